@@ -1,0 +1,61 @@
+"""A kernel is its source: the normalised text and the identity made from it.
+
+Two sources that differ only in comments, blank lines, trailing blanks or line ends are one
+kernel, so a proposer that returns its parent with a new comment costs no measurement.
+"""
+
+import contextlib
+import hashlib
+import io
+import re
+import tokenize
+
+#: Hexadecimal digits of an identity: 64 bits, so that a million kernels collide with odds of about 3e-8.
+ID_DIGITS = 16
+
+
+def digest(text: str) -> str:
+    """Identity of any text: the first 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:ID_DIGITS]
+
+
+def normalise(source: str) -> str:
+    """Source without Python comments, blank lines, trailing blanks and carriage returns.
+
+    Text that is not Python (it does not tokenise) keeps its comments; identity is then stricter, never looser.
+    Comments inside strings (C++ or CUDA sources) are kept: telling them from code needs a C++ lexer.
+    """
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        text = _without_comments(text)
+    return "\n".join(line.rstrip() for line in text.split("\n") if line.strip()) + "\n"
+
+
+def kernel_id(source: str) -> str:
+    """Identity of a kernel, from its normalised source."""
+    return digest(normalise(source))
+
+
+def _without_comments(text: str) -> str:
+    lines = text.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(lines)
+
+
+#: What marks a backend in a source, most specific first; the first match wins.
+_BACKEND_MARKS = (
+    ("triton", re.compile(r"@triton\.jit|\btl\.(load|store|dot)\b|async_compile\.triton")),
+    ("cuda", re.compile(r"__global__|cuda_sources\s*=|<<<")),
+    ("cpp", re.compile(r"extern\s+\"C\"|cpp_sources\s*=|async_compile\.cpp")),
+)
+
+
+def backend_of(source: str) -> str:
+    """Backend label of a source: ``triton``, ``cuda``, ``cpp`` or ``torch`` when it writes no kernel of its own."""
+    for name, mark in _BACKEND_MARKS:
+        if mark.search(source):
+            return name
+    return "torch"

@@ -1,0 +1,115 @@
+"""What a problem is: a file with `Model`, `get_inputs()` and `get_init_inputs()` (KernelBench's format).
+
+Everything here reads text; nothing imports torch or runs the file.
+"""
+
+import ast
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbevolve.configs.errors import ProblemError
+
+REQUIRED = ("Model", "get_inputs", "get_init_inputs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One problem, as text."""
+
+    #: "L1/matmul", "kernelbench:1/19", or the file's stem.
+    name: str
+    #: The whole file.
+    source: str
+    #: Where it was read.
+    path: Path
+    #: The module constants and the smaller values they take on a CPU; empty when the file states none.
+    cpu_sizes: Mapping[str, int | float]
+    #: First paragraph of the file's docstring, "" when there is none.
+    summary: str
+
+    @property
+    def id(self) -> str:
+        """Hash of the text, 16 hexadecimal digits."""
+        return hashlib.sha256(self.source.encode()).hexdigest()[:16]
+
+    def source_for(self, device_type: str) -> str:
+        """The text as it is run on ``"cpu"`` or ``"cuda"``: on a CPU, `cpu_sizes` replace the module constants."""
+        return with_constants(self.source, self.cpu_sizes) if device_type == "cpu" else self.source
+
+
+def parse_problem(source: str, *, name: str, path: Path) -> Problem:
+    """Read a problem from its text.
+
+    Raises:
+        ProblemError: the text is not Python, or lacks one of `Model`, `get_inputs`, `get_init_inputs`,
+            or its CPU_SIZES is not a literal dictionary of module constants.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise ProblemError(
+            f"{path}: line {error.lineno} is not Python ({error.msg}); a problem is a Python file"
+        ) from None
+    defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    missing = [name for name in REQUIRED if name not in defined]
+    if missing:
+        raise ProblemError(
+            f"{path}: no {', '.join(missing)} at the top level; a problem defines class Model(nn.Module), "
+            "get_inputs() and get_init_inputs(), as KernelBench's do (see `kbevolve problems show L1/matmul`)"
+        )
+    constants = _constants(tree)
+    cpu_sizes = _cpu_sizes(tree, constants, path)
+    summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
+    return Problem(name=name, source=source, path=path, cpu_sizes=cpu_sizes, summary=summary)
+
+
+def with_constants(source: str, values: Mapping[str, int | float]) -> str:
+    """The text with module constants (``NAME = literal``) set to other values; other names are left alone."""
+    if not values:
+        return source
+    lines = source.split("\n")
+    for name, node in _constants(ast.parse(source)).items():
+        if name in values:
+            row = node.lineno - 1
+            # Columns of `ast` count UTF-8 bytes, not characters.
+            line = lines[row].encode()
+            lines[row] = (line[: node.col_offset] + repr(values[name]).encode() + line[node.end_col_offset :]).decode()
+    return "\n".join(lines)
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Value nodes of one-line ``NAME = number`` assignments at the top level."""
+    return {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, int | float)
+        and node.value.lineno == node.value.end_lineno
+    }
+
+
+def _cpu_sizes(tree: ast.Module, constants: Mapping[str, ast.expr], path: Path) -> dict[str, int | float]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["CPU_SIZES"]:
+            try:
+                sizes = ast.literal_eval(node.value)
+            except ValueError:
+                sizes = None
+            if not isinstance(sizes, dict) or not all(isinstance(value, int | float) for value in sizes.values()):
+                raise ProblemError(
+                    f"{path}: line {node.lineno}: CPU_SIZES is not a literal dictionary of numbers; "
+                    'write CPU_SIZES = {"N": 1024}'
+                )
+            unknown = sorted(set(sizes) - set(constants))
+            if unknown:
+                raise ProblemError(
+                    f"{path}: CPU_SIZES names {', '.join(unknown)}, which is no module constant; "
+                    "every key replaces a line NAME = number"
+                )
+            return sizes
+    return {}

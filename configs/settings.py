@@ -1,0 +1,210 @@
+"""What the user asks for: one frozen tree of settings, read from a preset, a YAML file and command-line overrides.
+
+Later sources win: defaults < preset < file < ``--set section.name=value``. An unknown name is an error that
+names the nearest known one. API keys are never settings: they are read from the environment where they are used.
+"""
+
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kbevolve.configs.errors import SettingsError, nearest
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+DeviceChoice = str
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, unknown keys refused, defaults checked."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class SearchSettings(Section):
+    """How the islands breed."""
+
+    #: Generations after the starting kernels; in each, every island bears one child.
+    generations: int = Field(50, ge=0)
+    #: Number of islands.
+    islands: int = Field(4, ge=1, le=64)
+    #: Every so many generations each island sends its best kernel to the next one of the ring; 0 never.
+    migration_every: int = Field(10, ge=0)
+    #: Exponent of the rank law: parents are drawn with weight (rank+1)**-pressure. SEARCH: 1 explores, 2 is greedy.
+    selection_pressure: float = Field(1.5, ge=0)
+    #: How much each child so far lowers its parent's weight: weight / (1 + discount * children).
+    child_discount: float = Field(0.3, ge=0)
+    #: Repair turns after a child that failed, with the failure's message (LLM only).
+    repair_turns: int = Field(1, ge=0, le=5)
+    #: Share of children made by other tunable values when an LLM is configured (without one: all of them).
+    tune_share: float = Field(0.2, ge=0, le=1)
+    #: Seed of every random choice of the search (not of the judge's secret inputs).
+    seed: int = 0
+
+
+class EvaluationSettings(Section):
+    """How a kernel is judged."""
+
+    #: Precision the task asks for; decides the accepted error and both backends' TF32 flags.
+    precision: Precision = "fp32"
+    #: Correctness trials, over the input distributions in turn.
+    trials: int = Field(5, ge=1)
+    #: Untimed calls before timing.
+    warmup: int = Field(3, ge=0)
+    #: Paired rounds, and timed calls in each block of a round: 10 x 10 = KernelBench's 100 trials.
+    rounds: int = Field(10, ge=3)
+    calls_per_round: int = Field(10, ge=1)
+    #: Seconds that all timed calls of the kernel may take together; a slow kernel gets fewer calls, at least one in
+    #: each of 3 rounds.
+    timing_seconds: float = Field(10.0, gt=0)
+    #: Time limits, seconds: compiling, importing, each call or block of calls, the whole evaluation.
+    build_seconds: float = Field(180.0, gt=0)
+    import_seconds: float = Field(60.0, gt=0)
+    run_seconds: float = Field(30.0, gt=0)
+    total_seconds: float = Field(300.0, gt=0)
+
+
+class LLMSettings(Section):
+    """Which model writes children; none by default, then the tunables proposer works alone."""
+
+    #: Model name as the endpoint knows it, None for no model.
+    model: str | None = None
+    #: "openai" (any OpenAI-compatible endpoint), "claude_code", "copilot_cli" or "manual".
+    provider: Literal["openai", "claude_code", "copilot_cli", "manual"] = "openai"
+    #: Base address of the endpoint, e.g. http://127.0.0.1:8000/v1; None for the provider's own.
+    api_base: str | None = None
+    #: Name of the environment variable that holds the key.
+    api_key_variable: str = "OPENAI_API_KEY"
+    temperature: float = Field(0.8, ge=0, le=2)
+    max_tokens: int = Field(16000, ge=256)
+    #: Seconds a request may take, and how often a failed one is tried again.
+    timeout: float = Field(300.0, gt=0)
+    retries: int = Field(4, ge=0)
+    #: Ideas asked for at once.
+    ideas_per_call: int = Field(4, ge=1, le=16)
+    #: Directory where prompts are left and answers awaited (provider "manual").
+    manual_dir: Path = Path("kbevolve-out/manual")
+
+
+class Settings(Section):
+    """Everything that is asked of one run, except the problem."""
+
+    #: "auto" (CUDA when there is one, else the CPU), "cpu", "cuda" or "cuda:N".
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    #: "auto" (an LLM when one is configured, else tunables), "tunables", "llm", or a dotted name such as
+    #: "package.module:Class" of a third party's `Proposer`.
+    proposer: str = "auto"
+    #: Ask torch.compile for a starting kernel. It costs some seconds once a run.
+    inductor_seed: bool = True
+    search: SearchSettings = SearchSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    llm: LLMSettings = LLMSettings()
+
+    @classmethod
+    def load(
+        cls, *, preset: str | None = None, file: Path | None = None, overrides: Mapping[str, Any] | None = None
+    ) -> Self:
+        """Settings from a preset, then a YAML file, then overrides given as ``{"section.name": value}``.
+
+        Raises:
+            SettingsError: an unknown preset or setting, an unreadable file, or a value that is not allowed.
+        """
+        tree: dict[str, Any] = {}
+        if preset is not None:
+            _merge(tree, _read_preset(preset))
+        if file is not None:
+            _merge(tree, _read_yaml(file))
+        for dotted, value in (overrides or {}).items():
+            _merge(tree, _nested(dotted.split("."), value))
+        return cls.from_tree(tree)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """Settings from nested dictionaries.
+
+        Raises:
+            SettingsError: an unknown setting or a value that is not allowed.
+        """
+        try:
+            return cls.model_validate(tree)
+        except ValidationError as error:
+            raise SettingsError(_explain(error)) from None
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """All settings, dotted: ``device``, ``search.islands``, …"""
+        return list(_dotted_names(cls))
+
+
+def preset_names() -> list[str]:
+    """Presets that come with kbevolve."""
+    return sorted(entry.name.removesuffix(".yaml") for entry in files(__package__).joinpath("presets").iterdir())
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """``"search.islands=2"`` as a name and a value read as YAML.
+
+    Raises:
+        SettingsError: there is no ``=``.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise SettingsError(f"--set {text}: no '='; write --set search.islands=2")
+    return name.strip(), yaml.safe_load(value)
+
+
+def _read_preset(name: str) -> dict[str, Any]:
+    if name not in preset_names():
+        raise SettingsError(f"no preset {name!r}. {nearest(name, preset_names())}")
+    return _as_tree(
+        yaml.safe_load(files(__package__).joinpath("presets", f"{name}.yaml").read_text()), f"preset {name}"
+    )
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        return _as_tree(yaml.safe_load(file.read_text()), str(file))
+    except OSError as error:
+        raise SettingsError(f"{file}: {error.strerror}; --config wants a YAML file of settings") from None
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
+
+
+def _as_tree(tree: Any, origin: str) -> dict[str, Any]:
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise SettingsError(f"{origin}: holds a {type(tree).__name__}; settings are `name: value` lines")
+    return tree
+
+
+def _nested(path: list[str], value: Any) -> dict[str, Any]:
+    return {path[0]: value if len(path) == 1 else _nested(path[1:], value)}
+
+
+def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in other.items():
+        if isinstance(value, Mapping) and isinstance(tree.get(name), dict):
+            _merge(tree[name], value)
+        else:
+            tree[name] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _dotted_names(section: type[BaseModel], prefix: str = "") -> Iterable[str]:
+    for name, info in section.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from _dotted_names(info.annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _explain(error: ValidationError) -> str:
+    """The first complaint, in one line, with the nearest setting when the name is unknown."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"no setting {name!r}. {nearest(name, Settings.names())} All of them: `kbevolve run --help`."
+    return f"{name} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -1,0 +1,1 @@
+"""The crank: the search loop, the proposers, the prompts and the command line."""

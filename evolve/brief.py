@@ -1,0 +1,78 @@
+"""What a proposer is told, and what it gives back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from kbevolve.archive.records import BirthState, Evaluation, Idea, Kernel, Operator
+from kbevolve.configs.problem import Problem
+from kbevolve.islands.island import Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A child that did not work, for the prompt of the next."""
+
+    kernel: Kernel
+    evaluation: Evaluation
+    #: The idea it tried, None when it followed none.
+    idea: Idea | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """Everything a proposer may know about the child it is asked for."""
+
+    problem: Problem
+    #: "cpu" or "cuda".
+    device_type: str
+    #: One line for people and models, e.g. "NVIDIA H200, 132 SMs, 141 GB, sm_90, CUDA 13.0".
+    device: str
+    operator: Operator
+    #: Main parent first. For REPAIR the failed child's own parents.
+    parents: tuple[Member, ...]
+    #: Elites of other niches, to learn from.
+    inspirations: tuple[Member, ...] = ()
+    #: Recent failures on this island, newest first.
+    failures: tuple[Failure, ...] = ()
+    #: The child to repair; None unless the operator is REPAIR.
+    repair: Failure | None = None
+    #: Ideas that were tried in this run, with the best gain over the parent that came of each (None: none worked).
+    tried: Mapping[Idea, float | None]
+    #: Every correct kernel of this run with its evaluation, for proposers that learn from numbers.
+    history: tuple[Member, ...] = ()
+    #: Whether this run had a kernel of this id already; such a child is not worth proposing.
+    known: Callable[[str], bool]
+    #: The only source of randomness; seeded by run, island, generation and slot.
+    rng: Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What came of a brief. Without a kernel, `state` says why not."""
+
+    state: BirthState
+    kernel: Kernel | None = None
+    idea: Idea | None = None
+    #: The parents it really used, main parent first; None: those of the brief.
+    parents: tuple[str, ...] | None = None
+    #: One line: what changed against the parent, or why there is no kernel.
+    note: str = ""
+    prompt: str = ""
+    reply: str = ""
+    model: str = ""
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Proposer(Protocol):
+    """Writes one child for a brief.
+
+    A useless answer is a `Proposal` without kernel; `ProposerError` means that the proposer cannot work
+    at all (endpoint unreachable after all retries, key refused), and the search stops, resumable.
+    """
+
+    def propose(self, brief: Brief) -> Proposal:
+        """Write one child."""
+        ...

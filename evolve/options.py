@@ -1,0 +1,43 @@
+"""Command-line options that several commands share."""
+
+from pathlib import Path
+
+import click
+
+#: Where the archive is when nobody says otherwise.
+DEFAULT_ARCHIVE = Path("kbevolve.db")
+
+archive_option = click.option(
+    "--archive",
+    "archive_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=DEFAULT_ARCHIVE,
+    envvar="KBEVOLVE_ARCHIVE",
+    show_default=True,
+    show_envvar=True,
+    help="The SQLite file that remembers everything.",
+)
+
+problem_option = click.option(
+    "--problem",
+    "problem_name",
+    required=True,
+    metavar="NAME",
+    help="A built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER.",
+)
+
+kernelbench_option = click.option(
+    "--kernelbench",
+    "kernelbench_dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="KERNELBENCH",
+    show_envvar=True,
+    help="A checkout of KernelBench, for --problem kernelbench:LEVEL/NUMBER.",
+)
+
+device_option = click.option(
+    "--device",
+    default=None,
+    metavar="DEVICE",
+    help="auto (CUDA when there is one, else the CPU), cpu, cuda or cuda:N.  [default: auto]",
+)

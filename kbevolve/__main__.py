@@ -1,0 +1,5 @@
+"""`python -m kbevolve` is the command `kbevolve`."""
+
+from kbevolve.evolve.cli import main
+
+main()
