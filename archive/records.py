@@ -58,7 +58,8 @@ class StopReason(StrEnum):
     INTERRUPTED = "it was interrupted; `kbevolve resume` goes on from here"
     EXHAUSTED = "no island had anything new left to propose"
     NO_SEED = "no starting kernel was correct"
-    PROPOSER = "the proposer cannot work; see the message above, then `kbevolve resume`"
+    PROPOSER = "the proposer cannot work; mend that, then `kbevolve resume`"
+    EVALUATOR = "the judge cannot work; mend that, then `kbevolve resume`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,14 +105,20 @@ class Settings(Section):
 
     @classmethod
     def load(
-        cls, *, preset: str | None = None, file: Path | None = None, overrides: Mapping[str, Any] | None = None
+        cls,
+        *,
+        base: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        file: Path | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Settings from a preset, then a YAML file, then overrides given as ``{"section.name": value}``.
+        """Settings from a tree, then a preset, then a YAML file, then overrides given as ``{"section.name": value}``.
 
         Raises:
             SettingsError: an unknown preset or setting, an unreadable file, or a value that is not allowed.
         """
         tree: dict[str, Any] = {}
+        _merge(tree, base or {})
         if preset is not None:
             _merge(tree, _read_preset(preset))
         if file is not None:

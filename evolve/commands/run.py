@@ -1,0 +1,192 @@
+"""`kbevolve run` and `kbevolve resume`: breed kernels and show how it goes."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+from rich.console import Console
+
+from kbevolve.archive.records import Run, StopReason
+from kbevolve.archive.store import Archive
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.errors import UsageError
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import Settings, parse_override
+from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evolve.events import Event
+from kbevolve.evolve.options import archive_option, device_option, kernelbench_option, problem_option
+from kbevolve.evolve.progress import Header, progress_for
+from kbevolve.evolve.proposers import build_proposers, proposer_words
+from kbevolve.evolve.session import breed, open_run, settings_of
+from kbevolve.evolve.setup import settings_for
+from kbevolve.evolve.summary import print_summary
+
+#: Exit code of a run that the user interrupted, as shells have it: 128 + SIGINT.
+INTERRUPTED = 130
+
+
+def _settings_options(command: Any) -> Any:
+    """Options that change settings; each is short for a `--set`."""
+    for option in reversed(
+        (
+            click.option("--generations", type=int, help="Generations to reach; in each, every island bears a child."),
+            click.option("--islands", type=int, help="Number of islands."),
+            click.option("--seed", type=int, help="Seed of the search; the same seed replays the same choices."),
+            device_option,
+            click.option("--model", help="Model that writes children, e.g. gpt-5; without one, only tunables change."),
+            click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
+            click.option("--provider", help="openai, claude_code, copilot_cli or manual."),
+            click.option("--preset", help="Settings to start from: cpu, default, smoke."),
+            click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings."),
+            click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+_SHORT = {
+    "generations": "search.generations",
+    "islands": "search.islands",
+    "seed": "search.seed",
+    "device": "device",
+    "model": "llm.model",
+    "api_base": "llm.api_base",
+    "provider": "llm.provider",
+}
+
+
+def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[str, Any]:
+    """Overrides from ``--set`` and from the short options; the short ones win."""
+    overrides = dict(parse_override(text) for text in assignments)
+    overrides.update({_SHORT[name]: value for name, value in short.items() if value is not None})
+    return overrides
+
+
+@click.command(
+    epilog="Example: kbevolve run --problem L1/matmul --generations 50",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@problem_option
+@_settings_options
+@archive_option
+@kernelbench_option
+def run(
+    problem_name: str,
+    preset: str | None,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    archive_path: Path,
+    kernelbench_dir: Path | None,
+    **short: Any,
+) -> int:
+    """Evolve kernels for a problem.
+
+    Islands of kernels evolve; every child is judged on the device and kept in the archive. Without a model the
+    search changes the tunables that the starting kernels declare.
+    """
+    problem = find_problem(problem_name, kernelbench=kernelbench_dir)
+    settings, device = settings_for(preset=preset, config=config, overrides=overrides_of(assignments, short))
+    build_proposers(settings)  # a key that is missing is said before the archive is touched
+    with Archive(archive_path) as archive:
+        record = open_run(archive, problem, device, settings)
+        return _breed_and_report(archive, archive_path, record, problem, device, settings)
+
+
+@click.command(
+    epilog="Example: kbevolve resume --generations 100",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.argument("which", default="latest", metavar="[RUN]")
+@_settings_options
+@archive_option
+def resume(
+    which: str,
+    preset: str | None,
+    config: Path | None,
+    assignments: tuple[str, ...],
+    archive_path: Path,
+    **short: Any,
+) -> int:
+    """Go on with a run: the latest one, or the one whose id begins with RUN.
+
+    Nothing that was finished is done again. Give --generations to go further than the run was asked to.
+    """
+    if preset or config:
+        raise UsageError("a run keeps its settings; change one with --set NAME=VALUE or a short option")
+    with Archive(archive_path, create=False) as archive:
+        record = archive.run(which)
+        overrides = overrides_of(assignments, short)
+        frozen = sorted({"search.islands", "search.seed"} & overrides.keys())
+        if frozen:
+            raise UsageError(f"{' and '.join(frozen)} cannot change within a run; start a new one with `kbevolve run`")
+        settings = settings_of(record, overrides)
+        reached = max((birth.generation for birth in archive.births(record.id)), default=0)
+        summary = next(entry for entry in archive.runs() if entry.run.id == record.id)
+        if (
+            summary.stop is not None
+            and summary.stop is StopReason.GENERATIONS
+            and reached >= settings.search.generations
+        ):
+            raise UsageError(
+                f"run {record.id} is over after {reached} generations; "
+                f"give --generations {reached * 2 or 50} to go further"
+            )
+        device = find_device(settings.device)
+        return _breed_and_report(archive, archive_path, record, archive.problem(record.problem), device, settings)
+
+
+def _breed_and_report(
+    archive: Archive, archive_path: Path, record: Run, problem: Problem, device: Device, settings: Settings
+) -> int:
+    console = Console()
+    words = proposer_words(settings)
+    if words.startswith("tunables"):
+        console.print(
+            "No model is configured, so children differ in their tunables only; "
+            "add --model NAME and --api-base URL (or set OPENAI_API_KEY) to have new kernels written.",
+            soft_wrap=True,
+            highlight=False,
+            style="dim",
+        )
+    header = Header(
+        problem=problem.name, device=device.description, proposer=words, generations=settings.search.generations
+    )
+    seen: list[Event] = []
+    with _interruptible(), progress_for(header, console) as progress:
+
+        def observe(event: Event) -> None:
+            seen[:] = [event]
+            progress(event)
+
+        reason = breed(archive, record, problem, device, settings, observe)
+    if not seen:
+        console.print(f"Run {record.id}: {reason.value}.", highlight=False)
+    else:
+        print_summary(
+            console,
+            run=record,
+            population=seen[0].population,
+            reason=reason,
+            archive=archive_path,
+            generations=settings.search.generations,
+        )
+    return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(reason, 0)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, so that a run that is told to go leaves in order."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,30 @@
+"""What the search tells whoever watches it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kbevolve.archive.records import Birth, Evaluation
+from kbevolve.evolve.population import Population
+from kbevolve.islands.island import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A step that an observer may want to show."""
+
+    generation: int
+    #: Live, not a copy: look, do not keep.
+    population: Population
+    #: The birth it is about; None when a generation begins.
+    birth: Birth | None = None
+    #: What the judge found; None when it is about to judge, or when the birth has no kernel.
+    evaluation: Evaluation | None = None
+    #: Whether the evaluation was in the archive already.
+    remembered: bool = False
+    #: What the kernel did to its niche.
+    entry: Entry = Entry.NONE
+    #: Whether the birth is dealt with; False while its kernel is being judged.
+    done: bool = False
+
+
+Observer = Callable[[Event], None]

@@ -1,0 +1,117 @@
+"""One sitting at a run, new or resumed: everything put together, and taken apart again whatever happens."""
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import PurePath
+
+from kbevolve import __version__
+from kbevolve.archive.records import Run, StopReason
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import EvaluatorError, ProposerError, UsageError
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.devices import Device
+from kbevolve.evolve.events import Observer
+from kbevolve.evolve.proposers import build_proposers
+from kbevolve.evolve.search import Search
+from kbevolve.evolve.starting import StartingKernel, starting_kernels
+from kbevolve.evolve.tunables import declared
+from kbevolve.islands.migration import deal
+
+#: Packages whose versions can change a kernel's speed or the search's choices.
+RECORDED_PACKAGES = ("torch", "triton", "numpy", "openevolve")
+
+
+def open_run(archive: Archive, problem: Problem, device: Device, settings: Settings) -> Run:
+    """Write down a new run."""
+    archive.add_problem(problem)
+    now = datetime.now(UTC)
+    stem = PurePath(problem.name.replace(":", "-")).name
+    run = Run(
+        # Two runs may start in one second on machines that share an archive: the last four digits are drawn.
+        id=f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        problem_name=problem.name,
+        problem=problem.id,
+        device=device.fingerprint,
+        seed=settings.search.seed,
+        settings=settings.model_dump_json(),
+        versions=_versions(),
+        created=now.isoformat(timespec="seconds"),
+    )
+    archive.add_run(run)
+    return run
+
+
+def settings_of(run: Run, overrides: Mapping[str, object]) -> Settings:
+    """The settings a run was started with, some of them changed for this sitting."""
+    return Settings.load(base=json.loads(run.settings), overrides=overrides)
+
+
+def breed(
+    archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings, observer: Observer
+) -> StopReason:
+    """Go on with a run until it stops; the reason is in the archive whatever it is.
+
+    Raises:
+        ProposerError, EvaluatorError, ArchiveError: the rig is broken; what was finished is in the archive.
+    """
+    from kbevolve.evaluators.judge import Judge  # imports torch: the run is announced before that second is spent
+
+    if run.device != device.fingerprint:
+        raise UsageError(
+            f"run {run.id} was measured on {run.device}; this is {device.fingerprint}, and times of two devices are "
+            "never ranked together; start a new run here"
+        )
+    proposers = build_proposers(settings)
+    try:
+        with Judge(device, settings.evaluation) as judge:
+            return Search(
+                archive=archive,
+                run=run,
+                problem=problem,
+                device_type=device.type,
+                device=device.description,
+                settings=settings,
+                proposers=proposers,
+                evaluator=judge,
+                starts=hands(_starts(archive, run, problem, device, settings), settings.search.islands),
+                observer=observer,
+            ).run()
+    except KeyboardInterrupt:
+        archive.add_stop(run.id, StopReason.INTERRUPTED)
+        return StopReason.INTERRUPTED
+    except ProposerError:
+        archive.add_stop(run.id, StopReason.PROPOSER)
+        raise
+    except EvaluatorError:
+        archive.add_stop(run.id, StopReason.EVALUATOR)
+        raise
+
+
+def hands(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingKernel]]:
+    """Starting kernels of each island: those that declare tunables go round, the others go everywhere."""
+    starts = list(starts)
+    tunable = [start for start in starts if declared(start.kernel.source)]
+    return deal([start for start in starts if start not in tunable], tunable, islands)
+
+
+def _starts(
+    archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings
+) -> Iterable[StartingKernel]:
+    """The starting kernels, unless generation 0 is over: Inductor's takes seconds to generate."""
+    if any(birth.generation > 0 for birth in archive.births(run.id)):
+        return ()
+    return starting_kernels(problem, device.type, inductor=settings.inductor_seed)
+
+
+def _versions() -> dict[str, str]:
+    found = {"kbevolve": __version__}
+    for package in RECORDED_PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,59 @@
+"""Numbers and outcomes in words, the same in every command."""
+
+from collections import Counter
+
+from kbevolve.archive.records import BirthState, Evaluation, Verdict
+from kbevolve.evolve.population import Population
+
+#: Colour of each verdict on a terminal.
+VERDICT_STYLE = {
+    Verdict.CORRECT: "green",
+    Verdict.WRONG: "red",
+    Verdict.TIMED_OUT: "yellow",
+    Verdict.CRASHED: "red",
+    Verdict.BUILD_FAILED: "yellow",
+    Verdict.REFUSED: "magenta",
+}
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """``build failed`` for BUILD_FAILED."""
+    return verdict.name.lower().replace("_", " ")
+
+
+def speedup_words(evaluation: Evaluation | None) -> str:
+    """``3.42× [3.38, 3.45]``, or a dash when there is no speedup."""
+    if evaluation is None or evaluation.speedup is None:
+        return "–"
+    words = f"{evaluation.speedup:.2f}×"
+    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
+        words += f" [{evaluation.speedup_low:.2f}, {evaluation.speedup_high:.2f}]"
+    return words
+
+
+def time_words(milliseconds: float | None) -> str:
+    """``842 µs``, ``3.42 ms`` or ``1.20 s``."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1:
+        return f"{milliseconds * 1000:.3g} µs"
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
+
+
+def count_words(population: Population) -> str:
+    """``46 children: 41 correct, 3 wrong, 2 duplicates``."""
+    verdicts = Counter(evaluation.verdict for evaluation in population.evaluations.values())
+    states = Counter(birth.state for birth in population.births)
+    parts = [f"{verdicts[verdict]} {verdict_words(verdict)}" for verdict in reversed(Verdict) if verdicts[verdict]]
+    parts += [
+        f"{states[state]} {state.value}" for state in BirthState if state is not BirthState.BORN and states[state]
+    ]
+    total = len(population.evaluations)
+    return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"
+
+
+def duration_words(seconds: float) -> str:
+    """``0:42`` or ``1:02:03``."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"

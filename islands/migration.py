@@ -1,0 +1,50 @@
+"""How islands share: the dealing of the starting kernels, and the ring of migration."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kbevolve.islands.island import Entry, Island, Member
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrant:
+    """A kernel on its way to another island."""
+
+    #: Index of the island it comes from.
+    origin: int
+    #: Index of the island it arrives on.
+    target: int
+    member: Member
+
+
+def deal(everywhere: Sequence[Item], dealt: Sequence[Item], islands: int) -> list[list[Item]]:
+    """Starting kernels of each island.
+
+    `everywhere` goes to every island; `dealt` goes round, one to an island in turn, and round again until every
+    island has one, so that islands start from different kernels whenever there are enough of them.
+    """
+    hands = [list(everywhere) for _ in range(islands)]
+    if dealt:
+        for turn in range(max(islands, len(dealt))):
+            hands[turn % islands].append(dealt[turn % len(dealt)])
+    return hands
+
+
+def ring(islands: Sequence[Island]) -> list[Migrant]:
+    """Each island's best goes to the next island, where it would enter or improve a niche.
+
+    All migrants are chosen before any arrives, so the order of the islands does not matter and nothing travels
+    further than one island at a time.
+    """
+    if len(islands) < 2:
+        return []
+    migrants = []
+    for island in islands:
+        target = islands[(island.index + 1) % len(islands)]
+        best = island.best
+        if best is not None and target.entry(best) is not Entry.NONE:
+            migrants.append(Migrant(origin=island.index, target=target.index, member=best))
+    return migrants

@@ -1,0 +1,97 @@
+"""Islands, niches, selection and migration, without anything else."""
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.islands.descriptors import describe
+from kbevolve.islands.island import Entry, Island, Member
+from kbevolve.islands.migration import deal, ring
+from kbevolve.islands.selection import RankSelection, inspirations
+
+
+def member(speedup: float, niche: str = "m0c0d0l0", *, name: str = "", children: int = 0) -> Member:
+    kernel = Kernel.from_source(f"name = {name or speedup!r}\n")
+    evaluation = Evaluation(
+        kernel=kernel.id,
+        problem="p",
+        device="d",
+        precision="fp32",
+        verdict=Verdict.CORRECT,
+        speedup=speedup,
+        speedup_low=speedup,
+    )
+    return Member(kernel=kernel, evaluation=evaluation, niche=niche, children=children)
+
+
+def island(*members: Member, index: int = 0) -> Island:
+    made = Island(index=index)
+    for one in members:
+        made = made.with_member(one)
+    return made
+
+
+def test_a_niche_keeps_its_fittest_and_a_tie_changes_nothing() -> None:
+    home = island(member(2.0))
+    assert home.entry(member(2.0, name="later")) is Entry.NONE
+    assert home.entry(member(2.5)) is Entry.IMPROVED
+    assert home.entry(member(0.1, "m1c0d0l0")) is Entry.NEW
+    assert home.with_member(member(2.5)).best == member(2.5)
+    assert home.best == member(2.0), "islands are values: arriving makes a new one"
+
+
+def test_selection_prefers_rank_and_discounts_children() -> None:
+    home = island(*(member(speed, f"m{speed:.0f}c0d0l0") for speed in (3.0, 2.0, 1.0)))
+    draws = Counter(RankSelection()(home, Random(seed), lambda _: True)[0].fitness for seed in range(3000))
+    assert draws[3.0] > draws[2.0] > draws[1.0] > 150
+    tired = island(member(3.0, children=50), member(2.0, "m1c0d0l0"))
+    draws = Counter(RankSelection()(tired, Random(seed), lambda _: True)[0].fitness for seed in range(1000))
+    assert draws[2.0] > draws[3.0]
+
+
+def test_selection_gives_two_different_eligible_parents() -> None:
+    home = island(*(member(speed, f"m{speed:.0f}c0d0l0") for speed in (3.0, 2.0, 1.0)))
+    for seed in range(50):
+        parents = RankSelection()(home, Random(seed), lambda one: one.fitness < 3.0)
+        assert {parent.fitness for parent in parents} == {1.0, 2.0}
+    assert RankSelection()(home, Random(0), lambda _: False) == ()
+
+
+def test_inspirations_are_others_the_best_first() -> None:
+    members = [member(speed, f"m{index}c0d0l0") for index, speed in enumerate((4.0, 3.0, 2.0, 1.0))]
+    shown = inspirations(island(*members), members[:1], Random(1))
+    assert shown[0] == members[1]
+    assert len(shown) == 2
+    assert members[0] not in shown
+
+
+def test_dealing_gives_every_island_something_to_breed() -> None:
+    assert deal(["eager"], ["triton", "cuda"], 4) == [["eager", name] for name in ("triton", "cuda", "triton", "cuda")]
+    assert deal(["eager"], ["a", "b", "c"], 2) == [["eager", "a", "c"], ["eager", "b"]]
+    assert deal(["eager"], [], 2) == [["eager"], ["eager"]]
+
+
+def test_the_ring_sends_each_best_one_island_further() -> None:
+    islands = [island(member(3.0), index=0), island(member(1.0), index=1), island(member(2.0), index=2)]
+    moves = {(migrant.origin, migrant.target): migrant.member.fitness for migrant in ring(islands)}
+    assert moves == {(0, 1): 3.0}, "1.0 and 2.0 would improve nothing where they arrive"
+    assert ring(islands[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "key"),
+    [
+        ("import torch\nclass ModelNew:\n    def forward(self, x):\n        return torch.relu(x)\n", "l3"),
+        ('C = r"""\nextern "C" void f(float* x, int n) {\nfor (int i = 0; i < n; i++) x[i] = 0;\n}\n"""\n', "m0c0d0l0"),
+        ('C = r"""\nextern "C" void f(float* x, int n) {\n#pragma omp parallel for\nfor (;;) {}\n}\n"""\n', "d1"),
+        (
+            'C = r"""\n__global__ void k(float4* x) { __shared__ float s[32]; }\nvoid f() { k<<<1, 1>>>(0); }\n"""\n',
+            "m2",
+        ),
+        ("@triton.jit\ndef k(x):\n    tl.store(x, tl.dot(tl.load(x), tl.load(x)))\nk[grid](x)\n", "c3"),
+    ],
+)
+def test_niches_are_read_off_the_source(source: str, key: str) -> None:
+    assert key in describe(Kernel.from_source(source)).key

@@ -1,0 +1,92 @@
+"""The house keeps its order: imports point one way, and starting is light."""
+
+import ast
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("configs", "archive", "islands", "evaluators", "evolve")
+#: Folder -> what it may import of ours, as prefixes.
+ALLOWED = {
+    "configs": ("kbevolve.configs",),
+    "archive": ("kbevolve.archive", "kbevolve.configs"),
+    "islands": ("kbevolve.islands", "kbevolve.archive.records"),
+    "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.configs"),
+    "evolve": ("kbevolve",),
+}
+#: Programs that run by path and may not know us at all, and data that is no code of ours.
+PROGRAM = ROOT / "evaluators" / "worker"
+DATA = (ROOT / "configs" / "problems", ROOT / "configs" / "seeds" / "L1", ROOT / "configs" / "seeds" / "L2")
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: a relative import"
+            yield node.module or ""
+
+
+def code_files(folder: str) -> list[Path]:
+    return [file for file in (ROOT / folder).rglob("*.py") if not any(file.is_relative_to(data) for data in DATA)]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_imports_point_one_way(folder: str) -> None:
+    files = code_files(folder)
+    assert files
+    for file in files:
+        for module in imports_of(file):
+            assert module.split(".")[0] not in FOLDERS, f"{file} imports {module} without kbevolve in front"
+            ours = module == "kbevolve" or module.startswith("kbevolve.")
+            if ours and module != "kbevolve":
+                assert module.startswith(ALLOWED[folder]), f"{file} imports {module}"
+                assert not file.is_relative_to(PROGRAM), f"{file}: the worker must not know us, but imports {module}"
+
+
+@pytest.mark.parametrize(
+    "command", [["--help"], ["--version"], ["archive", "ls", "--help"], ["problems", "ls"], ["run", "--help"]]
+)
+def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from kbevolve.evolve.cli import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "except SystemExit as exit:\n"
+        "    heavy = {'torch', 'openevolve', 'openai', 'matplotlib', 'flask'} & set(sys.modules)\n"
+        "    assert not heavy, heavy\n"
+        "    sys.exit(exit.code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_kbevolve_only_and_every_data_file(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, "."],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"kbevolve"}
+    wanted = {
+        f"kbevolve/{file.relative_to(ROOT)}"
+        for folder in FOLDERS
+        for file in (ROOT / folder).rglob("*")
+        if file.is_file() and file.suffix in {".py", ".yaml", ".jinja"}
+    }
+    assert wanted <= names, sorted(wanted - names)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        packed = archive.getnames()
+    assert any(name.endswith("configs/problems/L1/matmul.py") for name in packed)
