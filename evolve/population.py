@@ -72,12 +72,8 @@ class Population:
         return Member(kernel=kernel, evaluation=self.evaluations[kernel_id], niche=self._niches[kernel_id])
 
     def island(self, index: int) -> Island:
-        """An island whose elites know how many children they had."""
-        island = self.islands[index]
-        elites = {
-            niche: replace(member, children=self._children[member.kernel.id]) for niche, member in island.elites.items()
-        }
-        return Island(index=index, elites=elites)
+        """An island whose members know how many children they had."""
+        return self.islands[index].mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
 
     def history(self) -> tuple[Member, ...]:
         """Every correct kernel of the run, in the order of birth."""

@@ -8,6 +8,7 @@ there are not asked for, evaluations that are there are not made, so nothing is 
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import groupby
 from time import perf_counter
 
 from kbevolve.archive.records import (
@@ -122,12 +123,13 @@ class Search:
         placements = self.archive.placements(self.record.id)
         self._placements = set(placements)
         evaluations = self.archive.evaluations(self.record.id)
-        for birth in births:
-            if birth.generation < last:
-                self._observe(birth, evaluations.get(birth.kernel) if birth.kernel else None)
-        for placement in placements:
-            if placement.generation < last:
-                self.population.enter(placement.island, placement.kernel)
+        for generation, born in groupby(births, key=lambda birth: birth.generation):
+            if generation < last:
+                for birth in born:
+                    self._take_note(birth, evaluations.get(birth.kernel) if birth.kernel else None)
+                for placement in placements:
+                    if placement.generation == generation and placement.via == "migration":
+                        self.population.enter(placement.island, placement.kernel)
         return last
 
     # ---- ask -------------------------------------------------------------------------------------------------------
@@ -275,10 +277,7 @@ class Search:
                 self.observer(Event(generation=birth.generation, population=self.population, birth=birth))
                 evaluation = self.evaluator.evaluate(self.problem, self._kernels[birth.kernel])
                 self.archive.add_evaluation(evaluation)
-        self._observe(birth, evaluation)
-        entry = Entry.NONE
-        if evaluation is not None and evaluation.verdict is Verdict.CORRECT:
-            entry = self._settle(birth.island, evaluation.kernel, birth.generation, "birth")
+        entry = self._take_note(birth, evaluation)
         self.observer(
             Event(
                 generation=birth.generation,
@@ -298,20 +297,23 @@ class Search:
             kernel_id, self.problem.id, self.record.device, self.settings.evaluation.precision
         )
 
-    def _observe(self, birth: Birth, evaluation: Evaluation | None) -> None:
+    def _take_note(self, birth: Birth, evaluation: Evaluation | None) -> Entry:
+        """Tell the population of a birth; a correct kernel arrives on its island."""
         kernel = self._kernels[birth.kernel] if birth.kernel else None
         self.population.observe(birth, kernel, self._ideas[birth.idea] if birth.idea else None, evaluation)
+        if kernel is None or evaluation is None or evaluation.verdict is not Verdict.CORRECT:
+            return Entry.NONE
+        return self._settle(birth.island, kernel.id, birth.generation, "birth")
 
     def _settle(self, island: int, kernel_id: str, generation: int, via: str) -> Entry:
-        """Let a kernel arrive on an island and write down what it took."""
+        """Let a kernel arrive on an island, and write down the niche it took, unless that is written already."""
         entry, niche = self.population.enter(island, kernel_id)
-        if entry is not Entry.NONE:
-            placement = Placement(
-                run=self.record.id, island=island, niche=niche, kernel=kernel_id, generation=generation, via=via
-            )
-            if placement not in self._placements:
-                self.archive.add_placement(placement)
-                self._placements.add(placement)
+        placement = Placement(
+            run=self.record.id, island=island, niche=niche, kernel=kernel_id, generation=generation, via=via
+        )
+        if entry is not Entry.NONE and placement not in self._placements:
+            self.archive.add_placement(placement)
+            self._placements.add(placement)
         return entry
 
     # ---- after a generation ----------------------------------------------------------------------------------------

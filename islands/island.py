@@ -1,10 +1,13 @@
-"""An island: the kernels that hold its niches, and what happens when a child arrives."""
+"""An island: its active kernels, and what happens when a child arrives."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from kbevolve.archive.records import Evaluation, Kernel
+
+#: Active kernels of an island beside the elites of its niches (SEARCH section 2).
+CROWD = 24
 
 
 class Entry(IntEnum):
@@ -34,21 +37,28 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Island:
-    """The elites of one island, one for each niche that was ever filled."""
+    """The active kernels of one island: its fittest, whatever their niche, and the elite of every niche.
+
+    Two views because each fails alone: the fittest soon resemble each other, and where all kernels fall into one
+    niche (settings of one skeleton often do) a grid of elites would be a single parent (SEARCH section 2).
+    """
 
     index: int
-    #: Niche key -> elite.
+    #: Niche key -> elite, one for each niche that was ever filled.
     elites: Mapping[str, Member] = field(default_factory=dict)
+    #: The `CROWD` fittest kernels, the fittest first.
+    crowd: tuple[Member, ...] = ()
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Elites, the fittest first; ties in the order of kernel ids, so that replays agree."""
-        return tuple(sorted(self.elites.values(), key=lambda member: (-member.fitness, member.kernel.id)))
+        """All active kernels, each once, the fittest first."""
+        crowd = {member.kernel.id for member in self.crowd}
+        return _ranked((*self.crowd, *(elite for elite in self.elites.values() if elite.kernel.id not in crowd)))
 
     @property
     def best(self) -> Member | None:
-        """The fittest elite, None on an empty island."""
-        return next(iter(self.members), None)
+        """The fittest kernel, None on an empty island."""
+        return self.crowd[0] if self.crowd else None
 
     def entry(self, member: Member) -> Entry:
         """What `member` would do to its niche. A tie keeps the elite: being newer is no merit."""
@@ -58,7 +68,19 @@ class Island:
         return Entry.IMPROVED if member.fitness > elite.fitness else Entry.NONE
 
     def with_member(self, member: Member) -> "Island":
-        """The island after `member` arrived; unchanged when its niche's elite stays."""
-        if not self.entry(member):
-            return self
-        return Island(index=self.index, elites={**self.elites, member.niche: member})
+        """The island after `member` arrived; the same when it was there already."""
+        elites = {**self.elites, member.niche: member} if self.entry(member) else self.elites
+        crowd = self.crowd
+        if all(one.kernel.id != member.kernel.id for one in crowd):
+            crowd = _ranked((*crowd, member))[:CROWD]
+        return Island(index=self.index, elites=elites, crowd=crowd)
+
+    def mapped(self, change: Callable[[Member], Member]) -> "Island":
+        """The island with every member replaced; `change` keeps kernel, niche and fitness."""
+        elites = {niche: change(member) for niche, member in self.elites.items()}
+        return Island(index=self.index, elites=elites, crowd=tuple(map(change, self.crowd)))
+
+
+def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:
+    """The fittest first; ties in the order of kernel ids, so that replays agree."""
+    return tuple(sorted(members, key=lambda member: (-member.fitness, member.kernel.id)))

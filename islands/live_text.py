@@ -36,7 +36,7 @@ def live_text(source: str) -> LiveText:
         return LiveText(python="", native=_preprocess(source))
     native: list[str] = []
     tree = _WithoutNative(native).visit(_WithoutDeadBranches(_integers(tree)).visit(tree))
-    return LiveText(python=ast.unparse(ast.fix_missing_locations(tree)), native="\n".join(map(_preprocess, native)))
+    return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
 
 
 def _integers(tree: ast.Module) -> dict[str, int]:

@@ -20,31 +20,38 @@ class Selection(Protocol):
 class RankSelection:
     """Draws parents by rank, and less often the more children they had.
 
-    Weight of the elite of rank r with n children: ``(r+1)**-pressure / (1 + discount*n)`` (SEARCH section 4). Ranks,
-    not speedups: a lead of 100x would otherwise end all diversity.
+    Weight of the member of rank r with n children: ``(r+1)**-pressure / (1 + discount*n)`` (SEARCH section 4). Ranks,
+    not speedups: a lead of 100x would otherwise end all diversity. A share of the draws is among elites of niches.
     """
 
     pressure: float = 1.5
     discount: float = 0.3
+    elite_share: float = 0.25
 
     def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
         """See `Selection`."""
-        rest = [member for member in island.members if eligible(member)]
+        everyone = [member for member in island.members if eligible(member)]
+        elites = [member for member in everyone if member.kernel.id == island.elites[member.niche].kernel.id]
         chosen: list[Member] = []
-        while rest and len(chosen) < 2:
+        while len(chosen) < min(2, len(everyone)):
+            among = elites if rng.random() < self.elite_share else everyone
+            among = [member for member in among if member not in chosen]
             weights = [
-                (rank + 1) ** -self.pressure / (1 + self.discount * member.children) for rank, member in enumerate(rest)
+                (rank + 1) ** -self.pressure / (1 + self.discount * member.children)
+                for rank, member in enumerate(among)
             ]
-            member = rng.choices(rest, weights)[0]
-            chosen.append(member)
-            rest.remove(member)
+            if among:
+                chosen += rng.choices(among, weights)
         return tuple(chosen)
 
 
 def inspirations(island: Island, parents: Sequence[Member], rng: Random, *, count: int = 2) -> tuple[Member, ...]:
     """Elites of other niches to learn from: the fittest first, then others at random."""
     taken = {parent.kernel.id for parent in parents}
-    others = [member for member in island.members if member.kernel.id not in taken]
+    others = sorted(
+        (elite for elite in island.elites.values() if elite.kernel.id not in taken),
+        key=lambda elite: (-elite.fitness, elite.kernel.id),
+    )
     if len(others) <= count:
         return tuple(others)
     return (others[0], *rng.sample(others[1:], count - 1))
