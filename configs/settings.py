@@ -127,6 +127,15 @@ class Settings(Section):
             _merge(tree, _nested(dotted.split("."), value))
         return cls.from_tree(tree)
 
+    @staticmethod
+    def preset(name: str) -> dict[str, Any]:
+        """The tree of a preset, as `load` takes it for `base`.
+
+        Raises:
+            SettingsError: there is no such preset.
+        """
+        return _read_preset(name)
+
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
         """Settings from nested dictionaries.

@@ -3,69 +3,59 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from kbevolve.archive.records import Birth, Operator, Run, StopReason
 from kbevolve.evolve.options import DEFAULT_ARCHIVE
 from kbevolve.evolve.population import Population
+from kbevolve.evolve.tables import Column, print_table
 from kbevolve.evolve.words import count_words, speedup_words, time_words
 from kbevolve.islands.island import Member
 
 #: Kernels in the closing table, beside the starting kernels.
 SHOWN = 5
 
+_COLUMNS = (
+    Column(name="kernel"),
+    Column(name="over eager", right=True),
+    Column(name="time", right=True),
+    Column(name="eager", right=True, least_width=96),
+    Column(name="made by"),
+    Column(name="what", flexible=True),
+)
+
 
 def print_summary(
     console: Console, *, run: Run, population: Population, reason: StopReason, archive: Path, generations: int
 ) -> None:
     """Print the closing table, the reason of the stop and the next commands."""
-    births = _first_births(population)
     if population.best() is None:
-        console.print(f"No kernel was correct ({count_words(population)}).", highlight=False)
+        console.print(Text("No kernel was correct."))
     else:
-        console.print(_table(population, births))
+        print_table(console, _COLUMNS, _rows(population))
     console.print(Text(count_words(population)))
-    console.print(Text(f"Run {run.id} stopped: {reason.value}."))
+    console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
     _print_next(console, run=run, population=population, archive=archive, generations=generations, reason=reason)
 
 
-def _table(population: Population, births: dict[str, Birth]) -> Table:
+def _rows(population: Population) -> list[tuple[str | Text, ...]]:
+    births = _first_births(population)
     correct = sorted(population.history(), key=lambda member: -member.fitness)
     bred = [member for member in correct if births[member.kernel.id].operator is not Operator.SEED]
     starts = [member for member in correct if births[member.kernel.id].operator is Operator.SEED]
-    eager = correct[0].evaluation.reference_ms
-    table = Table(
-        title=f"best kernels (eager: {time_words(eager)})",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        header_style="dim",
-        pad_edge=False,
-    )
-    table.add_column("kernel", no_wrap=True)
-    table.add_column("speedup over eager", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("backend", no_wrap=True)
-    table.add_column("made by", overflow="ellipsis", no_wrap=True)
-    for member in bred[:SHOWN]:
-        _add_row(table, member, births[member.kernel.id])
-    if bred and starts:
-        table.add_row("", "", "", "", Text("starting kernels", style="dim"))
-    for member in starts:
-        _add_row(table, member, births[member.kernel.id])
-    return table
+    return [_row(member, births[member.kernel.id]) for member in (*bred[:SHOWN], *starts)]
 
 
-def _add_row(table: Table, member: Member, birth: Birth) -> None:
+def _row(member: Member, birth: Birth) -> tuple[str | Text, ...]:
     evaluation = member.evaluation
-    made = birth.note if birth.operator is Operator.SEED else f"{birth.operator.value}: {birth.note}"
-    table.add_row(
+    style = "green" if (evaluation.speedup_low or 0) > 1 else ""
+    return (
         member.kernel.id,
-        Text(speedup_words(evaluation), style="green" if (evaluation.speedup_low or 0) > 1 else ""),
+        Text(speedup_words(evaluation), style=style),
         time_words(evaluation.time_ms),
-        member.kernel.backend.value,
-        Text(made),
+        time_words(evaluation.reference_ms),
+        birth.operator.value,
+        birth.note,
     )
 
 

@@ -21,13 +21,18 @@ def verdict_words(verdict: Verdict) -> str:
     return verdict.name.lower().replace("_", " ")
 
 
+def three_digits(value: float) -> str:
+    """``0.0512``, ``3.40`` or ``123``: what a measurement is good for."""
+    return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:.0f}"
+
+
 def speedup_words(evaluation: Evaluation | None) -> str:
     """``3.42× [3.38, 3.45]``, or a dash when there is no speedup."""
     if evaluation is None or evaluation.speedup is None:
         return "–"
-    words = f"{evaluation.speedup:.2f}×"
+    words = f"{three_digits(evaluation.speedup)}×"
     if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
-        words += f" [{evaluation.speedup_low:.2f}, {evaluation.speedup_high:.2f}]"
+        words += f" [{three_digits(evaluation.speedup_low)}, {three_digits(evaluation.speedup_high)}]"
     return words
 
 

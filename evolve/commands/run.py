@@ -126,12 +126,8 @@ def resume(
             raise UsageError(f"{' and '.join(frozen)} cannot change within a run; start a new one with `kbevolve run`")
         settings = settings_of(record, overrides)
         reached = max((birth.generation for birth in archive.births(record.id)), default=0)
-        summary = next(entry for entry in archive.runs() if entry.run.id == record.id)
-        if (
-            summary.stop is not None
-            and summary.stop is StopReason.GENERATIONS
-            and reached >= settings.search.generations
-        ):
+        over = archive.summary(record).stopped is StopReason.GENERATIONS
+        if over and reached >= settings.search.generations:
             raise UsageError(
                 f"run {record.id} is over after {reached} generations; "
                 f"give --generations {reached * 2 or 50} to go further"
