@@ -27,6 +27,14 @@ def build_proposers(settings: Settings) -> Mapping[Operator, Proposer]:
     return {**dict.fromkeys(WRITING, writer), Operator.TUNE: tuner}
 
 
+def give_up(proposers: Mapping[Operator, Proposer]) -> None:
+    """End requests that are under way, so that an interrupted run does not wait for answers nobody will read."""
+    for proposer in {id(proposer): proposer for proposer in proposers.values()}.values():
+        close = getattr(proposer, "close", None)
+        if close is not None:
+            close()
+
+
 def proposer_words(settings: Settings) -> str:
     """Who proposes, for the display: the model's name, the third party's, or the tunables."""
     if ":" in settings.proposer:
@@ -49,7 +57,7 @@ def _writer(settings: Settings) -> Proposer | None:
         # Imported here because an offline run must not pay for the templates.
         from kbevolve.evolve.writer import LLMProposer
 
-        return LLMProposer(model, settings.llm)
+        return LLMProposer(model, settings.llm, precision=settings.evaluation.precision)
     if choice == "llm":
         raise SettingsError("proposer = 'llm' but no model is configured; add --model NAME (and --api-base URL)")
     return None

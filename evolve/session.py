@@ -15,7 +15,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evolve.events import Observer
-from kbevolve.evolve.proposers import build_proposers
+from kbevolve.evolve.proposers import build_proposers, give_up
 from kbevolve.evolve.search import Search
 from kbevolve.evolve.starting import StartingKernel, starting_kernels
 from kbevolve.evolve.tunables import declared
@@ -89,6 +89,8 @@ def breed(
     except EvaluatorError:
         archive.add_stop(run.id, StopReason.EVALUATOR)
         raise
+    finally:
+        give_up(proposers)
 
 
 def hands(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingKernel]]:

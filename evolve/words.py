@@ -23,7 +23,7 @@ def verdict_words(verdict: Verdict) -> str:
 
 def three_digits(value: float) -> str:
     """``0.0512``, ``3.40`` or ``123``: what a measurement is good for."""
-    return f"{value:#.3g}".rstrip(".") if value < 1000 else f"{value:.0f}"
+    return f"{value:#.3g}".rstrip(".") if value < 999.5 else f"{value:.0f}"
 
 
 def speedup_words(evaluation: Evaluation | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from kbevolve.archive.records import Run, StopReason
 from kbevolve.archive.store import Archive
@@ -141,14 +142,8 @@ def _breed_and_report(
 ) -> int:
     console = Console()
     words = proposer_words(settings)
-    if words.startswith("tunables"):
-        console.print(
-            "No model is configured, so children differ in their tunables only; "
-            "add --model NAME and --api-base URL (or set OPENAI_API_KEY) to have new kernels written.",
-            soft_wrap=True,
-            highlight=False,
-            style="dim",
-        )
+    for line in _hints(settings, words):
+        console.print(Text(line, style="dim"), soft_wrap=True)
     header = Header(
         problem=problem.name, device=device.description, proposer=words, generations=settings.search.generations
     )
@@ -172,6 +167,20 @@ def _breed_and_report(
             generations=settings.search.generations,
         )
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(reason, 0)
+
+
+def _hints(settings: Settings, proposer: str) -> Iterator[str]:
+    """What the user should know about the proposer before the first child."""
+    if proposer.startswith("tunables"):
+        yield (
+            "No model is configured, so children differ in their tunables only; add --model NAME and --api-base URL "
+            "(or set OPENAI_API_KEY) to have new kernels written."
+        )
+    elif settings.llm.provider == "manual":
+        yield (
+            f"Prompts are left in {settings.llm.manual_dir} as ID.json; answer each with ID.answer.json "
+            'holding {"answer": "…"}.'
+        )
 
 
 @contextmanager

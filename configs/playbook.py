@@ -1,0 +1,172 @@
+"""The playbook: optimisation ideas in words, and the closed list of techniques under which every idea is filed."""
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from kbevolve.configs.errors import SettingsError, nearest
+
+#: The technique of an idea that fits no other.
+OTHER = "other"
+
+#: The technique of a kernel made from two.
+RECOMBINE = "recombine"
+
+#: How alike a given technique and a known one must be to be taken for it. At 0.6, "vectorization" is "vectorize" and
+#: "tensor core" is "tensor-cores"; lower values begin to mistake "caching" for "tuning".
+LIKENESS = 0.6
+
+DEVICES = frozenset({"cpu", "cuda"})
+BACKENDS = frozenset({"cpp", "triton", "cuda"})
+_REQUIRED = ("title", "mechanism", "technique", "bottleneck", "devices", "backends", "operations", "gain")
+_OPTIONAL = ("beside", "needs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaybookIdea:
+    """One optimisation in words."""
+
+    title: str
+    #: Why it is faster.
+    mechanism: str
+    #: One of `Playbook.techniques`.
+    technique: str
+    #: What it attacks, e.g. "memory bandwidth".
+    bottleneck: str
+    #: Where it applies: "cpu", "cuda".
+    devices: frozenset[str]
+    #: What it can be written in: "cpp", "triton", "cuda".
+    backends: frozenset[str]
+    #: Kinds of operation it helps, of `Playbook.operations`; {"any"} for all.
+    operations: frozenset[str]
+    #: Kinds of which the problem must have one, too, e.g. what is to be fused with it; empty for none.
+    beside: frozenset[str] = frozenset()
+    #: Usual speedup over a kernel that lacks it, from and to.
+    gain: tuple[float, float]
+    #: Words that the device line must hold, e.g. "sm_80"; empty when every device will do.
+    needs: frozenset[str] = frozenset()
+
+    def runs_on(self, device_type: str, device: str) -> bool:
+        """Whether it can work on a ``"cpu"`` or ``"cuda"`` device that describes itself as `device`."""
+        return device_type in self.devices and all(_has(device, need) for need in self.needs)
+
+    def helps(self, operations: Collection[str]) -> bool:
+        """Whether it is meant for a problem with these kinds of operation."""
+        meant = "any" in self.operations or not self.operations.isdisjoint(operations)
+        return meant and (not self.beside or not self.beside.isdisjoint(operations))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playbook:
+    """All ideas and the lists that they are filed under."""
+
+    #: Slug -> meaning, in the order of the file.
+    techniques: Mapping[str, str]
+    #: Kind of operation -> patterns that show it in a problem's source.
+    operations: Mapping[str, tuple[re.Pattern[str], ...]]
+    ideas: tuple[PlaybookIdea, ...]
+
+    def technique(self, name: str) -> str:
+        """The technique that `name` means: itself, the nearest one, or "other"."""
+        slug = re.sub(r"[\s_/]+", "-", name.strip().lower())
+        if slug in self.techniques:
+            return slug
+        close = difflib.get_close_matches(slug, self.techniques, n=1, cutoff=LIKENESS)
+        return close[0] if close else OTHER
+
+    def operations_in(self, source: str) -> tuple[str, ...]:
+        """Kinds of operation that a problem's source shows; empty when it shows none that is known."""
+        return tuple(
+            name for name, marks in self.operations.items() if any(mark.search(source) is not None for mark in marks)
+        )
+
+    def ideas_for(self, source: str, *, device_type: str, device: str) -> tuple[PlaybookIdea, ...]:
+        """Ideas that may help a problem (its source) on a device, in the order of the file.
+
+        A problem of no known kind gets every idea that the device can carry out.
+        """
+        operations = self.operations_in(source) or tuple(self.operations)
+        return tuple(idea for idea in self.ideas if idea.runs_on(device_type, device) and idea.helps(operations))
+
+
+@cache
+def load_playbook() -> Playbook:
+    """The playbook that comes with kbevolve."""
+    return parse_playbook(files(__package__).joinpath("playbook.yaml").read_text(encoding="utf-8"))
+
+
+def parse_playbook(text: str) -> Playbook:
+    """Read a playbook.
+
+    Raises:
+        SettingsError: it is not YAML, lacks a part, or an idea names something that is on no list.
+    """
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"playbook: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(tree, dict) or set(tree) != {"techniques", "operations", "ideas"}:
+        raise SettingsError("playbook: wants the three parts techniques, operations and ideas, and nothing else")
+    techniques = {str(slug): str(meaning) for slug, meaning in tree["techniques"].items()}
+    operations = {str(name): tuple(re.compile(mark) for mark in marks) for name, marks in tree["operations"].items()}
+    if not {OTHER, RECOMBINE} <= set(techniques):
+        raise SettingsError(f"playbook: the techniques {OTHER} and {RECOMBINE} are missing")
+    ideas = tuple(_idea(entry, techniques, operations) for entry in tree["ideas"])
+    return Playbook(techniques=techniques, operations=operations, ideas=ideas)
+
+
+def _idea(entry: Mapping[str, Any], techniques: Collection[str], operations: Collection[str]) -> PlaybookIdea:
+    title = entry.get("title", "an idea without title")
+    missing = [name for name in _REQUIRED if name not in entry]
+    if missing:
+        raise SettingsError(f"playbook: {title!r} has no {', '.join(missing)}")
+    unknown = [name for name in entry if name not in (*_REQUIRED, *_OPTIONAL)]
+    if unknown:
+        raise SettingsError(f"playbook: {title!r} has {unknown[0]!r}. {nearest(unknown[0], (*_REQUIRED, *_OPTIONAL))}")
+    lists = {
+        "devices": DEVICES,
+        "backends": BACKENDS,
+        "operations": {*operations, "any"},
+        "beside": operations,
+    }
+    for name, known in lists.items():
+        for value in entry.get(name, ()):
+            if value not in known:
+                raise SettingsError(f"playbook: {title!r}: {name} has {value!r}. {nearest(value, known)}")
+    if entry["technique"] not in techniques:
+        raise SettingsError(
+            f"playbook: {title!r}: no technique {entry['technique']!r}. {nearest(entry['technique'], techniques)}"
+        )
+    low, high = entry["gain"]
+    if not 1.0 <= low <= high:
+        raise SettingsError(f"playbook: {title!r}: gain {low} to {high}; wants two rising factors from 1")
+    return PlaybookIdea(
+        title=title,
+        mechanism=" ".join(entry["mechanism"].split()),
+        technique=entry["technique"],
+        bottleneck=entry["bottleneck"],
+        devices=frozenset(entry["devices"]),
+        backends=frozenset(entry["backends"]),
+        operations=frozenset(entry["operations"]),
+        beside=frozenset(entry.get("beside", ())),
+        gain=(float(low), float(high)),
+        needs=frozenset(entry.get("needs", ())),
+    )
+
+
+def _has(device: str, need: str) -> bool:
+    """Whether a device line holds a need. ``sm_80`` is met by every later architecture, ``sm_90a`` by 9.0 alone:
+    features with an ``a`` are dropped again by the next one."""
+    wanted = re.fullmatch(r"sm_(\d+)(a?)", need)
+    if wanted is None:
+        return need.lower() in device.lower()
+    found = re.search(r"sm_(\d+)", device)
+    if found is None:
+        return False
+    return int(found[1]) == int(wanted[1]) if wanted[2] else int(found[1]) >= int(wanted[1])
