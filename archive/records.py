@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from kbevolve.archive.identity import backend_of, digest, kernel_id
+from kbevolve.archive.identity import backend_of, digest, normalise
 
 
 class Backend(StrEnum):
@@ -75,8 +75,9 @@ class Kernel:
 
     @classmethod
     def from_source(cls, source: str) -> "Kernel":
-        """The kernel that this file is."""
-        return cls(id=kernel_id(source), backend=Backend(backend_of(source)), source=source)
+        """The kernel that this file is. Comments decide neither its identity nor its backend."""
+        text = normalise(source)
+        return cls(id=digest(text), backend=Backend(backend_of(text)), source=source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,189 @@
+"""One open SQLite file: how it is opened, how a transaction is written, and its errors in words.
+
+Three promises are kept here, and nowhere else:
+
+* **Nothing that was finished is lost when the process is killed.** The file is in WAL mode with
+  ``synchronous=NORMAL``: a commit has handed its pages to the operating system before it returns, and the system
+  keeps them whatever becomes of the process (kill -9, out of memory, a crash). What NORMAL leaves out is the
+  fsync at each commit, so only a power cut can take the last commits back; it cannot damage the file. An fsync
+  would cost milliseconds a child and buy nothing against what really happens to a search.
+* **Many may read while one writes.** Readers of a WAL file never wait; a second writer waits its turn.
+* **A failure is one line with a remedy**, an `ArchiveError`.
+"""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbevolve.configs.errors import ArchiveError
+
+#: Seconds a writer waits for another one. A transaction of ours takes about a millisecond, so a wait this long means
+#: that a process holds the file open in the middle of a transaction.
+BUSY_SECONDS = 30.0
+#: Pause before asking again for WAL mode, which SQLite refuses at once, without waiting, while another opens the file.
+WAL_RETRY_SECONDS = 0.02
+
+#: What SQLite's complaint means to the user, by the start of its symbolic name.
+_REMEDIES = (
+    ("SQLITE_FULL", "the disk is full; make room, then `kbevolve resume` (what was finished is kept)"),
+    ("SQLITE_IOERR", "the disk does not take it (full, over quota or failing); make room, then `kbevolve resume`"),
+    (
+        "SQLITE_READONLY",
+        "it may not be written; copy it to a directory that you may write to, or name another --archive",
+    ),
+    ("SQLITE_CANTOPEN", "it cannot be opened for writing here; name a file in a directory you may write to: --archive"),
+    ("SQLITE_PERM", "it may not be opened; check its permissions, or name another --archive"),
+    ("SQLITE_BUSY", f"another process has held it for {BUSY_SECONDS:.0f} s; stop that one, or name another --archive"),
+    ("SQLITE_LOCKED", "another process holds it; stop that one, or name another --archive"),
+    ("SQLITE_NOTADB", "it is not an SQLite file; --archive wants a file that kbevolve made, or a name not taken yet"),
+    ("SQLITE_CORRUPT", "the file is damaged; save what can be read: sqlite3 FILE .recover | sqlite3 saved.db"),
+)
+
+
+class Connection:
+    """An open SQLite file. It belongs to the thread that opened it; another thread opens its own.
+
+    Args:
+        path: the file, or ``":memory:"``.
+        create: make the file when it is missing.
+
+    Raises:
+        ArchiveError: the file is missing (and not to be made), cannot be opened, or is not SQLite's.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool) -> None:
+        self.path = str(path)
+        _check_path(self.path, create=create)
+        with self.explained():
+            self._sqlite = sqlite3.connect(
+                _address(self.path, create=create), uri=True, timeout=BUSY_SECONDS, isolation_level=None
+            )
+            try:
+                self._sqlite.row_factory = sqlite3.Row
+                self._use_wal()
+                self._sqlite.execute("pragma synchronous = normal")
+                self._sqlite.execute("pragma foreign_keys = on")
+            except BaseException:
+                self._sqlite.close()
+                raise
+
+    @property
+    def sqlite(self) -> sqlite3.Connection:
+        """The bare connection, for migrations."""
+        return self._sqlite
+
+    def close(self) -> None:
+        """Close the file; what was committed is in it."""
+        self._sqlite.close()
+
+    def rows(self, sql: str, *parameters: object) -> list[sqlite3.Row]:
+        """All rows of a query."""
+        with self.explained():
+            return self._sqlite.execute(sql, parameters).fetchall()
+
+    def row(self, sql: str, *parameters: object) -> sqlite3.Row | None:
+        """First row of a query, None when there is none."""
+        with self.explained():
+            row: sqlite3.Row | None = self._sqlite.execute(sql, parameters).fetchone()
+            return row
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything in the block is written, or nothing is.
+
+        The lock is taken at the start (IMMEDIATE): a transaction that reads first and asks for the lock later is
+        refused at once, without waiting, when another one wrote in between.
+        """
+        with self.explained():
+            self._sqlite.execute("begin immediate")
+            try:
+                yield
+                self._sqlite.execute("commit")
+            except BaseException:
+                # SQLite has rolled back by itself after a full disk; a second ROLLBACK would hide the first error.
+                if self._sqlite.in_transaction:
+                    self._sqlite.execute("rollback")
+                raise
+
+    def insert(self, table: str, row: Mapping[str, object], *, known: str = "") -> int:
+        """Insert one row and return its number; with `known`, a row that is there already under that key stays."""
+        columns = ", ".join(row)
+        marks = ", ".join("?" * len(row))
+        conflict = f" on conflict ({known}) do nothing" if known else ""
+        cursor = self._sqlite.execute(
+            f"insert into {table} ({columns}) values ({marks}){conflict}", tuple(row.values())
+        )
+        return cursor.lastrowid or 0
+
+    def insert_all(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Insert many rows of the same columns."""
+        if rows:
+            columns = ", ".join(rows[0])
+            marks = ", ".join("?" * len(rows[0]))
+            self._sqlite.executemany(
+                f"insert into {table} ({columns}) values ({marks})", [tuple(row.values()) for row in rows]
+            )
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn what SQLite complains about into one line with a remedy; a broken rule of a table stays as it is."""
+        try:
+            yield
+        except sqlite3.IntegrityError:
+            raise  # the caller knows which rule of which record this is
+        except sqlite3.Error as error:
+            raise ArchiveError(f"{self.path}: {_explain(error)}") from error
+
+    def _use_wal(self) -> None:
+        """Switch the file to WAL, once for ever: the mode is written in the file."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._sqlite.execute("pragma journal_mode = wal")
+                return
+            except sqlite3.OperationalError as error:
+                if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                    raise
+                time.sleep(WAL_RETRY_SECONDS)
+
+
+def _check_path(path: str, *, create: bool) -> None:
+    """What can be said better before SQLite says "unable to open database file"."""
+    if path == ":memory:":
+        return
+    file = Path(path)
+    try:
+        is_there, is_directory, has_parent = file.exists(), file.is_dir(), file.parent.is_dir()
+    except OSError as error:
+        raise ArchiveError(f"{path}: {error.strerror}; name a file that you may reach: --archive") from None
+    if is_directory:
+        raise ArchiveError(f"{path} is a directory; --archive wants a file, e.g. {file / 'kbevolve.db'}")
+    if not is_there and not create:
+        raise ArchiveError(
+            f"no archive at {path}; `kbevolve run --problem L1/matmul` makes one, --archive FILE names another"
+        )
+    if not has_parent:
+        raise ArchiveError(f"{path}: there is no directory {file.parent}; make it first: mkdir -p {file.parent}")
+
+
+def _address(path: str, *, create: bool) -> str:
+    if path == ":memory:":
+        return "file::memory:"
+    return f"{Path(path).absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+
+
+def _name(error: sqlite3.Error) -> str:
+    """SQLite's symbolic name, e.g. SQLITE_IOERR_WRITE; "" for errors of the Python module itself."""
+    name: Any = getattr(error, "sqlite_errorname", "")
+    return str(name)
+
+
+def _explain(error: sqlite3.Error) -> str:
+    name = _name(error)
+    for start, remedy in _REMEDIES:
+        if name.startswith(start):
+            return remedy
+    return f"SQLite says: {error} ({name or type(error).__name__}); please report this with `--debug`"

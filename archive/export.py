@@ -1,0 +1,106 @@
+"""The file a search is for: the best ModelNew, self-contained, with its provenance in a comment block on top.
+
+The block is only comments, which `archive.identity` drops, so the exported file *is* the kernel: read again, it has the
+same id, and its measurement is found in the archive.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from kbevolve import __version__
+from kbevolve.archive.records import Birth, Evaluation, Kernel, Run
+
+#: First and last line of the block, by which an older block is found and replaced when a file is exported again.
+_FIRST = "# Exported by kbevolve"
+_LAST = "# ---- end of provenance ----"
+#: Characters of a note in a lineage line: the line then fits an editor of 120 columns.
+_NOTE_WIDTH = 72
+
+
+def exported_source(
+    kernel: Kernel,
+    evaluation: Evaluation,
+    *,
+    run: Run,
+    device: str,
+    line: Sequence[Birth],
+    speedups: Mapping[str, float | None],
+    command: str,
+    moment: datetime,
+) -> str:
+    """The whole text of an exported file.
+
+    Args:
+        kernel: what is exported.
+        evaluation: the measurement made for this export.
+        run: the run it was bred in.
+        device: one line about the device.
+        line: `archive.lineage.main_line` of the kernel.
+        speedups: kernel id to speedup over eager as the run measured it, for the ancestors.
+        command: what repeats the measurement.
+        moment: when the measurement was made.
+    """
+    shown_device = device if device == evaluation.device else f"{device} ({evaluation.device})"
+    fields = {
+        "problem": f"{run.problem_name} (text {run.problem})",
+        "kernel": f"{kernel.id}, {kernel.backend.value}",
+        "run": f"{run.id}, seed {run.seed}" + (f", generation {line[0].generation}" if line else ""),
+        "device": shown_device,
+        "verdict": _verdict(evaluation),
+        "speedup": _speedup(evaluation),
+        "times": _times(evaluation),
+        "measured": f"{moment:%Y-%m-%d %H:%M} UTC",
+        "again with": command,
+    }
+    header = [f"{_FIRST} {__version__} on {moment:%Y-%m-%d}; below this block is the kernel as it was evolved.", "#"]
+    header += [f"# {name:<12}{_flat(value)}" for name, value in fields.items()]
+    if line:
+        header += ["#", "# lineage, newest first:"]
+        header += [f"#   {_step(birth, speedups)}" for birth in line]
+    return "\n".join([*header, _LAST, "", without_header(kernel.source).strip("\n"), ""])
+
+
+def without_header(source: str) -> str:
+    """The source without the block of an earlier export; a file that has none comes back as it is."""
+    lines = source.split("\n")
+    if lines[0].startswith(_FIRST) and _LAST in lines:
+        return "\n".join(lines[lines.index(_LAST) + 1 :])
+    return source
+
+
+def _flat(text: str) -> str:
+    """One line, whatever the text: a note of a model may hold line ends, and what slips out of a comment is code."""
+    return "".join(character for character in " ".join(text.split()) if character.isprintable())
+
+
+def _verdict(evaluation: Evaluation) -> str:
+    text = f"{evaluation.verdict.name}, asked for {evaluation.precision}"
+    if evaluation.error is not None:
+        text += f"; error {evaluation.error:.1e} against the fp64 truth"
+        if evaluation.reference_error is not None:
+            text += f" (the reference's own: {evaluation.reference_error:.1e})"
+    return text
+
+
+def _speedup(evaluation: Evaluation) -> str:
+    if evaluation.speedup is None:
+        return "not measured"
+    interval = ""
+    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
+        interval = f", 95 % interval {evaluation.speedup_low:.3f} to {evaluation.speedup_high:.3f}"
+    return f"{evaluation.speedup:.3f} times PyTorch eager{interval}"
+
+
+def _times(evaluation: Evaluation) -> str:
+    if evaluation.time_ms is None or evaluation.reference_ms is None:
+        return "not measured"
+    return f"{evaluation.time_ms:.4g} ms; eager {evaluation.reference_ms:.4g} ms in the same rounds (medians)"
+
+
+def _step(birth: Birth, speedups: Mapping[str, float | None]) -> str:
+    speedup = speedups.get(birth.kernel or "")
+    crossed = f", crossed with {', '.join(birth.parents[1:])}" if len(birth.parents) > 1 else ""
+    note = _flat(birth.note + crossed)
+    line = f"{birth.kernel}  g{birth.generation:<4} {birth.operator.value:<8} "
+    line += f"{speedup:7.3f}x  " if speedup is not None else "      -   "
+    return line + (note if len(note) <= _NOTE_WIDTH else f"{note[: _NOTE_WIDTH - 1]}…")

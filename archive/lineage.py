@@ -1,0 +1,79 @@
+"""Where a kernel comes from: its ancestors within one run, as a pure function of the run's births."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kbevolve.archive.records import Birth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ancestor:
+    """One step of a line of descent."""
+
+    #: The first birth of the kernel in the run.
+    birth: Birth
+    #: Lines of the other parents (a crossing has two), each from that parent back to where it meets a kernel that is
+    #: shown already; empty for a child of one parent.
+    branches: tuple["Line", ...] = ()
+    #: Other parents that are shown already elsewhere in the lineage.
+    met: tuple[str, ...] = ()
+
+
+#: A kernel, its main parent, that one's main parent, … back to a starting kernel.
+Line = tuple[Ancestor, ...]
+
+
+def first_births(births: Iterable[Birth]) -> dict[str, Birth]:
+    """Kernel id to its first birth; a kernel that came up again later descends from its first parents."""
+    first: dict[str, Birth] = {}
+    for birth in births:
+        if birth.kernel is not None:
+            first.setdefault(birth.kernel, birth)
+    return first
+
+
+def lineage(kernel: str, births: Iterable[Birth]) -> Line:
+    """The line of main parents of a kernel, with the lines of other parents as branches.
+
+    Every ancestor is shown once, the main line first: in a run with crossings the bare tree of parents would double
+    with each of them.
+
+    Args:
+        kernel: id of the kernel; the first of the line.
+        births: the run's births in order.
+
+    Returns:
+        The line, newest first; empty when the kernel was not born in these births.
+    """
+    first = first_births(births)
+    return _line(kernel, first, set())
+
+
+def main_line(kernel: str, births: Iterable[Birth]) -> tuple[Birth, ...]:
+    """The births of a kernel, its main parent, and so on back to a starting kernel; newest first."""
+    return tuple(_mains(kernel, first_births(births), set()))
+
+
+def _line(kernel: str, first: Mapping[str, Birth], shown: set[str]) -> Line:
+    # The whole main line is taken before any branch is followed, so that branches end where they meet it.
+    trunk = list(_mains(kernel, first, shown))
+    line = []
+    for birth in trunk:
+        branches, met = [], []
+        for parent in birth.parents[1:]:
+            branch = _line(parent, first, shown)
+            if branch:
+                branches.append(branch)
+            else:
+                met.append(parent)
+        line.append(Ancestor(birth=birth, branches=tuple(branches), met=tuple(met)))
+    return tuple(line)
+
+
+def _mains(kernel: str, first: Mapping[str, Birth], shown: set[str]) -> Iterator[Birth]:
+    following = kernel
+    while following in first and following not in shown:
+        shown.add(following)
+        birth = first[following]
+        yield birth
+        following = birth.parents[0] if birth.parents else ""

@@ -1,0 +1,303 @@
+"""What is read from an archive: every SELECT, as functions of an open `Connection`. `Archive` is their public face.
+
+What a search needs is found through indices by its run, so it costs the same in an archive of one run and of a
+thousand.
+"""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbevolve.archive import rows
+from kbevolve.archive.connection import Connection
+from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Placement, Run, StopReason
+from kbevolve.configs.errors import ArchiveError, nearest
+from kbevolve.configs.problem import Problem
+
+#: Sorts after every character of an id, so that ``id between 'ab' and 'ab~'`` are the ids that start with ``ab``.
+_AFTER = "~"
+#: How many ids a message lists when a prefix fits several.
+_SHOWN = 4
+
+#: First evaluation of each kernel of a run, under the run's own conditions. The search decided on the first; a later
+#: one is a measurement repeated for an export.
+_OF_RUN = """
+from evaluations where number in (
+    select min(number) from evaluations
+    where kernel in (select kernel from births where run = ? and kernel is not null)
+      and problem = ? and device = ? and precision = ?
+    group by kernel)
+"""
+
+#: Columns of a birth, and the tables of its texts.
+_BIRTH = ", ".join(f"births.{name}" for name in Birth.__dataclass_fields__ if name not in ("prompt", "reply"))
+_TEXTS = (
+    "left join texts as prompts on prompts.id = births.prompt left join texts as replies on replies.id = births.reply"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """A run and what came of it so far."""
+
+    run: Run
+    #: Children asked for, starting kernels included, whatever became of them.
+    births: int
+    #: Kernels with a verdict, and those of them that are CORRECT.
+    evaluated: int
+    correct: int
+    #: The newest generation that has a birth.
+    generations: int
+    #: Evaluation of the best kernel (highest lower end of the speedup's interval), None while nothing is correct.
+    best: Evaluation | None
+    #: Why it stopped, None while it runs, or when its process was killed.
+    stopped: StopReason | None
+
+    @property
+    def best_kernel(self) -> str | None:
+        """Id of the best kernel."""
+        return self.best.kernel if self.best else None
+
+    @property
+    def best_speedup(self) -> float | None:
+        """Speedup of the best kernel over eager."""
+        return self.best.speedup if self.best else None
+
+
+def precision_of(run: Run) -> str:
+    """The precision that a run asks for, from its settings; "fp32", the setting's default, where they state none."""
+    return str(json.loads(run.settings).get("evaluation", {}).get("precision", "fp32"))
+
+
+def _conditions(run: Run) -> tuple[str, str, str, str]:
+    """Parameters of `_OF_RUN`."""
+    return run.id, run.problem, run.device, precision_of(run)
+
+
+def runs(connection: Connection) -> list[Run]:
+    """All runs, newest first."""
+    return [rows.run_from(row) for row in connection.rows("select * from runs order by number desc")]
+
+
+def summary(connection: Connection, run: Run) -> RunSummary:
+    """What came of a run so far."""
+    births, generations = connection.rows("select count(*), max(generation) from births where run = ?", run.id)[0]
+    stop = connection.row("select reason, births from stops where run = ? order by number desc limit 1", run.id)
+    # Counted by SQLite: a list of runs must not build a record for each of their kernels.
+    evaluated, correct = connection.rows(f"select count(*), total(verdict = 'CORRECT') {_OF_RUN}", *_conditions(run))[0]
+    best_row = connection.row(
+        f"select * {_OF_RUN} and verdict = 'CORRECT' order by speedup_low desc, kernel limit 1", *_conditions(run)
+    )
+    return RunSummary(
+        run=run,
+        births=births,
+        evaluated=evaluated,
+        correct=int(correct),
+        generations=generations or 0,
+        best=rows.evaluation_from(best_row) if best_row else None,
+        # A stop that has births after it is history: the run was resumed.
+        stopped=rows.member(StopReason, stop["reason"]) if stop and stop["births"] == births else None,
+    )
+
+
+def run(connection: Connection, which: str) -> Run:
+    """A run by id, unique prefix, or "latest"."""
+    if which == "latest":
+        row = connection.row("select * from runs order by number desc limit 1")
+        if row is None:
+            raise ArchiveError(f"{connection.path} has no run yet; start one: kbevolve run --problem L1/matmul")
+        return rows.run_from(row)
+    found = _by_prefix(connection, "runs", which)
+    if not found:
+        known = [row["id"] for row in connection.rows("select id from runs")]
+        raise ArchiveError(f"no run {which!r} in {connection.path}. {nearest(which, known)}")
+    return rows.run_from(connection.rows("select * from runs where id = ?", _only(found, "runs", which))[0])
+
+
+def problem(connection: Connection, problem_id: str) -> Problem:
+    """A problem by its id, with the text that was run."""
+    row = connection.row("select * from problems where id = ?", problem_id)
+    if row is None:
+        raise ArchiveError(
+            f"no problem with id {problem_id!r} in {connection.path}; `kbevolve archive ls` lists its runs"
+        )
+    return rows.problem_from(row)
+
+
+def latest_run_of(connection: Connection, problem_name: str) -> Run:
+    """The newest run of a problem, by the name it was asked for or by its file."""
+    file = Path(problem_name).expanduser()
+    row = connection.row(
+        "select runs.* from runs join problems on problems.id = runs.problem "
+        "where runs.problem_name in (?, ?) or problems.path in (?, ?) order by runs.number desc limit 1",
+        problem_name,
+        file.stem if file.suffix == ".py" else problem_name,
+        str(file),
+        str(file.absolute()),
+    )
+    if row is None:
+        known = {row["problem_name"] for row in connection.rows("select distinct problem_name from runs")}
+        raise ArchiveError(f"no run of {problem_name} in {connection.path}. {nearest(problem_name, known)}")
+    return rows.run_from(row)
+
+
+def runs_like(connection: Connection, run: Run) -> list[Run]:
+    """The runs on the same problem text and device, the oldest first."""
+    found = connection.rows(
+        "select * from runs where problem = ? and device = ? order by number", run.problem, run.device
+    )
+    return [rows.run_from(row) for row in found]
+
+
+def births(connection: Connection, run_id: str, *, texts: bool) -> list[Birth]:
+    """The births of a run, in order of generation, island and slot; without `texts`, prompt and reply are ""."""
+    return _births(connection, "births.run = ? order by generation, island, slot", run_id, texts=texts)
+
+
+def births_of(connection: Connection, kernel_id: str) -> list[Birth]:
+    """Every birth of a kernel, in every run, the first first."""
+    return _births(connection, "births.kernel = ? order by number", kernel_id, texts=True)
+
+
+def _births(connection: Connection, where: str, key: str, *, texts: bool) -> list[Birth]:
+    prompt, reply, joins = ("prompts.text", "replies.text", _TEXTS) if texts else ("null", "null", "")
+    found = connection.rows(
+        f"select {_BIRTH}, {prompt} as prompt, {reply} as reply from births {joins} where {where}", key
+    )
+    return [rows.birth_from(row) for row in found]
+
+
+def kernel(connection: Connection, which: str) -> Kernel:
+    """A kernel by id or unique prefix."""
+    found = _by_prefix(connection, "kernels", which)
+    if not found:
+        start = which[:2]  # a slip of the pen further on; hashes are "near" in no other sense
+        known = connection.rows("select id from kernels where id between ? and ? limit 100", start, start + _AFTER)
+        close = f" {nearest(which, [row['id'] for row in known])}" if known else ""
+        raise ArchiveError(
+            f"no kernel {which!r} in {connection.path}.{close} `kbevolve archive ls latest` lists those of the last run"
+        )
+    return rows.kernel_from(connection.rows("select * from kernels where id = ?", _only(found, "kernels", which))[0])
+
+
+def kernels(connection: Connection, run_id: str) -> dict[str, Kernel]:
+    """Every kernel that was born in a run, by id."""
+    found = connection.rows(
+        "select * from kernels where id in (select kernel from births where run = ? and kernel is not null)", run_id
+    )
+    return {row["id"]: rows.kernel_from(row) for row in found}
+
+
+def ideas(connection: Connection, run_id: str) -> dict[str, Idea]:
+    """Every idea that a birth of a run carries out, by id."""
+    found = connection.rows(
+        "select * from ideas where id in (select idea from births where run = ? and idea is not null)", run_id
+    )
+    return {row["id"]: rows.idea_from(row) for row in found}
+
+
+def placements(connection: Connection, run_id: str) -> list[Placement]:
+    """The placements of a run, in the order they were made."""
+    found = connection.rows("select * from placements where run = ? order by number", run_id)
+    return [rows.placement_from(row) for row in found]
+
+
+def evaluation(
+    connection: Connection, kernel_id: str, problem_id: str, device: str, precision: str, *, blocks: bool
+) -> Evaluation | None:
+    """The first evaluation of a kernel under these conditions, None when there is none."""
+    row = connection.row(
+        "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ? "
+        "order by number limit 1",
+        kernel_id,
+        problem_id,
+        device,
+        precision,
+    )
+    if row is None:
+        return None
+    return rows.evaluation_from(row, _blocks(connection, row["number"]) if blocks else ())
+
+
+def evaluations(connection: Connection, run: Run) -> dict[str, Evaluation]:
+    """The first evaluation of each kernel of a run on its problem, device and precision; without blocks."""
+    found = connection.rows(f"select * {_OF_RUN} order by number", *_conditions(run))
+    return {row["kernel"]: rows.evaluation_from(row) for row in found}
+
+
+def evaluations_of(connection: Connection, kernel_id: str) -> list[Evaluation]:
+    """Every evaluation of a kernel, on every problem and device, the first first; with blocks."""
+    found = connection.rows("select * from evaluations where kernel = ? order by number", kernel_id)
+    return [rows.evaluation_from(row, _blocks(connection, row["number"])) for row in found]
+
+
+def best(connection: Connection, problem_id: str, device: str, precision: str) -> Evaluation | None:
+    """The best CORRECT kernel of a problem on a device: highest lower end of the interval of its first evaluation."""
+    row = connection.row(
+        "select * from evaluations where number in ("
+        "    select min(number) from evaluations where problem = ? and device = ? and precision = ? group by kernel)"
+        " and verdict = 'CORRECT' order by speedup_low desc, kernel limit 1",
+        problem_id,
+        device,
+        precision,
+    )
+    return rows.evaluation_from(row) if row else None
+
+
+def devices(connection: Connection, problem_id: str) -> list[str]:
+    """Fingerprints of the devices on which a problem has a CORRECT kernel."""
+    found = connection.rows(
+        "select distinct device from evaluations where problem = ? and verdict = 'CORRECT' order by device", problem_id
+    )
+    return [row["device"] for row in found]
+
+
+def tokens(connection: Connection, run_id: str) -> tuple[int, int]:
+    """Prompt and completion tokens of a run."""
+    row = connection.rows(
+        "select coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0) from births where run = ?", run_id
+    )[0]
+    return int(row[0]), int(row[1])
+
+
+def _blocks(connection: Connection, number: int) -> list[sqlite3.Row]:
+    return connection.rows("select * from blocks where evaluation = ? order by position", number)
+
+
+def find(connection: Connection, which: str) -> Kernel | Run:
+    """A kernel or a run, by id or by what only one of them all starts with; "latest" is a run."""
+    kernels_found, runs_found = _by_prefix(connection, "kernels", which), _by_prefix(connection, "runs", which)
+    if which == "latest" or (runs_found and (not kernels_found or runs_found == [which])):
+        return run(connection, which)
+    if kernels_found and (not runs_found or kernels_found == [which]):
+        return kernel(connection, which)
+    if not kernels_found:
+        raise ArchiveError(
+            f"no kernel and no run {which!r} in {connection.path}; `kbevolve archive ls` lists the runs, "
+            "`kbevolve archive ls latest` the kernels of the last"
+        )
+    raise ArchiveError(_ambiguous(kernels_found + runs_found, "kernels and runs", which))
+
+
+def _by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
+    """The id itself, or those that start so; one more than is shown."""
+    found = [
+        str(row["id"])
+        for row in connection.rows(
+            f"select id from {table} where id between ? and ? order by id limit ?", prefix, prefix + _AFTER, _SHOWN + 1
+        )
+    ]
+    return [prefix] if prefix in found else found
+
+
+def _only(found: list[str], nouns: str, which: str) -> str:
+    if len(found) > 1:
+        raise ArchiveError(_ambiguous(found, nouns, which))
+    return found[0]
+
+
+def _ambiguous(found: list[str], nouns: str, which: str) -> str:
+    shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+    count = f"more than {_SHOWN}" if len(found) > _SHOWN else str(len(found))
+    return f"{count} {nouns} start with {which!r}: {shown}; give more of the id"

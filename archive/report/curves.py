@@ -1,0 +1,91 @@
+"""Best-so-far of a run as numbers: what every figure and comparison of runs is drawn from."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kbevolve.archive.records import Birth, Evaluation, Idea, Operator, Run, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One kernel of a run, when the run first met it."""
+
+    #: Children evaluated up to and with this one; 0 for starting kernels, which nobody bred.
+    count: int
+    birth: Birth
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A kernel that became the best of the run."""
+
+    point: Point
+    #: Its speedup over that of the best before it; None for the first.
+    gain: float | None
+    #: What it does, in a few words: the title of its idea, else the note of its birth.
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One run."""
+
+    run: Run
+    #: Every evaluated kernel, in order of birth.
+    points: tuple[Point, ...]
+    #: Every best of the run, in order; empty while nothing is correct.
+    steps: tuple[Step, ...]
+
+    @property
+    def children(self) -> int:
+        """Children evaluated: starting kernels do not count."""
+        return max((point.count for point in self.points), default=0)
+
+    @property
+    def best(self) -> Evaluation | None:
+        """Evaluation of the best kernel, None while nothing is correct."""
+        return self.steps[-1].point.evaluation if self.steps else None
+
+
+def curve(run: Run, births: Iterable[Birth], evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> Curve:
+    """The curve of a run.
+
+    The best is the kernel with the highest lower end of its speedup's 95 % interval, as for the islands: what a
+    kernel has at least shown. So the speedup itself may dip where a more certain measurement takes the lead.
+
+    Args:
+        run: the run.
+        births: its births in order.
+        evaluations: kernel id to evaluation; a birth whose kernel has none yet is left out.
+        ideas: the ideas by id.
+    """
+    points: list[Point] = []
+    steps: list[Step] = []
+    seen: set[str] = set()
+    count = 0
+    for birth in births:
+        evaluation = evaluations.get(birth.kernel or "")
+        if evaluation is None or evaluation.kernel in seen:
+            continue
+        seen.add(evaluation.kernel)
+        count += birth.operator is not Operator.SEED
+        point = Point(count=0 if birth.operator is Operator.SEED else count, birth=birth, evaluation=evaluation)
+        points.append(point)
+        if evaluation.verdict is not Verdict.CORRECT or evaluation.speedup is None:
+            continue
+        before = steps[-1].point.evaluation if steps else None
+        if before is None or _shown(evaluation) > _shown(before):
+            idea = ideas.get(birth.idea or "")
+            steps.append(
+                Step(
+                    point=point,
+                    gain=evaluation.speedup / before.speedup if before and before.speedup else None,
+                    words=idea.title if idea else birth.note,
+                )
+            )
+    return Curve(run=run, points=tuple(points), steps=tuple(steps))
+
+
+def _shown(evaluation: Evaluation) -> float:
+    return evaluation.speedup_low or 0.0

@@ -1,0 +1,340 @@
+"""Best-so-far figures: how the best kernel of a run, or of several, got faster child by child.
+
+matplotlib is imported when a figure is drawn, and without pyplot: no window system, no global state.
+"""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbevolve.archive.records import Verdict
+from kbevolve.archive.report.curves import Curve, Point, Step
+from kbevolve.configs.errors import ArchiveError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Formats by ending of the file's name.
+FORMATS = (".png", ".svg", ".pdf")
+
+#: Okabe and Ito's palette (2008) without its yellow, which is too pale on white: told apart with every colour vision.
+_PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+#: A second cue beside the colour, for print in grey.
+_MARKERS = ("o", "s", "^", "D", "v", "P")
+_INK = "#1b1f24"
+_GREY = "#6b7280"
+_PALE = "#d9dde3"
+
+#: Spread of the speedups (largest over smallest) from which their axis is logarithmic: beyond about a decade a linear
+#: axis shows nothing of the beginning.
+_LOG_FROM = 8.0
+#: Steps that are named beside the figure; with more, the smallest gains go unnamed.
+_NAMED_STEPS = 9
+#: Islands up to which each has a colour of its own.
+_COLOURED_ISLANDS = len(_PALETTE)
+
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.edgecolor": _GREY,
+    "axes.labelcolor": _INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": _INK,
+    "text.parse_math": False,  # a "$" in a note is a dollar
+    "xtick.color": _GREY,
+    "ytick.color": _GREY,
+    "xtick.labelcolor": _INK,
+    "ytick.labelcolor": _INK,
+    "svg.fonttype": "none",  # text stays text: searchable, and the file is small
+    "svg.hashsalt": "kbevolve",  # the same figure is the same file
+}
+
+
+def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> None:
+    """Draw the curves into a PNG, SVG or PDF file, by its ending.
+
+    Args:
+        curves: runs on one problem and one device, at least one.
+        file: where to write.
+        device: the device, as the title names it.
+
+    Raises:
+        UsageError: another ending.
+        ArchiveError: the file cannot be written.
+    """
+    if file.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"{file}: cannot draw {file.suffix or 'a file without ending'}; end it in {', '.join(FORMATS)}"
+        )
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        # A note in a script that the font lacks is drawn as boxes; that is no news for the terminal.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
+        figure = best_so_far(curves, device=device)
+        # matplotlib writes the moment into SVG and PDF files, which would make two equal figures differ.
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(file.suffix.lower())
+        try:
+            figure.savefig(file, dpi=160, metadata=metadata)
+        except OSError as error:
+            raise ArchiveError(f"{file}: {error.strerror}; name a file in a directory that you may write to") from None
+
+
+def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
+    """The figure: one run with its islands, failures and champions, or several runs' best lines together."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    single = curves[0] if len(curves) == 1 else None
+    failures = _failures(single) if single else {}
+    named = _named(single) if single else []
+    width, height = 10.4 if named else 8.4, 5.2  # inches
+    title = 0.68 / height
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08, hspace=0.02, wspace=0.02, rect=(0, 0, 1, 1 - title))
+    figure = Figure(figsize=(width, height), layout=layout)
+    grid = figure.add_gridspec(
+        2 if failures else 1,
+        2 if named else 1,
+        width_ratios=(2.6, 1) if named else None,
+        height_ratios=(10, 0.4 + 0.55 * len(failures)) if failures else None,
+    )
+    axes = figure.add_subplot(grid[0, 0])
+    _eager_line(axes)
+    if single:
+        _draw_islands(axes, single)
+        _draw_best(axes, single, colour=_INK, label=None)
+        _number_steps(axes, single, named)
+    else:
+        for index, curve in enumerate(sorted(curves, key=lambda one: -_best_speedup(one))):
+            colour = _PALETTE[index % len(_PALETTE)]
+            _draw_dots(axes, curve.points, colour=colour)
+            _draw_best(axes, curve, colour=colour, label=_run_label(curve))
+    _scale(axes, curves)
+    axes.set_ylabel("speedup over eager")
+    lowest: Axes = axes
+    if failures:
+        lowest = figure.add_subplot(grid[1, 0], sharex=axes)
+        _draw_rug(lowest, failures)
+        axes.tick_params(axis="x", labelbottom=False, length=0)
+    lowest.set_xlabel("children evaluated")
+    if named:
+        _draw_key(figure.add_subplot(grid[:, 1]), named)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(
+            loc="lower right" if single is None else "upper left",
+            ncols=1 if single is None else _COLOURED_ISLANDS,
+            facecolor="white",
+            edgecolor="none",
+            framealpha=0.85,
+            fontsize=8.5,
+            handletextpad=0.3,
+            columnspacing=1.0,
+        )
+    _title(figure, curves, device)
+    return figure
+
+
+# ---- the parts ---------------------------------------------------------------------------------------------------
+
+
+def _eager_line(axes: "Axes") -> None:
+    axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    axes.annotate(
+        "eager", (1.0, 1.0), xycoords=("axes fraction", "data"), xytext=(3, 0), textcoords="offset points",
+        va="center", fontsize=8, color=_GREY,
+    )  # fmt: skip
+
+
+def _draw_islands(axes: "Axes", curve: Curve) -> None:
+    """Every correct child as a dot, by island."""
+    islands = sorted({point.birth.island for point in curve.points})
+    coloured = 1 < len(islands) <= _COLOURED_ISLANDS
+    for island in islands:
+        points = [point for point in curve.points if point.birth.island == island]
+        _draw_dots(
+            axes,
+            points,
+            colour=_PALETTE[island % len(_PALETTE)] if coloured else _PALETTE[0],
+            marker=_MARKERS[island % len(_MARKERS)] if coloured else "o",
+            label=f"island {island}" if coloured else None,
+        )
+
+
+def _draw_dots(
+    axes: "Axes", points: Sequence[Point], *, colour: str, marker: str = "o", label: str | None = None
+) -> None:
+    correct = [(point.count, point.evaluation.speedup) for point in points if point.evaluation.speedup is not None]
+    if correct:
+        axes.scatter(
+            [count for count, _ in correct],
+            [speedup for _, speedup in correct],
+            s=18 if label else 9,
+            color=colour,
+            marker=marker,
+            alpha=0.85 if label else 0.3,
+            edgecolors="white",
+            linewidths=0.4,
+            zorder=5 if label else 2,
+            label=label,
+        )
+
+
+def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) -> None:
+    """The best so far as a stair with the band of its 95 % interval."""
+    # Of the starting kernels only the best: they were all there before the first child.
+    by_count = {step.point.count: step.point.evaluation for step in curve.steps}
+    if not by_count:
+        return
+    found = list(by_count.values())
+    counts = [*by_count, max(curve.children, *by_count)]
+    speedups = [one.speedup or 0.0 for one in found]
+    low = [one.speedup_low or one.speedup or 0.0 for one in found]
+    high = [one.speedup_high or one.speedup or 0.0 for one in found]
+    axes.fill_between(
+        counts, [*low, low[-1]], [*high, high[-1]], step="post", color=colour, alpha=0.15, linewidth=0, zorder=3
+    )
+    axes.step(counts, [*speedups, speedups[-1]], where="post", color=colour, linewidth=1.8, zorder=4, label=label)
+
+
+def _number_steps(axes: "Axes", curve: Curve, named: Sequence[Step]) -> None:
+    """A small numbered disc on each champion that the key names."""
+    for number, step in enumerate(named, start=1):
+        axes.annotate(
+            str(number),
+            (step.point.count, step.point.evaluation.speedup or 0.0),
+            xytext=(-7, 7),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=7,
+            color="white",
+            fontweight="bold",
+            bbox={"boxstyle": "circle,pad=0.22", "facecolor": _INK, "edgecolor": "white", "linewidth": 0.8},
+            zorder=6,
+        )
+
+
+def _draw_key(axes: "Axes", named: Sequence[Step]) -> None:
+    """What the numbered champions did, as text beside the figure."""
+    axes.axis("off")
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.text(0.0, 1.0, "steps of the best", fontweight="bold", fontsize=9, va="top")
+    for number, step in enumerate(named, start=1):
+        height = 1.0 - 0.015 - 0.1 * number
+        birth = step.point.birth
+        percent = 100 * ((step.gain or 1.0) - 1)
+        gain = f"{percent:+.0f} %" if percent >= 10 else f"{percent:+.1f} %"
+        axes.text(
+            0.035, height, str(number), fontsize=7, color="white", fontweight="bold", ha="center", va="center",
+            bbox={"boxstyle": "circle,pad=0.22", "facecolor": _INK, "edgecolor": "none"},
+        )  # fmt: skip
+        axes.text(0.1, height + 0.012, _cut(step.words or birth.operator.value, 34), fontsize=8.5, va="center")
+        axes.text(
+            0.1, height - 0.026, f"{gain} to {step.point.evaluation.speedup:.2f}×, {birth.operator.value}, "
+            f"generation {birth.generation}", fontsize=7.5, va="center", color=_GREY,
+        )  # fmt: skip
+
+
+def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
+    """One row of small marks for each way in which children failed."""
+    rows = sorted(failures, reverse=True)
+    for row, verdict in enumerate(rows):
+        axes.scatter(
+            failures[verdict], [row] * len(failures[verdict]), marker="|", s=26, linewidths=1.1, color=_GREY, zorder=2
+        )
+    axes.set_yticks(range(len(rows)), [f"{_words(verdict)} ({len(failures[verdict])})" for verdict in rows], fontsize=8)
+    axes.set_ylim(-0.6, len(rows) - 0.4)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+    speedups = [
+        point.evaluation.speedup
+        for curve in curves
+        for point in curve.points
+        if point.evaluation.speedup is not None and point.evaluation.speedup > 0
+    ]
+    children = max((curve.children for curve in curves), default=0)
+    axes.set_xlim(-0.02 * max(children, 5), 1.02 * max(children, 5))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    top, bottom = max([*speedups, 1.0]), min([*speedups, 1.0])
+    if top / bottom > _LOG_FROM:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(bottom / 1.25, top * (top / bottom) ** 0.14)
+    else:
+        axes.set_ylim(0, top * 1.16)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.grid(axis="y", color=_PALE, linewidth=0.6, zorder=0)
+    axes.set_axisbelow(True)
+
+
+def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
+    """Two lines at the left: the finding, then what, where and when."""
+    run = curves[0].run
+    best = max((_best_speedup(curve) for curve in curves), default=0.0)
+    finding = f"{best:.2f}× the speed of eager" if best else "nothing correct yet"
+    dates = sorted({curve.run.created[:10] for curve in curves if curve.run.created})
+    when = dates[0] if len(dates) == 1 else " to ".join((dates[0], dates[-1])) if dates else ""
+    if len(curves) == 1:
+        islands = len({point.birth.island for point in curves[0].points})
+        what = (
+            f"{_count(curves[0].children, 'child', 'children')} on {_count(islands, 'island', 'islands')}, run {run.id}"
+        )
+    else:
+        what = f"{len(curves)} runs"
+    details = ", ".join(part for part in (_cut(device, 70), when, what) if part)
+    inch = 1 / figure.get_figheight()
+    figure.text(0.012, 1 - 0.10 * inch, f"{run.problem_name}: {finding}", va="top", fontsize=13, fontweight="bold")
+    figure.text(0.012, 1 - 0.40 * inch, details, va="top", fontsize=8.5, color=_GREY)
+
+
+# ---- words and numbers -------------------------------------------------------------------------------------------
+
+
+def _failures(curve: Curve) -> dict[Verdict, list[int]]:
+    """Verdict to the counts at which children failed so."""
+    failures: dict[Verdict, list[int]] = {}
+    for point in curve.points:
+        if point.evaluation.verdict is not Verdict.CORRECT:
+            failures.setdefault(point.evaluation.verdict, []).append(point.count)
+    return failures
+
+
+def _named(curve: Curve) -> list[Step]:
+    """The last step and those of the largest gains, in order; starting kernels are where it began and need no name."""
+    bred = [step for step in curve.steps if step.point.count > 0]
+    largest = sorted(bred[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
+    return [step for step in bred if step in largest or step is bred[-1]]
+
+
+def _best_speedup(curve: Curve) -> float:
+    return (curve.best.speedup if curve.best else None) or 0.0
+
+
+def _run_label(curve: Curve) -> str:
+    best = f"{_best_speedup(curve):.2f}×" if curve.best else "nothing correct"
+    return f"{curve.run.id}: {best} after {_count(curve.children, 'child', 'children')}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _words(verdict: Verdict) -> str:
+    return verdict.name.lower().replace("_", " ")
+
+
+def _cut(text: str, width: int) -> str:
+    flat = "".join(character for character in " ".join(text.split()) if character.isprintable())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"

@@ -1,0 +1,188 @@
+"""Records as rows and back: one pair of functions for each record, pure, and exact in both directions.
+
+A column carries the name of its field. Enums are stored by member name (never by number or by sentence, so that a new
+verdict in the middle or a better sentence leaves old files true), tuples and mappings as JSON, whose numbers Python
+reads back to the last bit.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kbevolve.archive.identity import digest
+from kbevolve.archive.records import (
+    Backend,
+    Birth,
+    BirthState,
+    Evaluation,
+    Idea,
+    Kernel,
+    Measurement,
+    Operator,
+    Placement,
+    Run,
+    Verdict,
+)
+from kbevolve.configs.errors import ArchiveError
+from kbevolve.configs.problem import Problem
+
+Row = dict[str, Any]
+Member = TypeVar("Member", bound=Enum)
+
+
+def problem_row(problem: Problem) -> Row:
+    """Row of `problems`."""
+    return {
+        "id": problem.id,
+        "name": problem.name,
+        "source": problem.source,
+        "path": str(problem.path),
+        "cpu_sizes": json.dumps(dict(problem.cpu_sizes)),
+        "summary": problem.summary,
+    }
+
+
+def problem_from(row: sqlite3.Row) -> Problem:
+    """The problem of a row; its text is what was run then, whatever the file at its path holds today."""
+    return Problem(
+        name=row["name"],
+        source=row["source"],
+        path=Path(row["path"]),
+        cpu_sizes=json.loads(row["cpu_sizes"]),
+        summary=row["summary"],
+    )
+
+
+def run_row(run: Run) -> Row:
+    """Row of `runs`."""
+    return _fields(run) | {"versions": json.dumps(dict(run.versions))}
+
+
+def run_from(row: sqlite3.Row) -> Run:
+    """The run of a row."""
+    return Run(**_values(row, Run) | {"versions": json.loads(row["versions"])})
+
+
+def kernel_row(kernel: Kernel) -> Row:
+    """Row of `kernels`."""
+    return _fields(kernel) | {"backend": kernel.backend.name}
+
+
+def kernel_from(row: sqlite3.Row) -> Kernel:
+    """The kernel of a row."""
+    return Kernel(id=row["id"], backend=member(Backend, row["backend"]), source=row["source"])
+
+
+def idea_row(idea: Idea) -> Row:
+    """Row of `ideas`."""
+    return {"id": idea.id} | _fields(idea)
+
+
+def idea_from(row: sqlite3.Row) -> Idea:
+    """The idea of a row."""
+    return Idea(**_values(row, Idea))
+
+
+def birth_row(birth: Birth) -> Row:
+    """Row of `births`; prompt and reply are ids of `texts` (`birth_texts`), None for none."""
+    return _fields(birth) | {
+        "operator": birth.operator.name,
+        "state": birth.state.name,
+        "parents": json.dumps(birth.parents),
+        "prompt": digest(birth.prompt) if birth.prompt else None,
+        "reply": digest(birth.reply) if birth.reply else None,
+    }
+
+
+def birth_texts(birth: Birth) -> list[Row]:
+    """Rows of `texts` that a birth needs."""
+    return [{"id": digest(text), "text": text} for text in (birth.prompt, birth.reply) if text]
+
+
+def birth_from(row: sqlite3.Row) -> Birth:
+    """The birth of a row that holds prompt and reply themselves, or None where they were not asked for."""
+    return Birth(
+        **_values(row, Birth)
+        | {
+            "operator": member(Operator, row["operator"]),
+            "state": member(BirthState, row["state"]),
+            "parents": tuple(json.loads(row["parents"])),
+            "prompt": row["prompt"] or "",
+            "reply": row["reply"] or "",
+        }
+    )
+
+
+def evaluation_row(evaluation: Evaluation) -> Row:
+    """Row of `evaluations`, without its blocks (`block_rows`)."""
+    row = _fields(evaluation)
+    del row["blocks"]
+    return row | {"verdict": evaluation.verdict.name, "tags": json.dumps(evaluation.tags)}
+
+
+def block_rows(evaluation: Evaluation, number: int) -> list[Row]:
+    """Rows of `blocks` for the evaluation that was stored under `number`."""
+    return [
+        {
+            "evaluation": number,
+            "position": position,
+            "role": block.role,
+            "round": block.round,
+            "times_ms": json.dumps(block.times_ms),
+        }
+        for position, block in enumerate(evaluation.blocks)
+    ]
+
+
+def evaluation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Evaluation:
+    """The evaluation of a row and, when asked for, of its blocks' rows in order."""
+    values = {name: row[name] for name in Evaluation.__dataclass_fields__ if name != "blocks"}
+    return Evaluation(
+        **values
+        | {
+            "verdict": member(Verdict, row["verdict"]),
+            "allclose": None if row["allclose"] is None else bool(row["allclose"]),
+            "tags": tuple(json.loads(row["tags"])),
+            "blocks": tuple(
+                Measurement(role=block["role"], round=block["round"], times_ms=tuple(json.loads(block["times_ms"])))
+                for block in blocks
+            ),
+        }
+    )
+
+
+def placement_row(placement: Placement) -> Row:
+    """Row of `placements`."""
+    return _fields(placement)
+
+
+def placement_from(row: sqlite3.Row) -> Placement:
+    """The placement of a row."""
+    return Placement(**_values(row, Placement))
+
+
+def member(kind: type[Member], name: str) -> Member:
+    """The enum's member of this name.
+
+    Raises:
+        ArchiveError: there is none; the file was written by a kbevolve that knows more.
+    """
+    try:
+        return kind[name]
+    except KeyError:
+        raise ArchiveError(
+            f"the archive holds the {kind.__name__} {name!r}, which this kbevolve does not know; "
+            "a newer one wrote it: pip install --upgrade kbevolve"
+        ) from None
+
+
+def _fields(record: Any) -> Row:
+    # dataclasses.asdict would copy every block and tuple in depth: 20 times slower, for a flat record.
+    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+
+
+def _values(row: sqlite3.Row, kind: Any) -> Row:
+    return {name: row[name] for name in kind.__dataclass_fields__}

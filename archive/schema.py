@@ -1,0 +1,168 @@
+"""The tables, as numbered migrations that are never edited once they are released.
+
+A file records which migrations it has been through and which kbevolve did it. An older file is brought up to date when
+it is opened; a newer one is refused, because facts that this version cannot read must not be half understood.
+
+To change the tables: append a function to `MIGRATIONS`; never touch the ones above it.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from kbevolve import __version__
+from kbevolve.configs.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
+
+    from kbevolve.archive.connection import Connection
+
+#: "KBEV" in ASCII, in SQLite's header (PRAGMA application_id): tells our files from other SQLite files.
+APPLICATION_ID = 0x4B424556
+
+
+# fmt: off
+def _first_tables(db: "Database") -> None:
+    """Everything of the first version. Columns are the fields of `archive.records`, under the same names."""
+    text, whole, real = str, int, float
+
+    _table(db, "problems", dict(
+        id=text, name=text, source=text, path=text, cpu_sizes=text, summary=text, at=text), pk="id")
+    _table(db, "runs", dict(
+        number=whole, id=text, problem_name=text, problem=text, device=text, seed=whole, settings=text,
+        versions=text, created=text), refers={"problem": "problems.id"})
+    _table(db, "kernels", dict(id=text, backend=text, source=text), pk="id")
+    _table(db, "ideas", dict(
+        id=text, title=text, mechanism=text, technique=text, bottleneck=text, expected_gain=real, proposed_by=text),
+        pk="id", nullable=("expected_gain",))
+    # Prompts and replies, whole, each distinct text once: siblings and repairs share long prompts, and the rows of
+    # `births` stay narrow, so that reading a run does not read its conversations.
+    _table(db, "texts", dict(id=text, text=text), pk="id")
+    _table(db, "births", dict(
+        number=whole, run=text, generation=whole, island=whole, slot=whole, operator=text, state=text, parents=text,
+        kernel=text, idea=text, note=text, prompt=text, reply=text, model=text, prompt_tokens=whole,
+        completion_tokens=whole, seconds=real, at=text),
+        nullable=("kernel", "idea", "prompt", "reply"),
+        refers={"run": "runs.id", "kernel": "kernels.id", "idea": "ideas.id", "prompt": "texts.id",
+                "reply": "texts.id"})
+    _table(db, "evaluations", dict(
+        number=whole, kernel=text, problem=text, device=text, precision=text, verdict=text, message=text,
+        precision_class=text, error=real, reference_error=real, allclose=whole, time_ms=real, reference_ms=real,
+        speedup=real, speedup_low=real, speedup_high=real, tags=text, build_seconds=real, seconds=real, at=text),
+        nullable=("precision_class", "error", "reference_error", "allclose", "time_ms", "reference_ms", "speedup",
+                  "speedup_low", "speedup_high"),
+        refers={"kernel": "kernels.id", "problem": "problems.id"})
+    _table(db, "blocks", dict(evaluation=whole, position=whole, role=text, round=whole, times_ms=text),
+        pk=("evaluation", "position"), refers={"evaluation": "evaluations.number"})
+    _table(db, "placements", dict(
+        number=whole, run=text, island=whole, niche=text, kernel=text, generation=whole, via=text),
+        refers={"run": "runs.id", "kernel": "kernels.id"})
+    # `births`: how many the run had then, so that a stop is known to be history once the run went on.
+    _table(db, "stops", dict(number=whole, run=text, reason=text, births=whole, at=text), refers={"run": "runs.id"})
+
+    db.table("runs").create_index(["id"], unique=True)
+    db.table("births").create_index(["run", "generation", "island", "slot"], unique=True)
+    db.table("births").create_index(["kernel", "run"])
+    db.table("evaluations").create_index(["kernel", "problem", "device", "precision"])
+    db.table("evaluations").create_index(["problem", "device", "precision"])
+    db.table("placements").create_index(["run"])
+    db.table("stops").create_index(["run"])
+# fmt: on
+
+
+def _table(
+    db: "Database",
+    name: str,
+    columns: Mapping[str, type],
+    *,
+    pk: str | tuple[str, ...] = "number",
+    nullable: Sequence[str] = (),
+    refers: Mapping[str, str] | None = None,
+) -> None:
+    """Make an insert-only table; migrations of old rely on it, so it does not change either.
+
+    Args:
+        db: where.
+        name: of the table.
+        columns: name to type.
+        pk: the key; a whole `number` counts up by itself.
+        nullable: columns that may be NULL; no other may.
+        refers: column to the ``"table.column"`` that must hold its value.
+    """
+    db.table(name).create(
+        dict(columns),
+        pk=pk,
+        not_null=[column for column in columns if column not in nullable and column != pk],
+        foreign_keys=[(column, *_table_and_column(other)) for column, other in (refers or {}).items()],
+    )
+    for change in ("update", "delete"):
+        # In the file, not only in our code: facts never change, whatever tool opens it.
+        db.execute(
+            f"create trigger {name}_no_{change} before {change} on {name} "
+            "begin select raise(abort, 'an archive is insert-only'); end"
+        )
+
+
+def _table_and_column(name: str) -> tuple[str, str]:
+    table, _, column = name.partition(".")
+    return table, column
+
+
+#: In order; a file's format is how many of them it has been through.
+MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables,)
+
+
+def bring_up_to_date(connection: "Connection") -> None:
+    """Make or migrate the tables; a file that is up to date is only read.
+
+    Raises:
+        ArchiveError: the file is from a newer kbevolve, or is an SQLite file of something else.
+    """
+    if _format(connection) == len(MIGRATIONS):
+        return
+    with connection.transaction():
+        # Asked again now that we have the lock: another process may have made the tables meanwhile.
+        done = _format(connection)
+        if done < len(MIGRATIONS):
+            _apply(connection.sqlite, done)
+
+
+def _format(connection: "Connection") -> int:
+    """How many migrations the file has been through; 0 for an empty file."""
+    tables = connection.row("select count(*) from sqlite_master")
+    if tables is None or tables[0] == 0:
+        return 0
+    owner = connection.row("pragma application_id")
+    if owner is None or owner[0] != APPLICATION_ID:
+        raise ArchiveError(
+            f"{connection.path} is an SQLite file of something else; --archive wants one that kbevolve made, "
+            "or a name not taken yet"
+        )
+    newest = connection.row("select number, kbevolve from migrations order by number desc limit 1")
+    if newest is None:
+        return 0
+    if newest["number"] > len(MIGRATIONS):
+        raise ArchiveError(
+            f"{connection.path} has format {newest['number']}, written by kbevolve {newest['kbevolve']}; this is "
+            f"kbevolve {__version__}, which knows formats up to {len(MIGRATIONS)}; upgrade it "
+            "(pip install --upgrade kbevolve), or name another --archive"
+        )
+    return int(newest["number"])
+
+
+def _apply(sqlite: sqlite3.Connection, done: int) -> None:
+    # Imported here: it brings numpy, 75 ms that a file which is up to date need not pay.
+    from sqlite_utils import Database
+
+    db = Database(sqlite, recursive_triggers=False, execute_plugins=False)
+    if done == 0:
+        db.execute(f"pragma application_id = {APPLICATION_ID}")
+        _table(db, "migrations", {"number": int, "name": str, "kbevolve": str, "at": str})
+    for number, migration in enumerate(MIGRATIONS[done:], start=done + 1):
+        migration(db)
+        db.execute(
+            "insert into migrations (number, name, kbevolve, at) values (?, ?, ?, ?)",
+            (number, migration.__name__.strip("_"), __version__, datetime.now(UTC).isoformat(timespec="seconds")),
+        )

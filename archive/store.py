@@ -1,0 +1,236 @@
+"""The archive: one SQLite file that remembers every kernel, idea, birth, verdict and timed block, for ever.
+
+This is the only door to the file: `Archive` writes, `archive.queries` holds the SELECTs behind its reading methods, and
+nobody else speaks SQL. It is insert-only: there is no UPDATE and no DELETE, and triggers refuse those of others, too.
+Each method that writes is one transaction, so a process that is killed leaves whole facts or none.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kbevolve.archive import queries, rows
+from kbevolve.archive.connection import Connection
+from kbevolve.archive.queries import RunSummary
+from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Placement, Run, StopReason
+from kbevolve.archive.schema import bring_up_to_date
+from kbevolve.configs.errors import ArchiveError
+from kbevolve.configs.problem import Problem
+
+__all__ = ["Archive", "RunSummary"]
+
+
+class Archive:
+    """An open archive. It belongs to the thread that opened it; any number of processes may share the file.
+
+    ``Archive(":memory:")`` is a complete archive that lives as long as the object: the double for tests.
+
+    Args:
+        path: the file, or ``":memory:"``.
+        create: make the file when it is missing; False for commands that only look.
+
+    Raises:
+        ArchiveError: the file is missing (and not to be made), cannot be opened or written, is not an archive, or is
+            from a newer version. Every method may raise it for a full disk or a file that another process holds.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+        self._connection = Connection(path, create=create)
+        try:
+            bring_up_to_date(self._connection)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @property
+    def path(self) -> str:
+        """The file, as it was given."""
+        return self._connection.path
+
+    def close(self) -> None:
+        """Close the file. Nothing waits to be written: every method that writes has committed when it returns."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Writing
+
+    def add_problem(self, problem: Problem) -> None:
+        """Remember a problem's text; one that is there already (the same text) stays."""
+        with self._fact(f"problem {problem.name}"):
+            self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
+
+    def add_run(self, run: Run) -> None:
+        """Remember the start of a run; its problem must be there."""
+        with self._fact(f"run {run.id}"):
+            self._connection.insert("runs", rows.run_row(run))
+
+    def add_birth(self, birth: Birth, *, kernel: Kernel | None = None, idea: Idea | None = None) -> None:
+        """Remember a birth, with its kernel and idea where they are new.
+
+        Raises:
+            ArchiveError: this birth (run, generation, island, slot) is there already, or it names a kernel or an idea
+                that is neither given nor there.
+        """
+        with self._fact(f"birth {birth.id}"):
+            if kernel is not None:
+                self._connection.insert("kernels", rows.kernel_row(kernel), known="id")
+            if idea is not None:
+                self._connection.insert("ideas", rows.idea_row(idea), known="id")
+            for text in rows.birth_texts(birth):
+                self._connection.insert("texts", text, known="id")
+            self._connection.insert("births", {**rows.birth_row(birth), "at": _now()})
+
+    def add_evaluation(self, evaluation: Evaluation) -> None:
+        """Remember a verdict with all its timed blocks. A kernel may have several; the first is the one that counts."""
+        with self._fact(f"evaluation of {evaluation.kernel}"):
+            number = self._connection.insert("evaluations", {**rows.evaluation_row(evaluation), "at": _now()})
+            self._connection.insert_all("blocks", rows.block_rows(evaluation, number))
+
+    def add_placement(self, placement: Placement) -> None:
+        """Remember that a kernel entered a niche."""
+        self.add_placements((placement,))
+
+    def add_placements(self, placements: Sequence[Placement]) -> None:
+        """Remember several placements (a migration) in one transaction."""
+        with self._fact("placement"):
+            self._connection.insert_all("placements", [rows.placement_row(placement) for placement in placements])
+
+    def add_stop(self, run_id: str, reason: StopReason) -> None:
+        """Remember that a run stopped now, and why. A resumed run stops again."""
+        with self._fact(f"stop of run {run_id}"):
+            births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
+            self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
+
+    @contextmanager
+    def _fact(self, what: str) -> Iterator[None]:
+        """One transaction; a broken rule of the tables is said in words."""
+        try:
+            with self._connection.transaction():
+                yield
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorname in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"):
+                problem = "is there already, and facts are written once; is another process running the same run?"
+            elif error.sqlite_errorname == "SQLITE_CONSTRAINT_FOREIGNKEY":
+                problem = "names a run, problem, kernel or idea that is not there; add that one first"
+            else:
+                problem = f"was refused: {error}"
+            raise ArchiveError(f"{self.path}: {what} {problem}") from error
+
+    # Reading: runs
+
+    def runs(self) -> list[RunSummary]:
+        """Every run with its counts and its best kernel, newest first."""
+        return [queries.summary(self._connection, run) for run in queries.runs(self._connection)]
+
+    def summary(self, run: Run) -> RunSummary:
+        """Counts and best kernel of one run."""
+        return queries.summary(self._connection, run)
+
+    def run(self, which: str = "latest") -> Run:
+        """A run by its id, the unique start of it, or "latest".
+
+        Raises:
+            ArchiveError: there is none, or several start so; the message names the nearest.
+        """
+        return queries.run(self._connection, which)
+
+    def latest_run_of(self, problem_name: str) -> Run:
+        """The newest run of a problem, by the name it was asked for, or its path.
+
+        Raises:
+            ArchiveError: there is none; the message names the nearest.
+        """
+        return queries.latest_run_of(self._connection, problem_name)
+
+    def runs_like(self, run: Run) -> list[Run]:
+        """The runs on the same problem text and the same device, `run` among them, the oldest first."""
+        return queries.runs_like(self._connection, run)
+
+    def problem(self, problem_id: str) -> Problem:
+        """A problem by its id, with the text that was run, wherever its file is now."""
+        return queries.problem(self._connection, problem_id)
+
+    def births(self, run_id: str, *, texts: bool = True) -> list[Birth]:
+        """The births of a run in order of generation, island and slot.
+
+        Without `texts`, prompts and replies are left out ("") and reading stays cheap however long they are.
+        """
+        return queries.births(self._connection, run_id, texts=texts)
+
+    def placements(self, run_id: str) -> list[Placement]:
+        """The placements of a run, in the order they were made."""
+        return queries.placements(self._connection, run_id)
+
+    def ideas(self, run_id: str) -> dict[str, Idea]:
+        """The ideas that the births of a run carry out, by id."""
+        return queries.ideas(self._connection, run_id)
+
+    def tokens(self, run_id: str) -> tuple[int, int]:
+        """Prompt and completion tokens that a run has used."""
+        return queries.tokens(self._connection, run_id)
+
+    # Reading: kernels
+
+    def kernel(self, which: str) -> Kernel:
+        """A kernel by its id or the unique start of it.
+
+        Raises:
+            ArchiveError: there is none, or several start so.
+        """
+        return queries.kernel(self._connection, which)
+
+    def kernels(self, run_id: str) -> dict[str, Kernel]:
+        """The kernels that were born in a run, by id."""
+        return queries.kernels(self._connection, run_id)
+
+    def find(self, which: str) -> Kernel | Run:
+        """A kernel or a run, by its id or the start of it, or "latest" for the newest run.
+
+        Raises:
+            ArchiveError: there is neither, or several start so.
+        """
+        return queries.find(self._connection, which)
+
+    def births_of(self, kernel_id: str) -> list[Birth]:
+        """Every birth of a kernel, in every run, the first first."""
+        return queries.births_of(self._connection, kernel_id)
+
+    def evaluation(
+        self, kernel_id: str, problem_id: str, device: str, precision: str, *, blocks: bool = False
+    ) -> Evaluation | None:
+        """The first evaluation of a kernel under these conditions; None when it was not evaluated so."""
+        return queries.evaluation(self._connection, kernel_id, problem_id, device, precision, blocks=blocks)
+
+    def evaluations(self, run_id: str) -> dict[str, Evaluation]:
+        """Kernel id to its first evaluation on the run's problem, device and precision, without blocks.
+
+        Kernels that an earlier run measured count: they are not measured twice.
+        """
+        return queries.evaluations(self._connection, self.run(run_id))
+
+    def evaluations_of(self, kernel_id: str) -> list[Evaluation]:
+        """Every evaluation of a kernel, on every problem and device, with its blocks, the first first."""
+        return queries.evaluations_of(self._connection, kernel_id)
+
+    def best(self, problem_id: str, device: str, precision: str) -> Evaluation | None:
+        """The best CORRECT kernel of a problem: highest lower end of the speedup's interval; None when none is."""
+        return queries.best(self._connection, problem_id, device, precision)
+
+    def devices(self, problem_id: str) -> list[str]:
+        """Fingerprints of the devices on which a problem has a CORRECT kernel."""
+        return queries.devices(self._connection, problem_id)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

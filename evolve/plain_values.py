@@ -1,0 +1,32 @@
+"""Records as plain values, for ``--json``: what scripts read is named as in `archive.records`."""
+
+import json
+import math
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+def print_json(value: object) -> None:
+    """Print records, or lists and mappings of them, as indented JSON."""
+    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """Numbers, strings, lists and dictionaries only. Ordered enums become their names in lower case."""
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, StrEnum | Path):
+        return str(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no infinity; the error of an output full of NaN is one
+    return value

@@ -1,0 +1,120 @@
+"""Files are brought up to date; files of others and of the future are refused with a remedy."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve import __version__
+from kbevolve.archive import schema
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import ArchiveError
+
+
+def _number_column(db: Any) -> None:
+    db.table("runs").add_column("owner", str)
+
+
+def _broken(db: Any) -> None:
+    db.table("runs").add_column("half", str)
+    raise ZeroDivisionError
+
+
+def columns(path: Path) -> set[str]:
+    connection = sqlite3.connect(path)
+    found = {name for (name,) in connection.execute("select name from pragma_table_info('runs')")}
+    connection.close()
+    return found
+
+
+def test_what_a_file_went_through_is_recorded(small_archive: Any) -> None:
+    connection = sqlite3.connect(small_archive.path)
+    assert connection.execute("select number, name, kbevolve from migrations").fetchall() == [
+        (1, "first_tables", __version__)
+    ]
+    assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
+    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    assert connection.execute("pragma foreign_key_check").fetchall() == []
+    connection.close()
+
+
+def test_an_older_file_is_brought_up_to_date(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _number_column))
+    with Archive(small_archive.path, create=False) as archive:
+        assert archive.run() == small_archive.run
+        assert archive.births(small_archive.run.id) == list(small_archive.births)
+    assert "owner" in columns(small_archive.path)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _number_column, _broken))
+        with pytest.raises(ZeroDivisionError):
+            Archive(small_archive.path)
+    assert not {"owner", "half"} & columns(small_archive.path)
+    with Archive(small_archive.path) as archive:
+        assert archive.run() == small_archive.run
+
+
+def test_a_file_from_a_newer_version_names_both_and_the_remedy(small_archive: Any) -> None:
+    connection = sqlite3.connect(small_archive.path)
+    connection.execute("insert into migrations values (2, 'later', '9.8.7', '2030-01-01')")
+    connection.commit()
+    connection.close()
+    before = small_archive.path.read_bytes()
+    with pytest.raises(ArchiveError) as error:
+        Archive(small_archive.path)
+    message = str(error.value)
+    assert "format 2, written by kbevolve 9.8.7" in message
+    assert f"this is kbevolve {__version__}, which knows formats up to 1" in message
+    assert "pip install --upgrade kbevolve" in message
+    assert small_archive.path.read_bytes() == before
+
+
+def test_an_sqlite_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "photos.db"
+    connection = sqlite3.connect(path)
+    connection.execute("create table photos (name)")
+    connection.commit()
+    connection.close()
+    with pytest.raises(ArchiveError, match="SQLite file of something else"):
+        Archive(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("select name from sqlite_master").fetchall() == [("photos",)]
+    connection.close()
+
+
+def test_an_up_to_date_file_opens_without_sqlite_utils(small_archive: Any) -> None:
+    program = (
+        "import sys; from kbevolve.archive.store import Archive; Archive(sys.argv[1], create=False).runs(); "
+        "print(sorted({'sqlite_utils', 'numpy', 'torch', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, small_archive.path], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_many_processes_may_make_the_same_file(tmp_path: Path) -> None:
+    program = "import sys; from kbevolve.archive.store import Archive; sys.stdin.read(); Archive(sys.argv[1]).runs()"
+    path = tmp_path / "kbevolve.db"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(4)
+    ]
+    # They all wait for their standard input to close, and then open the file at once.
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, "")
+    connection = sqlite3.connect(path)
+    assert connection.execute("select count(*) from migrations").fetchone() == (1,)
+    connection.close()

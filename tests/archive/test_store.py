@@ -1,0 +1,360 @@
+"""What is written comes back exactly; facts are written once and never change."""
+
+import dataclasses
+import math
+import sqlite3
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import (
+    Birth,
+    BirthState,
+    Evaluation,
+    Idea,
+    Kernel,
+    Measurement,
+    Operator,
+    Placement,
+    Run,
+    StopReason,
+    Verdict,
+)
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import ArchiveError
+from kbevolve.configs.problem import Problem
+
+#: Texts that databases, encodings and JSON stumble over.
+NASTY = (
+    "",
+    "plain",
+    "two\nlines\r\n",
+    "naïve × 漢字 🚀",
+    "'; drop table births; --",
+    '{"json": [1]}',
+    "\x00\x1f",
+    "a" * 5000,
+)
+NUMBERS = (0.0, math.inf, 1e-300, 0.1, 1 / 3, 2.6805, 1e300)
+
+
+@pytest.fixture
+def archive() -> Archive:
+    return Archive(":memory:")
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return Problem(
+        name="L1/matmul", source="N = 4", path=Path("a b/ü.py"), cpu_sizes={"N": 2, "X": 0.5}, summary="C = A @ B"
+    )
+
+
+def make_run(of: Problem, **changes: Any) -> Run:
+    run = Run(
+        id="matmul-20261121-083012-3f2a", problem_name="L1/matmul", problem=of.id, device="cpu/x", seed=7,
+        settings='{"evaluation": {"precision": "fp32"}}', versions={"torch": "2.13.0"}, created="2026-11-21T08:30:12",
+    )  # fmt: skip
+    return dataclasses.replace(run, **changes)
+
+
+def random_kernel(rng: Random) -> Kernel:
+    return Kernel.from_source(f"x = {rng.random()!r}\ny = {rng.choice(NASTY)!r}\n")
+
+
+def random_birth(rng: Random, run: Run, number: int, kernel: Kernel | None, idea: Idea | None) -> Birth:
+    return Birth(
+        run=run.id,
+        generation=number,
+        island=rng.randrange(4),
+        slot=rng.randrange(3),
+        operator=rng.choice(list(Operator)),
+        state=rng.choice(list(BirthState)),
+        parents=tuple(rng.choice(NASTY) for _ in range(rng.randrange(3))),
+        kernel=kernel.id if kernel else None,
+        idea=idea.id if idea else None,
+        note=rng.choice(NASTY),
+        prompt=rng.choice(NASTY),
+        reply=rng.choice(NASTY),
+        model=rng.choice(NASTY),
+        prompt_tokens=rng.randrange(10**6),
+        completion_tokens=rng.randrange(10**6),
+        seconds=rng.choice(NUMBERS),
+    )
+
+
+def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
+    def number() -> float | None:
+        return rng.choice((None, *NUMBERS))
+
+    return Evaluation(
+        kernel=kernel.id,
+        problem=run.problem,
+        device=run.device,
+        precision="fp32",
+        verdict=rng.choice(list(Verdict)),
+        message=rng.choice(NASTY),
+        precision_class=rng.choice((None, "fp32", "half")),
+        error=number(),
+        reference_error=number(),
+        allclose=rng.choice((None, True, False)),
+        time_ms=number(),
+        reference_ms=number(),
+        speedup=number(),
+        speedup_low=number(),
+        speedup_high=number(),
+        tags=tuple(rng.choice(NASTY) for _ in range(rng.randrange(3))),
+        build_seconds=rng.choice(NUMBERS),
+        seconds=rng.choice(NUMBERS),
+        blocks=tuple(
+            Measurement(role=rng.choice(("child", "reference")), round=index, times_ms=tuple(rng.sample(NUMBERS, 3)))
+            for index in range(rng.randrange(4))
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, seed: int) -> None:
+    rng = Random(seed)
+    run = make_run(problem, seed=rng.randrange(10**9), versions={name: name for name in NASTY})
+    archive.add_problem(problem)
+    archive.add_run(run)
+    births, kernels, ideas, evaluations, placements = [], {}, {}, {}, []
+    for number in range(8):
+        kernel = random_kernel(rng) if rng.random() < 0.8 else None
+        idea = None
+        if rng.random() < 0.5:
+            idea = Idea(
+                title=rng.choice(NASTY), mechanism=str(number), technique=rng.choice(NASTY),
+                bottleneck=rng.choice(NASTY), expected_gain=rng.choice((None, *NUMBERS)), proposed_by=rng.choice(NASTY),
+            )  # fmt: skip
+            ideas[idea.id] = idea
+        birth = random_birth(rng, run, number, kernel, idea)
+        archive.add_birth(birth, kernel=kernel, idea=idea)
+        births.append(birth)
+        if kernel is not None:
+            kernels[kernel.id] = kernel
+            evaluations[kernel.id] = random_evaluation(rng, run, kernel)
+            archive.add_evaluation(evaluations[kernel.id])
+            placements.append(
+                Placement(
+                    run=run.id, island=1, niche=rng.choice(NASTY), kernel=kernel.id, generation=number, via="birth"
+                )
+            )
+    archive.add_placements(placements)
+
+    assert archive.problem(problem.id) == problem
+    assert archive.run(run.id) == run
+    assert archive.births(run.id) == births
+    assert archive.kernels(run.id) == kernels
+    assert archive.ideas(run.id) == ideas
+    assert archive.placements(run.id) == placements
+    assert archive.tokens(run.id) == (sum(b.prompt_tokens for b in births), sum(b.completion_tokens for b in births))
+    assert archive.evaluations(run.id) == {
+        kernel: dataclasses.replace(one, blocks=()) for kernel, one in evaluations.items()
+    }
+    for kernel, one in evaluations.items():
+        found = archive.evaluation(kernel, problem.id, run.device, "fp32", blocks=True)
+        assert found == one
+    assert [dataclasses.replace(birth, prompt="", reply="") for birth in births] == archive.births(run.id, texts=False)
+
+
+def test_births_come_in_order_of_generation_island_slot(archive: Archive, problem: Problem) -> None:
+    run = make_run(problem)
+    archive.add_problem(problem)
+    archive.add_run(run)
+    keys = [(g, i, s) for g in range(3) for i in range(3) for s in range(2)]
+    for generation, island, slot in Random(0).sample(keys, len(keys)):
+        archive.add_birth(
+            Birth(
+                run=run.id, generation=generation, island=island, slot=slot, operator=Operator.TUNE,
+                state=BirthState.EXHAUSTED,
+            )
+        )  # fmt: skip
+    assert [(birth.generation, birth.island, birth.slot) for birth in archive.births(run.id)] == keys
+
+
+def test_a_birth_is_written_once_and_all_or_nothing(small_archive: Any) -> None:
+    with Archive(small_archive.path) as archive:
+        again = dataclasses.replace(small_archive.births[5], note="another")
+        kernel, idea = Kernel.from_source("z = 1\n"), Idea(title="t", mechanism="m", technique="x")
+        with pytest.raises(ArchiveError, match=f"birth {again.id} is there already"):
+            archive.add_birth(again, kernel=kernel, idea=idea)
+        with pytest.raises(ArchiveError, match="no kernel"):
+            archive.kernel(kernel.id)
+        assert archive.births(small_archive.run.id) == list(small_archive.births)
+
+
+def test_what_a_fact_names_must_be_there(archive: Archive, problem: Problem) -> None:
+    archive.add_problem(problem)
+    with pytest.raises(ArchiveError, match="not there; add that one first"):
+        archive.add_run(make_run(problem, problem="0" * 16))
+    run = make_run(problem)
+    archive.add_run(run)
+    birth = Birth(
+        run=run.id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.BORN, kernel="f" * 16
+    )
+    with pytest.raises(ArchiveError, match="not there"):
+        archive.add_birth(birth)
+    with pytest.raises(ArchiveError, match="not there"):
+        archive.add_stop("no-such-run", StopReason.GENERATIONS)
+    assert archive.births(run.id) == []
+
+
+def test_problems_are_added_once(archive: Archive, problem: Problem) -> None:
+    archive.add_problem(problem)
+    archive.add_problem(dataclasses.replace(problem, summary="of a later version"))
+    assert archive.problem(problem.id) == problem
+
+
+def test_the_first_evaluation_is_the_one_that_counts(small_archive: Any) -> None:
+    first = small_archive.evaluations[small_archive.best]
+    with Archive(small_archive.path) as archive:
+        later = dataclasses.replace(first, speedup=0.01, speedup_low=0.01, verdict=Verdict.WRONG)
+        archive.add_evaluation(later)
+        assert archive.evaluation(first.kernel, first.problem, first.device, "fp32", blocks=True) == first
+        assert archive.evaluations(small_archive.run.id)[first.kernel].speedup == first.speedup
+        assert archive.best(first.problem, first.device, "fp32").kernel == first.kernel
+        assert archive.evaluations_of(first.kernel) == [first, later]
+
+
+def test_conditions_are_never_mixed(small_archive: Any) -> None:
+    first = small_archive.evaluations[small_archive.best]
+    with Archive(small_archive.path) as archive:
+        for change in ({"device": "cuda/other"}, {"precision": "bf16"}):
+            other = dataclasses.replace(first, speedup=100.0, speedup_low=100.0, **change)
+            archive.add_evaluation(other)
+            assert archive.evaluation(other.kernel, other.problem, other.device, other.precision, blocks=True) == other
+        assert archive.evaluation(first.kernel, "0" * 16, first.device, "fp32") is None
+        assert archive.summary(small_archive.run).best_speedup == first.speedup
+        assert archive.devices(first.problem) == sorted((first.device, "cuda/other"))
+
+
+def test_a_run_sees_kernels_that_an_earlier_run_measured(small_archive: Any) -> None:
+    kernel = small_archive.best
+    with Archive(small_archive.path) as archive:
+        run = dataclasses.replace(small_archive.run, id="second")
+        archive.add_run(run)
+        assert archive.evaluations(run.id) == {}
+        archive.add_birth(
+            Birth(
+                run=run.id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.BORN, kernel=kernel
+            )
+        )  # fmt: skip
+        assert list(archive.evaluations(run.id)) == [kernel]
+        assert [birth.run for birth in archive.births_of(kernel)] == [small_archive.run.id, "second"]
+
+
+def test_each_text_is_stored_once(small_archive: Any) -> None:
+    texts = {birth.prompt for birth in small_archive.births} | {birth.reply for birth in small_archive.births}
+    connection = sqlite3.connect(small_archive.path)
+    stored = [text for (text,) in connection.execute("select text from texts")]
+    connection.close()
+    assert sorted(stored) == sorted(texts - {""})
+    assert len(stored) < sum(bool(birth.prompt) + bool(birth.reply) for birth in small_archive.births)
+
+
+def test_nobody_can_change_or_delete_a_fact(small_archive: Any) -> None:
+    connection = sqlite3.connect(small_archive.path)
+    tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+    assert {"runs", "kernels", "births", "evaluations", "blocks", "placements", "stops", "migrations"} <= set(tables)
+    for table in tables:
+        column = connection.execute(f"select name from pragma_table_info('{table}')").fetchone()[0]
+        for change in (f"delete from {table}", f"update {table} set {column} = {column}"):
+            with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
+                connection.execute(change)
+    connection.close()
+
+
+def test_our_code_says_neither_update_nor_delete() -> None:
+    folder = Path(__file__).parents[2] / "archive"
+    for name in ("store.py", "queries.py", "connection.py"):
+        text = (folder / name).read_text()
+        assert not any(word in text.lower() for word in ('"update ', '"delete ', " replace into", "drop table"))
+
+
+def test_summaries_count_what_happened(small_archive: Any, make_archive: Any) -> None:
+    make_archive(run_id="later", seed=5, stop=None, generations=2)
+    with Archive(small_archive.path, create=False) as archive:
+        later, first = archive.runs()
+    assert (later.run.id, later.stopped, later.generations) == ("later", None, 2)
+    evaluations = small_archive.evaluations.values()
+    assert first.births == len(small_archive.births)
+    assert first.evaluated == len(evaluations)
+    assert first.correct == sum(one.verdict is Verdict.CORRECT for one in evaluations)
+    assert first.best_kernel == small_archive.best
+    assert first.generations == 8
+    assert first.stopped is StopReason.GENERATIONS
+
+
+def test_a_stop_is_history_once_the_run_goes_on(small_archive: Any) -> None:
+    run = small_archive.run
+    with Archive(small_archive.path) as archive:
+        archive.add_stop(run.id, StopReason.INTERRUPTED)
+        assert archive.summary(run).stopped is StopReason.INTERRUPTED
+        archive.add_birth(
+            Birth(run=run.id, generation=9, island=0, slot=0, operator=Operator.TUNE, state=BirthState.EXHAUSTED)
+        )
+        assert archive.summary(run).stopped is None
+        archive.add_stop(run.id, StopReason.EXHAUSTED)
+        assert archive.summary(run).stopped is StopReason.EXHAUSTED
+
+
+def test_runs_and_kernels_are_named_by_their_beginnings(small_archive: Any, make_archive: Any) -> None:
+    make_archive(run_id="matmul-20261121-083012-ffff", seed=5, generations=1)
+    with Archive(small_archive.path) as archive:
+        assert archive.run().id == archive.run("latest").id == "matmul-20261121-083012-ffff"
+        assert archive.run("matmul-20261121-083012-3").id == small_archive.run.id
+        with pytest.raises(ArchiveError, match=r"2 runs start with 'matmul': .*3f2a, .*ffff; give more"):
+            archive.run("matmul")
+        with pytest.raises(ArchiveError, match=r"no run 'matmul-20261121-083012-3f2b' in .*Nearest: .*-3f2a"):
+            archive.run("matmul-20261121-083012-3f2b")
+        assert archive.kernel(small_archive.best[:9]).id == small_archive.best
+        with pytest.raises(ArchiveError, match="more than 4 kernels start with ''"):
+            archive.kernel("")
+        with pytest.raises(ArchiveError, match="no kernel 'zz'"):
+            archive.kernel("zz")
+        slip = small_archive.best[:-1] + ("0" if small_archive.best[-1] != "0" else "1")
+        with pytest.raises(ArchiveError, match=f"Nearest: .*{small_archive.best}"):
+            archive.kernel(slip)
+        assert archive.find(small_archive.best[:9]) == archive.kernel(small_archive.best)
+        assert archive.find("latest") == archive.run()
+        with pytest.raises(ArchiveError, match="no kernel and no run 'zz'"):
+            archive.find("zz")
+
+
+def test_an_exact_id_wins_over_a_longer_one(small_archive: Any, make_archive: Any) -> None:
+    make_archive(run_id=small_archive.run.id + "0", seed=5, generations=1)
+    with Archive(small_archive.path) as archive:
+        assert archive.run(small_archive.run.id).id == small_archive.run.id
+
+
+def test_an_empty_archive_says_how_to_fill_it(archive: Archive) -> None:
+    assert archive.runs() == []
+    with pytest.raises(ArchiveError, match="has no run yet; start one: kbevolve run"):
+        archive.run()
+    with pytest.raises(ArchiveError, match=r"no run of L1/matmul in :memory:\. There are none\."):
+        archive.latest_run_of("L1/matmul")
+
+
+def test_a_problem_is_found_by_name_path_and_file(tmp_path: Path, archive: Archive, problem: Problem) -> None:
+    own = dataclasses.replace(problem, name="mine", path=tmp_path / "mine.py")
+    archive.add_problem(own)
+    archive.add_run(make_run(own, problem_name="mine"))
+    for name in ("mine", str(tmp_path / "mine.py"), "elsewhere/mine.py"):
+        assert archive.latest_run_of(name).problem == own.id
+    with pytest.raises(ArchiveError, match="Nearest: mine"):
+        archive.latest_run_of("min")
+
+
+def test_a_name_that_a_newer_version_added_is_said_in_words(small_archive: Any) -> None:
+    connection = sqlite3.connect(small_archive.path)
+    connection.execute(
+        "insert into stops (run, reason, births, at) select id, 'MELTED', (select count(*) from births), '' from runs"
+    )
+    connection.commit()
+    connection.close()
+    with Archive(small_archive.path) as archive, pytest.raises(ArchiveError, match=r"StopReason 'MELTED'.*newer"):
+        archive.runs()
