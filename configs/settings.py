@@ -97,6 +97,8 @@ class Settings(Section):
     #: "auto" (an LLM when one is configured, else tunables), "tunables", "llm", or a dotted name such as
     #: "package.module:Class" of a third party's `Proposer`.
     proposer: str = "auto"
+    #: ModelNew files to start from, beside those that come with kbevolve.
+    starts: tuple[Path, ...] = ()
     #: Ask torch.compile for a starting kernel. It costs some seconds once a run.
     inductor_seed: bool = True
     search: SearchSettings = SearchSettings()

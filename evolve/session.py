@@ -5,10 +5,10 @@ import secrets
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from kbevolve import __version__
-from kbevolve.archive.records import Run, StopReason
+from kbevolve.archive.records import Kernel, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProposerError, UsageError
 from kbevolve.configs.problem import Problem
@@ -100,13 +100,32 @@ def hands(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingK
     return deal([start for start in starts if start not in tunable], tunable, islands)
 
 
+def given_starts(settings: Settings) -> tuple[StartingKernel, ...]:
+    """The starting kernels that the user gave as files.
+
+    Raises:
+        UsageError: a file cannot be read.
+    """
+    return tuple(
+        StartingKernel(kernel=Kernel.from_source(_read_start(path)), note=f"given: {path.name}")
+        for path in settings.starts
+    )
+
+
+def _read_start(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}; --start wants a file with class ModelNew") from None
+
+
 def _starts(
     archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings
-) -> Iterable[StartingKernel]:
+) -> tuple[StartingKernel, ...]:
     """The starting kernels, unless generation 0 is over: Inductor's takes seconds to generate."""
-    if any(birth.generation > 0 for birth in archive.births(run.id)):
+    if any(birth.generation > 0 for birth in archive.births(run.id, texts=False)):
         return ()
-    return starting_kernels(problem, device.type, inductor=settings.inductor_seed)
+    return starting_kernels(problem, device.type, inductor=settings.inductor_seed) + given_starts(settings)
 
 
 def _versions() -> dict[str, str]:

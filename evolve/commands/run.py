@@ -22,7 +22,7 @@ from kbevolve.evolve.events import Event
 from kbevolve.evolve.options import archive_option, device_option, kernelbench_option, problem_option
 from kbevolve.evolve.progress import Header, progress_for
 from kbevolve.evolve.proposers import build_proposers, proposer_words
-from kbevolve.evolve.session import breed, open_run, settings_of
+from kbevolve.evolve.session import breed, given_starts, open_run, settings_of
 from kbevolve.evolve.setup import settings_for
 from kbevolve.evolve.summary import print_summary
 
@@ -41,6 +41,13 @@ def _settings_options(command: Any) -> Any:
             click.option("--model", help="Model that writes children, e.g. gpt-5; without one, only tunables change."),
             click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
             click.option("--provider", help="openai, claude_code, copilot_cli or manual."),
+            click.option(
+                "--start",
+                "starts",
+                multiple=True,
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="A ModelNew file to start from; may be given again.",
+            ),
             click.option("--preset", help="Settings to start from: cpu, default, smoke."),
             click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings."),
             click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting."),
@@ -58,13 +65,14 @@ _SHORT = {
     "model": "llm.model",
     "api_base": "llm.api_base",
     "provider": "llm.provider",
+    "starts": "starts",
 }
 
 
 def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[str, Any]:
     """Overrides from ``--set`` and from the short options; the short ones win."""
     overrides = dict(parse_override(text) for text in assignments)
-    overrides.update({_SHORT[name]: value for name, value in short.items() if value is not None})
+    overrides.update({_SHORT[name]: value for name, value in short.items() if value not in (None, ())})
     return overrides
 
 
@@ -92,7 +100,8 @@ def run(
     """
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, device = settings_for(preset=preset, config=config, overrides=overrides_of(assignments, short))
-    build_proposers(settings)  # a key that is missing is said before the archive is touched
+    build_proposers(settings)  # a key or a file that is missing is said before the archive is touched
+    given_starts(settings)
     with Archive(archive_path) as archive:
         record = open_run(archive, problem, device, settings)
         return _breed_and_report(archive, archive_path, record, problem, device, settings)

@@ -1,0 +1,95 @@
+"""The reference as text: a problem's `Model` renamed to `ModelNew`, with its own forward or another.
+
+Texts are edited line by line, never unparsed, so that comments and layout stay as the author wrote them.
+"""
+
+import ast
+import re
+from collections.abc import Sequence
+
+#: What a problem file has beside its Model; a kernel file has none of it.
+_ASKING = ("get_inputs", "get_init_inputs", "CPU_SIZES")
+
+
+def as_model_new(source: str) -> str:
+    """The problem's file as a self-contained kernel file that computes what the reference computes.
+
+    Class `Model` becomes `ModelNew` wherever it is named; `get_inputs`, `get_init_inputs`, `CPU_SIZES` and a
+    ``if __name__ == "__main__"`` block go; constants, imports, other functions and classes stay.
+    """
+    kept = without(source, [node for node in ast.parse(source).body if _asks(node)])
+    return _renamed(kept, "Model", "ModelNew")
+
+
+def with_forward(source: str, body: str, *, decorator: str = "") -> str:
+    """A kernel file whose `ModelNew` has the same constructor and the given statement as its whole forward.
+
+    Args:
+        source: a file with a class `ModelNew`, as `as_model_new` gives it.
+        body: one line, not indented.
+        decorator: one line without the ``@``, "" for none.
+    """
+    forward = _forward(source)
+    lines = source.split("\n")
+    assert forward.end_lineno is not None, "parsed from text"
+    first = min([forward.lineno, *(node.lineno for node in forward.decorator_list)])
+    returns = f" -> {ast.unparse(forward.returns)}" if forward.returns else ""
+    indent = " " * forward.col_offset
+    lines[first - 1 : forward.end_lineno] = [
+        *([f"{indent}@{decorator}"] if decorator else []),
+        f"{indent}def forward({ast.unparse(forward.args)}){returns}:",
+        f"{indent}    {body}",
+    ]
+    return "\n".join(lines)
+
+
+def without(source: str, statements: Sequence[ast.stmt]) -> str:
+    """The text without these top-level statements, the comments right above them, and the blank lines they leave."""
+    lines: list[str | None] = list(source.split("\n"))
+    for node in statements:
+        decorators = [decorator.lineno for decorator in getattr(node, "decorator_list", [])]
+        first = min([node.lineno, *decorators]) - 1
+        while first > 0 and (lines[first - 1] or "").startswith("#"):
+            first -= 1
+        for row in range(first, node.end_lineno or node.lineno):
+            lines[row] = None
+    text = "\n".join(line for line in lines if line is not None)
+    return re.sub(r"\n{4,}", "\n\n\n", text).strip() + "\n"
+
+
+def _asks(node: ast.stmt) -> bool:
+    match node:
+        case ast.FunctionDef(name=name):
+            return name in _ASKING
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name in _ASKING
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return True
+    return False
+
+
+def _renamed(source: str, old: str, new: str) -> str:
+    """The text with a top-level class renamed, where it is defined and wherever it is read."""
+    # Lines of bytes, because columns of `ast` count UTF-8 bytes.
+    lines = source.encode().split(b"\n")
+    tree = ast.parse(source)
+    places = [
+        (node.lineno - 1, node.col_offset)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == old and isinstance(node.ctx, ast.Load)
+    ]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == old:
+            places.append((node.lineno - 1, lines[node.lineno - 1].index(old.encode(), len("class "))))
+    for row, column in sorted(places, reverse=True):
+        lines[row] = lines[row][:column] + new.encode() + lines[row][column + len(old) :]
+    return b"\n".join(lines).decode()
+
+
+def _forward(source: str) -> ast.FunctionDef:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
+            for member in node.body:
+                if isinstance(member, ast.FunctionDef) and member.name == "forward":
+                    return member
+    raise ValueError("no class ModelNew with a forward of its own")
