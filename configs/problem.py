@@ -18,7 +18,7 @@ REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 class Problem:
     """One problem, as text."""
 
-    #: "L1/matmul", "kernelbench:1/19", or the file's stem.
+    #: "L1/matmul", "kernelbench:1/19", or the path as it was given: what `--problem` takes.
     name: str
     #: The whole file.
     source: str

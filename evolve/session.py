@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
@@ -29,7 +29,7 @@ def open_run(archive: Archive, problem: Problem, device: Device, settings: Setti
     """Write down a new run."""
     archive.add_problem(problem)
     now = datetime.now(UTC)
-    stem = PurePath(problem.name.replace(":", "-")).name
+    stem = PurePath(problem.name.replace(":", "-")).stem
     run = Run(
         # Two runs may start in one second on machines that share an archive: the last four digits are drawn.
         id=f"{stem}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
@@ -51,9 +51,17 @@ def settings_of(run: Run, overrides: Mapping[str, object]) -> Settings:
 
 
 def breed(
-    archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings, observer: Observer
+    archive: Archive,
+    run: Run,
+    problem: Problem,
+    device: Device,
+    settings: Settings,
+    observer: Observer,
+    tell: Callable[[str], None],
 ) -> StopReason:
     """Go on with a run until it stops; the reason is in the archive whatever it is.
+
+    `observer` is told of every step, `tell` hears lines for the user, e.g. why a starting kernel is missing.
 
     Raises:
         ProposerError, EvaluatorError, ArchiveError: the rig is broken; what was finished is in the archive.
@@ -77,7 +85,7 @@ def breed(
                 settings=settings,
                 proposers=proposers,
                 evaluator=judge,
-                starts=hands(_starts(archive, run, problem, device, settings), settings.search.islands),
+                starts=hands(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
                 observer=observer,
             ).run()
     except KeyboardInterrupt:
@@ -120,12 +128,14 @@ def _read_start(path: Path) -> str:
 
 
 def _starts(
-    archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings
+    archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings, tell: Callable[[str], None]
 ) -> tuple[StartingKernel, ...]:
     """The starting kernels, unless generation 0 is over: Inductor's takes seconds to generate."""
     if any(birth.generation > 0 for birth in archive.births(run.id, texts=False)):
         return ()
-    return starting_kernels(problem, device.type, inductor=settings.inductor_seed) + given_starts(settings)
+    precision = settings.evaluation.precision
+    ours = starting_kernels(problem, device.type, inductor=settings.inductor_seed, precision=precision, tell=tell)
+    return ours + given_starts(settings)
 
 
 def _versions() -> dict[str, str]:

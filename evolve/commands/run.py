@@ -163,7 +163,10 @@ def _breed_and_report(
             seen[:] = [event]
             progress(event)
 
-        reason = breed(archive, record, problem, device, settings, observe)
+        def tell(line: str) -> None:
+            console.print(Text(line, style="dim"), soft_wrap=True)
+
+        reason = breed(archive, record, problem, device, settings, observe, tell)
     if not seen:
         console.print(f"Run {record.id}: {reason.value}.", highlight=False)
     else:

@@ -1,0 +1,132 @@
+"""Where problems are found: the built-in suite, any file in KernelBench's format, a checkout of KernelBench.
+
+Everything here lists and reads files; nothing imports torch or runs a problem.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from kbevolve.configs.errors import ProblemError, nearest
+from kbevolve.configs.problem import Problem, parse_problem
+
+#: What the name of a problem from a checkout begins with.
+KERNELBENCH = "kernelbench:"
+
+_BUILTIN = Path(__file__).parent / "problems"
+
+
+def builtin_names() -> list[str]:
+    """Problems that come with kbevolve, e.g. ``L1/matmul``, sorted."""
+    return sorted(path.relative_to(_BUILTIN).with_suffix("").as_posix() for path in _BUILTIN.glob("*/[!_]*.py"))
+
+
+def kernelbench_names(checkout: Path) -> list[str]:
+    """Problems of a KernelBench checkout, e.g. ``kernelbench:1/19``, by level and number.
+
+    Args:
+        checkout: the repository, or the folder in it that holds ``level1``, ``level2``, …
+
+    Raises:
+        ProblemError: there is no such folder.
+    """
+    return [f"{KERNELBENCH}{number}" for number in _kernelbench_files(checkout)]
+
+
+def find_problem(name: str, *, kernelbench: Path | None = None) -> Problem:
+    """Read a problem.
+
+    Args:
+        name: a built-in problem (``L1/matmul``), a path to a ``.py`` file, or ``kernelbench:LEVEL/NUMBER``.
+        kernelbench: a checkout of KernelBench, as for `kernelbench_names`.
+
+    Raises:
+        ProblemError: there is no such problem, or it is not in KernelBench's format.
+    """
+    if name.startswith(KERNELBENCH):
+        return _read(_find_in_checkout(name, kernelbench), name)
+    if name in builtin_names():
+        return _read(_BUILTIN / f"{name}.py", name)
+    path = Path(name).expanduser()
+    if path.suffix == ".py":
+        if path.is_file():
+            return _read(path, name)
+        if path.with_suffix("").as_posix() not in builtin_names():
+            raise ProblemError(f"no file {path}. {_files_near(path)}")
+    raise ProblemError(
+        f"no problem {name!r}: neither built in nor a .py file. {_nearest(name, builtin_names())} "
+        "All of them: `kbevolve problems ls`."
+    )
+
+
+def _read(path: Path, name: str) -> Problem:
+    try:
+        source = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ProblemError(f"{path}: {error.strerror}; a problem is a readable Python file") from None
+    except UnicodeDecodeError as error:
+        raise ProblemError(f"{path}: byte {error.start} is not UTF-8; a problem is a Python file") from None
+    return parse_problem(source, name=name, path=path)
+
+
+def _find_in_checkout(name: str, checkout: Path | None) -> Path:
+    wanted = name.removeprefix(KERNELBENCH)
+    if checkout is None:
+        raise ProblemError(f"{name} is in a checkout of KernelBench: say where with --kernelbench DIR or KERNELBENCH")
+    files = _kernelbench_files(checkout)
+    if wanted in files:
+        return files[wanted]
+    level, slash, number = wanted.partition("/")
+    levels = list(dict.fromkeys(key.partition("/")[0] for key in files))
+    if not slash or not level.isdigit():
+        raise ProblemError(f"{name}: write {KERNELBENCH}LEVEL/NUMBER, e.g. {KERNELBENCH}1/19. {_titles(wanted, files)}")
+    if level not in levels:
+        raise ProblemError(f"{name}: {checkout} has no level {level}, only {', '.join(levels)}")
+    in_level = {key: path for key, path in files.items() if key.startswith(f"{level}/")}
+    if not number.isdigit():
+        raise ProblemError(f"{name}: no number after the level. {_titles(number, in_level)}")
+    numbers = [int(key.partition("/")[2]) for key in in_level]
+    closest = min(numbers, key=lambda known: abs(known - int(number)))
+    raise ProblemError(
+        f"{name}: level {level} of {checkout} has the numbers {numbers[0]} to {numbers[-1]}, {len(numbers)} in all. "
+        f"Nearest: {KERNELBENCH}{level}/{closest}."
+    )
+
+
+def _kernelbench_files(checkout: Path) -> dict[str, Path]:
+    """``"1/19"`` -> ``…/level1/19_ReLU.py``, by level and number."""
+    found = {}
+    # The suite is a folder of the repository that has the repository's own name, so people point at either, or above.
+    for root in (checkout, checkout / "KernelBench", checkout / "KernelBench" / "KernelBench"):
+        for path in root.glob("level*/*.py"):
+            level, number = re.fullmatch(r"level(\d+)", path.parent.name), re.match(r"(\d+)_", path.name)
+            if level and number:
+                found[int(level[1]), int(number[1])] = path
+        if found:
+            return {f"{level}/{number}": found[level, number] for level, number in sorted(found)}
+    raise ProblemError(
+        f"{checkout} is no checkout of KernelBench: no level1/NUMBER_NAME.py in it or in its folder KernelBench"
+    )
+
+
+def _titles(wanted: str, files: dict[str, Path]) -> str:
+    """What comes nearest by title, for those who write ``kernelbench:1/relu``."""
+    titles = {f"{KERNELBENCH}{key} ({path.stem.partition('_')[2]})": key for key, path in files.items()}
+    near = [title for title in titles if wanted and wanted.lower() in title.lower()]
+    return f"Nearest: {', '.join(near[:3])}." if near else "List them: `kbevolve problems ls --kernelbench DIR`."
+
+
+def _files_near(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"There is no folder {folder} either."
+    names = [entry.name for entry in folder.glob("*.py")]
+    return f"In {folder.resolve()}: {nearest(path.name, names)}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """As `nearest`, but whatever the case, and a part of a name is enough: ``sum`` finds ``L1/sum_reduce``."""
+    names = list(known)
+    part = name.removesuffix(".py").lower()
+    near = [candidate for candidate in names if part and part in candidate.lower()]
+    return f"Nearest: {', '.join(near[:3])}." if near else nearest(name, names)
