@@ -1,5 +1,6 @@
 """The main job as a user types it: run, stop, kill, resume, on the CPU, with real judging of a tiny problem."""
 
+import json
 import os
 import signal
 import subprocess
@@ -92,7 +93,7 @@ def test_run_export_evaluate(folder: Path) -> None:
     written = type_in(folder, "export", "--problem", "twice.py", "-o", "best.py", "--device", "cpu")
     assert written.returncode == 0, written.stderr
     judged = type_in(folder, "evaluate", "best.py", "--problem", "twice.py", "--device", "cpu", "--json")
-    assert '"verdict": "CORRECT"' in judged.stdout
+    assert json.loads(judged.stdout.splitlines()[-1])["verdict"] == "correct"
     over = type_in(folder, "resume")
     assert over.returncode == 2
     assert "--generations 4 to go further" in over.stderr
