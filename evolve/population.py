@@ -83,9 +83,15 @@ class Population:
             if evaluation.verdict is Verdict.CORRECT
         )
 
-    def best(self) -> Member | None:
-        """The fittest kernel of all islands; the earlier one of equals."""
-        return max(self.history(), key=lambda member: member.fitness, default=None)
+    def best(self, *, apart_from: str | None = None) -> Member | None:
+        """The fittest kernel of all islands; the earlier one of equals.
+
+        Args:
+            apart_from: a kernel id that counts only when there is no other, such as the reference's own.
+        """
+        history = self.history()
+        others = [member for member in history if member.kernel.id != apart_from]
+        return max(others or history, key=lambda member: member.fitness, default=None)
 
     def failures(self, island: int, *, count: int = 5) -> tuple[Failure, ...]:
         """The newest failures of an island, newest first."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from kbevolve.archive.lineage import Line
+from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, StopReason
 from kbevolve.archive.store import RunSummary
 from kbevolve.evolve.tables import Column, print_table, printable
@@ -169,7 +170,7 @@ def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: 
         label = Text(no_wrap=True, overflow="ellipsis")
         speedup = evaluation.speedup if evaluation else None
         if speedup is not None:
-            label.append(f"{speedup:11.2f}×", style="bold green" if speedup > 1 else "green")
+            label.append(f"{as_times(speedup):>12}", style="bold green" if speedup > 1 else "green")
         else:
             label.append(f"{outcome(birth, evaluation).plain:>12}", style="red")
         label.append(f"  {birth.kernel}  ").append(f"g{birth.generation:<3} {birth.operator.value:<8}", style="dim")

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Birth, Evaluation, Verdict
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.population import Population
@@ -35,6 +36,8 @@ class Header:
     proposer: str
     #: Generation to reach.
     generations: int
+    #: Kernel id of the reference itself, which is what the others are measured against.
+    reference: str
 
 
 class Pace:
@@ -89,7 +92,7 @@ class LiveProgress:
 
     def _render(self, event: Event) -> RenderableType:
         population, header = event.population, self.header
-        best = population.best()
+        best = population.best(apart_from=header.reference)
         top = Table.grid(expand=True)
         top.add_column()
         top.add_column(justify="right")
@@ -138,7 +141,7 @@ class LineProgress:
     def __call__(self, event: Event) -> None:
         """Print a line if the event is worth one."""
         self._pace.note(event)
-        best = event.population.best()
+        best = event.population.best(apart_from=self.header.reference)
         where = f"generation {event.generation}/{self.header.generations}"
         if best is not None and best.fitness > self._best:
             self._best = best.fitness
@@ -171,7 +174,7 @@ def _islands_text(population: Population) -> Text:
     parts = []
     for island in population.islands:
         best = island.best
-        speedup = f"{best.evaluation.speedup:.2f}×" if best and best.evaluation.speedup else "–"
+        speedup = as_times(best.evaluation.speedup) if best and best.evaluation.speedup else "–"
         niches = len(island.elites)
         parts.append(f"{island.index}: {speedup} in {niches} niche{'' if niches == 1 else 's'}")
     return Text("   ".join(parts))

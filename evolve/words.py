@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from kbevolve.archive.numbers import as_times, three_digits
 from kbevolve.archive.records import BirthState, Evaluation, Verdict
 from kbevolve.evolve.population import Population
 
@@ -21,16 +22,11 @@ def verdict_words(verdict: Verdict) -> str:
     return verdict.name.lower().replace("_", " ")
 
 
-def three_digits(value: float) -> str:
-    """``0.0512``, ``3.40`` or ``123``: what a measurement is good for."""
-    return f"{value:#.3g}".rstrip(".") if value < 999.5 else f"{value:.0f}"
-
-
 def speedup_words(evaluation: Evaluation | None) -> str:
     """``3.42× [3.38, 3.45]``, or a dash when there is no speedup."""
     if evaluation is None or evaluation.speedup is None:
         return "–"
-    words = f"{three_digits(evaluation.speedup)}×"
+    words = as_times(evaluation.speedup)
     if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
         words += f" [{three_digits(evaluation.speedup_low)}, {three_digits(evaluation.speedup_high)}]"
     return words

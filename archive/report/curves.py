@@ -48,7 +48,14 @@ class Curve:
         return self.steps[-1].point.evaluation if self.steps else None
 
 
-def curve(run: Run, births: Iterable[Birth], evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> Curve:
+def curve(
+    run: Run,
+    births: Iterable[Birth],
+    evaluations: Mapping[str, Evaluation],
+    ideas: Mapping[str, Idea],
+    *,
+    reference: str | None = None,
+) -> Curve:
     """The curve of a run.
 
     The best is the kernel with the highest lower end of its speedup's 95 % interval, as for the islands: what a
@@ -59,6 +66,8 @@ def curve(run: Run, births: Iterable[Birth], evaluations: Mapping[str, Evaluatio
         births: its births in order.
         evaluations: kernel id to evaluation; a birth whose kernel has none yet is left out.
         ideas: the ideas by id.
+        reference: id of the kernel that is the reference itself. It is a point, but never the best: it is what the
+            others are measured against, and a best line that starts there hides how far the search has come.
     """
     points: list[Point] = []
     steps: list[Step] = []
@@ -72,7 +81,7 @@ def curve(run: Run, births: Iterable[Birth], evaluations: Mapping[str, Evaluatio
         count += birth.operator is not Operator.SEED
         point = Point(count=0 if birth.operator is Operator.SEED else count, birth=birth, evaluation=evaluation)
         points.append(point)
-        if evaluation.verdict is not Verdict.CORRECT or evaluation.speedup is None:
+        if evaluation.verdict is not Verdict.CORRECT or evaluation.speedup is None or evaluation.kernel == reference:
             continue
         before = steps[-1].point.evaluation if steps else None
         if before is None or _shown(evaluation) > _shown(before):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.report.curves import Curve, Point, Step
 from kbevolve.configs.errors import ArchiveError, UsageError
@@ -235,7 +236,7 @@ def _draw_key(axes: "Axes", named: Sequence[Step]) -> None:
         )  # fmt: skip
         axes.text(0.1, height + 0.012, _cut(step.words or birth.operator.value, 34), fontsize=8.5, va="center")
         axes.text(
-            0.1, height - 0.026, f"{gain} to {step.point.evaluation.speedup:.2f}×, {birth.operator.value}, "
+            0.1, height - 0.026, f"{gain} to {as_times(step.point.evaluation.speedup or 0.0)}, {birth.operator.value}, "
             f"generation {birth.generation}", fontsize=7.5, va="center", color=_GREY,
         )  # fmt: skip
 
@@ -283,7 +284,7 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     """Two lines at the left: the finding, then what, where and when."""
     run = curves[0].run
     best = max((_best_speedup(curve) for curve in curves), default=0.0)
-    finding = f"{best:.2f}× the speed of eager" if best else "nothing correct yet"
+    finding = f"{as_times(best)} the speed of eager" if best else "nothing correct yet"
     dates = sorted({curve.run.created[:10] for curve in curves if curve.run.created})
     when = dates[0] if len(dates) == 1 else " to ".join((dates[0], dates[-1])) if dates else ""
     if len(curves) == 1:
@@ -323,7 +324,7 @@ def _best_speedup(curve: Curve) -> float:
 
 
 def _run_label(curve: Curve) -> str:
-    best = f"{_best_speedup(curve):.2f}×" if curve.best else "nothing correct"
+    best = as_times(_best_speedup(curve)) if curve.best else "nothing correct"
     return f"{curve.run.id}: {best} after {_count(curve.children, 'child', 'children')}"
 
 

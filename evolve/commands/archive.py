@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.lineage import lineage as line_of
+from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, Verdict
 from kbevolve.archive.store import Archive, RunSummary
 from kbevolve.configs.errors import ArchiveError, UsageError
@@ -147,7 +148,7 @@ def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:
             str(summary.generations),
             str(summary.evaluated),
             str(summary.correct),
-            f"{summary.best_speedup:.2f}×" if summary.best_speedup else "",
+            as_times(summary.best_speedup) if summary.best_speedup else "",
             summary.best_kernel or "",
             portraits.stop_words(summary.stopped),
             summary.run.device,
@@ -179,7 +180,7 @@ def _list_children(
 
 
 def _child_row(birth: Birth, evaluation: Evaluation | None, ideas: dict[str, Idea]) -> tuple[str | Text, ...]:
-    speedup = f"{evaluation.speedup:.2f}×" if evaluation and evaluation.speedup else ""
+    speedup = as_times(evaluation.speedup) if evaluation and evaluation.speedup else ""
     return (
         birth.kernel or "",
         str(birth.generation),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import EvaluationSettings
@@ -37,7 +38,7 @@ def export(
         archive.latest_run_of(problem_name)  # a wrong name is told before torch is imported to find the device
         found = find_device(device or "auto")
         choice = choose(archive, problem_name, found, which=which)
-        then = f", {choice.speedup_then:.2f}× eager in its run" if choice.speedup_then else ""
+        then = f", {as_times(choice.speedup_then)} eager in its run" if choice.speedup_then else ""
         click.echo(f"Measuring {choice.kernel.id} again ({choice.run.problem_name}{then}) on {found.description} …")
         evaluation = measure_and_write(archive, choice, found, _judge, output)
     if evaluation.verdict is not Verdict.CORRECT:

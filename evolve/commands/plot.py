@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
-from kbevolve.archive.records import Run
+from kbevolve.archive.records import Kernel, Run
 from kbevolve.archive.report.curves import Curve, curve
 from kbevolve.archive.report.figures import FORMATS, save_best_so_far
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.options import archive_option
+from kbevolve.evolve.reference import as_model_new
 
 
 @click.command(epilog="Example: kbevolve plot --problem L1/matmul -o matmul.svg")
@@ -56,7 +57,14 @@ def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) 
 
 
 def _curve(archive: Archive, run: Run) -> Curve:
-    return curve(run, archive.births(run.id, texts=False), archive.evaluations(run.id), archive.ideas(run.id))
+    source = archive.problem(run.problem).source_for(run.device.partition("/")[0])
+    return curve(
+        run,
+        archive.births(run.id, texts=False),
+        archive.evaluations(run.id),
+        archive.ideas(run.id),
+        reference=Kernel.from_source(as_model_new(source)).id,
+    )
 
 
 def _name(run: Run, what: str) -> str:

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.records import Run, StopReason
+from kbevolve.archive.records import Kernel, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
@@ -22,6 +22,7 @@ from kbevolve.evolve.events import Event
 from kbevolve.evolve.options import archive_option, device_option, kernelbench_option, problem_option
 from kbevolve.evolve.progress import Header, progress_for
 from kbevolve.evolve.proposers import build_proposers, proposer_words
+from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.session import breed, given_starts, open_run, settings_of
 from kbevolve.evolve.setup import settings_for
 from kbevolve.evolve.summary import print_summary
@@ -154,7 +155,11 @@ def _breed_and_report(
     for line in _hints(settings, words):
         console.print(Text(line, style="dim"), soft_wrap=True)
     header = Header(
-        problem=problem.name, device=device.description, proposer=words, generations=settings.search.generations
+        problem=problem.name,
+        device=device.description,
+        proposer=words,
+        generations=settings.search.generations,
+        reference=Kernel.from_source(as_model_new(problem.source_for(device.type))).id,
     )
     seen: list[Event] = []
     with _interruptible(), progress_for(header, console) as progress:

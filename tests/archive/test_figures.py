@@ -117,7 +117,7 @@ def test_several_runs_share_a_figure(small_archive: Any, make_archive: Any, tmp_
     words = texts(best_so_far(curves, device="d"))
     for drawn in curves:
         assert drawn.best is not None
-        assert f"{drawn.run.id}: {drawn.best.speedup:.2f}× after {drawn.children} children" in words
+        assert f"{drawn.run.id}: {drawn.best.speedup:#.3g}× after {drawn.children} children" in words
     assert "2 runs" in words
     save_best_so_far(curves, tmp_path / "two.png", device="d")
 
