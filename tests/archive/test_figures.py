@@ -72,7 +72,7 @@ def test_the_figure_of_one_run_says_what_happened(small_archive: Any) -> None:
     words = texts(figure)
     assert drawn.best is not None
     for part in (
-        f"L1/matmul: {drawn.best.speedup:.2f}× the speed of eager",
+        f"L1/matmul: {drawn.best.speedup:#.3g}× the speed of eager",
         "A Test Processor, 2026-11-21",
         f"{drawn.children} children on 3 islands",
         small_archive.run.id,

@@ -32,7 +32,7 @@ def test_ls_lists_runs_newest_first(browse: Any, small_archive: Any, make_archiv
     for part in (
         small_archive.run.id,
         "L1/matmul",
-        f"{best.speedup:.2f}×",
+        f"{best.speedup:#.3g}×",
         small_archive.best,
         "finished",
         "2 threads",

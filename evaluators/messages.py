@@ -1,0 +1,83 @@
+"""Turns what a worker tells about a failure into a message of a few lines, fit for a person and for a prompt."""
+
+import re
+from typing import Any
+
+from kbevolve.archive.records import Verdict
+
+#: Characters of a whole message, and of one line in it: what a prompt can afford, and a template error's line is long.
+_MOST_TEXT = 2000
+_MOST_LINE = 300
+#: Compiler errors shown: the first matters most, later ones are often its consequences.
+_MOST_ERRORS = 3
+
+#: `file:line:col: error: …` (g++, clang), `file(line): error: …` (nvcc), `ptxas error : …`, `ld: …`.
+_COMPILER_ERROR = re.compile(
+    r"^(?P<file>[^\s:()]+)(?::(?P<line>\d+)(?::\d+)?:|\((?P<line2>\d+)\):)\s+(?:fatal\s+)?error\b.*"
+    r"|^ptxas\b.*error.*|^.*\b(?:ld|collect2)(?:\.\w+)?: (?:error|cannot find|undefined)\b.*"
+    r"|^.*undefined reference to.*",
+    re.MULTILINE,
+)
+
+
+#: What torch appends to every CUDA error and to every out-of-memory error, whatever the cause.
+_BOILERPLATE = re.compile(
+    r"^(?:Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE_CUDA_DSA).*\n?"
+    r"| Process \d+ has .*| Including non-PyTorch memory.*",
+    re.MULTILINE,
+)
+
+
+def failure_of(reply: dict[str, Any]) -> tuple[Verdict, str]:
+    """Verdict and message of a reply with ``"ok": false``; every field is checked, for the sender is not trusted."""
+    stage = str(reply.get("stage"))
+    kind = str(reply.get("type"))[:100]
+    text = str(reply.get("text"))
+    if stage == "format":
+        return Verdict.REFUSED, _cut(text)
+    if stage == "build":
+        return Verdict.BUILD_FAILED, f"does not compile: {compiler_excerpt(text)}"
+    where = _frames(reply.get("frames"))
+    verdict = Verdict.BUILD_FAILED if stage == "import" else Verdict.CRASHED
+    doing = {"import": "importing the file", "construct": "constructing ModelNew"}.get(stage, "calling forward()")
+    return verdict, _cut(f"{doing} raised {kind}: {_shorten(text)}{where}")
+
+
+def compiler_excerpt(log: str) -> str:
+    """The first errors of a compiler's log with the source lines it printed below them."""
+    log = without_directories(log)
+    errors = list(_COMPILER_ERROR.finditer(log))
+    if not errors:
+        return _cut(_shorten(log))
+    parts = []
+    for found in errors[:_MOST_ERRORS]:
+        # g++ and nvcc print the source line and a caret line after the error.
+        below = log[found.end() :].split("\n")[1:4]
+        context = [line for line in below if line.strip() and not _COMPILER_ERROR.match(line)][:2]
+        parts.append("\n".join(line[:_MOST_LINE] for line in (found.group(0), *context)))
+    more = f"\n… {len(errors) - len(parts)} more errors" if len(errors) > len(parts) else ""
+    return _cut("\n".join(parts) + more)
+
+
+def without_directories(text: str) -> str:
+    """The text with the worker's private directory, which means nothing to the reader, taken out of paths."""
+    return re.sub(r"/\S*?/kbevolve-worker-[^/\s]+/(?:work/|tmp/extensions/|tmp/)?", "", text)
+
+
+def _frames(frames: Any) -> str:
+    if not isinstance(frames, list) or not frames or not isinstance(frames[-1], dict):
+        return ""
+    last = frames[-1]
+    code = str(last.get("code"))[:200]
+    return f" (line {last.get('line')!s:.10}, in {last.get('function')!s:.60}: `{code}`)"
+
+
+def _shorten(text: str) -> str:
+    """Head and tail of a text: the head names the error, the tail often the cause."""
+    text = _BOILERPLATE.sub("", without_directories(text)).strip()
+    room = _MOST_TEXT * 3 // 4
+    return text if len(text) <= room else f"{text[: room * 2 // 3]}\n[…]\n{text[-room // 3 :]}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"

@@ -1,0 +1,146 @@
+"""Says in words how a wrong output is wrong, so that the next attempt can be right.
+
+It tells what anyone with the problem's file could find out: where, by how much, and in what pattern. It never tells
+how inputs are drawn or what exactly would have been accepted.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+#: An element counts as wrong beyond this share of its value plus of the typical value: what a person would call
+#: wrong, no tolerance of the judge.
+_PLAINLY_WRONG = 1e-3
+#: A smaller relative error than this comes of rounding (bf16: 3e-3) or of a few elements; words say both.
+_LIKE_ROUNDING = 2e-2
+#: Examples shown.
+_EXAMPLES = 5
+#: Elements looked at: words need no more, and a 2 GB output would need 10 GB of temporaries.
+_LOOKED_AT = 1 << 24
+
+
+def describe_mismatch(
+    outputs: Sequence[torch.Tensor], truth: Sequence[torch.Tensor], error: float, reference_error: float
+) -> str:
+    """What is wrong with an output that was not accepted."""
+    worst, text = -1.0, ""
+    for index, (output, right) in enumerate(zip(outputs, truth, strict=True)):
+        fraction, words = _describe_tensor(*_window(output, right))
+        if fraction > worst:
+            name = f"output {index}: " if len(outputs) > 1 else ""
+            worst, text = fraction, f"{name}{words}"
+    measured = f"relative error {error:.2g} against fp64 (the reference: {reference_error:.2g})"
+    if error < _LIKE_ROUNDING:
+        return f"not accurate enough for this precision: {measured}; {text}"
+    return f"wrong values: {text}; {measured}"
+
+
+def describe_shape(structure: Any, leaves: Sequence[Any], expected: Any, places: Sequence[Any]) -> str:
+    """How an output's form differs from the reference's; "" when it does not.
+
+    Args:
+        structure: of the output, as the worker packed it.
+        leaves: shape, dtype, device and plainness of its tensors, as the worker told.
+        expected: the reference's structure.
+        places: the reference's tensors (`shape`, `dtype` and `device` as in a leaf).
+    """
+    if isinstance(structure, dict) and "foreign" in structure:
+        return f"forward() returned {structure['foreign']}; the reference returns {_form(expected)}"
+    if structure != expected or len(leaves) != len(places):
+        return f"forward() returned {_form(structure)}; the reference returns {_form(expected)}"
+    for index, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
+        name = f"output {index}" if len(places) > 1 else "the output"
+        for key in ("shape", "dtype", "device"):
+            if leaf.get(key) != place[key]:
+                return f"{name} has {key} {_plain(leaf.get(key))}; the reference's has {_plain(place[key])}"
+        if leaf.get("plain") is not True:
+            return f"{name} is a subclass of torch.Tensor; return a plain tensor"
+    return ""
+
+
+def _form(structure: Any) -> str:
+    if not isinstance(structure, dict):
+        return f"the plain value {structure!r}"[:100]
+    kind, content = next(iter(structure.items()))
+    if kind == "tensor":
+        return "one tensor"
+    return f"a {kind} of {len(content)}" if isinstance(content, list) else f"a {kind}"
+
+
+def _plain(value: Any) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, list) else str(value)[:100]
+
+
+def _window(output: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The leading part of both, small enough to look at; its end is the end of the tensor when that fits."""
+    if right.numel() <= _LOOKED_AT or right.ndim == 0:
+        return output, right
+    rows = max(1, _LOOKED_AT * right.shape[0] // right.numel())
+    return output[-rows:], right[-rows:]
+
+
+def _describe_tensor(output: torch.Tensor, right: torch.Tensor) -> tuple[float, str]:
+    """Share of plainly wrong elements, and the words; the examples are the worst when none is plainly wrong."""
+    mine, right = _numbers(output), _numbers(right)
+    typical = right[right.isfinite()].square().mean().sqrt().nan_to_num()
+    near = (mine - right).abs() <= _PLAINLY_WRONG * (right.abs() + typical)
+    wrong = ~(near | (mine == right) | (mine.isnan() & right.isnan()))
+    count = int(wrong.sum())
+    chosen = wrong if count else _largest((mine - right).abs())
+    places = chosen.nonzero()[:_EXAMPLES].tolist()
+    shown = ", ".join(
+        f"[{', '.join(map(str, place))}] got {mine[tuple(place)].item():.6g} want {right[tuple(place)].item():.6g}"
+        for place in places
+    )
+    if not count:
+        return 0.0, f"largest differences: {shown}"
+    pattern = _pattern(mine, right, wrong)
+    fraction = count / max(wrong.numel(), 1)
+    return fraction, f"{100 * fraction:.3g} % of the elements{f' ({pattern})' if pattern else ''}; first: {shown}"
+
+
+def _largest(differences: torch.Tensor) -> torch.Tensor:
+    """A mask of the largest few."""
+    least = differences.flatten().topk(min(_EXAMPLES, differences.numel())).values[-1:]
+    return differences >= least
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).double()
+
+
+def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor) -> str:
+    """The simplest thing that fits, "" when nothing does."""
+    if mine.isnan().all():
+        return "all NaN, or never written"
+    if mine.isnan().any():
+        return f"{100 * float(mine.isnan().double().mean()):.3g} % NaN, or never written"
+    if not mine.any():
+        return "all zeros"
+    if mine.numel() > 1 and bool((mine == mine.flatten()[0]).all()):
+        return "the same value everywhere"
+    if mine.ndim >= 2 and mine.shape[-1] == mine.shape[-2] and torch.allclose(mine.mT, right, rtol=1e-3, atol=1e-3):
+        return "transposed"
+    where = _region(wrong)
+    if where:
+        return where
+    usable = right.abs() > right.abs().mean() * 1e-3
+    ratios = mine[usable] / right[usable]
+    if ratios.numel() > 1 and float(ratios.std()) < 1e-3 * abs(float(ratios.mean())):
+        return f"{float(ratios.mean()):.4g} times the right value everywhere"
+    offsets = mine - right
+    if float(offsets.std()) < 1e-3 * abs(float(offsets.mean())):
+        return f"off by {float(offsets.mean()):.4g} everywhere"
+    return ""
+
+
+def _region(wrong: torch.Tensor) -> str:
+    """The wrong elements as one stretch at the end of an axis, e.g. a last tile."""
+    for axis in range(wrong.ndim):
+        others = [other for other in range(wrong.ndim) if other != axis]
+        lines = wrong.any(dim=others) if others else wrong
+        first = int(lines.nonzero()[0])
+        if first and bool(lines[first:].all()):
+            return f"only index {first} and above of {lines.numel()} along axis {axis}: a last tile?"
+    return ""

@@ -1,0 +1,165 @@
+"""What this machine offers to kernels: interpreters, compilers, devices, sandboxing. Looks, and changes nothing."""
+
+import ctypes
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+#: System call number of `landlock_create_ruleset`, the same on all architectures, and the flag that asks for the
+#: version of the interface only.
+_LANDLOCK_CREATE_RULESET = 444
+_LANDLOCK_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked for."""
+
+    #: What it is, e.g. "g++".
+    name: str
+    found: bool
+    #: What was found, one line.
+    detail: str = ""
+    #: What to do when it is missing; "" when nothing can or need be done.
+    remedy: str = ""
+
+
+def probe() -> list[Finding]:
+    """Everything, in the order in which a person would set a machine up."""
+    return [look() for look in _LOOKS]
+
+
+def working_backends(findings: list[Finding]) -> dict[str, bool]:
+    """Which kinds of kernels can be built and run here."""
+    found = {finding.name: finding.found for finding in findings}
+    gpu = found["torch"] and found["GPU"]
+    return {
+        "torch": found["torch"],
+        "cpp": found["torch"] and found["C++ compiler"] and found["ninja"],
+        "triton": gpu and found["triton"],
+        "cuda": gpu and found["nvcc"] and found["C++ compiler"] and found["ninja"],
+    }
+
+
+def _python() -> Finding:
+    return Finding(name="Python", found=True, detail=f"{platform.python_version()} on {platform.platform()}")
+
+
+def _torch() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding(name="torch", found=False, remedy="pip install torch")
+    try:
+        import torch
+    except Exception as error:
+        return Finding(name="torch", found=False, detail=str(error)[:200], remedy="reinstall torch")
+    return Finding(name="torch", found=True, detail=f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}")
+
+
+def _gpu() -> Finding:
+    remedy = "without one kernels are judged on the CPU"
+    try:
+        import torch
+
+        if torch.cuda.is_available():
+            from kbevolve.evaluators.devices import find_device
+
+            count = torch.cuda.device_count()
+            more = f" (and {count - 1} more)" if count > 1 else ""
+            return Finding(name="GPU", found=True, detail=find_device("cuda").description + more)
+        if shutil.which("nvidia-smi") and torch.version.cuda is None:
+            return Finding(
+                name="GPU", found=False, detail="torch is built without CUDA", remedy="install torch for CUDA"
+            )
+        return Finding(name="GPU", found=False, detail="torch sees no CUDA device", remedy=remedy)
+    except Exception as error:
+        return Finding(name="GPU", found=False, detail=str(error).splitlines()[0][:200], remedy=remedy)
+
+
+def _cpu() -> Finding:
+    from kbevolve.evaluators.devices import cpu_model
+
+    return Finding(name="CPU", found=True, detail=f"{cpu_model()}, {len(os.sched_getaffinity(0))} usable cores")
+
+
+def _compiler() -> Finding:
+    return _program(
+        "C++ compiler", os.environ.get("CXX", "c++"), "apt install g++ (or set CXX); Triton and torch work without"
+    )
+
+
+def _nvcc() -> Finding:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    inside = Path(home) / "bin" / "nvcc"
+    program = str(inside) if inside.exists() else "nvcc"
+    return _program("nvcc", program, "install the CUDA toolkit or set CUDA_HOME; needed for CUDA C++ only", line=-2)
+
+
+def _ninja() -> Finding:
+    return _program("ninja", "ninja", "pip install ninja")
+
+
+def _triton() -> Finding:
+    try:
+        return Finding(name="triton", found=True, detail=version("triton"))
+    except PackageNotFoundError:
+        return Finding(name="triton", found=False, remedy="pip install triton (it comes with torch for CUDA)")
+
+
+def _landlock() -> Finding:
+    libc = ctypes.CDLL(None, use_errno=True)
+    abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_VERSION))
+    if abi > 0:
+        return Finding(name="Landlock", found=True, detail=f"ABI {abi}")
+    return Finding(name="Landlock", found=False, remedy="a kernel of Linux 5.13 or newer with Landlock switched on")
+
+
+def _bubblewrap() -> Finding:
+    return _program("bubblewrap", "bwrap", "not needed where Landlock works")
+
+
+def _shared_memory() -> Finding:
+    try:
+        os.close(os.memfd_create("kbevolve-probe"))
+    except OSError as error:
+        return Finding(name="shared memory", found=False, detail=str(error), remedy="allow memfd_create")
+    return Finding(name="shared memory", found=True, detail=f"memfd; {_memory_words()}")
+
+
+def _memory_words() -> str:
+    page = os.sysconf("SC_PAGE_SIZE")
+    return f"{page * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB of memory"
+
+
+def _program(name: str, program: str, remedy: str, *, line: int = 0) -> Finding:
+    """A program that says its version; `line` is which line of that is shown."""
+    path = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
+    if path is None:
+        return Finding(name=name, found=False, detail=f"no {program} on the PATH", remedy=remedy)
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding(name=name, found=False, detail=f"{path}: {error}", remedy=remedy)
+    lines = said.strip().splitlines() or [""]
+    return Finding(name=name, found=True, detail=f"{lines[line if -len(lines) <= line else 0]} ({path})")
+
+
+_LOOKS: tuple[Callable[[], Finding], ...] = (
+    _python,
+    _torch,
+    _gpu,
+    _cpu,
+    _compiler,
+    _ninja,
+    _nvcc,
+    _triton,
+    _landlock,
+    _bubblewrap,
+    _shared_memory,
+)

@@ -1,0 +1,35 @@
+"""The worker program: ``python -P worker/__main__.py '{"socket": 3, "device": "cuda:0", …}'``.
+
+The order matters: limits first, then torch, then the word "ready", and only then a candidate.
+"""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+
+def _make_importable(directory: Path) -> None:
+    """Lets this folder's files import one another under their full names without the rest of kbevolve."""
+    for name in ("kbevolve", "kbevolve.evaluators", "kbevolve.evaluators.worker"):
+        package = ModuleType(name)
+        package.__path__ = []
+        sys.modules[name] = package
+    package.__path__ = [str(directory)]
+
+
+def main() -> None:
+    """Confine this process, warm it up and serve until the judge hangs up."""
+    _make_importable(Path(__file__).resolve().parent)
+    orders = json.loads(sys.argv[1])
+
+    from kbevolve.evaluators.worker.confinement import confine
+
+    confine(parent=orders["parent"], file_bytes=orders["file_bytes"], address_bytes=orders["address_bytes"])
+
+    from kbevolve.evaluators.worker.service import serve
+
+    serve(socket_fd=orders["socket"], device=orders["device"], threads=orders["threads"])
+
+
+main()

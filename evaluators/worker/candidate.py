@@ -1,0 +1,80 @@
+"""One candidate file: imported under a name of its own, and its `ModelNew` built with the reference's weights."""
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from kbevolve.evaluators.worker.precision import DTYPES
+
+#: The name is on tracebacks and compiler messages that a person or a model reads.
+FILE_NAME = "candidate.py"
+#: Characters of an exception's text that are sent on: a compiler's log can be megabytes, its first errors matter.
+_MOST_TEXT = 200_000
+
+
+class FormatError(Exception):
+    """The file lacks what a candidate must have."""
+
+
+def import_candidate(source: str) -> ModuleType:
+    """Write the source beside us (Triton reads it back from there) and import it."""
+    path = Path(FILE_NAME).resolve()
+    path.write_text(source, encoding="utf-8", errors="surrogatepass")
+    spec = importlib.util.spec_from_file_location("candidate", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["candidate"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def build_model(
+    module: ModuleType,
+    arguments: Sequence[Any],
+    *,
+    seed: int,
+    precision: str,
+    device: torch.device,
+    weights: dict[str, torch.Tensor],
+) -> torch.nn.Module:
+    """``ModelNew(*arguments)`` in evaluation mode with the reference's weights.
+
+    The weights are loaded when names and shapes agree exactly; otherwise the seed alone gives them, as in KernelBench.
+
+    Raises:
+        FormatError: there is no class `ModelNew`, or it is no `torch.nn.Module`.
+    """
+    model_class = getattr(module, "ModelNew", None)
+    if model_class is None:
+        raise FormatError("the file defines no ModelNew; it must define class ModelNew(torch.nn.Module)")
+    torch.manual_seed(seed)
+    with torch.device(device):
+        model = model_class(*arguments)
+    if not isinstance(model, torch.nn.Module):
+        raise FormatError("ModelNew is no torch.nn.Module; write class ModelNew(torch.nn.Module)")
+    model = model.to(device=device, dtype=DTYPES[precision])
+    own = model.state_dict()
+    if {name: tensor.shape for name, tensor in own.items()} == {name: tensor.shape for name, tensor in weights.items()}:
+        model.load_state_dict(weights)
+    return model.eval()
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """Type, text and the candidate's own frames of an exception, as plain values."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "(its text cannot be shown)"
+    frames = [
+        {"line": frame.lineno, "function": frame.name, "code": (frame.line or "").strip()[:200]}
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).name == FILE_NAME
+    ]
+    return {"type": type(error).__name__, "text": text[:_MOST_TEXT], "frames": frames[-3:]}

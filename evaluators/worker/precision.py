@@ -1,0 +1,18 @@
+"""One place for the task's precision: the backend flags and the dtype that both sides use."""
+
+import torch
+
+#: Floating dtype of weights and inputs, by precision.
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def set_flags(precision: str) -> None:
+    """Allow TF32 in products and convolutions for a tf32 task and nowhere else (cuDNN's own default is to allow it)."""
+    allowed = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+    torch.backends.cudnn.allow_tf32 = allowed
+
+
+def cast(tensor: torch.Tensor, precision: str) -> torch.Tensor:
+    """Floating tensors in the task's dtype; integers and booleans as they are."""
+    return tensor.to(DTYPES[precision]) if tensor.is_floating_point() else tensor

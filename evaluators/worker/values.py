@@ -1,0 +1,119 @@
+"""Python values on the wire: plain values as JSON, tensors as numbered places in shared memory.
+
+Nothing is ever pickled, in either direction.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+#: Every tensor starts at a multiple of this many bytes, the widest alignment that kernels rely on (CUDA's allocator).
+ALIGNMENT = 256
+
+
+class Unpackable(TypeError):
+    """A value of a type that has no form on the wire."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a tensor lies in shared memory, and how to read it."""
+
+    #: Bytes from the start.
+    offset: int
+    shape: tuple[int, ...]
+    #: Elements, as in `torch.Tensor.stride`.
+    stride: tuple[int, ...]
+    #: Name without "torch.", e.g. "float32".
+    dtype: str
+
+    @classmethod
+    def from_json(cls, tree: dict[str, Any]) -> "Place":
+        """The place that `to_json` wrote."""
+        return cls(offset=tree["offset"], shape=tuple(tree["shape"]), stride=tuple(tree["stride"]), dtype=tree["dtype"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def view(self, memory: torch.Tensor) -> torch.Tensor:
+        """The tensor in `memory` (uint8, one axis), not copied."""
+        dtype = dtype_named(self.dtype)
+        count = 1
+        for size in self.shape:
+            count *= size
+        flat = memory[self.offset : self.offset + count * dtype.itemsize].view(dtype)
+        return flat.as_strided(self.shape, self.stride) if count else flat.view(self.shape)
+
+
+def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Place], int]:
+    """Places for tensors one after another from byte `start`; also the first free byte behind them.
+
+    Strides are kept when the tensor fills its memory without gaps (so a transposed input stays transposed).
+    """
+    places = []
+    for tensor in tensors:
+        start = -(-start // ALIGNMENT) * ALIGNMENT
+        dense = torch.empty_like(tensor, device="meta")  # preserve_format: dense strides are kept, others become plain
+        place = Place(
+            offset=start, shape=tuple(tensor.shape), stride=tuple(dense.stride()), dtype=dtype_name(tensor.dtype)
+        )
+        places.append(place)
+        start += tensor.numel() * tensor.element_size()
+    return places, -(-start // ALIGNMENT) * ALIGNMENT
+
+
+def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """`value` as JSON; tensors are appended to `tensors` and stand there as their index.
+
+    Raises:
+        Unpackable: it holds something other than tensors, plain values, lists, tuples, dictionaries and dtypes.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return {"tensor": len(tensors) - 1}
+    if isinstance(value, list):
+        return {"list": [pack(item, tensors) for item in value]}
+    if isinstance(value, tuple):
+        return {"tuple": [pack(item, tensors) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[pack(key, tensors), pack(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, torch.dtype):
+        return {"dtype": dtype_name(value)}
+    raise Unpackable(f"a {type(value).__name__}")
+
+
+def unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The value that `pack` wrote, with these tensors."""
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, content),) = tree.items()
+    match kind:
+        case "tensor":
+            return tensors[content]
+        case "list":
+            return [unpack(item, tensors) for item in content]
+        case "tuple":
+            return tuple(unpack(item, tensors) for item in content)
+        case "dict":
+            return {unpack(key, tensors): unpack(item, tensors) for key, item in content}
+        case "dtype":
+            return dtype_named(content)
+    raise ValueError(f"{kind!r} is no kind of value")
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``torch.float32`` as ``"float32"``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """``"float32"`` as ``torch.float32``."""
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{name!r} is no dtype")
+    return dtype
