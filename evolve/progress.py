@@ -104,7 +104,7 @@ class LiveProgress:
         numbers.add_row("islands", _islands_text(population))
         numbers.add_row("kernels", Text(count_words(population)))
         numbers.add_row("proposer", Text(header.proposer + _token_words(population)))
-        bar = Table.grid(padding=(0, 1))
+        bar = Table.grid(padding=(0, 2))
         bar.add_row(
             ProgressBar(total=max(header.generations, 1), completed=event.generation, width=32),
             Text(f"generation {event.generation}/{header.generations}"),
@@ -192,9 +192,9 @@ def _child_line(birth: Birth, event: Event) -> Text:
         f"  g{birth.generation:<3} island {birth.island}  {birth.operator.value:<8}", no_wrap=True, overflow="ellipsis"
     )
     if evaluation is None:
-        line.append(f"{birth.state.value:<24}", style="dim")
+        line.append(f"{birth.state.value:<27}", style="dim")
     elif evaluation.verdict is Verdict.CORRECT:
-        line.append(f"{speedup_words(evaluation):<24}", style="bold green" if event.entry else "green")
+        line.append(f"{speedup_words(evaluation):<27}", style="bold green" if event.entry else "green")
     else:
-        line.append(f"{verdict_words(evaluation.verdict):<24}", style=VERDICT_STYLE[evaluation.verdict])
+        line.append(f"{verdict_words(evaluation.verdict):<27}", style=VERDICT_STYLE[evaluation.verdict])
     return line.append(birth.note, style="dim")
