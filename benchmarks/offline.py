@@ -90,7 +90,7 @@ def measure(problem: str, folder: Path, arguments: argparse.Namespace) -> dict[s
     row = {"problem": problem, "seconds": round(seconds, 1), "peak_mb": round(memory.peak / 2**20), **_figures(archive)}
     best = folder / "best.py"
     subprocess.run(
-        kbevolve("export", "--problem", problem, "--archive", str(archive), "-o", str(best)), check=True, cwd=folder
+        kbevolve("export", "--problem", problem, "--archive", str(archive), "-o", str(best), "--force"), check=True
     )
     judged = subprocess.run(
         kbevolve("evaluate", str(best), "--problem", problem, "--json"), check=True, capture_output=True, text=True
@@ -153,12 +153,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("problems", nargs="+")
     parser.add_argument("--generations", type=int, default=50)
+    parser.add_argument("--keep", type=Path, help="a folder for the archives and the exported files")
     parser.add_argument("--out", type=Path, help="also write the JSON object here, after every problem")
     arguments, arguments.extra = parser.parse_known_args()
     rows = []
     for problem in arguments.problems:
-        with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(problem, Path(folder), arguments))
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = arguments.keep / problem.replace("/", "-") if arguments.keep else Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            rows.append(measure(problem, folder, arguments))
         result = {
             "date": datetime.now(UTC).date().isoformat(),
             "host": platform.machine(),

@@ -143,7 +143,7 @@ class LineProgress:
         self._pace.note(event)
         best = event.population.best(apart_from=self.header.reference)
         where = f"generation {event.generation}/{self.header.generations}"
-        if best is not None and best.fitness > self._best:
+        if best is not None and best.kernel.id != self.header.reference and best.fitness > self._best:
             self._best = best.fitness
             note = event.birth.note if event.birth else ""
             found = f"{speedup_words(best.evaluation)}, {time_words(best.evaluation.time_ms)}"
