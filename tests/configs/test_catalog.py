@@ -54,7 +54,7 @@ def test_a_file_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "mine.py").write_text(TINY)
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py", "./mine.py", str(tmp_path / "mine.py")):
-        assert find_problem(name).name == "mine"
+        assert find_problem(name).name == name, "what --problem takes, so that printed commands can be typed"
         assert find_problem(name).source == TINY
 
 
