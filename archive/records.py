@@ -56,7 +56,7 @@ class StopReason(StrEnum):
 
     GENERATIONS = "all generations were run"
     INTERRUPTED = "it was interrupted; `kbevolve resume` goes on from here"
-    EXHAUSTED = "no island had anything new left to propose"
+    EXHAUSTED = "no island had anything new left to propose; --model NAME or --start FILE would bring more"
     NO_SEED = "no starting kernel was correct"
     PROPOSER = "the proposer cannot work; mend that, then `kbevolve resume`"
     EVALUATOR = "the judge cannot work; mend that, then `kbevolve resume`"

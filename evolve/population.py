@@ -95,7 +95,8 @@ class Population:
 
     def failures(self, island: int, *, count: int = 5) -> tuple[Failure, ...]:
         """The newest failures of an island, newest first."""
-        return tuple(self.failure(birth) for birth in reversed(self._failures[island][-count:]))
+        newest = {birth.kernel: birth for birth in self._failures[island]}
+        return tuple(self.failure(birth) for birth in list(newest.values())[: -count - 1 : -1])
 
     def failure(self, birth: Birth) -> Failure:
         """A birth whose kernel did not pass, for a prompt."""

@@ -255,7 +255,8 @@ class Search:
         while True:
             evaluation = self._judge(birth)
             turns = self.settings.search.repair_turns if made_by_model and Operator.REPAIR in self.proposers else 0
-            if evaluation is None or evaluation.verdict not in MENDABLE or birth.slot >= turns:
+            fresh = birth.state is BirthState.BORN  # a duplicate had its turns when it was born
+            if not fresh or evaluation is None or evaluation.verdict not in MENDABLE or birth.slot >= turns:
                 return
             mended = self._births.get(self._key(birth.generation, birth.island, birth.slot + 1))
             if mended is None:

@@ -39,6 +39,7 @@ def _settings_options(command: Any) -> Any:
             click.option("--islands", type=int, help="Number of islands."),
             click.option("--seed", type=int, help="Seed of the search; the same seed replays the same choices."),
             device_option,
+            click.option("--precision", help="What the task asks for: fp32, tf32, fp16 or bf16.  [default: fp32]"),
             click.option("--model", help="Model that writes children, e.g. gpt-5; without one, only tunables change."),
             click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
             click.option("--provider", help="openai, claude_code, copilot_cli or manual."),
@@ -63,6 +64,7 @@ _SHORT = {
     "islands": "search.islands",
     "seed": "search.seed",
     "device": "device",
+    "precision": "evaluation.precision",
     "model": "llm.model",
     "api_base": "llm.api_base",
     "provider": "llm.provider",
@@ -132,7 +134,7 @@ def resume(
     with Archive(archive_path, create=False) as archive:
         record = archive.run(which)
         overrides = overrides_of(assignments, short)
-        frozen = sorted({"search.islands", "search.seed"} & overrides.keys())
+        frozen = sorted({"search.islands", "search.seed", "evaluation.precision"} & overrides.keys())
         if frozen:
             raise UsageError(f"{' and '.join(frozen)} cannot change within a run; start a new one with `kbevolve run`")
         settings = settings_of(record, overrides)

@@ -58,7 +58,7 @@ def test_a_problem_is_shown_as_it_is_or_as_a_cpu_runs_it(kbevolve) -> None:  # t
     assert kbevolve("problems", "show", "L1/softmax").out == problem.source
     shown = kbevolve("problems", "show", "L1/softmax", "--device", "cpu").out
     assert shown == problem.source_for("cpu")
-    assert "\nROWS = 2048\n" in shown
+    assert "\nCOLUMNS = 8192\n" in shown
 
 
 def test_files_and_checkouts_are_shown_too(kbevolve, checkout: Path) -> None:  # type: ignore[no-untyped-def]

@@ -12,6 +12,7 @@ import pytest
 
 from kbevolve.archive.records import BirthState, StopReason, Verdict
 from kbevolve.archive.store import Archive
+from tests.evolve.loopback import Answer, Loopback, Request, completion
 
 PROBLEM = '''"""Twice x."""
 
@@ -190,6 +191,54 @@ def test_a_reference_that_fails_stops_the_run(folder: Path) -> None:
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "reference" in done.stderr
+
+
+def played(request: Request) -> Answer:
+    """A model that has two ideas, writes a wrong kernel first, and mends what it is asked to mend."""
+    if "JSON" in request.last:
+        ideas = [{"title": "Fewer passes", "mechanism": "x is read once", "technique": "fusion", "expected_gain": 1.2}]
+        return Answer(body=completion(json.dumps(ideas)))
+    factor = 2 if any(message["role"] == "assistant" for message in request.messages) else 3
+    body = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n"
+    return Answer(body=completion(f"```python\n{body}        return x * {factor}\n```"))
+
+
+@pytest.mark.slow
+def test_a_model_writes_kernels_and_mends_them(folder: Path) -> None:
+    key = "sk-secret-0123456789"
+    with Loopback(otherwise=played) as server:
+        done = subprocess.run(
+            [
+                *command(*RUN, "--generations", "1", "--model", "played", "--api-base", server.base),
+                "--set",
+                "search.tune_share=0",
+                "--set",
+                "search.islands=1",
+            ],
+            cwd=folder,
+            env={**environment(), "OPENAI_API_KEY": key, "no_proxy": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    with Archive(folder / "kbevolve.db", create=False) as archive:
+        run = archive.run()
+        births = [birth for birth in archive.births(run.id) if birth.generation == 1]
+        found = archive.evaluations(run.id)
+        ideas = archive.ideas(run.id)
+        sent, received = archive.tokens(run.id)
+    assert [birth.slot for birth in births] == [0, 1], "the wrong child gets one repair turn"
+    assert births[0].kernel
+    assert births[1].kernel
+    assert found[births[0].kernel].verdict is Verdict.WRONG
+    assert found[births[1].kernel].verdict is Verdict.CORRECT
+    assert births[1].parents[0] == births[0].kernel
+    assert [idea.title for idea in ideas.values()] == ["Fewer passes"]
+    assert (sent, received) == (100 * len(server.requests), 20 * len(server.requests))
+    assert "x * 3" in births[0].reply
+    assert key not in done.stdout + done.stderr
+    assert key.encode() not in b"".join(path.read_bytes() for path in folder.glob("kbevolve.db*"))
 
 
 def test_an_unreachable_model_stops_the_run_and_keeps_it(folder: Path) -> None:

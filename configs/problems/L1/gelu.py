@@ -10,7 +10,7 @@ from torch import nn
 ROWS = 4096
 COLUMNS = 65536
 
-CPU_SIZES = {"ROWS": 2048, "COLUMNS": 8192}
+CPU_SIZES = {"ROWS": 1024, "COLUMNS": 8192}
 
 
 class Model(nn.Module):

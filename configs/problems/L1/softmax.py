@@ -13,7 +13,7 @@ COLUMNS = 65536
 #: for an answer; with 3 the largest of a row is some hundredths.
 SPREAD = 3.0
 
-CPU_SIZES = {"ROWS": 2048, "COLUMNS": 8192}
+CPU_SIZES = {"ROWS": 1024, "COLUMNS": 8192}
 
 
 class Model(nn.Module):

@@ -1,0 +1,106 @@
+"""What every `Proposer` must do. To test another one: add a maker to `MAKERS`, its name and what it needs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from kbevolve.archive.records import BirthState, Kernel, Operator
+from kbevolve.configs.settings import LLMSettings
+from kbevolve.evolve.brief import Brief, Proposal, Proposer
+from kbevolve.evolve.llm import build_language_model
+from kbevolve.evolve.tuner import TunablesProposer
+from kbevolve.evolve.writer import LLMProposer
+from kbevolve.islands.island import Member
+from tests.evolve.doubles import KnownEvaluator, kernel, problem
+from tests.evolve.loopback import Loopback, play
+
+
+def tuner() -> Iterator[tuple[Proposer, Operator]]:
+    yield TunablesProposer(), Operator.TUNE
+
+
+def crossing_tuner() -> Iterator[tuple[Proposer, Operator]]:
+    yield TunablesProposer(), Operator.CROSS
+
+
+def model(operator: Operator) -> Callable[[], Iterator[tuple[Proposer, Operator]]]:
+    def make() -> Iterator[tuple[Proposer, Operator]]:
+        with Loopback(otherwise=play) as server:
+            settings = LLMSettings(model="loopback", api_base=server.base)
+            language_model = build_language_model(settings)
+            assert language_model is not None
+            yield LLMProposer(language_model, settings), operator
+
+    return make
+
+
+MAKERS = {
+    "tunables": tuner,
+    "tunables, crossing": crossing_tuner,
+    "model, editing": model(Operator.MUTATE),
+    "model, rewriting": model(Operator.REWRITE),
+    "model, crossing": model(Operator.CROSS),
+}
+
+
+@pytest.fixture(params=sorted(MAKERS))
+def implementation(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Proposer, Operator]]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield from MAKERS[request.param]()
+
+
+def brief(operator: Operator, *, known: Callable[[str], bool] = lambda _: False) -> Brief:
+    parents = [kernel(UNROLL=2), kernel(TILE=32, PACK=1)]
+    members = tuple(
+        Member(kernel=parent, evaluation=KnownEvaluator().evaluate(problem(), parent), niche="m0c0d0l0")
+        for parent in parents
+    )
+    return Brief(
+        problem=problem(),
+        device_type="cpu",
+        device="a double",
+        operator=operator,
+        parents=members if operator is Operator.CROSS else members[:1],
+        tried={},
+        known=known,
+        rng=Random(11),
+    )
+
+
+def test_it_gives_a_child_or_says_in_one_line_why_not(implementation: tuple[Proposer, Operator]) -> None:
+    proposer, operator = implementation
+    proposal = proposer.propose(brief(operator))
+    assert (proposal.kernel is None) == (proposal.state in (BirthState.NO_CODE, BirthState.EXHAUSTED))
+    assert "\n" not in proposal.note
+    if proposal.kernel is None:
+        assert proposal.note
+    else:
+        assert proposal.kernel == Kernel.from_source(proposal.kernel.source)
+
+
+def test_the_brief_and_its_rng_decide_everything(implementation: tuple[Proposer, Operator]) -> None:
+    proposer, operator = implementation
+    asked = brief(operator)
+    before = replace(asked, rng=Random(0))
+    children: list[Proposal] = [proposer.propose(replace(asked, rng=Random(11))) for _ in range(2)]
+    assert children[0].kernel == children[1].kernel
+    assert children[0].idea == children[1].idea
+    assert replace(asked, rng=before.rng) == before, "a brief is not to be changed"
+
+
+def test_when_everything_is_known_it_does_not_raise(implementation: tuple[Proposer, Operator]) -> None:
+    proposer, operator = implementation
+    proposal = proposer.propose(brief(operator, known=lambda _: True))
+    assert proposal.state is not BirthState.BORN
+
+
+def test_parents_are_kernels_of_the_brief(implementation: tuple[Proposer, Operator]) -> None:
+    proposer, operator = implementation
+    asked = brief(operator)
+    proposal = proposer.propose(asked)
+    ids = {parent.kernel.id for parent in asked.parents}
+    assert proposal.parents is None or set(proposal.parents) <= ids
