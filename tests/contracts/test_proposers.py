@@ -1,5 +1,6 @@
 """What every `Proposer` must do. To test another one: add a maker to `MAKERS`, its name and what it needs."""
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
@@ -14,7 +15,7 @@ from kbevolve.evolve.tuner import TunablesProposer
 from kbevolve.evolve.writer import LLMProposer
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import KnownEvaluator, kernel, problem
-from tests.evolve.loopback import Loopback, play
+from tests.evolve.loopback import Answer, Loopback, Request, completion
 
 
 def tuner() -> Iterator[tuple[Proposer, Operator]]:
@@ -25,9 +26,17 @@ def crossing_tuner() -> Iterator[tuple[Proposer, Operator]]:
     yield TunablesProposer(), Operator.CROSS
 
 
+def answer(request: Request) -> Answer:
+    """A model whose answers depend on nothing but the question."""
+    if "JSON" in request.last:
+        ideas = [{"title": f"Idea {n}", "mechanism": f"change {n}", "technique": "unrolling"} for n in range(4)]
+        return Answer(body=completion(json.dumps(ideas)))
+    return Answer(body=completion(f"```python\n{kernel(UNROLL=8, TILE=64).source}```"))
+
+
 def model(operator: Operator) -> Callable[[], Iterator[tuple[Proposer, Operator]]]:
     def make() -> Iterator[tuple[Proposer, Operator]]:
-        with Loopback(otherwise=play) as server:
+        with Loopback(otherwise=answer) as server:
             settings = LLMSettings(model="loopback", api_base=server.base)
             language_model = build_language_model(settings)
             assert language_model is not None
