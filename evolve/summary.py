@@ -1,15 +1,16 @@
 """What the user reads when a run is over: the best kernels, where they are, and what to type next."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.records import Birth, Operator, Run, StopReason
+from kbevolve.archive.records import Birth, Operator, Run, StopReason, Verdict
 from kbevolve.evolve.options import DEFAULT_ARCHIVE
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.tables import Column, print_table
-from kbevolve.evolve.words import count_words, speedup_words, time_words
+from kbevolve.evolve.words import count_words, speedup_words, time_words, verdict_words
 from kbevolve.islands.island import Member
 
 #: Kernels in the closing table, beside the starting kernels.
@@ -33,6 +34,8 @@ def print_summary(
         console.print(Text("No kernel was correct."))
     else:
         print_table(console, _COLUMNS, _rows(population))
+    for line in _failed_starts(population):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print(Text(count_words(population)))
     console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
     _print_next(console, run=run, population=population, archive=archive, generations=generations, reason=reason)
@@ -44,6 +47,15 @@ def _rows(population: Population) -> list[tuple[str | Text, ...]]:
     bred = [member for member in correct if births[member.kernel.id].operator is not Operator.SEED]
     starts = [member for member in correct if births[member.kernel.id].operator is Operator.SEED]
     return [_row(member, births[member.kernel.id]) for member in (*bred[:SHOWN], *starts)]
+
+
+def _failed_starts(population: Population) -> Iterator[str]:
+    """Starting kernels that did not pass: often the machine lacks something that `kbevolve doctor` names."""
+    for kernel_id, birth in _first_births(population).items():
+        evaluation = population.evaluations[kernel_id]
+        if birth.operator is Operator.SEED and evaluation.verdict is not Verdict.CORRECT:
+            message = (evaluation.message.splitlines() or [""])[0]
+            yield f"{birth.note}: {verdict_words(evaluation.verdict)}: {message} (see `kbevolve doctor`)"
 
 
 def _row(member: Member, birth: Birth) -> tuple[str | Text, ...]:
