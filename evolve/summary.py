@@ -15,6 +15,8 @@ from kbevolve.islands.island import Member
 
 #: Kernels in the closing table, beside the starting kernels.
 SHOWN = 5
+#: Characters of a failed starting kernel's message.
+MESSAGE = 160
 
 _COLUMNS = (
     Column(name="kernel"),
@@ -54,8 +56,10 @@ def _failed_starts(population: Population) -> Iterator[str]:
     for kernel_id, birth in _first_births(population).items():
         evaluation = population.evaluations[kernel_id]
         if birth.operator is Operator.SEED and evaluation.verdict is not Verdict.CORRECT:
-            message = (evaluation.message.splitlines() or [""])[0]
-            yield f"{birth.note}: {verdict_words(evaluation.verdict)}: {message} (see `kbevolve doctor`)"
+            # The whole message can be a compiler's log.
+            message = " ".join(evaluation.message.split())[:MESSAGE]
+            yield f"{birth.note}: {verdict_words(evaluation.verdict)}: {message} …"
+            yield f"  the whole message: kbevolve archive show {kernel_id}; what is missing here: kbevolve doctor"
 
 
 def _row(member: Member, birth: Birth) -> tuple[str | Text, ...]:

@@ -135,8 +135,9 @@ def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
     assert found.allclose is True
     assert None not in (found.time_ms, found.reference_ms, found.speedup, found.speedup_low, found.speedup_high)
     assert found.speedup_low <= found.speedup <= found.speedup_high  # type: ignore[operator]
-    # The same code on both sides; the interval is the noise of a busy machine.
-    assert 0.2 < found.speedup < 5  # type: ignore[operator]
+    # No bound on the speedup of the same code on both sides: microseconds beside other tests on the same two cores
+    # have come out 58 times apart. benchmarks/ and tests/gpu measure on quiet machines.
+    assert found.speedup_low > 0  # type: ignore[operator]
     assert [block.role for block in found.blocks] == ["reference", "child"] * SETTINGS.rounds
     assert all(len(block.times_ms) == SETTINGS.calls_per_round for block in found.blocks)
     assert found.device == find_device("cpu").fingerprint
@@ -192,7 +193,9 @@ def test_wrong_answers_are_wrong(evaluate: Evaluate, kind: str) -> None:
     assert found.verdict is Verdict.WRONG, (found.verdict, found.message)
     assert words in found.message
     assert found.speedup is None
-    if kind != "unwritten memory":  # which may hold anything
+    # Unwritten memory may hold anything, and whether the trials or the timed calls catch the kept answer depends on
+    # where the allocator puts each trial's input; a kernel that is wrong when timed has no single error.
+    if kind not in ("unwritten memory", "an answer kept for its input's address"):
         assert (found.error is None) == (kind in (*FORMLESS, "NaN"))
 
 
