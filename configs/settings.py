@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kbevolve.configs.errors import SettingsError, nearest
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-DeviceChoice = str
 
 
 class Section(BaseModel):
