@@ -51,6 +51,14 @@ class Verdict(IntEnum):
     CORRECT = 5  # right in every trial, and timed
 
 
+class Standing(StrEnum):
+    """How a kernel's speed compares with another's, beyond what noise explains."""
+
+    FASTER = "faster"
+    TIE = "tie"
+    SLOWER = "slower"
+
+
 class StopReason(StrEnum):
     """Why a run ended; the value is the sentence shown to the user."""
 
@@ -146,12 +154,83 @@ class Birth:
 class Measurement:
     """One timed block of calls, raw."""
 
-    #: "child" or "reference".
+    #: "child", "reference" or "rival".
     role: str
     #: Index of the round; the blocks of one round were timed one after another.
     round: int
     #: Milliseconds of each call, in order.
     times_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel that the device ran during a call, as the profiler saw it; for feedback, never for a verdict."""
+
+    #: Name as the profiler tells it, shortened.
+    name: str
+    #: Share of the call's device time, 0 to 1.
+    share: float
+    #: Microseconds a launch, and launches a call.
+    microseconds: float
+    launches: float
+    #: Registers a thread, spilled bytes a thread, bytes of shared memory a block; None where nobody tells.
+    registers: int | None = None
+    spilled: int | None = None
+    shared_memory: int | None = None
+    #: Estimated share of the multiprocessor's warps, 0 to 1.
+    occupancy: float | None = None
+    #: Blocks of a launch for each multiprocessor; below 1 a part of the device idles.
+    blocks_per_sm: float | None = None
+    #: Whether a library (cuBLAS, cuDNN, ATen) owns it, not the candidate.
+    library: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Where a correct kernel's time goes."""
+
+    #: The longest first.
+    launches: tuple[Launch, ...] = ()
+    #: Effective GB/s and TFLOP/s: the problem's own bytes and operations over the kernel's time.
+    gigabytes_per_second: float | None = None
+    teraflops: float | None = None
+    #: The roofline's time over the kernel's, 0 to 1.
+    roofline_share: float | None = None
+    #: Readings of hardware counters by name, in percent unless the name says otherwise; empty where not readable.
+    counters: Mapping[str, float] = field(default_factory=dict)
+    #: One line: what most likely limits it.
+    bottleneck: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemCard:
+    """What the judge found out about a problem before it judged any kernel, on one device at one precision."""
+
+    #: Problem id, device fingerprint, precision.
+    problem: str
+    device: str
+    precision: str
+    #: Flag -> the reason in one sentence, e.g. {"degenerate": "an output of zeros passes: …"}. Flags: "degenerate",
+    #: "low-signal", "launch-bound", "random", "nondeterministic", "dead-code", "reducible", "in-place", "not-finite".
+    flags: Mapping[str, str] = field(default_factory=dict)
+    #: Bytes of all inputs, of the weights, and of the outputs; floating-point operations of the reference.
+    input_bytes: int = 0
+    weight_bytes: int = 0
+    output_bytes: int = 0
+    flops: int = 0
+    #: Milliseconds of the eager reference, warm.
+    eager_ms: float = 0.0
+    #: Milliseconds in which all of these bytes are moved once; where `roofline_ms` is more, arithmetic bounds it.
+    memory_ms: float = 0.0
+    #: Precision class -> milliseconds at the roofline: everything read and written once, all operations at peak.
+    roofline_ms: Mapping[str, float] = field(default_factory=dict)
+    #: Precision class -> milliseconds below which no honest kernel can be (outputs written, irreducible operations).
+    floor_ms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def degenerate(self) -> bool:
+        """Whether an answer that ignores the input would pass."""
+        return "degenerate" in self.flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +252,9 @@ class Evaluation:
     precision_class: str | None = None
     #: Worst centred relative error against the fp64 truth over the trials; None when not compared.
     error: float | None = None
-    #: The reference's own error, measured the same way; None when not compared.
+    #: Worst local error: E over a run of 256 consecutive elements, against local and global spread; None likewise.
+    worst_tile: float | None = None
+    #: The reference's own error, measured the same way as `error`; None when not compared.
     reference_error: float | None = None
     #: KernelBench v0.1's verdict (allclose, 1e-4 fp32, 1e-2 half) beside ours; None when not compared.
     allclose: bool | None = None
@@ -186,12 +267,53 @@ class Evaluation:
     #: 95 % interval of `speedup`; None unless CORRECT.
     speedup_low: float | None = None
     speedup_high: float | None = None
-    #: Facts for filters, e.g. "clearly-slow" (timing was cut short).
+    #: Against the eager reference, beyond the noise between processes; None unless CORRECT.
+    standing: Standing | None = None
+    #: Speedup over the fastest baseline, and which that is ("eager", "compile", "max-autotune", "graph"); None where
+    #: the baselines were not measured.
+    speedup_best: float | None = None
+    best_baseline: str | None = None
+    #: Facts for filters: lint tags, "clearly-slow" (timing was cut short), "prepacked-weights", …
     tags: tuple[str, ...] = ()
+    #: How the worker was confined, e.g. "landlock 7, seccomp, limits".
+    sandbox: str = ""
+    #: Where the time goes; None unless CORRECT and profiled.
+    profile: Profile | None = None
     #: Seconds spent building and importing the kernel, and in all.
     build_seconds: float = 0.0
     seconds: float = 0.0
     #: Every timed block; empty unless CORRECT.
+    blocks: tuple[Measurement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """A fresh measurement of a kernel that would be champion: new processes, new inputs, beside its rival.
+
+    Only such a number is published: the best of many evaluations is partly luck.
+    """
+
+    #: The run it belongs to and the generation after which it was made.
+    run: str
+    generation: int
+    #: "challenge" of a champion, or "final" of the run's best.
+    purpose: str
+    #: Kernel id, and its rival's; None when there was no champion yet (then the reference is the rival).
+    kernel: str
+    rival: str | None
+    #: The kernel against its rival.
+    standing: Standing
+    #: Rival's time over the kernel's, with its 95 % interval.
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    #: Reference time over the kernel's, with its 95 % interval, and both medians in milliseconds.
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    time_ms: float
+    reference_ms: float
+    #: Every timed block.
     blocks: tuple[Measurement, ...] = ()
 
 

@@ -50,15 +50,35 @@ class EvaluationSettings(Section):
     #: Precision the task asks for; decides the accepted error and both backends' TF32 flags.
     precision: Precision = "fp32"
     #: Correctness trials, over the input distributions in turn.
-    trials: int = Field(5, ge=1)
+    trials: int = Field(7, ge=1)
     #: Untimed calls before timing.
     warmup: int = Field(3, ge=0)
-    #: Paired rounds, and timed calls in each block of a round: 10 x 10 = KernelBench's 100 trials.
-    rounds: int = Field(10, ge=3)
+    #: Paired rounds: at least, at most, and timed calls in each block of a round (10 x 10 = KernelBench's 100 trials).
+    least_rounds: int = Field(5, ge=3)
+    rounds: int = Field(25, ge=3)
     calls_per_round: int = Field(10, ge=1)
+    #: Rounds end when the 95 % interval of the speedup is at most this far from it on either side.
+    interval: float = Field(0.005, gt=0)
+    #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ by
+    #: less than 0.1 % on an H200; where they differ more, the tie grows with it.
+    tie: float = Field(0.005, ge=0)
+    #: Rounds of a fresh confirmation of a new champion, and how many of the run's best meet at its end; 0 for neither.
+    confirm_rounds: int = Field(15, ge=0)
+    finalists: int = Field(5, ge=0)
     #: Seconds that all timed calls of the kernel may take together; a slow kernel gets fewer calls, at least one in
     #: each of 3 rounds.
     timing_seconds: float = Field(10.0, gt=0)
+    #: Torch's own compute operations (matmul, conv, …) in a kernel: "full" for any, "partial" for all but the
+    #: heavy ones, "none" for a kernel that computes everything itself.
+    allow_library: Literal["full", "partial", "none"] = "full"
+    #: Whether a kernel may keep weights in a form of its own, which weights changed in place would not reach.
+    allow_prepacked: bool = True
+    #: Judge kernels of a problem although its card says that answers which ignore the input would pass.
+    force: bool = False
+    #: Time torch.compile and eager in a CUDA graph as well, once for each problem and device.
+    baselines: bool = True
+    #: Ask the profiler where a correct kernel's time goes (CUDA only).
+    profile: bool = True
     #: Time limits, seconds: compiling, importing, each call or block of calls, the whole evaluation.
     build_seconds: float = Field(180.0, gt=0)
     import_seconds: float = Field(60.0, gt=0)
