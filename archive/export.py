@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from kbevolve import __version__
-from kbevolve.archive.records import Birth, Evaluation, Kernel, Run
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run
 
 #: First and last line of the block, by which an older block is found and replaced when a file is exported again.
 _FIRST = "# Exported by kbevolve"
@@ -27,6 +27,7 @@ def exported_source(
     speedups: Mapping[str, float | None],
     command: str,
     moment: datetime,
+    confirmation: Confirmation | None = None,
 ) -> str:
     """The whole text of an exported file.
 
@@ -39,6 +40,7 @@ def exported_source(
         speedups: kernel id to speedup over eager as the run measured it, for the ancestors.
         command: what repeats the measurement.
         moment: when the measurement was made.
+        confirmation: what the run publishes, when this kernel is its champion.
     """
     shown_device = device if device == evaluation.device else f"{device} ({evaluation.device})"
     fields = {
@@ -49,6 +51,7 @@ def exported_source(
         "verdict": _verdict(evaluation),
         "speedup": _speedup(evaluation),
         "times": _times(evaluation),
+        **({"confirmed": _confirmed(confirmation)} if confirmation else {}),
         "measured": f"{moment:%Y-%m-%d %H:%M} UTC",
         "again with": command,
     }
@@ -95,6 +98,14 @@ def _times(evaluation: Evaluation) -> str:
     if evaluation.time_ms is None or evaluation.reference_ms is None:
         return "not measured"
     return f"{evaluation.time_ms:.4g} ms; eager {evaluation.reference_ms:.4g} ms in the same rounds (medians)"
+
+
+def _confirmed(confirmation: Confirmation) -> str:
+    low, high = confirmation.speedup_low, confirmation.speedup_high
+    return (
+        f"{confirmation.speedup:.3f} times PyTorch eager, 95 % interval {low:.3f} to {high:.3f}, "
+        f"in the {confirmation.purpose} of its run"
+    )
 
 
 def _step(birth: Birth, speedups: Mapping[str, float | None]) -> str:

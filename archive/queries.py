@@ -10,8 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbevolve.archive import rows
+from kbevolve.archive.champion import champion_of
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Placement, Run, StopReason
+from kbevolve.archive.records import (
+    Birth,
+    Confirmation,
+    Evaluation,
+    Idea,
+    Kernel,
+    Placement,
+    ProblemCard,
+    Run,
+    StopReason,
+)
 from kbevolve.configs.errors import ArchiveError, nearest
 from kbevolve.configs.problem import Problem
 
@@ -21,7 +32,7 @@ _AFTER = "~"
 _SHOWN = 4
 
 #: First evaluation of each kernel of a run, under the run's own conditions. The search decided on the first; a later
-#: one is a measurement repeated for an export.
+#: one was repeated for an export, or is the failure of a kernel that did not pass again.
 _OF_RUN = """
 from evaluations where number in (
     select min(number) from evaluations
@@ -29,6 +40,18 @@ from evaluations where number in (
       and problem = ? and device = ? and precision = ?
     group by kernel)
 """
+
+#: Kernels that passed at first and not when they were judged again under the same conditions.
+_FAILED = """
+select distinct later.kernel from evaluations as later
+join evaluations as first on first.number = (
+    select min(number) from evaluations
+    where kernel = later.kernel and problem = later.problem and device = later.device and precision = later.precision)
+where later.verdict <> 'CORRECT' and first.verdict = 'CORRECT'
+    and later.problem = ? and later.device = ? and later.precision = ?
+"""
+#: … those of a run.
+_FAILED_OF_RUN = f"{_FAILED} and later.kernel in (select kernel from births where run = ? and kernel is not null)"
 
 #: Columns of a birth, and the tables of its texts.
 _BIRTH = ", ".join(f"births.{name}" for name in Birth.__dataclass_fields__ if name not in ("prompt", "reply"))
@@ -49,20 +72,25 @@ class RunSummary:
     correct: int
     #: The newest generation that has a birth.
     generations: int
-    #: Evaluation of the best kernel (highest lower end of the speedup's interval), None while nothing is correct.
+    #: Evaluation of the fittest kernel (highest lower end of the speedup's interval) of those that did not fail later,
+    #: None while nothing is correct.
     best: Evaluation | None
+    #: The champion's confirmation, whose speedup is published; None while nobody was confirmed.
+    champion: Confirmation | None
     #: Why it stopped, None while it runs, or when its process was killed.
     stopped: StopReason | None
 
     @property
     def best_kernel(self) -> str | None:
-        """Id of the best kernel."""
-        return self.best.kernel if self.best else None
+        """Id of the champion, or else of the fittest kernel."""
+        published = self.champion or self.best
+        return published.kernel if published else None
 
     @property
     def best_speedup(self) -> float | None:
-        """Speedup of the best kernel over eager."""
-        return self.best.speedup if self.best else None
+        """Its speedup over eager: the confirmed one where there is a champion."""
+        published = self.champion or self.best
+        return published.speedup if published else None
 
 
 def precision_of(run: Run) -> str:
@@ -87,7 +115,11 @@ def summary(connection: Connection, run: Run) -> RunSummary:
     # Counted by SQLite: a list of runs must not build a record for each of their kernels.
     evaluated, correct = connection.rows(f"select count(*), total(verdict = 'CORRECT') {_OF_RUN}", *_conditions(run))[0]
     best_row = connection.row(
-        f"select * {_OF_RUN} and verdict = 'CORRECT' order by speedup_low desc, kernel limit 1", *_conditions(run)
+        f"select * {_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
+        "order by speedup_low desc, kernel limit 1",
+        *_conditions(run),
+        *_conditions(run)[1:],
+        run.id,
     )
     return RunSummary(
         run=run,
@@ -96,6 +128,7 @@ def summary(connection: Connection, run: Run) -> RunSummary:
         correct=int(correct),
         generations=generations or 0,
         best=rows.evaluation_from(best_row) if best_row else None,
+        champion=champion(connection, run),
         # A stop that has births after it is history: the run was resumed.
         stopped=rows.member(StopReason, stop["reason"]) if stop and stop["births"] == births else None,
     )
@@ -232,17 +265,73 @@ def evaluations_of(connection: Connection, kernel_id: str) -> list[Evaluation]:
     return [rows.evaluation_from(row, _blocks(connection, row["number"])) for row in found]
 
 
+def failed(connection: Connection, run: Run) -> set[str]:
+    """Kernels of a run that passed at first, but not when they were judged again under its conditions."""
+    return {row["kernel"] for row in connection.rows(_FAILED_OF_RUN, *_conditions(run)[1:], run.id)}
+
+
+def confirmations(connection: Connection, run_id: str) -> list[Confirmation]:
+    """The confirmations of a run, in the order they were made; without blocks."""
+    found = connection.rows("select * from confirmations where run = ? order by number", run_id)
+    return [rows.confirmation_from(row) for row in found]
+
+
+def confirmations_of(connection: Connection, kernel_id: str) -> list[Confirmation]:
+    """Every confirmation of a kernel, in every run, the first first; with blocks."""
+    found = connection.rows("select * from confirmations where kernel = ? order by number", kernel_id)
+    return [
+        rows.confirmation_from(
+            row,
+            connection.rows(
+                "select * from confirmation_blocks where confirmation = ? order by position", row["number"]
+            ),
+        )
+        for row in found
+    ]
+
+
+def champion(connection: Connection, run: Run) -> Confirmation | None:
+    """The confirmation that a run publishes, None while nobody was confirmed."""
+    made = confirmations(connection, run.id)
+    return champion_of(made, failed(connection, run)) if made else None
+
+
 def best(connection: Connection, problem_id: str, device: str, precision: str) -> Evaluation | None:
-    """The best CORRECT kernel of a problem on a device: highest lower end of the interval of its first evaluation."""
-    row = connection.row(
+    """The best CORRECT kernel of a problem on a device, by what it has at least shown.
+
+    Where a run has a champion, it stands for all kernels of that run, with its confirmed speedup; the others count by
+    their first evaluation. A kernel that failed later does not count at all.
+    """
+    conditions = (problem_id, device, precision)
+    asked = connection.rows("select * from runs where problem = ? and device = ? order by number", problem_id, device)
+    alike = [run for run in map(rows.run_from, asked) if precision_of(run) == precision]
+    champions = {run.id: one for run in alike if (one := champion(connection, run)) is not None}
+    runs_with_champion = ", ".join("?" * len(champions))
+    fittest = connection.row(
         "select * from evaluations where number in ("
         "    select min(number) from evaluations where problem = ? and device = ? and precision = ? group by kernel)"
-        " and verdict = 'CORRECT' order by speedup_low desc, kernel limit 1",
+        f" and verdict = 'CORRECT' and kernel not in ({_FAILED}) and kernel not in ("
+        f"    select kernel from births where kernel is not null and run in ({runs_with_champion}))"
+        " order by speedup_low desc, kernel limit 1",
+        *conditions,
+        *conditions,
+        *champions,
+    )
+    leading = max(champions.values(), key=lambda one: one.speedup_low, default=None)
+    if leading is not None and (fittest is None or leading.speedup_low > (fittest["speedup_low"] or 0.0)):
+        return evaluation(connection, leading.kernel, *conditions, blocks=False)
+    return rows.evaluation_from(fittest) if fittest else None
+
+
+def card(connection: Connection, problem_id: str, device: str, precision: str) -> ProblemCard | None:
+    """The newest card of a problem under these conditions."""
+    row = connection.row(
+        "select * from cards where problem = ? and device = ? and precision = ? order by number desc limit 1",
         problem_id,
         device,
         precision,
     )
-    return rows.evaluation_from(row) if row else None
+    return rows.card_from(row) if row else None
 
 
 def devices(connection: Connection, problem_id: str) -> list[str]:

@@ -7,7 +7,7 @@ reads back to the last bit.
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +17,18 @@ from kbevolve.archive.records import (
     Backend,
     Birth,
     BirthState,
+    Confirmation,
     Evaluation,
     Idea,
     Kernel,
+    Launch,
     Measurement,
     Operator,
     Placement,
+    ProblemCard,
+    Profile,
     Run,
+    Standing,
     Verdict,
 )
 from kbevolve.configs.errors import ArchiveError
@@ -120,20 +125,25 @@ def evaluation_row(evaluation: Evaluation) -> Row:
     """Row of `evaluations`, without its blocks (`block_rows`)."""
     row = _fields(evaluation)
     del row["blocks"]
-    return row | {"verdict": evaluation.verdict.name, "tags": json.dumps(evaluation.tags)}
+    return row | {
+        "verdict": evaluation.verdict.name,
+        "standing": evaluation.standing.name if evaluation.standing else None,
+        "tags": json.dumps(evaluation.tags),
+        "profile": _profile_json(evaluation.profile) if evaluation.profile else None,
+    }
 
 
-def block_rows(evaluation: Evaluation, number: int) -> list[Row]:
-    """Rows of `blocks` for the evaluation that was stored under `number`."""
+def block_rows(blocks: Sequence[Measurement], **owner: int) -> list[Row]:
+    """Rows of `blocks` or `confirmation_blocks`; `owner` names the column and the number it was stored under."""
     return [
         {
-            "evaluation": number,
+            **owner,
             "position": position,
             "role": block.role,
             "round": block.round,
             "times_ms": json.dumps(block.times_ms),
         }
-        for position, block in enumerate(evaluation.blocks)
+        for position, block in enumerate(blocks)
     ]
 
 
@@ -145,13 +155,43 @@ def evaluation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Eva
         | {
             "verdict": member(Verdict, row["verdict"]),
             "allclose": None if row["allclose"] is None else bool(row["allclose"]),
+            "standing": None if row["standing"] is None else member(Standing, row["standing"]),
             "tags": tuple(json.loads(row["tags"])),
-            "blocks": tuple(
-                Measurement(role=block["role"], round=block["round"], times_ms=tuple(json.loads(block["times_ms"])))
-                for block in blocks
-            ),
+            "profile": None if row["profile"] is None else _profile_from(row["profile"]),
+            "blocks": _blocks_from(blocks),
         }
     )
+
+
+def confirmation_row(confirmation: Confirmation) -> Row:
+    """Row of `confirmations`, without its blocks (`block_rows`)."""
+    row = _fields(confirmation)
+    del row["blocks"]
+    return row | {"standing": confirmation.standing.name}
+
+
+def confirmation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Confirmation:
+    """The confirmation of a row and, when asked for, of its blocks' rows in order."""
+    values = {name: row[name] for name in Confirmation.__dataclass_fields__ if name != "blocks"}
+    return Confirmation(
+        **values | {"standing": member(Standing, row["standing"]), "blocks": _blocks_from(blocks)},
+    )
+
+
+def card_row(card: ProblemCard) -> Row:
+    """Row of `cards`: what it is looked up by, and the whole as JSON."""
+    fields = {name: dict(value) if isinstance(value, Mapping) else value for name, value in _fields(card).items()}
+    return {
+        "problem": card.problem,
+        "device": card.device,
+        "precision": card.precision,
+        "card": json.dumps(fields, sort_keys=True),
+    }
+
+
+def card_from(row: sqlite3.Row) -> ProblemCard:
+    """The card of a row."""
+    return ProblemCard(**_known(json.loads(row["card"]), ProblemCard))
 
 
 def placement_row(placement: Placement) -> Row:
@@ -177,6 +217,29 @@ def member(kind: type[Member], name: str) -> Member:
             f"the archive holds the {kind.__name__} {name!r}, which this kbevolve does not know; "
             "a newer one wrote it: pip install --upgrade kbevolve"
         ) from None
+
+
+def _blocks_from(blocks: Sequence[sqlite3.Row]) -> tuple[Measurement, ...]:
+    return tuple(
+        Measurement(role=block["role"], round=block["round"], times_ms=tuple(json.loads(block["times_ms"])))
+        for block in blocks
+    )
+
+
+def _profile_json(profile: Profile) -> str:
+    launches = [_fields(launch) for launch in profile.launches]
+    return json.dumps(_fields(profile) | {"launches": launches, "counters": dict(profile.counters)})
+
+
+def _profile_from(text: str) -> Profile:
+    values = _known(json.loads(text), Profile)
+    launches = tuple(Launch(**_known(launch, Launch)) for launch in values["launches"])
+    return Profile(**values | {"launches": launches})
+
+
+def _known(values: Row, kind: Any) -> Row:
+    # A later version may tell more in the same column; what is known here is still true.
+    return {name: values[name] for name in kind.__dataclass_fields__ if name in values}
 
 
 def _fields(record: Any) -> Row:

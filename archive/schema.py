@@ -69,6 +69,30 @@ def _first_tables(db: "Database") -> None:
     db.table("evaluations").create_index(["problem", "device", "precision"])
     db.table("placements").create_index(["run"])
     db.table("stops").create_index(["run"])
+
+
+def _confirmations(db: "Database") -> None:
+    """What the judge learnt to tell: the worst tile, the standing, where the time goes; and fresh contests."""
+    text, whole, real = str, int, float
+
+    # Added in SQL: rows of before keep NULL, or "" for the sandbox, of which nothing was written down then.
+    for column in ("worst_tile real", "standing text", "speedup_best real", "best_baseline text",
+                   "sandbox text not null default ''", "profile text"):
+        db.execute(f"alter table evaluations add column {column}")
+    _table(db, "confirmations", dict(
+        number=whole, run=text, generation=whole, purpose=text, kernel=text, rival=text, standing=text, ratio=real,
+        ratio_low=real, ratio_high=real, speedup=real, speedup_low=real, speedup_high=real, time_ms=real,
+        reference_ms=real, at=text),
+        nullable=("rival",), refers={"run": "runs.id", "kernel": "kernels.id", "rival": "kernels.id"})
+    _table(db, "confirmation_blocks", dict(confirmation=whole, position=whole, role=text, round=whole, times_ms=text),
+        pk=("confirmation", "position"), refers={"confirmation": "confirmations.number"})
+    _table(db, "cards", dict(number=whole, problem=text, device=text, precision=text, card=text, at=text),
+        refers={"problem": "problems.id"})
+
+    # A kernel meets its rival once a generation and purpose; a resumed run asks here what was measured already.
+    db.table("confirmations").create_index(["run", "generation", "purpose", "kernel"], unique=True)
+    db.table("confirmations").create_index(["kernel"])
+    db.table("cards").create_index(["problem", "device", "precision"])
 # fmt: on
 
 
@@ -111,7 +135,7 @@ def _table_and_column(name: str) -> tuple[str, str]:
 
 
 #: In order; a file's format is how many of them it has been through.
-MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables,)
+MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables, _confirmations)
 
 
 def bring_up_to_date(connection: "Connection") -> None:

@@ -16,7 +16,17 @@ from typing import Self
 from kbevolve.archive import queries, rows
 from kbevolve.archive.connection import Connection
 from kbevolve.archive.queries import RunSummary
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Placement, Run, StopReason
+from kbevolve.archive.records import (
+    Birth,
+    Confirmation,
+    Evaluation,
+    Idea,
+    Kernel,
+    Placement,
+    ProblemCard,
+    Run,
+    StopReason,
+)
 from kbevolve.archive.schema import bring_up_to_date
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
@@ -94,8 +104,33 @@ class Archive:
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Remember a verdict with all its timed blocks. A kernel may have several; the first is the one that counts."""
         with self._fact(f"evaluation of {evaluation.kernel}"):
-            number = self._connection.insert("evaluations", {**rows.evaluation_row(evaluation), "at": _now()})
-            self._connection.insert_all("blocks", rows.block_rows(evaluation, number))
+            self._insert_evaluation(evaluation)
+
+    def add_confirmation(self, confirmation: Confirmation) -> None:
+        """Remember a fresh measurement of a kernel that would be champion, with all its timed blocks."""
+        self.add_contest((confirmation,))
+
+    def add_contest(self, confirmations: Sequence[Confirmation], failures: Sequence[Evaluation] = ()) -> None:
+        """Remember all that came of one contest in one transaction: who was confirmed, and who did not pass this time.
+
+        Raises:
+            ArchiveError: one of the confirmations (run, generation, purpose, kernel) is there already, or it names a
+                run or a kernel that is not.
+        """
+        with self._fact("confirmation"):
+            for failure in failures:
+                self._insert_evaluation(failure)
+            for confirmation in confirmations:
+                row = {**rows.confirmation_row(confirmation), "at": _now()}
+                number = self._connection.insert("confirmations", row)
+                blocks = rows.block_rows(confirmation.blocks, confirmation=number)
+                self._connection.insert_all("confirmation_blocks", blocks)
+
+    def add_card(self, card: ProblemCard) -> None:
+        """Remember what was found out about a problem that is there, unless the newest card says the same."""
+        with self._fact(f"card of problem {card.problem}"):
+            if queries.card(self._connection, card.problem, card.device, card.precision) != card:
+                self._connection.insert("cards", {**rows.card_row(card), "at": _now()})
 
     def add_placement(self, placement: Placement) -> None:
         """Remember that a kernel entered a niche."""
@@ -111,6 +146,10 @@ class Archive:
         with self._fact(f"stop of run {run_id}"):
             births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
             self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
+
+    def _insert_evaluation(self, evaluation: Evaluation) -> None:
+        number = self._connection.insert("evaluations", {**rows.evaluation_row(evaluation), "at": _now()})
+        self._connection.insert_all("blocks", rows.block_rows(evaluation.blocks, evaluation=number))
 
     @contextmanager
     def _fact(self, what: str) -> Iterator[None]:
@@ -223,8 +262,31 @@ class Archive:
         """Every evaluation of a kernel, on every problem and device, with its blocks, the first first."""
         return queries.evaluations_of(self._connection, kernel_id)
 
+    def confirmations(self, run_id: str) -> list[Confirmation]:
+        """The confirmations of a run, in the order they were made; without blocks."""
+        return queries.confirmations(self._connection, run_id)
+
+    def confirmations_of(self, kernel_id: str) -> list[Confirmation]:
+        """Every confirmation of a kernel, in every run, with its blocks, the first first."""
+        return queries.confirmations_of(self._connection, kernel_id)
+
+    def failed(self, run_id: str) -> set[str]:
+        """Kernels of a run that passed at first, but not when they were judged again under its conditions."""
+        return queries.failed(self._connection, self.run(run_id))
+
+    def champion(self, run_id: str) -> Confirmation | None:
+        """The confirmation that a run publishes (`archive.champion`); None while nobody was confirmed."""
+        return queries.champion(self._connection, self.run(run_id))
+
+    def card(self, problem_id: str, device: str, precision: str) -> ProblemCard | None:
+        """The newest card of a problem under these conditions; None when there is none."""
+        return queries.card(self._connection, problem_id, device, precision)
+
     def best(self, problem_id: str, device: str, precision: str) -> Evaluation | None:
-        """The best CORRECT kernel of a problem: highest lower end of the speedup's interval; None when none is."""
+        """The best CORRECT kernel of a problem by what it has at least shown, None when there is none.
+
+        A run with a champion is represented by that one alone, with its confirmed speedup.
+        """
         return queries.best(self._connection, problem_id, device, precision)
 
     def devices(self, problem_id: str) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, Evaluation, Idea, Operator, Run, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Operator, Run, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,8 @@ class Curve:
     points: tuple[Point, ...]
     #: Every best of the run, in order; empty while nothing is correct.
     steps: tuple[Step, ...]
+    #: What the run publishes; None while nobody was confirmed.
+    champion: Confirmation | None = None
 
     @property
     def children(self) -> int:
@@ -47,6 +49,12 @@ class Curve:
         """Evaluation of the best kernel, None while nothing is correct."""
         return self.steps[-1].point.evaluation if self.steps else None
 
+    @property
+    def published(self) -> float | None:
+        """Speedup over eager of the champion, else of the best kernel; None while nothing is correct."""
+        best = self.champion or self.best
+        return best.speedup if best else None
+
 
 def curve(
     run: Run,
@@ -55,6 +63,7 @@ def curve(
     ideas: Mapping[str, Idea],
     *,
     reference: str | None = None,
+    champion: Confirmation | None = None,
 ) -> Curve:
     """The curve of a run.
 
@@ -68,6 +77,7 @@ def curve(
         ideas: the ideas by id.
         reference: id of the kernel that is the reference itself. It is a point, but never the best: it is what the
             others are measured against, and a best line that starts there hides how far the search has come.
+        champion: what the run publishes. The curve itself shows first evaluations, on which the search decided.
     """
     points: list[Point] = []
     steps: list[Step] = []
@@ -93,7 +103,7 @@ def curve(
                     words=idea.title if idea else birth.note,
                 )
             )
-    return Curve(run=run, points=tuple(points), steps=tuple(steps))
+    return Curve(run=run, points=tuple(points), steps=tuple(steps), champion=champion)
 
 
 def _shown(evaluation: Evaluation) -> float:

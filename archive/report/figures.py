@@ -283,8 +283,8 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
 def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     """Two lines at the left: the finding, then what, where and when."""
     run = curves[0].run
-    best = max((_best_speedup(curve) for curve in curves), default=0.0)
-    finding = f"{as_times(best)} the speed of eager" if best else "nothing correct yet"
+    best = max(curves, key=_best_speedup, default=None)
+    finding = f"{_best_words(best)} the speed of eager" if best and best.published else "nothing correct yet"
     dates = sorted({curve.run.created[:10] for curve in curves if curve.run.created})
     when = dates[0] if len(dates) == 1 else " to ".join((dates[0], dates[-1])) if dates else ""
     if len(curves) == 1:
@@ -320,11 +320,16 @@ def _named(curve: Curve) -> list[Step]:
 
 
 def _best_speedup(curve: Curve) -> float:
-    return (curve.best.speedup if curve.best else None) or 0.0
+    return curve.published or 0.0
+
+
+def _best_words(curve: Curve) -> str:
+    """``1.94×``, or ``1.94× (confirmed)`` when that was measured again in a contest."""
+    return as_times(_best_speedup(curve)) + (" (confirmed)" if curve.champion else "")
 
 
 def _run_label(curve: Curve) -> str:
-    best = as_times(_best_speedup(curve)) if curve.best else "nothing correct"
+    best = _best_words(curve) if curve.published else "nothing correct"
     return f"{curve.run.id}: {best} after {_count(curve.children, 'child', 'children')}"
 
 

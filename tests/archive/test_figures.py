@@ -13,6 +13,7 @@ from kbevolve.archive.report.curves import Curve, curve
 from kbevolve.archive.report.figures import best_so_far, save_best_so_far
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
+from tests.conftest import confirmation
 
 
 def curve_of(sample: Any) -> Curve:
@@ -120,6 +121,16 @@ def test_several_runs_share_a_figure(small_archive: Any, make_archive: Any, tmp_
         assert f"{drawn.run.id}: {drawn.best.speedup:#.3g}× after {drawn.children} children" in words
     assert "2 runs" in words
     save_best_so_far(curves, tmp_path / "two.png", device="d")
+
+
+def test_the_headline_is_the_confirmed_number(small_archive: Any) -> None:
+    plain = curve_of(small_archive)
+    champion = confirmation(small_archive.run.id, small_archive.best, speedup=1.23)
+    drawn = dataclasses.replace(plain, champion=champion)
+    assert drawn.published == 1.23
+    assert "1.23× (confirmed) the speed of eager" in texts(best_so_far([drawn], device="d"))
+    assert f"{drawn.run.id}: 1.23× (confirmed) after" in texts(best_so_far([drawn, plain], device="d"))
+    assert "confirmed" not in texts(best_so_far([plain], device="d"))
 
 
 def test_anything_can_be_drawn(small_archive: Any, make_archive: Any, tmp_path: Path) -> None:

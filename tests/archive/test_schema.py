@@ -12,6 +12,7 @@ from kbevolve import __version__
 from kbevolve.archive import schema
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
+from tests.conftest import confirmation
 
 
 def _number_column(db: Any) -> None:
@@ -33,7 +34,8 @@ def columns(path: Path) -> set[str]:
 def test_what_a_file_went_through_is_recorded(small_archive: Any) -> None:
     connection = sqlite3.connect(small_archive.path)
     assert connection.execute("select number, name, kbevolve from migrations").fetchall() == [
-        (1, "first_tables", __version__)
+        (1, "first_tables", __version__),
+        (2, "confirmations", __version__),
     ]
     assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
@@ -49,6 +51,41 @@ def test_an_older_file_is_brought_up_to_date(small_archive: Any, monkeypatch: py
     assert "owner" in columns(small_archive.path)
 
 
+def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written in SQL as the first version did, not by today's code: its columns are what such a file has."""
+    path = tmp_path / "old.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        Archive(path).close()
+    connection = sqlite3.connect(path)
+    for statement in (
+        "insert into problems values ('p', 'L1/x', 'text', 'x.py', '{}', 'x', '2026')",
+        "insert into runs values (1, 'r', 'L1/x', 'p', 'cpu/x', 0, '{}', '{}', '2026')",
+        "insert into kernels values ('k', 'CPP', 'class ModelNew: ...')",
+        "insert into births values (1, 'r', 0, 0, 0, 'SEED', 'BORN', '[]', 'k', null, '', null, null, '', 0, 0, 0, '')",
+        "insert into evaluations values (7, 'k', 'p', 'cpu/x', 'fp32', 'CORRECT', '', 'fp32', 1e-6, 2e-6, 1, 1.0, 2.0,"
+        " 2.0, 1.9, 2.1, '[\"x\"]', 0.1, 0.2, '2026')",
+        "insert into blocks values (7, 0, 'child', 0, '[1.0, 1.5]')",
+    ):
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    with Archive(path, create=False) as archive:
+        (found,) = archive.evaluations_of("k")
+        assert (found.worst_tile, found.standing, found.speedup_best, found.best_baseline) == (None,) * 4
+        assert (found.sandbox, found.profile) == ("", None)
+        assert (found.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
+        (summary,) = archive.runs()
+        assert (summary.best_kernel, summary.best_speedup, summary.champion) == ("k", 2.0, None)
+        archive.add_confirmation(confirmation("r", "k"))
+        assert archive.summary(archive.run("r")).best_speedup == confirmation("r", "k").speedup
+    connection = sqlite3.connect(path)
+    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
+        connection.execute("update evaluations set sandbox = 'none'")
+    connection.close()
+
+
 def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _number_column, _broken))
@@ -61,15 +98,15 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, mo
 
 def test_a_file_from_a_newer_version_names_both_and_the_remedy(small_archive: Any) -> None:
     connection = sqlite3.connect(small_archive.path)
-    connection.execute("insert into migrations values (2, 'later', '9.8.7', '2030-01-01')")
+    connection.execute("insert into migrations values (3, 'later', '9.8.7', '2030-01-01')")
     connection.commit()
     connection.close()
     before = small_archive.path.read_bytes()
     with pytest.raises(ArchiveError) as error:
         Archive(small_archive.path)
     message = str(error.value)
-    assert "format 2, written by kbevolve 9.8.7" in message
-    assert f"this is kbevolve {__version__}, which knows formats up to 1" in message
+    assert "format 3, written by kbevolve 9.8.7" in message
+    assert f"this is kbevolve {__version__}, which knows formats up to 2" in message
     assert "pip install --upgrade kbevolve" in message
     assert small_archive.path.read_bytes() == before
 
@@ -116,5 +153,5 @@ def test_many_processes_may_make_the_same_file(tmp_path: Path) -> None:
         _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
     connection = sqlite3.connect(path)
-    assert connection.execute("select count(*) from migrations").fetchone() == (1,)
+    assert connection.execute("select count(*) from migrations").fetchone() == (len(schema.MIGRATIONS),)
     connection.close()

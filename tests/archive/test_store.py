@@ -12,19 +12,25 @@ import pytest
 from kbevolve.archive.records import (
     Birth,
     BirthState,
+    Confirmation,
     Evaluation,
     Idea,
     Kernel,
+    Launch,
     Measurement,
     Operator,
     Placement,
+    ProblemCard,
+    Profile,
     Run,
+    Standing,
     StopReason,
     Verdict,
 )
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
+from tests.conftest import confirmation
 
 #: Texts that databases, encodings and JSON stumble over.
 NASTY = (
@@ -85,6 +91,37 @@ def random_birth(rng: Random, run: Run, number: int, kernel: Kernel | None, idea
     )
 
 
+def random_profile(rng: Random) -> Profile:
+    return Profile(
+        launches=tuple(
+            Launch(
+                name=rng.choice(NASTY), share=rng.random(), microseconds=rng.choice(NUMBERS), launches=1.5,
+                registers=rng.choice((None, 255)), occupancy=rng.choice((None, 0.5)), library=rng.random() < 0.5,
+            )
+            for _ in range(rng.randrange(3))
+        ),
+        roofline_share=rng.choice((None, 0.3)),
+        counters={name: rng.choice(NUMBERS) for name in rng.sample(NASTY, 2)},
+        bottleneck=rng.choice(NASTY),
+    )  # fmt: skip
+
+
+def random_confirmation(rng: Random, run: Run, kernel: str, rival: str | None, generation: int) -> Confirmation:
+    ratios = {f"{name}{end}": rng.choice(NUMBERS) for name in ("ratio", "speedup") for end in ("", "_low", "_high")}
+    return Confirmation(
+        run=run.id,
+        generation=generation,
+        purpose=rng.choice(("challenge", "final")),
+        kernel=kernel,
+        rival=rival,
+        standing=rng.choice(list(Standing)),
+        time_ms=rng.choice(NUMBERS),
+        reference_ms=rng.choice(NUMBERS),
+        blocks=(Measurement(role="rival", round=0, times_ms=tuple(rng.sample(NUMBERS, 3))),) * rng.randrange(3),
+        **ratios,
+    )
+
+
 def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
     def number() -> float | None:
         return rng.choice((None, *NUMBERS))
@@ -98,6 +135,7 @@ def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
         message=rng.choice(NASTY),
         precision_class=rng.choice((None, "fp32", "half")),
         error=number(),
+        worst_tile=number(),
         reference_error=number(),
         allclose=rng.choice((None, True, False)),
         time_ms=number(),
@@ -105,6 +143,11 @@ def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
         speedup=number(),
         speedup_low=number(),
         speedup_high=number(),
+        standing=rng.choice((None, *Standing)),
+        speedup_best=number(),
+        best_baseline=rng.choice((None, *NASTY)),
+        sandbox=rng.choice(NASTY),
+        profile=random_profile(rng) if rng.random() < 0.5 else None,
         tags=tuple(rng.choice(NASTY) for _ in range(rng.randrange(3))),
         build_seconds=rng.choice(NUMBERS),
         seconds=rng.choice(NUMBERS),
@@ -121,7 +164,7 @@ def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, s
     run = make_run(problem, seed=rng.randrange(10**9), versions={name: name for name in NASTY})
     archive.add_problem(problem)
     archive.add_run(run)
-    births, kernels, ideas, evaluations, placements = [], {}, {}, {}, []
+    births, kernels, ideas, evaluations, placements, confirmations = [], {}, {}, {}, [], []
     for number in range(8):
         kernel = random_kernel(rng) if rng.random() < 0.8 else None
         idea = None
@@ -138,6 +181,9 @@ def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, s
             kernels[kernel.id] = kernel
             evaluations[kernel.id] = random_evaluation(rng, run, kernel)
             archive.add_evaluation(evaluations[kernel.id])
+            rival = rng.choice((None, *kernels))
+            confirmations.append(random_confirmation(rng, run, kernel.id, rival, number))
+            archive.add_confirmation(confirmations[-1])
             placements.append(
                 Placement(
                     run=run.id, island=1, niche=rng.choice(NASTY), kernel=kernel.id, generation=number, via="birth"
@@ -155,6 +201,9 @@ def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, s
     assert archive.evaluations(run.id) == {
         kernel: dataclasses.replace(one, blocks=()) for kernel, one in evaluations.items()
     }
+    assert archive.confirmations(run.id) == [dataclasses.replace(one, blocks=()) for one in confirmations]
+    for confirmed in confirmations:
+        assert archive.confirmations_of(confirmed.kernel) == [confirmed]
     for kernel, one in evaluations.items():
         found = archive.evaluation(kernel, problem.id, run.device, "fp32", blocks=True)
         assert found == one
@@ -212,12 +261,96 @@ def test_problems_are_added_once(archive: Archive, problem: Problem) -> None:
 def test_the_first_evaluation_is_the_one_that_counts(small_archive: Any) -> None:
     first = small_archive.evaluations[small_archive.best]
     with Archive(small_archive.path) as archive:
-        later = dataclasses.replace(first, speedup=0.01, speedup_low=0.01, verdict=Verdict.WRONG)
+        later = dataclasses.replace(first, speedup=0.01, speedup_low=0.01)
         archive.add_evaluation(later)
         assert archive.evaluation(first.kernel, first.problem, first.device, "fp32", blocks=True) == first
         assert archive.evaluations(small_archive.run.id)[first.kernel].speedup == first.speedup
         assert archive.best(first.problem, first.device, "fp32").kernel == first.kernel
         assert archive.evaluations_of(first.kernel) == [first, later]
+
+
+def test_a_kernel_that_failed_later_is_not_the_best(small_archive: Any) -> None:
+    first, run = small_archive.evaluations[small_archive.best], small_archive.run
+    with Archive(small_archive.path) as archive:
+        assert archive.failed(run.id) == set(), "kernels that never passed have not failed later"
+        archive.add_evaluation(dataclasses.replace(first, verdict=Verdict.WRONG, device="cuda/other"))
+        assert archive.summary(run).best_kernel == first.kernel, "it failed elsewhere"
+        archive.add_evaluation(dataclasses.replace(first, verdict=Verdict.WRONG))
+        assert archive.failed(run.id) == {first.kernel}
+        assert archive.summary(run).best_kernel != first.kernel
+        assert archive.best(first.problem, first.device, "fp32").kernel == archive.summary(run).best_kernel
+        assert archive.evaluations(run.id)[first.kernel].verdict is Verdict.CORRECT, "what was decided on stays"
+
+
+def test_a_contest_is_written_whole_or_not_at_all(small_archive: Any) -> None:
+    run, kernel = small_archive.run, small_archive.best
+    failure = dataclasses.replace(small_archive.evaluations[kernel], verdict=Verdict.CRASHED)
+    unknown = confirmation(run.id, "f" * 16)
+    with Archive(small_archive.path) as archive:
+        with pytest.raises(ArchiveError, match="not there"):
+            archive.add_contest([confirmation(run.id, kernel), unknown], [failure])
+        assert archive.confirmations(run.id) == []
+        assert archive.failed(run.id) == set()
+        archive.add_contest([confirmation(run.id, kernel)], [failure])
+        with pytest.raises(ArchiveError, match="confirmation is there already"):
+            archive.add_confirmation(confirmation(run.id, kernel, speedup=9.0))
+        assert [one.speedup for one in archive.confirmations(run.id)] == [2.0]
+        assert archive.failed(run.id) == {kernel}
+        assert archive.champion(run.id) is None, "it holds no title, whatever it won"
+
+
+def test_the_champion_is_what_a_run_publishes(make_archive: Any) -> None:
+    sample = make_archive(confirmed=True)
+    then = sample.evaluations[sample.best].speedup
+    with Archive(sample.path) as archive:
+        champion, summary = archive.champion(sample.run.id), archive.summary(sample.run)
+        assert champion is not None
+        assert (champion.kernel, champion.purpose) == (sample.best, "final")
+        assert summary.best.speedup == then
+        assert summary.best_speedup == champion.speedup != then
+        assert archive.confirmations_of(sample.best)[0].blocks
+        assert [one.kernel for one in archive.confirmations(sample.run.id)].count(sample.best) == 1
+
+
+def test_a_run_with_a_champion_is_represented_by_it(make_archive: Any) -> None:
+    sample = make_archive(confirmed=True)
+    slower = sample.births[0].kernel
+    conditions = (sample.problem.id, sample.run.device, "fp32")
+    with Archive(sample.path) as archive:
+        assert archive.best(*conditions).kernel == sample.best
+        archive.add_evaluation(
+            dataclasses.replace(sample.evaluations[sample.best], verdict=Verdict.WRONG, speedup=None)
+        )
+        assert archive.champion(sample.run.id).kernel == slower
+        assert archive.best(*conditions).kernel == slower, "though others of that run once looked better"
+    other = make_archive(run_id="unconfirmed", seed=2)
+    with Archive(sample.path) as archive:
+        assert archive.best(*conditions).kernel == other.best
+
+
+def test_a_card_is_written_once_until_it_changes(archive: Archive, problem: Problem) -> None:
+    archive.add_problem(problem)
+    card = ProblemCard(
+        problem=problem.id, device="cpu/x", precision="fp32", flags={"degenerate": "zeros pass"}, input_bytes=12,
+        flops=10**15, eager_ms=0.1, roofline_ms={"fp32": 1 / 3}, floor_ms={"half": 1e-9},
+    )  # fmt: skip
+    assert archive.card(problem.id, "cpu/x", "fp32") is None
+    for _ in range(3):
+        archive.add_card(card)
+    assert archive.card(problem.id, "cpu/x", "fp32") == card
+    assert archive.card(problem.id, "cpu/x", "bf16") is None
+    assert count(archive, "cards") == 1
+    warmer = dataclasses.replace(card, eager_ms=0.2)
+    archive.add_card(warmer)
+    archive.add_card(card)
+    assert archive.card(problem.id, "cpu/x", "fp32") == card
+    assert count(archive, "cards") == 3
+    with pytest.raises(ArchiveError, match="not there"):
+        archive.add_card(dataclasses.replace(card, problem="0" * 16))
+
+
+def count(archive: Archive, table: str) -> int:
+    return int(archive._connection.rows(f"select count(*) from {table}")[0][0])
 
 
 def test_conditions_are_never_mixed(small_archive: Any) -> None:
@@ -256,10 +389,11 @@ def test_each_text_is_stored_once(small_archive: Any) -> None:
     assert len(stored) < sum(bool(birth.prompt) + bool(birth.reply) for birth in small_archive.births)
 
 
-def test_nobody_can_change_or_delete_a_fact(small_archive: Any) -> None:
-    connection = sqlite3.connect(small_archive.path)
+def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
+    connection = sqlite3.connect(make_archive(confirmed=True).path)
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
     assert {"runs", "kernels", "births", "evaluations", "blocks", "placements", "stops", "migrations"} <= set(tables)
+    assert {"confirmations", "confirmation_blocks", "cards"} <= set(tables)
     for table in tables:
         column = connection.execute(f"select name from pragma_table_info('{table}')").fetchone()[0]
         for change in (f"delete from {table}", f"update {table} set {column} = {column}"):
