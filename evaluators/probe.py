@@ -1,6 +1,5 @@
 """What this machine offers to kernels: interpreters, compilers, devices, sandboxing. Looks, and changes nothing."""
 
-import ctypes
 import importlib.util
 import os
 import platform
@@ -12,10 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-#: System call number of `landlock_create_ruleset`, the same on all architectures, and the flag that asks for the
-#: version of the interface only.
-_LANDLOCK_CREATE_RULESET = 444
-_LANDLOCK_VERSION = 1
+from kbevolve.evaluators import bubblewrap, sandbox
+from kbevolve.evaluators.worker import landlock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +110,44 @@ def _triton() -> Finding:
 
 
 def _landlock() -> Finding:
-    libc = ctypes.CDLL(None, use_errno=True)
-    abi = libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_LANDLOCK_VERSION))
-    if abi > 0:
-        return Finding(name="Landlock", found=True, detail=f"ABI {abi}")
-    return Finding(name="Landlock", found=False, remedy="a kernel of Linux 5.13 or newer with Landlock switched on")
+    found, applied = landlock.version(), landlock.usable()
+    if applied:
+        return Finding(name="Landlock", found=True, detail=f"version {found} of its interface")
+    detail = f"version {found} of its interface is too old" if found else ""
+    return Finding(
+        name="Landlock",
+        found=False,
+        detail=detail,
+        remedy="a kernel of Linux 5.19 or newer with Landlock switched on; without it kernels may read your files",
+    )
 
 
 def _bubblewrap() -> Finding:
-    return _program("bubblewrap", "bwrap", "not needed where Landlock works")
+    why_not = bubblewrap.obstacle("cpu")
+    if why_not is None:
+        return _program("bubblewrap", "bwrap", "")
+    return Finding(
+        name="bubblewrap", found=False, detail=why_not, remedy="apt install bubblewrap; Landlock works without"
+    )
+
+
+def _sandbox() -> Finding:
+    """What a worker really reaches, tried in one."""
+    try:
+        from kbevolve.evaluators.devices import find_device
+
+        level = sandbox.rehearse(find_device("auto"))
+    except Exception as error:
+        return Finding(
+            name="sandbox", found=False, detail=str(error).splitlines()[0][:200], remedy="see the lines above"
+        )
+    lacking = [name for name in ("landlock", "seccomp") if name not in level]
+    return Finding(
+        name="sandbox",
+        found=not lacking,
+        detail=level,
+        remedy=f"a worker runs without {' and '.join(lacking)}: judge only kernels that you would run yourself",
+    )
 
 
 def _shared_memory() -> Finding:
@@ -161,5 +187,6 @@ _LOOKS: tuple[Callable[[], Finding], ...] = (
     _triton,
     _landlock,
     _bubblewrap,
+    _sandbox,
     _shared_memory,
 )

@@ -19,17 +19,23 @@ def _make_importable(directory: Path) -> None:
 
 
 def main() -> None:
-    """Confine this process, warm it up and serve until the judge hangs up."""
+    """Confine this process, warm it up and serve until the judge hangs up.
+
+    Without a socket the level of confinement that was reached is printed, and that is all.
+    """
     _make_importable(Path(__file__).resolve().parent)
     orders = json.loads(sys.argv[1])
 
     from kbevolve.evaluators.worker.confinement import confine
 
-    confine(parent=orders["parent"], file_bytes=orders["file_bytes"], address_bytes=orders["address_bytes"])
+    level = confine(**orders["confinement"])
+    if orders["socket"] is None:
+        print(level)
+        return
 
     from kbevolve.evaluators.worker.service import serve
 
-    serve(socket_fd=orders["socket"], device=orders["device"], threads=orders["threads"])
+    serve(socket_fd=orders["socket"], device=orders["device"], threads=orders["threads"], sandbox=level)
 
 
 main()

@@ -1,0 +1,75 @@
+"""Processes of this machine as /proc shows them: who belongs to a worker, and how many they are."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process, at the moment it was looked at."""
+
+    pid: int
+    parent: int
+    #: Process group and session.
+    group: int
+    session: int
+    #: Kernel tasks: threads of any library count, also those that Python does not know.
+    threads: int
+    #: Ended already, and only waiting for its parent to notice.
+    ended: bool
+
+
+def processes() -> Iterator[Process]:
+    """All that can be seen. About 15 µs for each."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                yield _parse(int(entry.name), Path(f"/proc/{entry.name}/stat").read_bytes())
+
+
+def members(leader: int) -> list[Process]:
+    """Living processes of the group or the session of a worker."""
+    return [found for found in processes() if leader in (found.group, found.session) and not found.ended]
+
+
+def strays(directory: Path) -> list[int]:
+    """Processes that a worker with this directory left behind: it is their home, or they work in it.
+
+    For what left the group and the session, where nothing kept it from doing so.
+    """
+    mark, place = f"HOME={directory}/".encode(), f"{directory}/"
+    found = []
+    for process in processes():
+        if process.ended or process.pid == os.getpid():
+            continue
+        with contextlib.suppress(OSError):  # it ended, or is somebody else's
+            at_home = any(
+                entry.startswith(mark) for entry in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            )
+            if at_home or os.readlink(f"/proc/{process.pid}/cwd").startswith(place):
+                found.append(process.pid)
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    """End processes, those that are gone already passed over."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _parse(pid: int, line: bytes) -> Process:
+    """Fields of /proc/PID/stat (proc(5)); the second is a name that may hold anything, spaces and brackets too."""
+    fields = line.rpartition(b")")[2].split()
+    return Process(
+        pid=pid,
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+        ended=fields[0] in (b"Z", b"X"),
+    )

@@ -1,0 +1,96 @@
+"""The filter's numbers are the kernel's own, and its program is one the kernel takes."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from kbevolve.evaluators.worker import seccomp
+
+HEADERS = {
+    0: [Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"), Path("/usr/include/asm/unistd_64.h")],
+    1: [Path("/usr/include/asm-generic/unistd.h")],
+}
+
+
+@pytest.mark.parametrize("column", HEADERS)
+def test_numbers_are_those_of_the_kernels_headers(column: int) -> None:
+    header = next((path for path in HEADERS[column] if path.exists()), None)
+    if header is None:
+        pytest.skip("the kernel's headers are not installed")
+    known = {
+        name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
+    }
+    told = {name: pair[column] for name, pair in seccomp._NUMBERS.items()}
+    # A header may be older than the newest calls, but never disagree; and what it lacks must be new or not there.
+    assert {name: number for name, number in told.items() if name in known} == {
+        name: number for name, number in known.items() if name in told
+    }
+    newest = max(known.values())
+    assert all(number is None or name in known or number > newest for name, number in told.items())
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_every_listed_call_has_its_rule_and_no_jump_leaves_the_program(column: int) -> None:
+    program = seccomp._filter(0xC000003E, column)
+    compared = {step.value for step in program if step.code == seccomp._EQUAL}
+    assert {pair[column] for pair in seccomp._NUMBERS.values() if pair[column] is not None} <= compared
+    for position, step in enumerate(program):
+        if step.code != seccomp._RETURN:
+            assert position + 1 + max(step.if_true, step.if_false) < len(program)
+
+
+def verdict(program: list[seccomp._Step], data: Mapping[int, int]) -> int:
+    """What the program returns, by the rules of classic BPF."""
+    position = accumulator = 0
+    while True:
+        step = program[position]
+        position += 1
+        if step.code == seccomp._RETURN:
+            return step.value
+        if step.code == seccomp._LOAD:
+            accumulator = data.get(step.value, 0)
+        else:
+            hit = accumulator == step.value if step.code == seccomp._EQUAL else bool(accumulator & step.value)
+            position += step.if_true if hit else step.if_false
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error"),
+    [
+        ("clone", [0x00010000 | 0x00000100], None),  # a thread
+        ("clone", [0x40000000], 1),  # a network of its own
+        ("clone", [0x00008000], 1),  # a child of the judge
+        ("clone3", [], 38),
+        ("prctl", [15], None),  # a name for a thread
+        ("prctl", [1], 0),
+        ("prctl", [22], 1),
+        ("socket", [1, 1, 0], None),
+        ("socket", [2, 1, 0], 13),
+        ("socket", [10, 2, 0], 13),
+        ("socket", [16, 3, 0], None),
+        ("socket", [16, 3, 9], 13),
+        ("sched_setaffinity", [0], None),
+        ("sched_setaffinity", [77], 0),
+        ("prlimit64", [0], None),
+        ("prlimit64", [77], 1),
+        ("setpriority", [0, 0], None),
+        ("setpriority", [0, 77], 1),
+        ("setsid", [], 0),
+    ],
+)
+def test_arguments_decide(name: str, arguments: list[int], error: int | None) -> None:
+    number = seccomp._NUMBERS[name][0]
+    assert number is not None
+    data = {0: number, 4: 0xC000003E} | {16 + 8 * index: value for index, value in enumerate(arguments)}
+    returned = verdict(seccomp._filter(0xC000003E, 0), data)
+    assert returned == (seccomp._ALLOW if error is None else seccomp._ERROR | error)
+
+
+def test_another_machines_calls_are_unknown() -> None:
+    program = seccomp._filter(0xC000003E, 0)
+    assert verdict(program, {0: 1, 4: 0x40000003}) == seccomp._ERROR | 38  # 32-bit calls
+    assert verdict(program, {0: 0x40000001, 4: 0xC000003E}) == seccomp._ERROR | 38
+    assert verdict(program, {0: 1, 4: 0xC000003E}) == seccomp._ALLOW
+    assert verdict(program, {0: 42, 4: 0xC000003E}) == seccomp._ERROR | 13  # connect
