@@ -12,8 +12,10 @@ import torch
 #: An element counts as wrong beyond this share of its value plus of the typical value: what a person would call
 #: wrong, no tolerance of the judge.
 _PLAINLY_WRONG = 1e-3
-#: A smaller relative error than this comes of rounding (bf16: 3e-3) or of a few elements; words say both.
+#: A smaller relative error than this comes of rounding (bf16: 3e-3), if no element is off by more than the second
+#: share of its value plus of the typical value, or of a few wrong elements.
 _LIKE_ROUNDING = 2e-2
+_GROSS = 0.1
 #: Examples shown.
 _EXAMPLES = 5
 #: Elements looked at: words need no more, and a 2 GB output would need 10 GB of temporaries.
@@ -24,14 +26,15 @@ def describe_mismatch(
     outputs: Sequence[torch.Tensor], truth: Sequence[torch.Tensor], error: float, reference_error: float
 ) -> str:
     """What is wrong with an output that was not accepted."""
-    worst, text = -1.0, ""
+    worst, text, gross = -1.0, "", False
     for index, (output, right) in enumerate(zip(outputs, truth, strict=True)):
-        fraction, words = _describe_tensor(*_window(output, right))
+        fraction, words, far = _describe_tensor(*_window(output, right))
+        gross = gross or far
         if fraction > worst:
             name = f"output {index}: " if len(outputs) > 1 else ""
             worst, text = fraction, f"{name}{words}"
     measured = f"relative error {error:.2g} against fp64 (the reference: {reference_error:.2g})"
-    if error < _LIKE_ROUNDING:
+    if error < _LIKE_ROUNDING and not gross:
         return f"not accurate enough for this precision: {measured}; {text}"
     return f"wrong values: {text}; {measured}"
 
@@ -41,9 +44,9 @@ def describe_shape(structure: Any, leaves: Sequence[Any], expected: Any, places:
 
     Args:
         structure: of the output, as the worker packed it.
-        leaves: shape, dtype, device and plainness of its tensors, as the worker told.
+        leaves: shape, dtype, device, plainness and expansion of its tensors, as the worker told.
         expected: the reference's structure.
-        places: the reference's tensors (`shape`, `dtype` and `device` as in a leaf).
+        places: the reference's tensors (`shape`, `dtype`, `device` and `expanded` as in a leaf).
     """
     if isinstance(structure, dict) and "foreign" in structure:
         return f"forward() returned {structure['foreign']}; the reference returns {_form(expected)}"
@@ -51,11 +54,13 @@ def describe_shape(structure: Any, leaves: Sequence[Any], expected: Any, places:
         return f"forward() returned {_form(structure)}; the reference returns {_form(expected)}"
     for index, (leaf, place) in enumerate(zip(leaves, places, strict=True)):
         name = f"output {index}" if len(places) > 1 else "the output"
+        if leaf.get("plain") is not True:
+            return f"{name} is a subclass of torch.Tensor or carries attributes; return a plain tensor"
         for key in ("shape", "dtype", "device"):
             if leaf.get(key) != place[key]:
                 return f"{name} has {key} {_plain(leaf.get(key))}; the reference's has {_plain(place[key])}"
-        if leaf.get("plain") is not True:
-            return f"{name} is a subclass of torch.Tensor; return a plain tensor"
+        if leaf.get("expanded") is not False and not place["expanded"]:
+            return f"{name} shows one element many times (stride 0); write every element"
     return ""
 
 
@@ -72,32 +77,51 @@ def _plain(value: Any) -> str:
     return f"({', '.join(map(str, value))})" if isinstance(value, list) else str(value)[:100]
 
 
-def _window(output: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The leading part of both, small enough to look at; its end is the end of the tensor when that fits."""
+def _window(output: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int, bool]:
+    """The rows of both that are worst, few enough to look at; the first one's index, and whether they are the last."""
     if right.numel() <= _LOOKED_AT or right.ndim == 0:
-        return output, right
+        return output, right, 0, True
     rows = max(1, _LOOKED_AT * right.shape[0] // right.numel())
-    return output[-rows:], right[-rows:]
+    worst, first = -1.0, 0
+    for start in range(0, right.shape[0], rows):
+        difference = (_numbers(output[start : start + rows]) - _numbers(right[start : start + rows])).abs_()
+        largest = float(difference.nan_to_num_(torch.inf).amax())
+        if largest >= worst:  # the last of equals: what is left out is mostly at the end
+            worst, first = largest, start
+    return output[first : first + rows], right[first : first + rows], first, first + rows >= right.shape[0]
 
 
-def _describe_tensor(output: torch.Tensor, right: torch.Tensor) -> tuple[float, str]:
-    """Share of plainly wrong elements, and the words; the examples are the worst when none is plainly wrong."""
+def _describe_tensor(
+    output: torch.Tensor, right: torch.Tensor, first: int, to_the_end: bool
+) -> tuple[float, str, bool]:
+    """Share of plainly wrong elements, the words, and whether one is wrong by far.
+
+    The examples are the worst elements when none is plainly wrong.
+    """
     mine, right = _numbers(output), _numbers(right)
     typical = right[right.isfinite()].square().mean().sqrt().nan_to_num()
-    near = (mine - right).abs() <= _PLAINLY_WRONG * (right.abs() + typical)
-    wrong = ~(near | (mine == right) | (mine.isnan() & right.isnan()))
+    same = (mine == right) | (mine.isnan() & right.isnan())
+    # Written so that NaN is not near.
+    near = ((mine - right).abs() <= _PLAINLY_WRONG * (right.abs() + typical)) | same
+    wrong = ~near
+    gross = bool((~((mine - right).abs() <= _GROSS * (right.abs() + typical)) & ~same).any())
     count = int(wrong.sum())
     chosen = wrong if count else _largest((mine - right).abs())
     places = chosen.nonzero()[:_EXAMPLES].tolist()
     shown = ", ".join(
-        f"[{', '.join(map(str, place))}] got {mine[tuple(place)].item():.6g} want {right[tuple(place)].item():.6g}"
+        f"[{', '.join(map(str, [first + place[0], *place[1:]] if place else place))}] "
+        f"got {mine[tuple(place)].item():.6g} want {right[tuple(place)].item():.6g}"
         for place in places
     )
     if not count:
-        return 0.0, f"largest differences: {shown}"
-    pattern = _pattern(mine, right, wrong)
+        return 0.0, f"largest differences: {shown}", gross
+    pattern = _pattern(mine, right, wrong, first, to_the_end)
     fraction = count / max(wrong.numel(), 1)
-    return fraction, f"{100 * fraction:.3g} % of the elements{f' ({pattern})' if pattern else ''}; first: {shown}"
+    return (
+        fraction,
+        f"{100 * fraction:.3g} % of the elements{f' ({pattern})' if pattern else ''}; first: {shown}",
+        gross,
+    )
 
 
 def _largest(differences: torch.Tensor) -> torch.Tensor:
@@ -110,7 +134,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).double()
 
 
-def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor) -> str:
+def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor, first: int, to_the_end: bool) -> str:
     """The simplest thing that fits, "" when nothing does."""
     if mine.isnan().all():
         return "all NaN, or never written"
@@ -122,7 +146,7 @@ def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor) -> st
         return "the same value everywhere"
     if mine.ndim >= 2 and mine.shape[-1] == mine.shape[-2] and torch.allclose(mine.mT, right, rtol=1e-3, atol=1e-3):
         return "transposed"
-    where = _region(wrong)
+    where = _region(wrong, first, to_the_end)
     if where:
         return where
     usable = right.abs() > right.abs().mean() * 1e-3
@@ -135,12 +159,19 @@ def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor) -> st
     return ""
 
 
-def _region(wrong: torch.Tensor) -> str:
-    """The wrong elements as one stretch at the end of an axis, e.g. a last tile."""
-    for axis in range(wrong.ndim):
+def _region(wrong: torch.Tensor, first: int, to_the_end: bool) -> str:
+    """The wrong elements as one stretch at the end of an axis, e.g. a last tile.
+
+    Args:
+        wrong: of rows `first` and above.
+        first: index of the first row.
+        to_the_end: whether its last row is the tensor's last.
+    """
+    for axis in range(0 if to_the_end else 1, wrong.ndim):
         others = [other for other in range(wrong.ndim) if other != axis]
         lines = wrong.any(dim=others) if others else wrong
-        first = int(lines.nonzero()[0])
-        if first and bool(lines[first:].all()):
-            return f"only index {first} and above of {lines.numel()} along axis {axis}: a last tile?"
+        offset = 0 if axis else first
+        start = int(lines.nonzero()[0])
+        if start and bool(lines[start:].all()):
+            return f"only index {offset + start} and above of {offset + lines.numel()} along axis {axis}: a last tile?"
     return ""

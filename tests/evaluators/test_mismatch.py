@@ -4,6 +4,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from kbevolve.evaluators import mismatch
 from kbevolve.evaluators.mismatch import describe_mismatch, describe_shape
 
 torch.manual_seed(0)
@@ -49,8 +50,34 @@ def test_rounding_is_told_from_wrong_values() -> None:
     assert "largest differences: [" in text
 
 
+def test_a_small_wrong_place_is_no_rounding() -> None:
+    output = RIGHT.float()
+    output[-4:, -4:] = 0
+    text = describe_mismatch([output], [RIGHT], 1.5e-2, 3e-4)
+    assert text.startswith("wrong values: 0.174 % of the elements")
+
+
+@pytest.mark.parametrize("row", [3, 50, 95])
+def test_a_large_tensor_is_looked_at_where_it_is_worst(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mismatch, "_LOOKED_AT", 10 * 96)
+    output = RIGHT.float()
+    output[row, 7] = math.nan
+    assert f"first: [{row}, 7] got nan want" in describe_mismatch([output], [RIGHT], math.inf, 1e-7)
+
+
+def test_a_last_tile_of_a_large_tensor_has_its_own_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mismatch, "_LOOKED_AT", 10 * 96)
+    output = RIGHT.float()
+    output[93:] = 100
+    text = describe_mismatch([output], [RIGHT], 3.0, 1e-7)
+    assert "only index 93 and above of 96 along axis 0" in text
+    output = RIGHT.float()
+    output[15:20] = 100
+    assert "last tile" not in describe_mismatch([output], [RIGHT], 3.0, 1e-7)
+
+
 def leaf(**changes: object) -> dict[str, object]:
-    return {"shape": [2, 3], "dtype": "float32", "device": "cpu", "plain": True} | changes
+    return {"shape": [2, 3], "dtype": "float32", "device": "cpu", "plain": True, "expanded": False} | changes
 
 
 TENSOR = {"tensor": 0}

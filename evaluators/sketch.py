@@ -1,0 +1,131 @@
+"""A short vector in place of a large tensor, from which the distance to another tensor can still be told.
+
+This is a count sketch (Charikar, Chen and Farach-Colton 2002, "Finding frequent items in data streams"): every element
+gets a random sign and is added to one of P buckets. The map is linear, so sketch(c) - sketch(r) is the sketch of c - r,
+and for random signs E ||sketch(x)||^2 = ||x||^2. The signs are a secret of the judge: without them nobody can make a
+wrong tensor whose sketch is right. Integers are added up with random odd factors modulo 2^64 instead, where a single
+element that differs is certain to show.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import torch
+
+#: Fewest buckets. The relative standard deviation of a distance is at most sqrt(1 / (2 P)) = 0.55 %. With `_EXTRA` it
+#: stays below torch's grain of 32768 elements, so that on the CPU no thread pool is woken.
+BUCKETS = 1 << 14
+#: The number of buckets is a secret odd number up to this share larger: else a wrong column of a matrix whose width is
+#: a power of two would fall into one bucket, where most of it may cancel.
+_EXTRA = 1 / 4
+#: Rows of buckets handled at a time. On CUDA the temporaries take some 50 MB, about the second-level cache.
+_ROWS = {"cpu": 1, "cuda": 256}
+#: Signs that are drawn; a longer tensor takes stretches of them from random places on. On the CPU they stay in the
+#: second-level cache. The square of an error that is the same in all n elements is overestimated by n / P / signs,
+#: because now and then two stretches agree: 1.6 % for 16 million elements on the CPU.
+_SIGNS = {"cpu": 1 << 16, "cuda": 1 << 24}
+
+
+class Sketch:
+    """Makes sketches of tensors of one shape; only those of one object can be compared with each other."""
+
+    def __init__(self, shape: Sequence[int], *, device: torch.device | str, seed: int, buckets: int = BUCKETS) -> None:
+        """Draw the signs.
+
+        Args:
+            shape: of the tensors.
+            device: that they are on.
+            seed: of the signs; a secret.
+            buckets: fewest buckets; a tensor of no more elements is kept whole.
+        """
+        self._device = torch.device(device)
+        self._generator = torch.Generator(self._device).manual_seed(seed)
+        self._elements = math.prod(shape)
+        self._whole = self._elements <= buckets
+        #: P.
+        self.buckets = buckets // 2 * 2 + 1 + 2 * int(self._below(max(1, int(_EXTRA * buckets / 2)), 1))
+        self._stretch = _ROWS[self._device.type] * self.buckets
+        # Twice: a complex number counts as two.
+        stretches = -(-2 * self._elements // self._stretch)
+        self._drawn = stretches * self._stretch
+        self._starts = [number * self._stretch for number in range(stretches)]
+        if self._drawn > _SIGNS[self._device.type]:
+            self._drawn = _SIGNS[self._device.type] + self._stretch
+            self._starts = self._below(_SIGNS[self._device.type], stretches).tolist()
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sketch of one tensor.
+
+        Returns:
+            fp64 (P,); (2, P) when not all elements are finite, the second row about those that are not; int64 (P,)
+            for integers and booleans. A tensor that is kept whole has its elements in place of the buckets.
+        """
+        flat = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).reshape(-1)
+        if not flat.is_floating_point():
+            return flat.long() if self._whole else self._add_up(flat, self._factors)
+        values = self._sketch(flat)
+        # One NaN or infinity makes its bucket NaN or infinite, and so their sum.
+        if math.isfinite(float(values.sum())):
+            return values
+        return torch.stack([self._sketch(flat, _finite), self._sketch(flat, _marks)])
+
+    def distance(self, one: torch.Tensor, other: torch.Tensor) -> float:
+        """Estimate of ||c - r|| from the sketches of c and r, without error for tensors that are kept whole.
+
+        It is infinite when one holds NaN or an infinity and the other does not hold the same there. For integers and
+        booleans it is the share of elements that differ: 0 only when none does, infinite when too many do to tell.
+        """
+        if one.shape != other.shape:
+            return math.inf
+        if one.dtype == torch.int64:
+            return self._share(float((one != other).double().mean())) if one.numel() else 0.0
+        difference = one - other
+        if difference.ndim == 2 and bool(difference[1].any()):
+            return math.inf
+        distance = float(torch.linalg.vector_norm(difference))
+        return distance if math.isfinite(distance) else math.inf
+
+    def _sketch(self, flat: torch.Tensor, look: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
+        if self._whole:
+            return look(flat).double() if look else flat.double()
+        return self._add_up(flat, self._signs, look)
+
+    def _add_up(
+        self, flat: torch.Tensor, factors: torch.Tensor, look: Callable[[torch.Tensor], torch.Tensor] | None = None
+    ) -> torch.Tensor:
+        """The buckets: elements that are `buckets` apart, each times its factor, added in fp64 or modulo 2^64."""
+        dtype = torch.float64 if factors.is_floating_point() else torch.int64
+        total = torch.zeros(self._stretch, dtype=dtype, device=self._device)
+        for piece, start in zip(torch.split(flat, self._stretch), self._starts, strict=False):
+            size = piece.numel()
+            # A product with a sign is exact in the tensor's own precision.
+            total[:size] += (look(piece) if look else piece) * factors[start : start + size]
+        return total.view(-1, self.buckets).sum(0)
+
+    def _share(self, differing: float) -> float:
+        """Share of the elements that differ, from the share of the buckets: n of them miss a bucket with e^(-n / P)."""
+        if self._whole or not differing:
+            return differing
+        count = -self.buckets * math.log1p(-differing) if differing < 1 else math.inf
+        return count / self._elements
+
+    def _below(self, limit: int, count: int) -> torch.Tensor:
+        return torch.randint(limit, (count,), generator=self._generator, device=self._device)
+
+    @cached_property
+    def _signs(self) -> torch.Tensor:
+        return self._below(2, self._drawn).float() * 2 - 1
+
+    @cached_property
+    def _factors(self) -> torch.Tensor:
+        return self._below(1 << 62, self._drawn) * 2 + 1
+
+
+def _finite(values: torch.Tensor) -> torch.Tensor:
+    return torch.where(values.isfinite(), values, 0.0)
+
+
+def _marks(values: torch.Tensor) -> torch.Tensor:
+    """1 for infinity, 2 for minus infinity, 3 for NaN, 0 for a number."""
+    return (values == math.inf).float() + 2 * (values == -math.inf).float() + 3 * values.isnan().float()
