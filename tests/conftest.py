@@ -1,7 +1,8 @@
 """What any test may ask for: a small realistic archive (`small_archive`, `make_archive`), the command `kbevolve`."""
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -12,13 +13,16 @@ import pytest
 from kbevolve.archive.records import (
     Birth,
     BirthState,
+    Confirmation,
     Evaluation,
     Idea,
     Kernel,
     Measurement,
     Operator,
     Placement,
+    ProblemCard,
     Run,
+    Standing,
     StopReason,
     Verdict,
 )
@@ -113,8 +117,12 @@ def fill(
     islands: int = 3,
     seed: int = 0,
     stop: StopReason | None = StopReason.GENERATIONS,
+    confirmed: bool = False,
 ) -> tuple[Run, Problem, list[Birth], dict[str, Evaluation]]:
-    """Write one run: kernels get faster with luck, every verdict, operator and state of birth occurs."""
+    """Write one run: kernels get faster with luck, every verdict, operator and state of birth occurs.
+
+    With `confirmed` the first starting kernel was champion, and the fittest kernel took the title in the final.
+    """
     rng = Random(seed)
     problem = parse_problem(PROBLEM, name=problem_name, path=Path("problems/matmul.py"))
     run = Run(
@@ -252,9 +260,51 @@ def fill(
         ),
         None,
     )  # fmt: skip
+    if confirmed:
+        correct = [one for one in evaluations.values() if one.verdict is Verdict.CORRECT]
+        best = max(correct, key=lambda one: one.speedup_low or 0.0)
+        first = births[0].kernel or ""
+        archive.add_confirmation(confirmation(run.id, first, generation=0, speedup=1.05))
+        archive.add_confirmation(confirmation(run.id, first, generation=generations, purpose="final", speedup=1.04))
+        archive.add_confirmation(
+            confirmation(
+                run.id, best.kernel, generation=generations, purpose="final", rival=first,
+                speedup=(best.speedup or 0.0) * 0.98,
+            )
+        )  # fmt: skip
+        archive.add_card(
+            ProblemCard(
+                problem=problem.id, device=device, precision="fp32", flags={"launch-bound": "20 µs"}, eager_ms=0.02
+            )
+        )
     if stop is not None:
         archive.add_stop(run.id, stop)
     return run, problem, births, evaluations
+
+
+def confirmation(run_id: str, kernel: str, **changes: Any) -> Confirmation:
+    """A confirmation of a kernel that is twice as fast as its rival, or whatever is given."""
+    speedup = changes.get("speedup", 2.0)
+    facts: dict[str, Any] = {
+        "run": run_id, "generation": 1, "purpose": "challenge", "kernel": kernel, "rival": None,
+        "standing": Standing.FASTER, "ratio": 2.0, "ratio_low": 1.98, "ratio_high": 2.02, "speedup": speedup,
+        "speedup_low": speedup * 0.99, "speedup_high": speedup * 1.01, "time_ms": 2.0 / speedup, "reference_ms": 2.0,
+        "blocks": (
+            Measurement(role="child", round=0, times_ms=(2.0 / speedup,)),
+            Measurement(role="reference", round=0, times_ms=(2.0,)),
+        ),
+    }  # fmt: skip
+    return Confirmation(**facts | changes)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Cards, rates and baselines that tests make go to a directory of this session, never to the user's own."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KBEVOLVE_CACHE", str(shared / "kbevolve-cache"))
+        yield
 
 
 @dataclass(frozen=True)

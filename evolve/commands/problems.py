@@ -1,18 +1,25 @@
-"""`kbevolve problems`: list and show problems. Nothing here runs one or imports torch."""
+"""`kbevolve problems`: list, show and check problems. Only checking runs one and imports torch."""
 
 from pathlib import Path
+from typing import get_args
 
 import click
+from rich.console import Console
 
 from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
 from kbevolve.configs.errors import ProblemError, UsageError
+from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.seeds import seed_files
-from kbevolve.evolve.options import kernelbench_option
+from kbevolve.configs.settings import Precision
+from kbevolve.evolve.cards import card_fields
+from kbevolve.evolve.options import device_option, kernelbench_option
+from kbevolve.evolve.plain_values import plain, print_json
+from kbevolve.evolve.portraits import print_fields
 
 
 @click.group(epilog="Example: kbevolve problems ls --level 2")
 def problems() -> None:
-    """List and show problems."""
+    """List, show and check problems."""
 
 
 @problems.command(epilog="Example: kbevolve problems ls --kernelbench ~/KernelBench --level 1")
@@ -50,14 +57,52 @@ def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
     _print_python(find_problem(name, kernelbench=kernelbench_dir).source_for(device_type))
 
 
+@problems.command(epilog="Example: kbevolve problems check L1/softmax --device cpu")
+@click.argument("name")
+@device_option
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="fp32",
+    show_default=True,
+    help="What the task asks for.",
+)
+@click.option("--fresh", is_flag=True, help="Look again, although the problem was looked at before.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@kernelbench_option
+def check(
+    name: str, device: str | None, precision: str, fresh: bool, as_json: bool, kernelbench_dir: Path | None
+) -> None:
+    """Say whether kernels can be judged by a problem, and what bounds it.
+
+    Runs the problem's reference some dozen times: does the answer depend on the input, is it the same each time, how
+    many bytes and operations does it take, how fast could it be here? A problem that an answer without any work would
+    pass is refused by `run` and `evaluate` unless they are told --force. The exit code is 0 whatever was found.
+    """
+    problem = find_problem(name, kernelbench=kernelbench_dir)
+
+    from kbevolve.evaluators.devices import find_device
+    from kbevolve.evaluators.intake import card_for
+
+    found = find_device(device or "auto")
+    card = card_for(problem, found, precision, fresh=fresh)
+    flaws = known_flaws(problem)
+    if as_json:
+        known = [{"kind": flaw.kind, "fill": flaw.fill, "why": flaw.why} for flaw in flaws]
+        print_json(plain(card) | {"problem_name": problem.name, "degenerate": card.degenerate, "known": known})
+        return
+    print_fields(
+        Console(),
+        {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)},
+    )
+
+
 def _level(name: str) -> int:
     """``L1/matmul`` and ``kernelbench:1/19`` are of level 1."""
     return int(name.removeprefix("kernelbench:").removeprefix("L").partition("/")[0])
 
 
 def _print_table(rows: list[tuple[str, str, str, str]]) -> None:
-    from rich.console import Console
-
     from kbevolve.evolve.tables import Column, print_table
 
     columns = (
@@ -82,7 +127,6 @@ def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
 
 
 def _print_python(source: str) -> None:
-    from rich.console import Console
     from rich.syntax import Syntax
 
     console = Console()

@@ -1,0 +1,73 @@
+"""A directory of small JSON files: what is worth measuring only once on this machine.
+
+A shelf is a convenience and never an authority. What cannot be read is a miss, what cannot be written is measured
+again next time, and a file of another format is left alone. Workers cannot reach it.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+#: Environment variable that names the directory.
+VARIABLE = "KBEVOLVE_CACHE"
+#: Hexadecimal digits of a file's name: 96 bits keep keys apart, and the key in the file settles what they do not.
+_NAME_DIGITS = 24
+
+
+def default_directory() -> Path:
+    """``$KBEVOLVE_CACHE``, else ``kbevolve`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    home = os.environ.get("XDG_CACHE_HOME")
+    # The specification of XDG_CACHE_HOME tells programs to ignore a relative path.
+    base = Path(home) if home and Path(home).is_absolute() else Path("~/.cache").expanduser()
+    return base / "kbevolve"
+
+
+class Shelf:
+    """Plain values by kind and key, kept on disk; safe for several processes at once."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        """Nothing is created before something is put there; without a directory it is `default_directory()`."""
+        self.directory = default_directory() if directory is None else directory
+
+    def get(self, kind: str, key: str) -> Any:
+        """What was put under this kind and key; None when there is nothing, or nothing readable."""
+        try:
+            entry = json.loads(self._path(kind, key).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(entry, dict) or entry.get("key") != key:
+            return None
+        return entry.get("value")
+
+    def put(self, kind: str, key: str, tree: Any) -> None:
+        """Keep numbers, strings, lists and dictionaries of them; replaces what was there.
+
+        A directory that cannot be written to is no error.
+
+        Raises:
+            TypeError: the tree holds something that JSON does not know.
+        """
+        text = json.dumps({"key": key, "value": tree}, indent=1)
+        path = self._path(kind, key)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed into place, so that a reader sees the old file or the new one, never a half.
+            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    file.write(text)
+                os.replace(name, path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+                raise
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.directory / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:_NAME_DIGITS]}.json"
