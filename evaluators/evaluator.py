@@ -1,9 +1,11 @@
-"""The contract between the search and whatever judges kernels."""
+"""The contracts between the search and whatever judges kernels."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.problem import Problem
+from kbevolve.evaluators.contest import Contest
 
 
 class Evaluator(Protocol):
@@ -16,4 +18,18 @@ class Evaluator(Protocol):
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         """Judge one kernel; blocks until the verdict stands."""
+        ...
+
+
+class Confirmer(Protocol):
+    """Measures kernels again, against each other: fresh processes for all of them, fresh inputs, paired rounds.
+
+    It owes nothing to earlier measurements, so its numbers are free of the luck that made a kernel the best of many.
+    """
+
+    def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
+        """Judge and time the kernels and the reference in the same rounds; blocks until all of them are through.
+
+        Like `Evaluator.evaluate`, it never raises for a bad kernel: that one is in `Contest.failed`.
+        """
         ...

@@ -3,49 +3,63 @@
 import ast
 import math
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from random import Random, SystemRandom
+from dataclasses import replace
+from random import Random
 from types import TracebackType
 from typing import Self
 
-import torch
-
-from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.arena import Arena
-from kbevolve.evaluators.devices import Device, exclusive
-from kbevolve.evaluators.mismatch import describe_mismatch
-from kbevolve.evaluators.prepared import PreparedProblem
+from kbevolve.evaluators.baselines import Baseline, best, missing, over_best, recall, remember
+from kbevolve.evaluators.bench import Bench, Seat, single_thread
+from kbevolve.evaluators.contest import Contest
+from kbevolve.evaluators.contests import hold_contest
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.lint import lint
+from kbevolve.evaluators.profile import read_profile
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.remote import RemoteKernel
-from kbevolve.evaluators.rounds import CLEARLY_SLOW, time_in_rounds
-from kbevolve.evaluators.statistics import speedup_of
-from kbevolve.evaluators.truth import allclose, centred_errors, precision_class
-from kbevolve.evaluators.workers import Worker, WorkerPool
+from kbevolve.evaluators.roofline import roofline_of
+from kbevolve.evaluators.rounds import plan_for
+from kbevolve.evaluators.series import REFERENCE, Round, disturbs, hold_believed, log_ratios, measurements, median_ms
+from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.statistics import Speedup, between_processes, enough, speedup_of, standing_of, tie_width
+from kbevolve.evaluators.trials import run_trials
+from kbevolve.evaluators.workers import WorkerPool
 
-#: What makes the reference a candidate of its own, so that the same program times it.
-_REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
+#: A kernel that took this many times the reference's time in each of the first rounds is not timed any longer.
+CLEARLY_SLOW = 2.0
+#: Rounds after which that is asked.
+_FIRST_ROUNDS = 3
+#: Kernels this close to the best one here are profiled: the profiler costs a second, and only parents need it.
+_WORTH_PROFILING = 0.9
+#: Name of the only kernel in an evaluation, beside the reference.
+_KERNEL = "kernel"
 
 
 class Judge:
-    """Judges kernels on one device, one after another; implements `Evaluator`.
+    """Judges kernels on one device, one after another; implements `Evaluator` and `Confirmer`.
 
     Each kernel gets a worker process of its own, which is killed afterwards. What belongs to the problem (truth,
     inputs, a worker for the reference) is kept until another problem comes. Not for several threads at once.
     """
 
-    def __init__(self, device: Device, settings: EvaluationSettings) -> None:
+    def __init__(self, device: Device, settings: EvaluationSettings, *, shelf: Shelf | None = None) -> None:
         self.device = device
         self.settings = settings
         #: Seconds of the last evaluation by phase, in order.
         self.phases: dict[str, float] = {}
+        self._shelf = shelf or Shelf()
         # Two at first: one for the reference, one for the first kernel.
         self._pool = WorkerPool(device, first=2)
-        self._bench: _Bench | None = None
+        self._bench: Bench | None = None
+        # Problem -> kernel -> log speedups, each measured in fresh processes: what they differ by is no merit.
+        self._measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def __enter__(self) -> Self:
         return self
@@ -60,6 +74,16 @@ class Judge:
         self._leave_problem()
         self._pool.close()
 
+    # ---- what can be asked -----------------------------------------------------------------------------------------
+
+    def card(self, problem: Problem) -> ProblemCard:
+        """What is known about a problem on this device.
+
+        Raises:
+            EvaluatorError: the reference fails.
+        """
+        return self._bench_for(problem).card
+
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         """Judge one kernel.
 
@@ -68,102 +92,232 @@ class Judge:
         """
         started = time.perf_counter()
         self.phases = {}
-        found = Evaluation(
+        found = self._blank(problem, kernel)
+        try:
+            found = self._read(problem, kernel, found)
+            with self._phase("prepare"):
+                bench = self._bench_for(problem)
+            found = self._check_card(bench, found)
+            with single_thread():
+                found = self._judge(bench, kernel, found)
+        except Rejection as failure:
+            tags = failure.tags or found.tags
+            found = replace(found, verdict=failure.verdict, message=failure.message, tags=tags)
+        return replace(found, build_seconds=self.phases.get("build", 0.0), seconds=time.perf_counter() - started)
+
+    def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
+        """Time kernels and the reference against each other in the same rounds, all in fresh processes.
+
+        Raises:
+            EvaluatorError: the reference fails, or no worker can be started.
+        """
+        bench = self._bench_for(problem)
+        with single_thread():
+            contest = hold_contest(
+                bench,
+                kernels,
+                rounds=rounds,
+                admit=self._admit_to_contest,
+                settle=self._pool.settle,
+                tie=self._tie(problem),
+            )
+        for kernel_id, speedup in contest.speedups().items():
+            self._remember(problem, kernel_id, speedup)
+        return contest
+
+    def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
+        """PyTorch's own ways to run the reference, timed against eager once for each problem, device and versions.
+
+        Raises:
+            EvaluatorError: eager itself fails.
+        """
+        known = self._known_baselines(problem)
+        for name in missing(self.device, known):
+            with single_thread():
+                known = (*known, self._measure_baseline(self._bench_for(problem), name))
+            remember(self._shelf, known, problem=problem.id, device=self.device, precision=self.settings.precision)
+        return known
+
+    # ---- one evaluation --------------------------------------------------------------------------------------------
+
+    def _blank(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        return Evaluation(
             kernel=kernel.id,
             problem=problem.id,
             device=self.device.fingerprint,
             precision=self.settings.precision,
             verdict=Verdict.CORRECT,
         )
-        try:
-            _check_format(kernel.source)
-            with self._phase("prepare"):
-                bench = self._bench_for(problem)
-            with _single_thread():
-                found = self._judge(bench, kernel, found)
-        except Rejection as failure:
-            found = replace(found, verdict=failure.verdict, message=failure.message)
-        return replace(found, build_seconds=self.phases.get("build", 0.0), seconds=time.perf_counter() - started)
 
-    def _judge(self, bench: "_Bench", kernel: Kernel, found: Evaluation) -> Evaluation:
+    def _read(self, problem: Problem, kernel: Kernel, found: Evaluation) -> Evaluation:
+        """Tags from the source, which is refused when it is no candidate, or holds what has no honest use."""
+        _check_format(kernel.source)
+        reference = problem.source_for(self.device.type)
+        seen = lint(kernel.source, allow_library=self.settings.allow_library, reference_source=reference)
+        if seen.refusal:
+            raise Rejection(Verdict.REFUSED, seen.refusal, tags=seen.tags)
+        return replace(found, tags=seen.tags)
+
+    def _check_card(self, bench: Bench, found: Evaluation) -> Evaluation:
+        found = replace(found, tags=(*found.tags, *bench.prepared.tags, *bench.card.flags))
+        if bench.card.degenerate and not self.settings.force:
+            why = bench.card.flags["degenerate"].rstrip(".")
+            raise Rejection(
+                Verdict.REFUSED,
+                f"the problem is degenerate: {why}; change its inputs or sizes, or judge it all the same with --force",
+                tags=found.tags,
+            )
+        return found
+
+    def _judge(self, bench: Bench, kernel: Kernel, found: Evaluation) -> Evaluation:
         with self._phase("worker"):
             worker = self._pool.take()
+        found = replace(found, sandbox=worker.sandbox)
         worker.deadline = time.monotonic() + self.settings.total_seconds
         try:
             remote = RemoteKernel(worker, bench.arena, bench.prepared, self.settings, kernel.source)
-            with self._phase("build"):
-                remote.load()
-            with self._phase("trials"):
-                found, kernel_ms = self._try(remote, bench.prepared, found)
+            found, kernel_ms = self._admit(bench, remote, found)
             if found.verdict < Verdict.CORRECT:
                 return found
             waiting = time.monotonic()
             with self._phase("wait"):
                 self._pool.settle()
-            with exclusive(self.device), self._phase("timing"):
-                worker.deadline += time.monotonic() - waiting  # others' fault, not the kernel's
-                return self._time(remote, bench, found, kernel_ms)
+            worker.deadline += time.monotonic() - waiting  # others' fault, not the kernel's
+            with self._phase("timing"):
+                held = self._time(remote, bench, kernel_ms, found.precision_class)
+            found = self._profile(remote, bench, self._conclude(bench, held, found))
+            if worker.census()[0] > 1:
+                found = replace(found, tags=(*found.tags, "left-processes"))
+        except Rejection as failure:
+            raise Rejection(failure.verdict, failure.message, tags=found.tags) from None
         finally:
             with self._phase("end"):
                 worker.kill()
-
-    def _try(self, remote: RemoteKernel, prepared: PreparedProblem, found: Evaluation) -> tuple[Evaluation, float]:
-        """The trials, up to the first that fails; also the milliseconds of the fastest call."""
-        found = replace(found, error=0.0, reference_error=0.0, allclose=True, tags=prepared.tags)
-        # The fastest: the first call compiles, and the next worker's start-up slows some of the others.
-        call_ms = math.inf
-        for number in range(prepared.trials):
-            trial = prepared.trial(number)
-            call_ms = min(call_ms, remote.run(trial.inputs))
-            outputs = remote.outputs
-            error = max(centred_errors(outputs, trial.answer, trial.scale.spread))
-            # KernelBench knows no transformed inputs; its elementwise tolerance rejects honest kernels on them.
-            close = allclose(outputs, trial.answer, prepared.precision) if trial.nominal else True
-            worst = max(found.error or 0.0, error)
-            found = replace(
-                found,
-                error=worst if math.isfinite(worst) else None,  # NaN and infinity are as wrong as can be, by no number
-                precision_class=precision_class(worst),
-                reference_error=max(found.reference_error or 0.0, trial.scale.reference_error),
-                allclose=bool(found.allclose) and close,
+        if disturbs(bench, held):
+            raise Rejection(
+                Verdict.REFUSED, "not accepted: work of it was still on the device after its calls", tags=found.tags
             )
-            if not error <= trial.scale.bound:
-                words = describe_mismatch(outputs, trial.answer.truth, error, trial.scale.reference_error)
-                return replace(found, verdict=Verdict.WRONG, message=words), call_ms
-        return found, call_ms
+        return found
 
-    def _time(self, remote: RemoteKernel, bench: "_Bench", found: Evaluation, kernel_ms: float) -> Evaluation:
+    def _admit(self, bench: Bench, remote: RemoteKernel, found: Evaluation) -> tuple[Evaluation, float]:
+        """Build and try a kernel; also the milliseconds of its fastest call."""
+        with self._phase("build"):
+            remote.load()
+        with self._phase("trials"):
+            found, kernel_ms = run_trials(remote, bench.prepared, found)
+        if "prepacked-weights" in found.tags and not self.settings.allow_prepacked:
+            raise Rejection(
+                Verdict.REFUSED, "not accepted: it keeps weights in a form of its own; read the parameters in each call"
+            )
+        return found, kernel_ms
+
+    def _time(self, remote: RemoteKernel, bench: Bench, kernel_ms: float, precision_class: str | None) -> list[Round]:
+        plans = {
+            name: plan_for(call_ms, self.settings, most_calls=bench.prepared.most_calls)
+            for name, call_ms in ((REFERENCE, bench.reference_ms), (_KERNEL, kernel_ms))
+        }
+        least = plans[_KERNEL].least_rounds
+
+        def is_enough(held: Sequence[Round]) -> bool:
+            ratios = log_ratios(held, _KERNEL)
+            if len(ratios) == _FIRST_ROUNDS and max(ratios) < -math.log(CLEARLY_SLOW):
+                return True
+            return len(ratios) >= least and enough(ratios, self.settings.interval)
+
         try:
-            timing = time_in_rounds(
-                remote,
-                bench.reference,
-                bench.prepared,
-                self.settings,
-                kernel_ms=kernel_ms,
-                reference_ms=bench.reference_ms,
-                rng=SystemRandom(),  # a kernel must not know when its turn comes
-            )
+            kernels = {REFERENCE: bench.reference.remote, _KERNEL: remote}
+            return hold_believed(bench, kernels, plans, {_KERNEL: precision_class}, is_enough=is_enough)
         except EvaluatorError:
             self._leave_problem()  # its reference worker may be dead
             raise
+
+    def _conclude(self, bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluation:
+        """The numbers of an evaluation from its rounds."""
+        problem, ratios = bench.prepared.problem, log_ratios(held, _KERNEL)
         # Seeded by the kernel: an interval computed again from the archived blocks comes out the same.
-        speedup = speedup_of(timing.log_ratios, Random(found.kernel))
-        slow = ("clearly-slow",) if timing.cut_short and speedup.estimate < 1 / CLEARLY_SLOW else ()
+        speedup = speedup_of(ratios, Random(found.kernel))
+        self._remember(problem, found.kernel, speedup)
+        bench.best_speedup = max(bench.best_speedup, speedup.low)
+        slow = len(held) == _FIRST_ROUNDS and max(ratios) < -math.log(CLEARLY_SLOW)
+        known = self._known_baselines(problem)
         return replace(
             found,
-            time_ms=timing.median_ms("child"),
-            reference_ms=timing.median_ms("reference"),
+            time_ms=median_ms(held, _KERNEL),
+            reference_ms=median_ms(held, REFERENCE),
             speedup=speedup.estimate,
             speedup_low=speedup.low,
             speedup_high=speedup.high,
-            tags=found.tags + slow,
-            blocks=timing.blocks,
+            standing=standing_of(speedup.low, speedup.high, self._tie(problem)),
+            speedup_best=over_best(speedup.estimate, known) if known else None,
+            best_baseline=best(known).name if known else None,
+            tags=(*found.tags, "clearly-slow") if slow else found.tags,
+            blocks=tuple(measurements(held, {REFERENCE: "reference", _KERNEL: "child"})),
         )
 
-    def _bench_for(self, problem: Problem) -> "_Bench":
+    def _profile(self, remote: RemoteKernel, bench: Bench, found: Evaluation) -> Evaluation:
+        worth = (found.speedup_low or 0.0) >= _WORTH_PROFILING * bench.best_speedup
+        if not self.settings.profile or not worth or found.time_ms is None:
+            return found
+        with self._phase("profile"):
+            try:
+                told = remote.profile(bench.prepared.trial(0).inputs)
+            except Rejection:  # its numbers stand; only the feedback is shorter
+                return found
+        profile = read_profile(
+            told,
+            time_ms=found.time_ms,
+            card=bench.card,
+            precision_class=found.precision_class,
+            roofline=roofline_of(self.device, shelf=self._shelf),
+        )
+        return replace(found, profile=profile)
+
+    # ---- contests and baselines ------------------------------------------------------------------------------------
+
+    def _admit_to_contest(self, bench: Bench, seat: Seat, kernel: Kernel) -> tuple[Evaluation, float]:
+        found = replace(self._blank(bench.prepared.problem, kernel), sandbox=seat.worker.sandbox)
+        seat.worker.deadline = time.monotonic() + self.settings.total_seconds
+        try:
+            found = self._read(bench.prepared.problem, kernel, found)
+            found, kernel_ms = self._admit(bench, seat.remote, found)
+        except Rejection as failure:
+            return replace(found, verdict=failure.verdict, message=failure.message), math.inf
+        finally:
+            seat.worker.deadline = math.inf  # it waits for the others now
+        return found, kernel_ms
+
+    def _measure_baseline(self, bench: Bench, name: str) -> Baseline:
+        try:
+            seat, call_ms = bench.seat_reference(wrap=name)
+        except EvaluatorError as error:
+            return Baseline(name=name, failure=str(error))
+        try:
+            self._pool.settle()
+            held = self._time(seat.remote, bench, call_ms, None)
+        except Rejection as failure:
+            return Baseline(name=name, failure=failure.message)
+        finally:
+            seat.clear()
+        return Baseline.of(name, speedup_of(log_ratios(held, _KERNEL), Random(name)))
+
+    def _known_baselines(self, problem: Problem) -> tuple[Baseline, ...]:
+        return recall(self._shelf, problem=problem.id, device=self.device, precision=self.settings.precision)
+
+    # ---- noise between processes -----------------------------------------------------------------------------------
+
+    def _remember(self, problem: Problem, kernel_id: str, speedup: Speedup) -> None:
+        self._measured[problem.id][kernel_id].append(math.log(speedup.estimate))
+
+    def _tie(self, problem: Problem) -> float:
+        """Share up to which a difference is noise between processes."""
+        return tie_width(self.settings.tie, between_processes(self._measured[problem.id].values()))
+
+    # ---- the problem -----------------------------------------------------------------------------------------------
+
+    def _bench_for(self, problem: Problem) -> Bench:
         if self._bench is None or self._bench.prepared.problem.id != problem.id:
             self._leave_problem()
-            self._bench = _Bench.set_up(problem, self.device, self.settings, self._pool)
+            self._bench = Bench(problem, self.device, self.settings, self._pool, self._shelf)
         return self._bench
 
     def _leave_problem(self) -> None:
@@ -177,74 +331,7 @@ class Judge:
         try:
             yield
         finally:
-            self.phases[name] = time.perf_counter() - start
-
-
-@dataclass(slots=True, kw_only=True)
-class _Bench:
-    """A prepared problem with its memory and the worker that runs its reference."""
-
-    prepared: PreparedProblem
-    #: Lent to the worker of each kernel in turn.
-    arena: Arena
-    reference: RemoteKernel
-    reference_worker: Worker
-    reference_arena: Arena
-    #: Milliseconds of one warm call of the reference.
-    reference_ms: float
-
-    @classmethod
-    def set_up(cls, problem: Problem, device: Device, settings: EvaluationSettings, pool: WorkerPool) -> "_Bench":
-        prepared = PreparedProblem(problem, device, settings)
-        arena = Arena(device, prepared.arena_bytes)
-        # The reference has memory of its own: what a candidate can write to, the reference does not read.
-        reference_arena = Arena(device, max(prepared.input_bytes, prepared.loading_bytes))
-        worker = pool.take()
-        source = prepared.reference.source + _REFERENCE_AS_CANDIDATE
-        reference = RemoteKernel(worker, reference_arena, prepared, settings, source)
-        try:
-            reference.load()
-            inputs = prepared.trial(0).inputs
-            reference.block(inputs, warmup=1, calls=1, collect=False)
-            call_ms = min(reference.block(inputs, warmup=0, calls=3, collect=False))
-        except BaseException as failure:  # Ctrl-C as well
-            worker.kill()
-            arena.close()
-            reference_arena.close()
-            if not isinstance(failure, Rejection):
-                raise
-            raise EvaluatorError(
-                f"{problem.name}: the reference fails in a worker process: {' '.join(failure.message.split())}; "
-                "it must be one self-contained file"
-            ) from None
-        return cls(
-            prepared=prepared,
-            arena=arena,
-            reference=reference,
-            reference_worker=worker,
-            reference_arena=reference_arena,
-            reference_ms=call_ms,
-        )
-
-    def close(self) -> None:
-        self.reference_worker.kill()
-        on_cuda = self.arena.memory.is_cuda
-        self.arena.close()
-        self.reference_arena.close()
-        if on_cuda:
-            torch.cuda.empty_cache()
-
-
-@contextmanager
-def _single_thread() -> Iterator[None]:
-    """Keep torch's thread pool in this process asleep: after any use its threads spin for 10 ms on the cores that the
-    workers are timed on."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
 
 def _check_format(source: str) -> None:

@@ -1,126 +1,149 @@
-"""Times a kernel against the reference: blocks of calls in paired rounds, in random order, each in its own process."""
+"""Times kernels in paired rounds: one block of calls each, in random order, each kernel in its own process.
 
-import math
+Every timed call is a checked call (`evaluators.examiner`). Its inputs are drawn for it alone and reach the kernel's
+process just before it. While one kernel is timed the processes of the others are stopped.
+"""
+
 import statistics
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from random import Random
 
-from kbevolve.archive.records import Measurement, Verdict
-from kbevolve.configs.errors import EvaluatorError
+from kbevolve.archive.records import Measurement
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.mismatch import describe_mismatch
-from kbevolve.evaluators.prepared import PreparedProblem, Trial
+from kbevolve.evaluators.examiner import Examiner, Impression, Question
+from kbevolve.evaluators.prepared import Trial
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.remote import RemoteKernel
-from kbevolve.evaluators.statistics import round_log_ratio
-from kbevolve.evaluators.truth import centred_errors
+from kbevolve.evaluators.remote import Call, RemoteKernel
 
 #: Rounds that every kernel gets: fewer give no interval.
 LEAST_ROUNDS = 3
-#: A kernel that took this many times the reference's time in each of the first rounds is not timed any longer.
-CLEARLY_SLOW = 2.0
 #: Share of the timing budget that untimed calls may take.
 _WARMUP_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is timed."""
+    """How much is timed of one kernel."""
 
+    #: At least and at most.
+    least_rounds: int
     rounds: int
     #: Timed calls of a block.
     calls: int
     #: Untimed calls before the first block.
     warmup: int
 
+    @property
+    def block_warmup(self) -> int:
+        """Untimed calls before a later block: one brings back the kernel's share of the caches, if there is time."""
+        return min(self.warmup, int(self.calls > 1))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
-    """What was timed."""
+class Block:
+    """The timed calls of one kernel in one round."""
 
-    blocks: tuple[Measurement, ...]
-    #: log(t_reference / t_kernel), one a round.
-    log_ratios: tuple[float, ...]
-    #: Whether fewer calls than asked for were timed.
-    cut_short: bool
+    calls: tuple[Call, ...]
 
-    def median_ms(self, role: str) -> float:
-        """Median over the rounds of the blocks' medians."""
-        return statistics.median(statistics.median(block.times_ms) for block in self.blocks if block.role == role)
+    @property
+    def times_ms(self) -> tuple[float, ...]:
+        """As the worker told."""
+        return tuple(call.ms for call in self.calls)
+
+    @property
+    def median_ms(self) -> float:
+        """Median of the times."""
+        return statistics.median(self.times_ms)
+
+    def measurement(self, role: str, number: int) -> Measurement:
+        """The block for the archive."""
+        return Measurement(role=role, round=number, times_ms=self.times_ms)
 
 
-def plan_for(call_ms: float, settings: EvaluationSettings) -> Plan:
-    """What fits into `timing_seconds` at this many milliseconds a call."""
+def plan_for(call_ms: float, settings: EvaluationSettings, *, most_calls: int) -> Plan:
+    """What fits into `timing_seconds` at this many milliseconds a call, and `most_calls` inputs into memory."""
     affordable = 1e3 * settings.timing_seconds / call_ms
-    calls = min(settings.calls_per_round, int(affordable / settings.rounds))
     warmup = min(settings.warmup, int(_WARMUP_SHARE * affordable))
+    least = min(settings.least_rounds, settings.rounds)
+    calls = min(settings.calls_per_round, most_calls, int(affordable / least))
     if calls:
-        return Plan(rounds=settings.rounds, calls=calls, warmup=warmup)
-    return Plan(rounds=min(settings.rounds, max(LEAST_ROUNDS, int(affordable))), calls=1, warmup=warmup)
+        rounds = max(least, min(settings.rounds, int(affordable / calls)))
+        return Plan(least_rounds=least, rounds=rounds, calls=calls, warmup=warmup)
+    rounds = min(least, max(LEAST_ROUNDS, int(affordable)))
+    return Plan(least_rounds=rounds, rounds=rounds, calls=1, warmup=warmup)
 
 
-def time_in_rounds(
-    kernel: RemoteKernel,
-    reference: RemoteKernel,
-    prepared: PreparedProblem,
-    settings: EvaluationSettings,
-    *,
-    kernel_ms: float,
-    reference_ms: float,
+def time_round(
+    kernels: Mapping[str, RemoteKernel],
+    plans: Mapping[str, Plan],
+    examiner: Examiner,
+    warm: Trial,
+    number: int,
     rng: Random,
-) -> Timing:
-    """Time both in turn on the same inputs, which change from round to round.
-
-    The output of the last call of every block of the kernel is compared with the truth, like a trial's.
+    *,
+    reference: str,
+) -> dict[str, Block]:
+    """One round: a block of each kernel on the same inputs, which no process has seen before.
 
     Args:
-        kernel: the kernel, warm.
-        reference: the reference, warm.
-        prepared: inputs and truths.
-        settings: how much to time.
-        kernel_ms: estimated milliseconds of one call of the kernel.
-        reference_ms: of the reference.
-        rng: decides which of the two goes first in each round.
+        kernels: by name.
+        plans: how much is timed of each.
+        examiner: draws the inputs and compares the outputs.
+        warm: its inputs are used for untimed calls.
+        number: of the round, from 0.
+        rng: decides who goes first.
+        reference: name of the one that the others are compared with; it gets a call for each question.
 
     Raises:
-        Rejection: the kernel failed in a timed call.
-        EvaluatorError: the reference did.
+        Rejection: a kernel failed in a timed call; `culprit` is its name.
     """
-    plan, reference_plan = plan_for(kernel_ms, settings), plan_for(reference_ms, settings)
-    blocks: list[Measurement] = []
-    ratios: list[float] = []
-    for number in range(plan.rounds):
-        trial = prepared.timed_trial(number)
-        times: dict[str, list[float]] = {}
-        for role in rng.sample(("reference", "kernel"), 2):
-            if role == "kernel":
-                times[role] = kernel.block(trial.inputs, warmup=_warmup(plan, number), calls=plan.calls)
-                _check(kernel, trial)
-            else:
-                times[role] = _reference_block(reference, trial, reference_plan, number)
-        ratios.append(round_log_ratio(times["reference"], times["kernel"]))
-        blocks.append(Measurement(role="reference", round=number, times_ms=tuple(times["reference"])))
-        blocks.append(Measurement(role="child", round=number, times_ms=tuple(times["kernel"])))
-        if len(ratios) == LEAST_ROUNDS and max(ratios) < -math.log(CLEARLY_SLOW):
-            break
-    asked = settings.rounds * settings.calls_per_round
-    return Timing(blocks=tuple(blocks), log_ratios=tuple(ratios), cut_short=len(ratios) * plan.calls < asked)
+    questions = [examiner.question() for _ in range(max(plan.calls for plan in plans.values()))]
+    blocks = {}
+    impressions = {}
+    for name in rng.sample(sorted(kernels), len(kernels)):
+        plan = plans[name]
+        asked = questions if name == reference else questions[: plan.calls]
+        warmup = plan.warmup if number == 0 else plan.block_warmup
+        try:
+            with _alone(name, kernels):
+                blocks[name], impressions[name] = time_block(kernels[name], examiner, asked, warm=warm, warmup=warmup)
+        except Rejection as failure:
+            raise Rejection(failure.verdict, failure.message, culprit=name) from None
+    for name in impressions.keys() - {reference}:
+        for question, given, right in zip(questions, impressions[name], impressions[reference], strict=False):
+            try:
+                examiner.compare(question, given, right)
+            except Rejection as failure:
+                raise Rejection(failure.verdict, failure.message, culprit=name) from None
+    return blocks
 
 
-def _warmup(plan: Plan, number: int) -> int:
-    # Later blocks follow the other process's: one call brings back its share of the caches, if there is time for one.
-    return plan.warmup if number == 0 else min(plan.warmup, int(plan.calls > 1))
+def time_block(
+    kernel: RemoteKernel, examiner: Examiner, questions: Sequence[Question], *, warm: Trial, warmup: int
+) -> tuple[Block, list[Impression]]:
+    """One call for each question after untimed ones, and what is kept of each output."""
+    for _ in range(warmup):
+        kernel.timed_call(warm.inputs)
+    calls, impressions = [], []
+    for question in questions:
+        call = kernel.timed_call(question.inputs)
+        # The judge's clock runs until the output has been read: who replies before the work is done gains nothing.
+        impressions.append(examiner.impression(kernel.outputs))
+        calls.append(replace(call, wall_ms=1e3 * (time.perf_counter() - call.asked)))
+    return Block(calls=tuple(calls)), impressions
 
 
-def _reference_block(reference: RemoteKernel, trial: Trial, plan: Plan, number: int) -> list[float]:
+@contextmanager
+def _alone(name: str, kernels: Mapping[str, RemoteKernel]) -> Iterator[None]:
+    """Stop the processes of all other kernels: none can disturb what is timed now."""
+    others = [kernel.worker for other, kernel in kernels.items() if other != name]
+    for worker in others:
+        worker.pause()
     try:
-        return reference.block(trial.inputs, warmup=_warmup(plan, number), calls=plan.calls, collect=False)
-    except Rejection as failure:
-        raise EvaluatorError(f"the reference failed while it was timed: {failure.message}; try again") from None
-
-
-def _check(kernel: RemoteKernel, trial: Trial) -> None:
-    error = max(centred_errors(kernel.outputs, trial.answer, trial.scale.spread))
-    if not error <= trial.scale.bound:
-        words = describe_mismatch(kernel.outputs, trial.answer.truth, error, trial.scale.reference_error)
-        raise Rejection(Verdict.WRONG, f"right when it was checked first, not when it was timed: {words}")
+        yield
+    finally:
+        for worker in others:
+            worker.resume()

@@ -1,20 +1,34 @@
-"""From paired rounds to a speedup with an interval.
+"""From paired rounds to a speedup with an interval, and from intervals to faster, slower or tie.
 
 The unit is a round, never a call: calls of one block share the machine's state and are not independent. A round
 gives s = log(t_reference / t_kernel) from the medians of its two blocks, which were timed one after the other, so
 that what changes slowly (clocks, temperature, neighbours) falls out. The estimate over rounds is Hodges and
 Lehmann's (1963), the median of all pairwise means: nearly as efficient as the mean, and unmoved by a disturbed round.
-The interval is the bootstrap's percentiles over rounds (Efron 1979).
+
+Each end of the interval is the wider of two: the bootstrap's percentile over rounds (Efron 1979), which follows skewed
+rounds, and the end of a t-interval on trimmed rounds (Tukey and McLaughlin 1963), which knows how few they are. On 5 to
+25 simulated rounds, ended by `enough`, the bootstrap alone held the truth 86 to 92 times in 100, both together 94 to 99
+(normal rounds, and rounds of which 8 % are disturbed by 2 %).
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from kbevolve.archive.records import Standing
+
 #: Resamples of the bootstrap: the ends of a 95 % interval then rest on 50 resamples each.
 RESAMPLES = 2000
+#: Rounds before which no interval is believed: the spread of fewer is anyone's guess.
+LEAST_ROUNDS = 5
+#: Rounds cut off at each end before the spread is taken, as a share: one in ten is what a busy machine disturbs.
+_TRIMMED = 0.1
+#: Two-sided 95 % point of the normal distribution.
+_Z = statistics.NormalDist().inv_cdf(0.975)
+#: Standard deviations between processes that a difference must exceed: then fewer than 3 in 1000 are only noise.
+_SIGMAS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +47,7 @@ def round_log_ratio(reference_ms: Sequence[float], kernel_ms: Sequence[float]) -
 
 
 def speedup_of(log_ratios: Sequence[float], rng: Random) -> Speedup:
-    """Speedup and interval over rounds.
+    """Speedup and interval over rounds; a single round is its own interval.
 
     Args:
         log_ratios: one number a round, at least one.
@@ -42,8 +56,8 @@ def speedup_of(log_ratios: Sequence[float], rng: Random) -> Speedup:
     estimate = hodges_lehmann(log_ratios)
     resampled = sorted(hodges_lehmann(rng.choices(log_ratios, k=len(log_ratios))) for _ in range(RESAMPLES))
     tail = RESAMPLES // 40
-    # With few rounds the percentiles may miss the estimate itself by rounding; an interval holds its estimate.
-    low, high = min(resampled[tail], estimate), max(resampled[-tail - 1], estimate)
+    width = half_width(log_ratios) if len(log_ratios) > 1 else 0.0
+    low, high = min(resampled[tail], estimate - width), max(resampled[-tail - 1], estimate + width)
     return Speedup(estimate=math.exp(estimate), low=math.exp(low), high=math.exp(high))
 
 
@@ -51,3 +65,82 @@ def hodges_lehmann(values: Sequence[float]) -> float:
     """Median of the means of all pairs, each value paired with itself too."""
     means = [(values[i] + values[j]) / 2 for i in range(len(values)) for j in range(i, len(values))]
     return statistics.median(means)
+
+
+def enough(log_ratios: Sequence[float], interval: float) -> bool:
+    """Whether the rounds so far say enough: the 95 % interval reaches at most `interval` to either side.
+
+    Cheap enough for every round, unlike a bootstrap. It looks at the spread of the rounds, never at where they lie, so
+    stopping early favours no kernel; only the interval gets a little too narrow, by the luck of a small spread.
+    """
+    return len(log_ratios) >= LEAST_ROUNDS and half_width(log_ratios) <= interval
+
+
+def half_width(log_ratios: Sequence[float]) -> float:
+    """Half of a 95 % t-interval on the trimmed mean, with the winsorised spread (Tukey and McLaughlin 1963).
+
+    Args:
+        log_ratios: one number a round, at least two; from ten on, extremes are trimmed.
+    """
+    ordered = sorted(log_ratios)
+    count = len(ordered)
+    cut = int(_TRIMMED * count)
+    kept = count - 2 * cut
+    winsorised = [ordered[cut]] * cut + ordered[cut : count - cut] + [ordered[count - cut - 1]] * cut
+    squares = (count - 1) * statistics.variance(winsorised)
+    return _t_quantile(kept - 1) * math.sqrt(squares / (kept * (kept - 1)))
+
+
+def standing_of(low: float, high: float, tie: float) -> Standing:
+    """How a kernel stands whose speedup over its rival lies between `low` and `high`.
+
+    Args:
+        low: lower end of the interval of rival's time over kernel's time, above 0.
+        high: its upper end.
+        tie: share up to which a difference is none, e.g. 0.01.
+    """
+    # The same distance on either side: 1 % faster and 1 % slower are the two sides of one comparison.
+    if math.log(low) > math.log1p(tie):
+        return Standing.FASTER
+    return Standing.SLOWER if math.log(high) < -math.log1p(tie) else Standing.TIE
+
+
+def between_processes(repeated: Iterable[Sequence[float]]) -> float:
+    """Standard deviation between processes: how far apart measurements of one kernel lie, each in a fresh process.
+
+    Args:
+        repeated: for each kernel, the log speedups that were measured of it; kernels measured once say nothing.
+
+    Returns:
+        The deviation pooled over the kernels, in log units (0.01 is about 1 %); 0.0 when none was measured twice.
+    """
+    groups = [values for values in repeated if len(values) > 1]
+    freedom = sum(len(values) - 1 for values in groups)
+    squares = sum((len(values) - 1) * statistics.variance(values) for values in groups)
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
+def tie_width(minimum: float, sigma: float) -> float:
+    """The share up to which two kernels are tied: what is asked for, or the noise between processes if that is wider.
+
+    Args:
+        minimum: share that the settings ask for.
+        sigma: `between_processes`.
+    """
+    return max(minimum, _SIGMAS * sigma)
+
+
+def _t_quantile(freedom: int) -> float:
+    """97.5 % point of Student's t, by its expansion around the normal one (Abramowitz and Stegun 26.7.5).
+
+    Right to 4 digits from 4 degrees of freedom on; 11.3 instead of 12.7 for one, 4.27 instead of 4.30 for two.
+    """
+    z: float = _Z
+    terms: tuple[float, ...] = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    # math.fsum: typed as a float, where a power of integers is not.
+    return z + math.fsum(term / freedom**power for power, term in enumerate(terms, start=1))

@@ -43,8 +43,8 @@ def build_model(
     precision: str,
     device: torch.device,
     weights: dict[str, torch.Tensor],
-) -> torch.nn.Module:
-    """``ModelNew(*arguments)`` in evaluation mode with the reference's weights.
+) -> tuple[torch.nn.Module, bool]:
+    """``ModelNew(*arguments)`` in evaluation mode with the reference's weights, and whether those were loaded by name.
 
     The weights are loaded when names and shapes agree exactly; otherwise the seed alone gives them, as in KernelBench.
 
@@ -61,9 +61,12 @@ def build_model(
         raise FormatError("ModelNew is no torch.nn.Module; write class ModelNew(torch.nn.Module)")
     model = model.to(device=device, dtype=DTYPES[precision])
     own = model.state_dict()
-    if {name: tensor.shape for name, tensor in own.items()} == {name: tensor.shape for name, tensor in weights.items()}:
+    loaded = {name: tensor.shape for name, tensor in own.items()} == {
+        name: tensor.shape for name, tensor in weights.items()
+    }
+    if loaded:
         model.load_state_dict(weights)
-    return model.eval()
+    return model.eval(), loaded
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

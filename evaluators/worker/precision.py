@@ -13,6 +13,13 @@ def set_flags(precision: str) -> None:
     torch.backends.cudnn.allow_tf32 = allowed
 
 
+def flags_are_set(precision: str) -> bool:
+    """Whether the flags are as `set_flags` leaves them."""
+    allowed = precision == "tf32"
+    flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    return flags == (allowed, allowed)
+
+
 def cast(tensor: torch.Tensor, precision: str) -> torch.Tensor:
     """Floating tensors in the task's dtype; integers and booleans as they are."""
     return tensor.to(DTYPES[precision]) if tensor.is_floating_point() else tensor

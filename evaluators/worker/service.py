@@ -1,4 +1,4 @@
-"""Answers the judge's requests, one after another: open memory, load a candidate, run it, time a block of calls.
+"""Answers the judge's requests, one after another: open memory, load a candidate, try it, time one call of it.
 
 Requests and replies are plain JSON objects. A reply is ``{"ok": true, …}`` or ``{"ok": false, "stage": …, "type": …,
 "text": …, "frames": […]}``; while a compiler runs, ``{"phase": "building"}`` comes before it.
@@ -7,28 +7,35 @@ Requests and replies are plain JSON objects. A reply is ``{"ok": true, …}`` or
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from kbevolve.evaluators.worker.baselines import wrap
 from kbevolve.evaluators.worker.builds import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
 from kbevolve.evaluators.worker.channel import Channel, Message
+from kbevolve.evaluators.worker.integrity import Bearings
 from kbevolve.evaluators.worker.memory import open_shared
+from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
 from kbevolve.evaluators.worker.precision import set_flags
-from kbevolve.evaluators.worker.timing import Stopwatch
-from kbevolve.evaluators.worker.values import Place, Unpackable, dtype_name, pack, unpack
+from kbevolve.evaluators.worker.profiling import profile
+from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
+from kbevolve.evaluators.worker.values import Place, unpack
 
+# Bound before any candidate is imported: names that a candidate replaces afterwards are not looked up again.
 _clock = time.perf_counter_ns
+_copy = torch.Tensor.copy_
 
 
-def serve(*, socket_fd: int, device: str, threads: int) -> None:
+def serve(*, socket_fd: int, device: str, threads: int, sandbox: str) -> None:
     """Warm up, say "ready", then answer requests until the judge hangs up."""
     channel = Channel(socket.socket(fileno=socket_fd))
     torch.set_num_threads(threads)
     service = Service(channel, torch.device(device))
     _warm_up(torch.device(device))
-    channel.send({"ok": True})
+    channel.send({"ok": True, "sandbox": sandbox})
     while True:
         try:
             request, descriptors = channel.receive()
@@ -58,7 +65,9 @@ class Service:
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._precision = "fp32"
         self._model: torch.nn.Module | None = None
+        self._forward: Callable[..., Any] | None = None
         self._private: list[torch.Tensor] | None = None
+        self._bearings: Bearings | None = None
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """Carry out one request; whatever goes wrong in it is part of the answer."""
@@ -69,14 +78,19 @@ class Service:
                     self._memory = open_shared(request["ticket"], descriptors)
                     return {"ok": True}
                 case "import":
+                    self._bearings = Bearings.taken()
                     self._module = import_candidate(request["source"])
                     return {"ok": True}
                 case "construct":
                     return self._construct(request)
-                case "run":
-                    return self._run(request)
-                case "block":
-                    return self._block(request)
+                case "reweigh":
+                    return self._reweigh(request)
+                case "try":
+                    return self._try(request)
+                case "time":
+                    return self._time(request)
+                case "profile":
+                    return self._profile(request)
             raise ValueError(f"no request {stage!r}")
         except BaseException as error:  # a candidate may raise SystemExit or KeyboardInterrupt as well
             if isinstance(error, FormatError):
@@ -88,78 +102,108 @@ class Service:
     def _construct(self, request: Message) -> Message:
         self._precision = request["precision"]
         set_flags(self._precision)
-        weights = {name: Place.from_json(place).view(self._memory) for name, place in request["weights"].items()}
+        self._model = None  # its memory first
         arguments = unpack(request["arguments"], [tensor.clone() for tensor in self._views(request["tensors"])])
-        self._model = build_model(
+        self._model, loaded = build_model(
             self._module,
             arguments,
             seed=request["seed"],
             precision=self._precision,
             device=self._device,
-            weights=weights,
+            weights=self._weights(request),
         )
+        self._forward = wrap(self._model, request["wrap"])
+        self._synchronize()
+        return {"ok": True, "loaded": loaded}
+
+    def _reweigh(self, request: Message) -> Message:
+        """Other weights in the same tensors, as an optimiser's step would leave them."""
+        assert self._model is not None
+        own = self._model.state_dict()
+        with torch.no_grad():
+            for name, tensor in self._weights(request).items():
+                _copy(own[name], tensor)
         self._synchronize()
         return {"ok": True}
 
-    def _run(self, request: Message) -> Message:
-        """One call on inputs of its own, fresh from shared memory."""
-        inputs = unpack(request["inputs"], [view.clone() for view in self._views(request["tensors"])])
+    def _try(self, request: Message) -> Message:
+        """One call on inputs of its own at new addresses, in memory where nothing right is left to be found."""
+        views = self._views(request["tensors"])
+        mine = [view.clone() for view in views]
+        inputs = unpack(request["inputs"], mine)
         set_flags(self._precision)
+        dirty_free_memory(request["outputs"], self._device)
         self._synchronize()
         start = _clock()
         with torch.no_grad():
             output = self._call(inputs)
             self._synchronize()
-        milliseconds = (_clock() - start) / 1e6
-        return {"ok": True, "times_ms": [milliseconds], **self._deliver(output, request)}
+            milliseconds = (_clock() - start) / 1e6
+            told = self._deliver(output, request, mine)
+        changed = [not _same(own, view) for own, view in zip(mine, views, strict=True)]
+        return {"ok": True, "times_ms": [milliseconds], "changed": changed, **told, **self._whereabouts()}
 
-    def _block(self, request: Message) -> Message:
-        """A timed block on inputs that stay where they are while their contents change from block to block."""
+    def _time(self, request: Message) -> Message:
+        """One timed call on inputs that stay where they are while their contents change from call to call."""
         views = self._views(request["tensors"])
         if self._private is None:
             self._private = [view.clone() for view in views]
-        for private, view in zip(self._private, views, strict=True):
-            private.copy_(view)
-        inputs = unpack(request["inputs"], self._private)
+        private = self._private
+        inputs = unpack(request["inputs"], private)
         set_flags(self._precision)
         with torch.no_grad():
-            times, output = self._stopwatch.block(
-                lambda: self._call(inputs), warmup=request["warmup"], calls=request["calls"]
+            milliseconds, told = self._stopwatch.time(
+                lambda: self._call(inputs),
+                buffers=private,
+                contents=views,
+                deliver=lambda output: self._deliver(output, request, private),
             )
-        return {"ok": True, "times_ms": times, **self._deliver(output, request)}
+        return {"ok": True, "times_ms": [milliseconds], **told, **self._whereabouts()}
+
+    def _profile(self, request: Message) -> Message:
+        mine = [view.clone() for view in self._views(request["tensors"])]
+        inputs = unpack(request["inputs"], mine)
+        set_flags(self._precision)
+        with torch.no_grad():
+            self._call(inputs)
+            return {"ok": True, "launches": profile(lambda: self._call(inputs))}
 
     def _call(self, inputs: list[Any]) -> Any:
-        if self._model is None:
+        if self._forward is None:
             raise RuntimeError("no model was constructed")
-        return self._model(*inputs)
+        return self._forward(*inputs)
 
-    def _deliver(self, output: Any, request: Message) -> Message:
+    def _deliver(self, output: Any, request: Message, inputs: list[torch.Tensor]) -> Message:
         """Copy the output where the judge will look, and say what it is."""
-        leaves: list[torch.Tensor] = []
-        try:
-            structure = pack(output, leaves)
-        except Unpackable as error:
-            structure = {"foreign": str(error)}
-        described = [
-            {
-                "shape": list(leaf.shape),
-                "dtype": dtype_name(leaf.dtype),
-                "device": leaf.device.type,
-                "plain": type(leaf) is torch.Tensor,
-            }
-            for leaf in leaves
-        ]
+        structure, leaves, described = describe(output, inputs)
         places = request["outputs"]
         if len(places) == len(leaves):
             for place, leaf, facts in zip(places, leaves, described, strict=True):
-                if facts["shape"] == place["shape"] and facts["dtype"] == place["dtype"] and facts["plain"]:
-                    Place.from_json(place).view(self._memory).copy_(leaf)
-            self._synchronize()
+                if facts["plain"] and facts["shape"] == place["shape"] and facts["dtype"] == place["dtype"]:
+                    _copy(Place.from_json(place).view(self._memory), leaf)
+        self._synchronize()
         return {"structure": structure, "leaves": described}
+
+    def _whereabouts(self) -> Message:
+        """What the candidate left changed in this process, for the judge to see."""
+        assert self._bearings is not None
+        return {"changes": self._bearings.changes(self._precision)}
+
+    def _weights(self, request: Message) -> dict[str, torch.Tensor]:
+        return {name: Place.from_json(place).view(self._memory) for name, place in request["weights"].items()}
 
     def _views(self, places: list[dict[str, Any]]) -> list[torch.Tensor]:
         return [Place.from_json(place).view(self._memory) for place in places]
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":
-            torch.cuda.synchronize()
+            synchronize()
+
+
+def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Bit for bit, so that NaN equals itself."""
+    if not mine.numel():
+        return True
+    return torch.equal(mine, theirs) or torch.equal(
+        mine.contiguous().view(-1).view(torch.uint8), theirs.contiguous().view(-1).view(torch.uint8)
+    )

@@ -1,54 +1,130 @@
-"""Times a block of calls: CUDA events with a flushed L2 on a GPU, the monotonic clock on a CPU."""
+"""Times one call: CUDA events behind a flushed L2 on a GPU, the monotonic clock on a CPU.
 
+Around the window, on the same stream: the inputs are written just before it, the output is copied out right behind
+its end, and then the inputs are destroyed. Work that is still running somewhere else (a side stream, a thread, a tensor
+that computes when it is looked at) finds nothing to read, or comes too late for the copy.
+"""
+
+import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-# Bound before any candidate is imported.
+# Bound before any candidate is imported: names that a candidate replaces afterwards are not looked up again.
 _clock = time.perf_counter_ns
+_copy = torch.Tensor.copy_
+_fill = torch.Tensor.fill_
+_view = torch.Tensor.view
+_sum = torch.Tensor.sum
+# What the methods of torch.cuda call in the end; a build without CUDA has none of it.
+_synchronize: Any = getattr(torch._C, "_cuda_synchronize", None)
+_record: Any = getattr(torch._C._CudaEventBase, "record", None)
+_elapsed: Any = getattr(torch._C._CudaEventBase, "elapsed_time", None)
+
+#: `CU_LIMIT_PERSISTING_L2_CACHE_SIZE` of the driver's cuCtxSetLimit.
+_PERSISTING_L2 = 0x06
+#: As a float of any width it is NaN, as an integer nothing that an input holds.
+_POISON = 0xFF
 
 
 class Stopwatch:
-    """Times blocks on one device; the same program times the reference and the candidate."""
+    """Times calls on one device; the same program times the reference and the candidate."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._flush: torch.Tensor | None = None
+        self._driver: Any = None
+        if device.type == "cuda":
+            self._stream = torch.cuda.default_stream(device)
+            self._start, self._end = _event(), _event()
+            self._driver = ctypes.CDLL("libcuda.so.1")
 
-    def block(self, call: Callable[[], Any], *, warmup: int, calls: int) -> tuple[list[float], Any]:
-        """Milliseconds of each of `calls` calls after `warmup` untimed ones, and what the last one returned."""
-        for _ in range(warmup):
-            call()
-        return self._cuda(call, calls) if self._device.type == "cuda" else self._cpu(call, calls)
+    def time(
+        self,
+        call: Callable[[], Any],
+        *,
+        buffers: Sequence[torch.Tensor],
+        contents: Sequence[torch.Tensor],
+        deliver: Callable[[Any], Any],
+    ) -> tuple[float, Any]:
+        """Milliseconds of one call, and what `deliver` said of its output.
 
-    def _cpu(self, call: Callable[[], Any], calls: int) -> tuple[list[float], Any]:
-        times = []
-        output = None
-        for _ in range(calls):
-            output = None  # freed before the window opens, as it would be in a loop of a user's program
-            start = _clock()
-            output = call()
-            times.append((_clock() - start) / 1e6)
-        return times, output
+        Args:
+            call: runs the kernel on the buffers.
+            buffers: the candidate's inputs, always the same memory.
+            contents: what they shall hold during the call.
+            deliver: copies the output away.
+        """
+        if self._device.type == "cuda":
+            return self._on_cuda(call, buffers, contents, deliver)
+        for buffer, content in zip(buffers, contents, strict=True):
+            _copy(buffer, content)
+        start = _clock()
+        output = call()
+        end = _clock()
+        delivered = deliver(output)
+        poison(buffers)
+        return (end - start) / 1e6, delivered
 
-    def _cuda(self, call: Callable[[], Any], calls: int) -> tuple[list[float], Any]:
+    def _on_cuda(
+        self,
+        call: Callable[[], Any],
+        buffers: Sequence[torch.Tensor],
+        contents: Sequence[torch.Tensor],
+        deliver: Callable[[Any], Any],
+    ) -> tuple[float, Any]:
+        # A candidate may have left another stream current; what is measured and copied is the default one.
+        torch.cuda.set_stream(self._stream)
+        self._forget_l2()
+        for buffer, content in zip(buffers, contents, strict=True):
+            _copy(buffer, content)
+        self._flush_l2()
+        _record(self._start, self._stream)
+        output = call()
+        _record(self._end, self._stream)
+        torch.cuda.set_stream(self._stream)
+        delivered = deliver(output)
+        poison(buffers)
+        del output
+        synchronize()
+        return float(_elapsed(self._start, self._end)), delivered
+
+    def _forget_l2(self) -> None:
+        """Take back whatever part of the L2 was set aside: lines that persist there survive a flush."""
+        self._driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(0))
+        self._driver.cuCtxResetPersistingL2Cache()
+
+    def _flush_l2(self) -> None:
         if self._flush is None:
-            # Writing twice the L2 evicts whatever the call before left there.
-            size = 2 * torch.cuda.get_device_properties(self._device).L2_cache_size
-            self._flush = torch.empty(max(size, 1 << 20), dtype=torch.uint8, device=self._device)
-        starts, ends = ([_event() for _ in range(calls)] for _ in range(2))
-        output = None
-        torch.cuda.synchronize()
-        for start, end in zip(starts, ends, strict=True):
-            output = None
-            self._flush.zero_()
-            start.record()
-            output = call()
-            end.record()
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)], output
+            size = 4 * torch.cuda.get_device_properties(self._device).L2_cache_size
+            self._flush = torch.zeros(max(size, 1 << 20) // 4, dtype=torch.int32, device=self._device)
+            self._flushed = torch.zeros((), dtype=torch.int64, device=self._device)
+        # Written, so that nothing of the call before is left; then other memory is read, so that those dirty lines are
+        # written back now and not inside the window.
+        half = self._flush.numel() // 2
+        _fill(self._flush[:half], 0)
+        _copy(self._flushed, _sum(self._flush[half:]))
+
+
+def synchronize() -> None:
+    """Wait for everything on this process's GPU."""
+    if _synchronize is not None:
+        _synchronize()
+
+
+def poison(tensors: Sequence[torch.Tensor]) -> None:
+    """Overwrite tensors with bytes that are no number."""
+    for tensor in tensors:
+        if tensor.numel():
+            _fill(as_bytes(tensor), _POISON)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a tensor that fills it without gaps, as uint8 of one axis."""
+    flat = tensor.as_strided((tensor.numel(),), (1,))
+    return _view(flat, torch.uint8)
 
 
 def _event() -> torch.cuda.Event:

@@ -9,7 +9,16 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators import prepared
 from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.inputs import nominal, shrunk, signed
+from kbevolve.evaluators.inputs import (
+    diminished,
+    enlarged,
+    heterogeneous,
+    lifted,
+    nominal,
+    patchy,
+    shrunk,
+    signed,
+)
 from kbevolve.evaluators.prepared import PreparedProblem
 
 CPU = find_device("cpu")
@@ -46,31 +55,32 @@ def transforms_of(problem: PreparedProblem) -> list[Callable[..., object]]:
     return [draw.transform for draw in problem._draws]
 
 
-def test_two_distributions_take_turns_and_no_two_trials_agree() -> None:
-    problem = prepare("self.scale * self.layer(x)")
-    assert transforms_of(problem) == [nominal, signed, nominal, signed]
+def test_distributions_take_turns_and_no_two_trials_agree() -> None:
+    problem = prepare("self.scale * nn.functional.linear(x, self.layer.weight)", trials=7)
+    kinds = [nominal, signed, nominal, heterogeneous, nominal, enlarged, diminished]
+    assert transforms_of(problem) == kinds
     drawn = [problem.trial(number).inputs[0] for number in range(4)]
     assert all(not torch.equal(drawn[i], drawn[j]) for i in range(4) for j in range(i))
     assert float(drawn[0].min()) >= 0
     assert float(drawn[1].min()) < 0
-    assert [problem.timed_trial(number).nominal for number in range(3)] == [True] * 3
+    assert [problem.trial(number).transform for number in range(7)] == kinds
 
 
 def test_every_preparation_draws_anew() -> None:
     one, other = prepare("x * 2"), prepare("x * 2")
     assert not torch.equal(one.trial(0).inputs[0], other.trial(0).inputs[0])
-    assert one.weight_seed != other.weight_seed
+    assert one.weights.seed != other.weights.seed
 
 
 def test_a_reference_that_is_defined_on_positive_numbers_only_gets_those() -> None:
-    problem = prepare("torch.log(x + 0.1)")
-    assert transforms_of(problem) == [nominal, shrunk, nominal, shrunk]
+    problem = prepare("torch.log(x + 0.1)", trials=6)
+    assert transforms_of(problem) == [nominal, shrunk, nominal, patchy, nominal, lifted]
     assert problem.tags == ()
 
 
 def test_a_reference_that_bears_no_transform_is_said_to() -> None:
-    # arccos outside its domain either way: inputs are in [1/2, 1] and products leave it.
-    problem = prepare("torch.log(x - 0.49)", "[0.5 + torch.rand(16, 8) / 2]")
+    # arccos is defined on [-1, 1], and the other root for numbers above 1/2 only: whatever is changed leaves that.
+    problem = prepare("torch.arccos(x) + torch.sqrt(x - 0.49)", "[0.5 + torch.rand(16, 8) / 2]")
     assert transforms_of(problem) == [nominal] * 4
     assert problem.tags == ("nominal-inputs-only",)
 
@@ -126,7 +136,7 @@ def test_without_fp64_the_truth_is_fp32_and_says_so() -> None:
 def test_half_precision_tasks_get_half_inputs_and_weights() -> None:
     problem = prepare("self.layer(x)", precision="bf16")
     assert problem.trial(0).inputs[0].dtype is torch.bfloat16
-    assert {tensor.dtype for tensor in problem.weights.values()} == {torch.bfloat16}
+    assert {tensor.dtype for tensor in problem.weights.tensors.values()} == {torch.bfloat16}
 
 
 def test_several_inputs_and_outputs_have_places_of_their_own() -> None:

@@ -149,7 +149,7 @@ def test_honest_kernels_are_correct_and_timed(evaluate: Evaluate, source: str) -
     assert found.allclose is True
     assert found.speedup is not None
     # One pass over 134 MB instead of eager's two: never much slower, at most about twice as fast.
-    assert 0.9 < found.speedup < 2.5
+    assert 0.9 < found.speedup < 3
     assert found.device == find_device("cuda").fingerprint
 
 

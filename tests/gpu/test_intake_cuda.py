@@ -1,0 +1,79 @@
+"""Cards of problems on a GPU: rates within what GPUs do, the right bound, launch-bound problems told."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.problem import parse_problem
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.intake import card_for
+from kbevolve.evaluators.roofline import measure, roofline_of
+from kbevolve.evaluators.shelf import Shelf
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+TINY = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_the_rates_are_those_of_a_gpu_and_flags_stay() -> None:
+    before = torch.backends.cuda.matmul.allow_tf32
+    found = measure(find_device("cuda"))
+    assert torch.backends.cuda.matmul.allow_tf32 == before
+    assert 1e11 < found.bytes_per_second < 2e13
+    rates = found.operations_per_second
+    assert rates.keys() == {"fp64", "fp32", "tf32", "half"}
+    assert rates["half"] > rates["fp32"]
+    assert found.l2_bytes > 1 << 20
+
+
+def test_a_product_is_bound_by_arithmetic_and_a_softmax_by_memory(tmp_path: Path) -> None:
+    device, shelf = find_device("cuda"), Shelf(tmp_path)
+    product = card_for(find_problem("L1/matmul"), device, "fp32", shelf=shelf)
+    assert product.flags == {}
+    assert product.roofline_ms["fp32"] > product.memory_ms
+    # Eager is honest, so it may not be below the floor; and cuBLAS is no twentieth of the roofline.
+    assert product.floor_ms["fp32"] <= product.eager_ms < 20 * product.roofline_ms["fp32"]
+    softmax = card_for(find_problem("L1/softmax"), device, "fp32", shelf=shelf)
+    assert softmax.roofline_ms["fp32"] == pytest.approx(softmax.memory_ms)
+    assert softmax.floor_ms["fp32"] <= softmax.eager_ms < 20 * softmax.memory_ms
+
+
+def test_the_measured_floor_lies_below_what_libraries_reach(tmp_path: Path) -> None:
+    device = find_device("cuda")
+    rates = roofline_of(device, shelf=Shelf(tmp_path))
+    left, right = (torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))
+    product = torch.empty_like(left)
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    best = float("inf")
+    for _ in range(20):
+        begin.record()
+        torch.mm(left, right, out=product)
+        end.record()
+        end.synchronize()
+        best = min(best, begin.elapsed_time(end))
+    assert best > rates.floor_ms("half", written_bytes=0, operations=2 * 4096**3)
+
+
+def test_a_tiny_problem_is_launch_bound(tmp_path: Path) -> None:
+    card = card_for(
+        parse_problem(TINY, name="tiny", path=Path("tiny.py")), find_device("cuda"), "fp32", shelf=Shelf(tmp_path)
+    )
+    assert "launches" in card.flags["launch-bound"]
+    assert set(card.floor_ms.values()) == {0.0}

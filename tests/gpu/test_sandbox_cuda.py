@@ -1,0 +1,216 @@
+"""A worker on a GPU under guard: CUDA, Triton and nvcc work in it, the machine around it stays closed."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbevolve.evaluators import processes, sandbox
+from kbevolve.evaluators.arena import Arena
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.worker.channel import Message
+from kbevolve.evaluators.workers import Worker
+from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+ROOT = Path(__file__).parents[2]
+KERNEL = "\nclass ModelNew:\n    pass\n"
+#: What needs no preparation, and is closed on a GPU too.
+CLOSED = (
+    "reads-a-file",
+    "reads-the-checkout",
+    "lists-the-home",
+    "writes-a-file",
+    "deletes-a-file",
+    "leaves-a-note",
+    "reads-its-environment",
+    "reads-its-memory",
+    "reads-its-descriptors",
+    "signals-the-judge",
+    "slows-the-judge",
+    "connects-by-tcp",
+    "sends-by-udp",
+)
+
+MATMUL = """
+import torch
+a = torch.randn(512, 512, device="cuda")
+assert torch.allclose((a @ a).double(), a.double() @ a.double(), atol=1e-2)
+torch.empty(1 << 20, pin_memory=True).cuda(non_blocking=True)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    b = a * 2
+graph.replay()
+torch.cuda.synchronize()
+"""
+
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double(source, target, count, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + places, 2 * tl.load(source + places, mask=places < count), mask=places < count)
+
+
+x = torch.randn(1000, device="cuda")
+y = torch.empty_like(x)
+double[(8,)](x, y, 1000, BLOCK=128)
+assert torch.equal(y, 2 * x)
+"""
+
+CUDA = '''
+import ctypes
+import torch
+from torch.utils.cpp_extension import load
+open("double.cu", "w").write("""
+__global__ void kernel(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+extern "C" void twice(const float* x, float* y, int n) { kernel<<<(n + 127) / 128, 128>>>(x, y, n); }
+""")
+x = torch.randn(1000, device="cuda")
+y = torch.empty_like(x)
+library = ctypes.CDLL(load("double", ["double.cu"], is_python_module=False))
+library.twice(ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(y.data_ptr()), 1000)
+assert torch.equal(y, 2 * x)
+'''
+
+INLINE = '''
+import torch
+from torch.utils.cpp_extension import load_inline
+SOURCE = """
+#include <torch/extension.h>
+__global__ void kernel(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+}
+torch::Tensor twice(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  kernel<<<(x.numel() + 127) / 128, 128>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+  return y;
+}
+"""
+HEADER = "torch::Tensor twice(torch::Tensor x);"
+built = load_inline("inline", cpp_sources=HEADER, cuda_sources=SOURCE, functions=["twice"])
+x = torch.randn(1000, device="cuda")
+assert torch.equal(built.twice(x), 2 * x)
+'''
+
+COMPILED = """
+import torch
+x = torch.randn(256, 256, device="cuda")
+f = torch.compile(lambda x: torch.nn.functional.gelu(x @ x) + x.sum(0), mode={mode!r})
+for _ in range(3):
+    y = f(x)
+assert torch.allclose(y, torch.nn.functional.gelu(x @ x) + x.sum(0), atol=1e-2)
+"""
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    worker = Worker(find_device("cuda"))
+    worker.wait_ready()
+    yield worker
+    worker.kill()
+
+
+def load(worker: Worker, source: str, seconds: float = 60) -> Message:
+    return worker.ask({"request": "import", "source": source + KERNEL}, seconds=seconds, build_seconds=300)
+
+
+def test_the_level_is_told(worker: Worker) -> None:
+    assert worker.sandbox == sandbox.rehearse(find_device("cuda"))
+    assert "seccomp" in worker.sandbox
+
+
+def test_cuda_works_under_guard(worker: Worker) -> None:
+    reply = load(worker, MATMUL)
+    assert reply["ok"], reply
+
+
+def test_triton_compiles_under_guard(worker: Worker) -> None:
+    pytest.importorskip("triton")
+    reply = load(worker, TRITON)
+    assert reply["ok"], reply
+
+
+def test_nvcc_compiles_under_guard(worker: Worker) -> None:
+    reply = load(worker, CUDA)
+    assert reply["ok"], reply
+
+
+@pytest.mark.slow
+def test_torchs_headers_compile_under_guard(worker: Worker) -> None:
+    reply = load(worker, INLINE)
+    assert reply["ok"], reply
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["default", "max-autotune"])
+def test_torch_compiles_under_guard(worker: Worker, mode: str) -> None:
+    reply = load(worker, COMPILED.format(mode=mode), seconds=300)
+    assert reply["ok"], reply
+    assert worker.census()[0] == 1
+
+
+@pytest.mark.parametrize("attack", CLOSED)
+def test_nothing_around_a_worker_can_be_reached(worker: Worker, tmp_path: Path, attack: str) -> None:
+    if "landlock" not in worker.sandbox:
+        pytest.skip("no Landlock here")
+    secret = tmp_path / "archive.db"
+    secret.write_text("the truth")
+    names = {"secret": str(secret), "folder": str(tmp_path), "checkout": str(ROOT), "parent": os.getpid(), "port": 1}
+    reply = load(worker, SNOOPING[attack].format(**names))
+    assert not reply["ok"]
+    assert reply["type"] in {"PermissionError", "OSError"}, reply
+    assert secret.read_text() == "the truth"
+
+
+def test_host_memory_has_a_limit(worker: Worker) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    reply = load(worker, MEMORY_BOMB.format(gigabytes=(memory >> 30) + 1))
+    assert not reply["ok"]
+    assert "memory" in str(reply["text"])
+
+
+def test_memory_of_the_judge_is_opened() -> None:
+    device = find_device("cuda")
+    arena = Arena(device, 1 << 20)
+    worker = Worker(device)
+    try:
+        worker.wait_ready()
+        ticket, descriptors = arena.ticket()
+        reply = worker.ask({"request": "open", "ticket": ticket}, seconds=20, descriptors=descriptors)
+        assert reply["ok"], reply
+        reply = load(worker, MATMUL)
+        assert reply["ok"], reply
+    finally:
+        worker.kill()
+        arena.close()
+
+
+def test_helpers_die_with_a_paused_worker() -> None:
+    worker = Worker(find_device("cuda"))
+    try:
+        worker.wait_ready()
+        assert load(worker, SURVIVOR)["ok"]
+        assert load(worker, SPINNER)["ok"]
+        assert worker.census()[0] == 3
+        began = time.perf_counter()
+        worker.pause()
+        worker.resume()
+        assert time.perf_counter() - began < 0.1
+        assert load(worker, MATMUL)["ok"]
+        worker.pause()
+    finally:
+        worker.kill()
+    assert not processes.members(worker.pid)
