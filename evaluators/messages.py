@@ -20,6 +20,11 @@ _COMPILER_ERROR = re.compile(
 )
 
 
+#: g++ and clang print a line behind its number: ``   12 |     x = y;``.
+_LINE_NUMBER = re.compile(r"^\s*\d+ \| ?")
+#: Lines of the candidate shown on either side of the first error.
+_LINES_AROUND = 2
+
 #: What torch appends to every CUDA error and to every out-of-memory error, whatever the cause.
 _BOILERPLATE = re.compile(
     r"^(?:Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE_CUDA_DSA).*\n?"
@@ -28,32 +33,43 @@ _BOILERPLATE = re.compile(
 )
 
 
-def failure_of(reply: dict[str, Any]) -> tuple[Verdict, str]:
-    """Verdict and message of a reply with ``"ok": false``; every field is checked, for the sender is not trusted."""
+def failure_of(reply: dict[str, Any], source: str = "") -> tuple[Verdict, str]:
+    """Verdict and message of a reply with ``"ok": false``; every field is checked, for the sender is not trusted.
+
+    Args:
+        reply: of the worker.
+        source: the candidate's file, for the lines around a compiler's errors.
+    """
     stage = str(reply.get("stage"))
     kind = str(reply.get("type"))[:100]
     text = str(reply.get("text"))
     if stage == "format":
         return Verdict.REFUSED, _cut(text)
     if stage == "build":
-        return Verdict.BUILD_FAILED, f"does not compile: {compiler_excerpt(text)}"
+        return Verdict.BUILD_FAILED, f"does not compile: {compiler_excerpt(text, source)}"
     where = _frames(reply.get("frames"))
     verdict = Verdict.BUILD_FAILED if stage == "import" else Verdict.CRASHED
     doing = {"import": "importing the file", "construct": "constructing ModelNew"}.get(stage, "calling forward()")
     return verdict, _cut(f"{doing} raised {kind}: {_shorten(text)}{where}")
 
 
-def compiler_excerpt(log: str) -> str:
-    """The first errors of a compiler's log with the source lines it printed below them."""
+def compiler_excerpt(log: str, source: str = "") -> str:
+    """The first errors of a compiler's log with the source lines it printed below them.
+
+    The compiler counts lines of a file that was made from the candidate's; where the line that it printed stands once
+    in `source`, its neighbours there are shown for the first error, with the candidate's own numbers.
+    """
     log = without_directories(log)
     errors = list(_COMPILER_ERROR.finditer(log))
     if not errors:
         return _cut(_shorten(log))
-    parts = []
+    parts: list[str] = []
     for found in errors[:_MOST_ERRORS]:
         # g++ and nvcc print the source line and a caret line after the error.
         below = log[found.end() :].split("\n")[1:4]
         context = [line for line in below if line.strip() and not _COMPILER_ERROR.match(line)][:2]
+        if not parts and context:
+            context += _neighbours(context[0], source)
         parts.append("\n".join(line[:_MOST_LINE] for line in (found.group(0), *context)))
     more = f"\n… {len(errors) - len(parts)} more errors" if len(errors) > len(parts) else ""
     return _cut("\n".join(parts) + more)
@@ -62,6 +78,18 @@ def compiler_excerpt(log: str) -> str:
 def without_directories(text: str) -> str:
     """The text with the worker's private directory, which means nothing to the reader, taken out of paths."""
     return re.sub(r"/\S*?/kbevolve-worker-[^/\s]+/(?:work/|tmp/extensions/|tmp/)?", "", text)
+
+
+def _neighbours(printed: str, source: str) -> list[str]:
+    """The candidate's lines around the one that a compiler printed; none when that is not certain to be the one."""
+    wanted = _LINE_NUMBER.sub("", printed).strip()
+    lines = source.split("\n")
+    found = [index for index, line in enumerate(lines) if line.strip() == wanted]
+    if not wanted or len(found) != 1:
+        return []
+    first = max(0, found[0] - _LINES_AROUND)
+    shown = enumerate(lines[first : found[0] + _LINES_AROUND + 1], start=first + 1)
+    return ["in your file:", *(f"{number:>5}  {line}" for number, line in shown)]
 
 
 def _frames(frames: Any) -> str:

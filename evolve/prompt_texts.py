@@ -12,10 +12,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kbevolve.archive.records import Backend, Idea, Operator
+from kbevolve.archive.records import Backend, Idea, Operator, ProblemCard
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Precision
+from kbevolve.evaluators.feedback import feedback, performance, standing
 from kbevolve.evolve.brief import Brief, Failure
+from kbevolve.evolve.cards import prompt_lines
 from kbevolve.islands.island import Member
 
 #: Failures shown, and characters of each: enough to name the mistake, too little to imitate it.
@@ -27,9 +29,6 @@ SHOWN_TRIED = 20
 
 #: Longest kernel shown as an inspiration, characters (about 2500 tokens); a longer one would drown the parent.
 INSPIRATION_LENGTH = 8000
-
-#: Characters of a compiler's or the judge's message: the first error is near the top, the rest follows from it.
-MESSAGE_LENGTH = 2000
 
 #: What a child may be written in on each type of device.
 DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
@@ -43,11 +42,17 @@ class Shown:
     source: str
     #: How fast it is, in words.
     standing: str
+    #: Lines on where its time goes.
+    performance: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, member: Member) -> "Shown":
+    def of(cls, member: Member, card: ProblemCard | None = None) -> "Shown":
         """A correct kernel with its measured speedup."""
-        return cls(source=member.kernel.source, standing=standing(member))
+        return cls(
+            source=member.kernel.source,
+            standing=standing(member.evaluation),
+            performance=tuple(performance(member.evaluation, card)),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,9 @@ class PromptTexts:
 
     def cross(self, brief: Brief) -> str:
         """Both stages in one: two parents to be combined."""
-        return _render("cross", **_writing(brief), crossed=[Shown.of(parent) for parent in brief.parents[:2]])
+        return _render(
+            "cross", **_writing(brief), crossed=[Shown.of(parent, brief.card) for parent in brief.parents[:2]]
+        )
 
     def repair_task(self, brief: Brief, failure: Failure) -> str:
         """The task as it stood before the failed file, for the first turn of a repair."""
@@ -107,7 +114,7 @@ class PromptTexts:
         return _render(
             "repair",
             verdict=failure.evaluation.verdict.name.lower().replace("_", " "),
-            message=clipped(failure.evaluation.message) or "(no message)",
+            message=feedback(failure.evaluation),
             idea=failure.idea,
         )
 
@@ -136,19 +143,6 @@ def backends(brief: Brief) -> tuple[Backend, ...]:
     return DEVICE_BACKENDS[brief.device_type]
 
 
-def standing(member: Member) -> str:
-    """How fast a correct kernel is, e.g. ``1.83 times as fast as eager PyTorch, 95 % interval 1.80 to 1.86``."""
-    found = member.evaluation
-    if found.speedup is None:
-        return "correct, not timed"
-    words = f"{found.speedup:.2f} times as fast as eager PyTorch"
-    if found.speedup_low is not None and found.speedup_high is not None:
-        words += f", 95 % interval {found.speedup_low:.2f} to {found.speedup_high:.2f}"
-    if found.time_ms is not None:
-        words += f"; {found.time_ms:.4g} ms a call"
-    return words
-
-
 def signatures(failures: Sequence[Failure]) -> list[str]:
     """One short line for each kind of failure, the newest first, with how often it was met."""
     counts: Counter[str] = Counter()
@@ -167,27 +161,19 @@ def tried_line(idea: Idea, gain: float | None) -> str:
     return f"{idea.title} ({idea.technique}): {came}"
 
 
-def clipped(message: str) -> str:
-    """The first lines of a message, up to `MESSAGE_LENGTH` characters."""
-    text = message.strip()
-    if len(text) <= MESSAGE_LENGTH:
-        return text
-    kept = text[:MESSAGE_LENGTH].rpartition("\n")[0] or text[:MESSAGE_LENGTH]
-    return f"{kept}\n…"
-
-
 def _problem(brief: Brief) -> dict[str, Any]:
     source = brief.problem.source_for(brief.device_type)
     return {
         "problem_name": brief.problem.name,
         "problem_source": source,
         "reduced": source != brief.problem.source,
+        "card": prompt_lines(brief.card) if brief.card else [],
     }
 
 
 def _parent(brief: Brief) -> dict[str, Any]:
     return {
-        "parent": Shown.of(brief.parents[0]) if brief.parents else None,
+        "parent": Shown.of(brief.parents[0], brief.card) if brief.parents else None,
         "parent_title": "The kernel to improve" if edited(brief) else "The kernel to beat",
     }
 
@@ -209,7 +195,7 @@ def _writing(brief: Brief) -> dict[str, Any]:
         "backends": backends(brief),
         "edited": edited(brief),
         "skeleton": not edited(brief),
-        "inspiration": Shown.of(inspiration) if inspiration else None,
+        "inspiration": Shown.of(inspiration, brief.card) if inspiration else None,
         "failures": signatures(brief.failures),
     }
 

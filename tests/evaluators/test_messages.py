@@ -35,6 +35,23 @@ def test_nvccs_first_error_comes_with_its_source_line() -> None:
     assert "int i = tid + 1;" in text
 
 
+SOURCE = 'import torch\nSOURCE = """\nvoid f() {\n    c[j] += acc * b[j];\n    int i = tid + 1;\n}\n"""\n'
+
+
+@pytest.mark.parametrize("log", [GCC, NVCC])
+def test_the_candidates_own_lines_stand_around_the_first_error(log: str) -> None:
+    text = compiler_excerpt(log, SOURCE)
+    assert "in your file:\n" in text
+    assert "    4      c[j] += acc * b[j];\n    5      int i = tid + 1;" in text
+    assert "import torch" not in text
+
+
+def test_a_line_that_stands_twice_in_the_file_is_not_guessed() -> None:
+    assert "in your file" not in compiler_excerpt(GCC, SOURCE + SOURCE)
+    assert "in your file" not in compiler_excerpt(GCC, "")
+    assert "in your file" not in compiler_excerpt("mm.cpp:7:1: error: x\n\n\n", "\n\n")
+
+
 def test_the_linker_is_understood() -> None:
     assert "undefined reference to `foo()'" in compiler_excerpt(
         "x\nmm.o: undefined reference to `foo()'\ncollect2: error: y"

@@ -1,0 +1,52 @@
+"""The program that Nsight Compute watches: one kernel, called once inside the range that is measured.
+
+``python -P -m kbevolve.evaluators.worker.counted ORDERS``; the file ORDERS holds ``{"problem": source, "kernel":
+source, "precision": …}``. Nothing is judged here, so inputs and weights are the problem's own, from a fixed seed.
+"""
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from kbevolve.evaluators.worker.candidate import build_model, import_candidate
+from kbevolve.evaluators.worker.precision import DTYPES, cast, set_flags
+
+#: Calls before the one that counts: they compile, tune and warm up.
+_WARM_UP = 3
+_SEED = 0
+
+
+def main() -> None:
+    """Build the model, warm it up, and call it once between cudaProfilerStart and cudaProfilerStop."""
+    orders = json.loads(Path(sys.argv[1]).read_text())
+    precision, device = orders["precision"], torch.device("cuda")
+    problem = ModuleType("problem")
+    exec(compile(orders["problem"], "problem.py", "exec"), vars(problem))
+    torch.manual_seed(_SEED)
+    with torch.device(device):
+        arguments = problem.get_init_inputs()
+        reference = problem.Model(*arguments).to(device=device, dtype=DTYPES[precision])
+        inputs = [_moved(value, device, precision) for value in problem.get_inputs()]
+    weights = dict(reference.state_dict())
+    kernel = import_candidate(orders["kernel"])
+    model, _ = build_model(kernel, arguments, seed=_SEED, precision=precision, device=device, weights=weights)
+    del reference, weights
+    set_flags(precision)
+    with torch.no_grad():
+        for _ in range(_WARM_UP):
+            model(*inputs)
+        torch.cuda.synchronize()
+        with torch.cuda.profiler.profile():
+            model(*inputs)
+            torch.cuda.synchronize()
+
+
+def _moved(value: object, device: torch.device, precision: str) -> object:
+    return cast(value.to(device), precision) if isinstance(value, torch.Tensor) else value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Where a call's time goes: kernels as CUPTI saw them on a GPU, torch's operations on a CPU.
+
+The candidate shares this process, so what is told here is advice for the next attempt and never evidence.
+"""
+
+import json
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kbevolve.evaluators.worker.resources import stack_bytes, triton_spills
+
+#: Seconds of calls that are profiled, and how many at most: the share of a kernel is steady long before that.
+_SECONDS = 0.2
+_MOST_CALLS = 10
+#: Entries told, the longest first. A model of hundreds of launches is understood by its head.
+_MOST_ENTRIES = 12
+#: Characters of a name; a template's arguments can fill pages.
+_MOST_NAME = 300
+#: What of a CPU's time belongs to no operation of torch: the candidate's own compiled code, and Python.
+OWN_CODE = "own code"
+#: Categories of the trace that occupy the device.
+_DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+
+Entry = dict[str, Any]
+
+
+def profile(call: Callable[[], Any]) -> list[Entry]:
+    """Entries of one call, the longest first.
+
+    Args:
+        call: runs the kernel once; it should have run before, so that nothing compiles in it.
+
+    Returns:
+        Plain dictionaries: ``name``, ``microseconds`` (of all its launches in one call) and ``launches`` (a call); on
+        CUDA also ``registers`` (a thread), ``spilled`` (bytes a thread), ``shared_memory`` (bytes a block),
+        ``occupancy`` (0 to 1) and ``blocks_per_sm``, where they are known.
+    """
+    cuda = torch.cuda.is_available()
+    calls = _how_many(call)
+    # Here and not above: importing it takes 0.1 s, and most kernels are never profiled.
+    from torch.profiler import ProfilerActivity, record_function
+    from torch.profiler import profile as profiler
+
+    with profiler(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU], acc_events=True) as session:
+        for _ in range(calls):
+            if cuda:
+                call()
+            else:
+                with record_function(OWN_CODE):
+                    call()
+        if cuda:
+            torch.cuda.synchronize()
+    entries = _launches(_trace(session), calls) if cuda else _operations(session, calls)
+    entries.sort(key=lambda entry: -entry["microseconds"])
+    return entries[:_MOST_ENTRIES]
+
+
+def _how_many(call: Callable[[], Any]) -> int:
+    start = time.perf_counter()
+    call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return min(_MOST_CALLS, max(1, int(_SECONDS / max(time.perf_counter() - start, 1e-6))))
+
+
+def _trace(session: Any) -> list[Entry]:
+    """The events as the exported trace tells them: torch's own tables leave out registers and shared memory."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "trace.json"
+        session.export_chrome_trace(str(path))
+        events: list[Entry] = json.loads(path.read_text())["traceEvents"]
+    return events
+
+
+def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
+    """Kernels, copies and fills of the device, summed by name and registers."""
+    groups: dict[tuple[str, Any], list[Entry]] = defaultdict(list)
+    for event in events:
+        if event.get("cat") in _DEVICE_WORK:
+            groups[event["name"], event.get("args", {}).get("registers per thread")].append(event)
+    spilled = triton_spills()
+    stack = stack_bytes(name for name, _ in groups)
+    entries = []
+    for (name, registers), found in groups.items():
+        facts = found[0].get("args", {})
+        entry = {
+            "name": name[:_MOST_NAME],
+            "microseconds": sum(event["dur"] for event in found) / calls,
+            "launches": len(found) / calls,
+            "registers": registers,
+            "spilled": spilled.get((name, registers), stack.get((name, registers))),
+            "shared_memory": facts.get("shared memory"),
+            "blocks_per_sm": facts.get("blocks per SM"),
+        }
+        occupancy = facts.get("est. achieved occupancy %")
+        if occupancy:  # 0 is what it tells of a launch that it could not estimate
+            entry["occupancy"] = occupancy / 100
+        entries.append({field: value for field, value in entry.items() if value is not None})
+    return entries
+
+
+def _operations(session: Any, calls: int) -> list[Entry]:
+    """Torch's operations with the time that they spent themselves, and the rest as `OWN_CODE`."""
+    return [
+        {
+            "name": row.key[:_MOST_NAME],
+            "microseconds": row.self_cpu_time_total / calls,
+            "launches": row.count / calls,
+        }
+        for row in session.key_averages()
+        if row.self_cpu_time_total > 0
+    ]
