@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from kbevolve.archive.records import Birth, Operator
+from kbevolve.archive.records import Birth, Operator, ProblemCard
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.brief import Brief, Failure, Proposer
@@ -24,6 +24,8 @@ class Breeding:
     device: str
     settings: SearchSettings
     proposers: Mapping[Operator, Proposer]
+    #: What the judge found out about the problem; None when nobody looked.
+    card: ProblemCard | None = None
 
     def brief(
         self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
@@ -50,6 +52,7 @@ class Breeding:
             problem=self.problem,
             device_type=self.device_type,
             device=self.device,
+            card=self.card,
             operator=operator,
             parents=shown,
             inspirations=inspirations(home, shown, self._rng(generation, island, "inspirations")),
@@ -66,6 +69,7 @@ class Breeding:
             problem=self.problem,
             device_type=self.device_type,
             device=self.device,
+            card=self.card,
             operator=Operator.REPAIR,
             parents=tuple(population.member(parent) for parent in birth.parents if population.is_correct(parent)),
             repair=failure,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-from kbevolve.archive.records import BirthState, Evaluation, Idea, Kernel, Operator
+from kbevolve.archive.records import BirthState, Evaluation, Idea, Kernel, Operator, ProblemCard
 from kbevolve.configs.problem import Problem
 from kbevolve.islands.island import Member
 
@@ -29,6 +29,8 @@ class Brief:
     device_type: str
     #: One line for people and models, e.g. "NVIDIA H200, 132 SMs, 141 GB, sm_90, CUDA 13.0".
     device: str
+    #: What the judge found out about the problem; None when nobody looked.
+    card: ProblemCard | None = None
     operator: Operator
     #: Main parent first. For REPAIR the failed child's own parents.
     parents: tuple[Member, ...]

@@ -18,6 +18,7 @@ COMMANDS = {
     "run": ("kbevolve.evolve.commands.run:run", "Evolve kernels for a problem."),
     "resume": ("kbevolve.evolve.commands.run:resume", "Go on with a run that was interrupted."),
     "evaluate": ("kbevolve.evolve.commands.evaluate:evaluate", "Judge one kernel file."),
+    "profile": ("kbevolve.evolve.commands.profile:profile", "Say where a kernel's time goes."),
     "export": ("kbevolve.evolve.commands.export:export", "Write the best kernel as a ModelNew file."),
     "archive": ("kbevolve.evolve.commands.archive:archive", "Look into the archive: ls, show, lineage, diff."),
     "plot": ("kbevolve.evolve.commands.plot:plot", "Draw best-so-far over the children."),

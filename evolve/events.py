@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, Evaluation
+from kbevolve.archive.records import Birth, Confirmation, Evaluation
 from kbevolve.evolve.population import Population
 from kbevolve.islands.island import Entry
 
@@ -15,7 +15,11 @@ class Event:
     generation: int
     #: Live, not a copy: look, do not keep.
     population: Population
-    #: The birth it is about; None when a generation begins.
+    #: The confirmation that is published now; None while nobody was confirmed.
+    champion: Confirmation | None = None
+    #: Ids of the kernels that are about to be measured against each other; empty for other steps.
+    contest: tuple[str, ...] = ()
+    #: The birth it is about; None when a generation begins, or a contest.
     birth: Birth | None = None
     #: What the judge found; None when it is about to judge, or when the birth has no kernel.
     evaluation: Evaluation | None = None

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kbevolve.archive.export import exported_source
 from kbevolve.archive.lineage import main_line
-from kbevolve.archive.records import Evaluation, Kernel, Run, Verdict
+from kbevolve.archive.records import Confirmation, Evaluation, Kernel, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.configs.problem import Problem
@@ -36,8 +36,10 @@ class Choice:
     problem: Problem
     #: A run that bore the kernel: it gives the lineage and says how to measure.
     run: Run
-    #: Speedup over eager when the run measured it, None when it did not on this device.
+    #: Speedup over eager as the run measured it, of a champion the confirmed one; None when not on this device.
     speedup_then: float | None
+    #: What the run publishes, when this kernel is its champion.
+    confirmation: Confirmation | None = None
 
 
 def choose(archive: Archive, problem_name: str, device: Device, *, which: str | None = None) -> Choice:
@@ -57,7 +59,16 @@ def choose(archive: Archive, problem_name: str, device: Device, *, which: str | 
         kernel = archive.kernel(best.kernel)
     run = _birth_run(archive, kernel, newest)
     then = archive.evaluation(kernel.id, problem.id, device.fingerprint, _evaluation_settings(run).precision)
-    return Choice(kernel=kernel, problem=problem, run=run, speedup_then=then.speedup if then else None)
+    champion = archive.champion(run.id) if run.device == device.fingerprint else None
+    confirmation = champion if champion and champion.kernel == kernel.id else None
+    measured = confirmation or then
+    return Choice(
+        kernel=kernel,
+        problem=problem,
+        run=run,
+        speedup_then=measured.speedup if measured else None,
+        confirmation=confirmation,
+    )
 
 
 def check_output(output: Path, *, force: bool) -> None:
@@ -98,6 +109,7 @@ def measure_and_write(
             speedups={kernel: found.speedup for kernel, found in measured.items()},
             command=_repeat(choice, device, output),
             moment=moment,
+            confirmation=choice.confirmation,
         )
         _write(output, text)
     return evaluation

@@ -41,3 +41,17 @@ device_option = click.option(
     metavar="DEVICE",
     help="auto (CUDA when there is one, else the CPU), cpu, cuda or cuda:N.  [default: auto]",
 )
+
+library_option = click.option(
+    "--allow-library",
+    type=click.Choice(["full", "partial", "none"]),
+    help="Torch's compute operations in a kernel: full for any, partial for all but the heavy ones (matmul, "
+    "convolution, attention), none for a kernel that computes everything itself.  [default: full]",
+)
+
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    default=None,
+    help="Judge kernels of a problem although answers that ignore its input would pass.",
+)

@@ -10,6 +10,15 @@ from typing import Any
 import click
 
 
+def print_json_line(value: object) -> None:
+    """Print one JSON object as one line, last on standard output.
+
+    In ASCII: a message may hold characters that some readers take for line ends (U+2028), or halves of surrogate pairs,
+    which no terminal can be sent.
+    """
+    click.echo(json.dumps(plain(value), ensure_ascii=True, allow_nan=False))
+
+
 def print_json(value: object) -> None:
     """Print records, or lists and mappings of them, as indented JSON."""
     click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))

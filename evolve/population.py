@@ -5,6 +5,7 @@ a run goes on and when it is resumed. So a resumed run knows exactly what the un
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
 from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Verdict
@@ -30,6 +31,7 @@ class Population:
         self._children: Counter[str] = Counter()
         self._failures: dict[int, list[Birth]] = defaultdict(list)
         self._gains: dict[str, float | None] = {}
+        self._withdrawn: set[str] = set()
 
     def knows(self, kernel_id: str) -> bool:
         """Whether a birth of this run brought this kernel."""
@@ -84,14 +86,26 @@ class Population:
         )
 
     def best(self, *, apart_from: str | None = None) -> Member | None:
-        """The fittest kernel of all islands; the earlier one of equals.
+        """The fittest kernel of all islands that was not withdrawn; the earlier one of equals.
 
         Args:
             apart_from: a kernel id that counts only when there is no other, such as the reference's own.
         """
-        history = self.history()
+        history = self.standing()
         others = [member for member in history if member.kernel.id != apart_from]
         return max(others or history, key=lambda member: member.fitness, default=None)
+
+    def standing(self) -> tuple[Member, ...]:
+        """Every correct kernel that was not withdrawn, in the order of birth."""
+        return tuple(member for member in self.history() if member.kernel.id not in self._withdrawn)
+
+    def withdraw(self, kernel_ids: Iterable[str]) -> None:
+        """Take note of kernels that did not pass when they were judged again: none of them is the best any more.
+
+        They keep their places on the islands, which rest on first evaluations alone: so a run that is resumed breeds
+        from the same parents, whenever it was that they failed.
+        """
+        self._withdrawn.update(kernel_ids)
 
     def failures(self, island: int, *, count: int = 5) -> tuple[Failure, ...]:
         """The newest failures of an island, newest first."""

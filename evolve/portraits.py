@@ -13,10 +13,18 @@ from rich.tree import Tree
 
 from kbevolve.archive.lineage import Line
 from kbevolve.archive.numbers import as_times
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, StopReason
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Run, Standing, StopReason
 from kbevolve.archive.store import RunSummary
 from kbevolve.evolve.tables import Column, print_table, printable
-from kbevolve.evolve.words import VERDICT_STYLE, speedup_words, time_words, verdict_words
+from kbevolve.evolve.words import (
+    VERDICT_STYLE,
+    confirmed_words,
+    interval_words,
+    published_words,
+    speedup_words,
+    time_words,
+    verdict_words,
+)
 
 #: What a run without a reason to stop is doing; the archive cannot tell the two apart.
 NOT_STOPPED = "running, or its process was killed"
@@ -50,7 +58,7 @@ def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
     else:
         width = max(len(name) for name in fields)
         for name, value in fields.items():
-            click.echo(f"{name:<{width}}  {str(value).replace(chr(10), chr(10) + ' ' * (width + 2))}")
+            click.echo(f"{name:<{width}}  {printable(str(value)).replace(chr(10), chr(10) + ' ' * (width + 2))}")
 
 
 def kernel_fields(
@@ -82,22 +90,56 @@ def kernel_fields(
 
 
 def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
-    """What the judge found."""
+    """What the judge found; the profile apart (`profiles.print_profile`)."""
     verdict = Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
     if evaluation.error is not None:
         own = (
             f", the reference's own {evaluation.reference_error:.1e}" if evaluation.reference_error is not None else ""
         )
-        verdict.append(f", error {evaluation.error:.1e} ({evaluation.precision_class}{own})", style="default")
+        tile = f", worst tile {evaluation.worst_tile:.1e}" if evaluation.worst_tile is not None else ""
+        verdict.append(f", error {evaluation.error:.1e} ({evaluation.precision_class}{own}){tile}", style="default")
     fields: dict[str, str | Text] = {"device": f"{evaluation.device}, {evaluation.precision}", "verdict": verdict}
     if evaluation.speedup is not None:
         times = f"{time_words(evaluation.time_ms)}, eager {time_words(evaluation.reference_ms)}"
         fields["speedup"] = f"{speedup_words(evaluation)}, {times}, {len(evaluation.blocks)} timed blocks"
+    fields |= standing_fields(evaluation)
     if evaluation.tags:
         fields["tags"] = ", ".join(evaluation.tags)
+    if evaluation.sandbox:
+        fields["sandbox"] = evaluation.sandbox
     fields["took"] = f"{evaluation.seconds:.1f} s, of which building {evaluation.build_seconds:.1f} s"
     if evaluation.message:
         fields["message"] = evaluation.message
+    return fields
+
+
+def standing_fields(evaluation: Evaluation) -> dict[str, str | Text]:
+    """How a correct kernel stands against eager, and against the fastest of the baselines where they are known."""
+    fields: dict[str, str | Text] = {}
+    if evaluation.standing is not None:
+        fields["standing"] = standing_words(evaluation.standing, "eager")
+    if evaluation.speedup_best is not None:
+        fields["over best"] = f"{as_times(evaluation.speedup_best)} the fastest baseline, {evaluation.best_baseline}"
+    return fields
+
+
+def standing_words(standing: Standing, rival: str) -> str:
+    """``faster than eager``, ``a tie with eager`` or ``slower than eager``."""
+    return f"a tie with {rival}" if standing is Standing.TIE else f"{standing.value} than {rival}"
+
+
+def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
+    """What a contest found about a kernel."""
+    times = f"{time_words(confirmation.time_ms)}, eager {time_words(confirmation.reference_ms)}"
+    fields: dict[str, str | Text] = {
+        "measured again": f"{confirmation.purpose} after generation {confirmation.generation} of {confirmation.run}",
+        "speedup": f"{confirmed_words(confirmation)}, {times}, {len(confirmation.blocks)} timed blocks",
+    }
+    rival = confirmation.rival or "eager"
+    fields["standing"] = (
+        f"{standing_words(confirmation.standing, rival)}: {as_times(confirmation.ratio)} "
+        f"{interval_words(confirmation.ratio_low, confirmation.ratio_high)} its speed"
+    )
     return fields
 
 
@@ -112,7 +154,7 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | 
         "stopped": summary.stopped.value if summary.stopped else NOT_STOPPED,
         "generations": str(summary.generations),
         "births": f"{summary.births}, {summary.evaluated} kernels judged, {summary.correct} correct",
-        "best": f"{speedup_words(summary.best)}  {summary.best_kernel}" if summary.best else "–",
+        "best": f"{published_words(summary.champion, summary.best)}  {summary.best_kernel or ''}".rstrip(),
     }
     if any(tokens):
         fields["tokens"] = f"{tokens[0]} sent, {tokens[1]} received"

@@ -13,10 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from kbevolve.archive.numbers import as_times
-from kbevolve.archive.records import Birth, Evaluation, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Verdict
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.population import Population
-from kbevolve.evolve.words import VERDICT_STYLE, count_words, duration_words, speedup_words, time_words, verdict_words
+from kbevolve.evolve.words import (
+    VERDICT_STYLE,
+    confirmed_words,
+    count_words,
+    duration_words,
+    published_words,
+    speedup_words,
+    time_words,
+    verdict_words,
+)
 
 #: Children shown under the numbers; more would scroll the numbers out of a small terminal.
 RECENT = 6
@@ -92,7 +101,6 @@ class LiveProgress:
 
     def _render(self, event: Event) -> RenderableType:
         population, header = event.population, self.header
-        best = population.best(apart_from=header.reference)
         top = Table.grid(expand=True)
         top.add_column()
         top.add_column(justify="right")
@@ -100,7 +108,7 @@ class LiveProgress:
         numbers = Table.grid(padding=(0, 2))
         numbers.add_column(style="dim")
         numbers.add_column()
-        numbers.add_row("best", _best_text(best.evaluation if best else None))
+        numbers.add_row("best", _best_text(event, header.reference))
         numbers.add_row("islands", _islands_text(population))
         numbers.add_row("kernels", Text(count_words(population)))
         numbers.add_row("proposer", Text(header.proposer + _token_words(population)))
@@ -110,22 +118,19 @@ class LiveProgress:
             Text(f"generation {event.generation}/{header.generations}"),
             Text(self._pace.words(event.generation, header.generations), style="dim"),
         )
-        now = Text("")
-        if event.birth is not None and not event.done:
-            now = Text(
-                f"judging {event.birth.kernel}: {event.birth.note}", style="dim", no_wrap=True, overflow="ellipsis"
-            )
+        now = Text(_now_words(event), style="dim", no_wrap=True, overflow="ellipsis")
         return Group(top, bar, numbers, *self._recent, now)
 
 
 class LineProgress:
-    """Plain lines: every new best, and a sign of life now and then."""
+    """Plain lines: every new champion, every new best until there is one, and a sign of life now and then."""
 
     def __init__(self, header: Header, console: Console) -> None:
         self.header = header
         self._console = console
         self._pace = Pace()
         self._best = 0.0
+        self._champion: Confirmation | None = None
         self._spoke = monotonic()
 
     def __enter__(self) -> Self:
@@ -143,12 +148,19 @@ class LineProgress:
         self._pace.note(event)
         best = event.population.best(apart_from=self.header.reference)
         where = f"generation {event.generation}/{self.header.generations}"
-        if best is not None and best.kernel.id != self.header.reference and best.fitness > self._best:
+        if event.champion is not None:
+            if event.champion != self._champion:
+                self._champion = champion = event.champion
+                found = f"{confirmed_words(champion)}, {time_words(champion.time_ms)}"
+                self._say(f"{where}: best {found}, {champion.kernel} {_note(event.population, champion.kernel)}")
+                return
+        elif best is not None and best.kernel.id != self.header.reference and best.fitness > self._best:
             self._best = best.fitness
             note = event.birth.note if event.birth else ""
             found = f"{speedup_words(best.evaluation)}, {time_words(best.evaluation.time_ms)}"
             self._say(f"{where}: best {found}, {best.kernel.id} {note}")
-        elif event.birth is None and monotonic() - self._spoke > QUIET_SECONDS:
+            return
+        if event.birth is None and monotonic() - self._spoke > QUIET_SECONDS:
             pace = self._pace.words(event.generation, self.header.generations)
             self._say(f"{where}: {count_words(event.population)}; {pace}")
 
@@ -162,12 +174,29 @@ def progress_for(header: Header, console: Console) -> LiveProgress | LineProgres
     return LiveProgress(header, console) if console.is_terminal else LineProgress(header, console)
 
 
-def _best_text(evaluation: Evaluation | None) -> Text:
-    if evaluation is None:
+def _best_text(event: Event, reference: str) -> Text:
+    """The published speedup: the champion's, else that of the fittest kernel."""
+    best = event.population.best(apart_from=reference)
+    published = event.champion or (best.evaluation if best else None)
+    if published is None:
         return Text("–")
-    text = Text(speedup_words(evaluation), style="bold green")
-    times = f"  {time_words(evaluation.time_ms)}, eager {time_words(evaluation.reference_ms)}"
+    text = Text(published_words(event.champion, best.evaluation if best else None), style="bold green")
+    times = f"  {time_words(published.time_ms)}, eager {time_words(published.reference_ms)}"
     return text.append(times, style="not bold default")
+
+
+def _now_words(event: Event) -> str:
+    """What is being done; "" between two steps."""
+    if event.contest:
+        challenger, *others = event.contest
+        return f"measuring {challenger} again, beside {', '.join((*others, 'eager'))}"
+    if event.birth is not None and not event.done:
+        return f"judging {event.birth.kernel}: {event.birth.note}"
+    return ""
+
+
+def _note(population: Population, kernel_id: str) -> str:
+    return next((birth.note for birth in population.births if birth.kernel == kernel_id), "")
 
 
 def _islands_text(population: Population) -> Text:

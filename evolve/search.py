@@ -1,15 +1,16 @@
-"""The loop: ask for children, judge them, tell the islands; and the same again when a run is resumed.
+"""The loop: ask for children, judge them, tell the islands, confirm the best; and again when a run is resumed.
 
 A run is a pure function of its seed and of the judge's answers. What is asked for in generation g rests on what was
 known when g began, so the islands can be asked in any order; every fact is in the archive before the next step is
 taken. Resuming replays the archive up to its last generation and enters that generation again: births that are
-there are not asked for, evaluations that are there are not made, so nothing is paid for twice.
+there are not asked for, evaluations and contests that are there are not made, so nothing is paid for twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import groupby
 from time import perf_counter
+from typing import Any
 
 from kbevolve.archive.records import (
     Birth,
@@ -19,6 +20,7 @@ from kbevolve.archive.records import (
     Kernel,
     Operator,
     Placement,
+    ProblemCard,
     Run,
     StopReason,
     Verdict,
@@ -26,12 +28,14 @@ from kbevolve.archive.records import (
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.evaluator import Evaluator
+from kbevolve.evaluators.evaluator import Confirmer, Evaluator
 from kbevolve.evolve.breeding import Breeding
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
+from kbevolve.evolve.confirming import Confirming
 from kbevolve.evolve.events import Event, Observer
 from kbevolve.evolve.operators import MENDABLE
 from kbevolve.evolve.population import Population
+from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.starting import StartingKernel
 from kbevolve.islands.island import Entry
 from kbevolve.islands.migration import ring
@@ -53,6 +57,8 @@ class Search:
         proposers: who carries out which operator; without MUTATE the run is an offline one.
         evaluator: the judge.
         starts: the starting kernels of each island.
+        card: what the judge found out about the problem, for prompts.
+        confirmer: measures would-be champions again; None publishes what the first evaluation found.
         observer: told of every step.
     """
 
@@ -68,6 +74,8 @@ class Search:
         proposers: Mapping[Operator, Proposer],
         evaluator: Evaluator,
         starts: Sequence[Sequence[StartingKernel]],
+        card: ProblemCard | None = None,
+        confirmer: Confirmer | None = None,
         observer: Observer = lambda event: None,
     ) -> None:
         self.archive = archive
@@ -80,7 +88,21 @@ class Search:
         self.observer = observer
         self.population = Population(settings.search.islands)
         self.breeding = Breeding(
-            problem=problem, device_type=device_type, device=device, settings=settings.search, proposers=proposers
+            problem=problem,
+            device_type=device_type,
+            device=device,
+            settings=settings.search,
+            proposers=proposers,
+            card=card,
+        )
+        self.confirming = Confirming(
+            archive=archive,
+            run=run,
+            problem=problem,
+            confirmer=confirmer,
+            settings=settings.evaluation,
+            reference=Kernel.from_source(as_model_new(problem.source_for(device_type))).id,
+            announce=lambda generation, kernels: self._tell(generation, contest=kernels),
         )
         # What the archive holds of this run, so that entering a generation again adds nothing twice.
         self._births: dict[str, Birth] = {}
@@ -95,16 +117,21 @@ class Search:
             KeyboardInterrupt: the user had enough; everything that was finished is in the archive.
             ProposerError, EvaluatorError, ArchiveError: the rig is broken; likewise.
         """
-        for generation in range(self._replay(), self.settings.search.generations + 1):
-            self.observer(Event(generation=generation, population=self.population))
+        first = generation = self._replay()
+        for generation in range(first, self.settings.search.generations + 1):
+            self._tell(generation)
             for birth in self._bear(generation):
                 self._judge_and_mend(birth)
             self._migrate(generation)
+            self.confirming.challenge(self.population, generation)
             reason = self._reason_to_stop(generation)
             if reason is not None:
                 break
         else:
             reason = StopReason.GENERATIONS
+        if reason in (StopReason.GENERATIONS, StopReason.EXHAUSTED):
+            self.confirming.final(self.population, generation)
+        self._tell(generation)
         self.archive.add_stop(self.record.id, reason)
         return reason
 
@@ -123,6 +150,7 @@ class Search:
         placements = self.archive.placements(self.record.id)
         self._placements = set(placements)
         evaluations = self.archive.evaluations(self.record.id)
+        self.confirming.recall()
         for generation, born in groupby(births, key=lambda birth: birth.generation):
             if generation < last:
                 for birth in born:
@@ -275,21 +303,11 @@ class Search:
             evaluation = self._remembered(birth.kernel)
             remembered = evaluation is not None
             if evaluation is None:
-                self.observer(Event(generation=birth.generation, population=self.population, birth=birth))
+                self._tell(birth.generation, birth=birth)
                 evaluation = self.evaluator.evaluate(self.problem, self._kernels[birth.kernel])
                 self.archive.add_evaluation(evaluation)
         entry = self._take_note(birth, evaluation)
-        self.observer(
-            Event(
-                generation=birth.generation,
-                population=self.population,
-                birth=birth,
-                evaluation=evaluation,
-                remembered=remembered,
-                entry=entry,
-                done=True,
-            )
-        )
+        self._tell(birth.generation, birth=birth, evaluation=evaluation, remembered=remembered, entry=entry, done=True)
         return evaluation
 
     def _remembered(self, kernel_id: str) -> Evaluation | None:
@@ -326,12 +344,16 @@ class Search:
                 self._settle(migrant.target, migrant.member.kernel.id, generation, "migration")
 
     def _reason_to_stop(self, generation: int) -> StopReason | None:
-        if self.population.best() is None:
+        if not self.population.history():
             return StopReason.NO_SEED
         recent = [birth for birth in self.population.births if birth.generation > generation - EXHAUSTED_GENERATIONS]
         if generation >= EXHAUSTED_GENERATIONS and all(birth.state is BirthState.EXHAUSTED for birth in recent):
             return StopReason.EXHAUSTED
         return None
+
+    def _tell(self, generation: int, **facts: Any) -> None:
+        champion = self.confirming.champion
+        self.observer(Event(generation=generation, population=self.population, champion=champion, **facts))
 
     @property
     def _width(self) -> int:

@@ -3,16 +3,19 @@
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from kbevolve import __version__
-from kbevolve.archive.records import Kernel, Run, StopReason
+from kbevolve.archive.records import Kernel, ProblemCard, Run, StopReason
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import EvaluatorError, ProposerError, UsageError
+from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.baselines import Baseline
 from kbevolve.evaluators.devices import Device
 from kbevolve.evolve.events import Observer
 from kbevolve.evolve.proposers import build_proposers, give_up
@@ -21,8 +24,20 @@ from kbevolve.evolve.starting import StartingKernel, starting_kernels
 from kbevolve.evolve.tunables import declared
 from kbevolve.islands.migration import deal
 
+if TYPE_CHECKING:
+    from kbevolve.evaluators.judge import Judge
+
 #: Packages whose versions can change a kernel's speed or the search's choices.
 RECORDED_PACKAGES = ("torch", "triton", "numpy", "openevolve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a sitting at a run ended."""
+
+    reason: StopReason
+    #: What the best kernel should beat; empty unless the run is over and the baselines were asked for.
+    baselines: tuple[Baseline, ...] = ()
 
 
 def open_run(archive: Archive, problem: Problem, device: Device, settings: Settings) -> Run:
@@ -58,13 +73,14 @@ def breed(
     settings: Settings,
     observer: Observer,
     tell: Callable[[str], None],
-) -> StopReason:
+) -> Ending:
     """Go on with a run until it stops; the reason is in the archive whatever it is.
 
     `observer` is told of every step, `tell` hears lines for the user, e.g. why a starting kernel is missing.
 
     Raises:
         ProposerError, EvaluatorError, ArchiveError: the rig is broken; what was finished is in the archive.
+        ProblemError: an answer that ignores the input would pass, and `evaluation.force` is off.
     """
     from kbevolve.evaluators.judge import Judge  # imports torch: the run is announced before that second is spent
 
@@ -76,7 +92,8 @@ def breed(
     proposers = build_proposers(settings)
     try:
         with Judge(device, settings.evaluation) as judge:
-            return Search(
+            card = _card(judge, archive, problem, settings, tell)
+            reason = Search(
                 archive=archive,
                 run=run,
                 problem=problem,
@@ -86,19 +103,54 @@ def breed(
                 proposers=proposers,
                 evaluator=judge,
                 starts=hands(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
+                card=card,
+                confirmer=judge,
                 observer=observer,
             ).run()
+            return Ending(reason=reason, baselines=_baselines(judge, problem, settings, reason, tell))
     except KeyboardInterrupt:
         archive.add_stop(run.id, StopReason.INTERRUPTED)
-        return StopReason.INTERRUPTED
+        return Ending(reason=StopReason.INTERRUPTED)
     except ProposerError:
         archive.add_stop(run.id, StopReason.PROPOSER)
         raise
-    except EvaluatorError:
+    except (EvaluatorError, ProblemError):
         archive.add_stop(run.id, StopReason.EVALUATOR)
         raise
     finally:
         give_up(proposers)
+
+
+def _card(
+    judge: "Judge", archive: Archive, problem: Problem, settings: Settings, tell: Callable[[str], None]
+) -> ProblemCard:
+    """What the judge finds out about the problem, told and written down before anything is bred for it."""
+    card = judge.card(problem)
+    archive.add_card(card)
+    for flag, reason in card.flags.items():
+        tell(f"{problem.name}: {flag}: {reason}")
+    if card.degenerate and not settings.evaluation.force:
+        raise ProblemError(
+            f"{problem.name} is degenerate: {card.flags['degenerate'].rstrip('.')}; change its inputs or its sizes, or "
+            "search all the same with --force"
+        )
+    return card
+
+
+def _baselines(
+    judge: "Judge", problem: Problem, settings: Settings, reason: StopReason, tell: Callable[[str], None]
+) -> tuple[Baseline, ...]:
+    """The baselines of a run that is over; none when they cannot be measured, for the run stands without them."""
+    if not settings.evaluation.baselines or reason not in (StopReason.GENERATIONS, StopReason.EXHAUSTED):
+        return ()
+    tell("Timing what PyTorch itself makes of the reference; Ctrl-C leaves it out …")
+    try:
+        return judge.baselines(problem)
+    except EvaluatorError as error:
+        tell(f"without baselines: {error}")
+    except KeyboardInterrupt:
+        pass
+    return ()
 
 
 def hands(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingKernel]]:

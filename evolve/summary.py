@@ -1,16 +1,19 @@
 """What the user reads when a run is over: the best kernels, where they are, and what to type next."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.records import Birth, Operator, Run, StopReason, Verdict
+from kbevolve.archive.numbers import as_times
+from kbevolve.archive.records import Birth, Confirmation, Operator, Run, StopReason, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.evaluators.baselines import EAGER, Baseline, best, over_best
 from kbevolve.evolve.options import DEFAULT_ARCHIVE
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.tables import Column, print_table
-from kbevolve.evolve.words import count_words, speedup_words, time_words, verdict_words
+from kbevolve.evolve.words import CONFIRMED, count_words, published_words, time_words, verdict_words
 from kbevolve.islands.island import Member
 
 #: Kernels in the closing table, beside the starting kernels.
@@ -29,26 +32,55 @@ _COLUMNS = (
 
 
 def print_summary(
-    console: Console, *, run: Run, population: Population, reason: StopReason, archive: Path, generations: int
+    console: Console,
+    *,
+    run: Run,
+    population: Population,
+    reason: StopReason,
+    archive: Archive,
+    generations: int,
+    baselines: Sequence[Baseline] = (),
 ) -> None:
-    """Print the closing table, the reason of the stop and the next commands."""
+    """Print the closing table, what is published, the reason of the stop and the next commands."""
+    champion = archive.champion(run.id)
     if population.best() is None:
         console.print(Text("No kernel was correct."))
     else:
-        print_table(console, _COLUMNS, _rows(population))
+        confirmed = {one.kernel: one for one in archive.confirmations(run.id)}
+        print_table(console, _COLUMNS, _rows(population, confirmed, champion))
+    if champion is not None:
+        console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
     for line in _failed_starts(population):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print(Text(count_words(population)))
     console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
-    _print_next(console, run=run, population=population, archive=archive, generations=generations, reason=reason)
+    fittest = population.best()
+    shown = champion.kernel if champion else fittest.kernel.id if fittest else None
+    _print_next(console, run=run, best=shown, archive=Path(archive.path), generations=generations, reason=reason)
 
 
-def _rows(population: Population) -> list[tuple[str | Text, ...]]:
+def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
+    """``1.94× over eager (confirmed), 1.31× over the best of eager, compile and graph (compile)``."""
+    words = f"{as_times(champion.speedup)} over eager {CONFIRMED}"
+    names = [EAGER, *(one.name for one in baselines if one.speedup is not None)]
+    if len(names) > 1:
+        over = as_times(over_best(champion.speedup, baselines))
+        words += f", {over} over the best of {', '.join(names[:-1])} and {names[-1]} ({best(baselines).name})"
+    failed = [f"{one.name} failed: {one.failure}" for one in baselines if one.speedup is None]
+    return "; ".join([words, *failed])
+
+
+def _rows(
+    population: Population, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+) -> list[tuple[str | Text, ...]]:
     births = _first_births(population)
-    correct = sorted(population.history(), key=lambda member: -member.fitness)
+    title = champion.kernel if champion else None
+    correct = sorted(population.standing(), key=lambda member: (member.kernel.id != title, -member.fitness))
     bred = [member for member in correct if births[member.kernel.id].operator is not Operator.SEED]
     starts = [member for member in correct if births[member.kernel.id].operator is Operator.SEED]
-    return [_row(member, births[member.kernel.id]) for member in (*bred[:SHOWN], *starts)]
+    return [
+        _row(member, births[member.kernel.id], confirmed.get(member.kernel.id)) for member in (*bred[:SHOWN], *starts)
+    ]
 
 
 def _failed_starts(population: Population) -> Iterator[str]:
@@ -62,29 +94,28 @@ def _failed_starts(population: Population) -> Iterator[str]:
             yield f"  the whole message: kbevolve archive show {kernel_id}; what is missing here: kbevolve doctor"
 
 
-def _row(member: Member, birth: Birth) -> tuple[str | Text, ...]:
-    evaluation = member.evaluation
-    style = "green" if (evaluation.speedup_low or 0) > 1 else ""
+def _row(member: Member, birth: Birth, confirmation: Confirmation | None) -> tuple[str | Text, ...]:
+    published = confirmation or member.evaluation
+    style = "green" if (published.speedup_low or 0) > 1 else ""
     return (
         member.kernel.id,
-        Text(speedup_words(evaluation), style=style),
-        time_words(evaluation.time_ms),
-        time_words(evaluation.reference_ms),
+        Text(published_words(confirmation, member.evaluation), style=style),
+        time_words(published.time_ms),
+        time_words(published.reference_ms),
         birth.operator.value,
         birth.note,
     )
 
 
 def _print_next(
-    console: Console, *, run: Run, population: Population, archive: Path, generations: int, reason: StopReason
+    console: Console, *, run: Run, best: str | None, archive: Path, generations: int, reason: StopReason
 ) -> None:
     where = "" if archive == DEFAULT_ARCHIVE else f" --archive {archive}"
-    best = population.best()
     commands = []
     if best is not None:
         commands += [
             (f"kbevolve export --problem {run.problem_name} -o best.py{where}", "the best kernel as a ModelNew file"),
-            (f"kbevolve archive lineage {best.kernel.id}{where}", "how it came to be"),
+            (f"kbevolve archive lineage {best}{where}", "how it came to be"),
             (f"kbevolve plot -o best.png{where}", "best so far, drawn"),
         ]
     if reason in (StopReason.GENERATIONS, StopReason.INTERRUPTED):

@@ -35,7 +35,7 @@ def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequ
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey: a model's note or a compiler's message may hold escape sequences."""
+    """Without what a terminal would obey, or cannot be sent: notes and messages of strangers may hold anything."""
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 

@@ -3,8 +3,11 @@
 from collections import Counter
 
 from kbevolve.archive.numbers import as_times, three_digits
-from kbevolve.archive.records import BirthState, Evaluation, Verdict
+from kbevolve.archive.records import BirthState, Confirmation, Evaluation, Verdict
 from kbevolve.evolve.population import Population
+
+#: What stands behind a number that was measured again in a contest.
+CONFIRMED = "(confirmed)"
 
 #: Colour of each verdict on a terminal.
 VERDICT_STYLE = {
@@ -28,8 +31,24 @@ def speedup_words(evaluation: Evaluation | None) -> str:
         return "–"
     words = as_times(evaluation.speedup)
     if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
-        words += f" [{three_digits(evaluation.speedup_low)}, {three_digits(evaluation.speedup_high)}]"
+        words += f" {interval_words(evaluation.speedup_low, evaluation.speedup_high)}"
     return words
+
+
+def confirmed_words(confirmation: Confirmation) -> str:
+    """``1.94× (confirmed) [1.92, 1.96]``."""
+    interval = interval_words(confirmation.speedup_low, confirmation.speedup_high)
+    return f"{as_times(confirmation.speedup)} {CONFIRMED} {interval}"
+
+
+def published_words(confirmation: Confirmation | None, evaluation: Evaluation | None) -> str:
+    """The confirmed speedup where there is one, else the evaluation's; a dash where there is neither."""
+    return confirmed_words(confirmation) if confirmation else speedup_words(evaluation)
+
+
+def interval_words(low: float, high: float) -> str:
+    """``[1.92, 1.96]``."""
+    return f"[{three_digits(low)}, {three_digits(high)}]"
 
 
 def time_words(milliseconds: float | None) -> str:

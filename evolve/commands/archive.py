@@ -14,8 +14,9 @@ from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve import portraits
 from kbevolve.evolve.options import archive_option
 from kbevolve.evolve.plain_values import print_json
+from kbevolve.evolve.profiles import print_profile
 from kbevolve.evolve.tables import Column, print_table
-from kbevolve.evolve.words import speedup_words, time_words
+from kbevolve.evolve.words import CONFIRMED, speedup_words, time_words
 
 _RUN_COLUMNS = (
     Column(name="run"),
@@ -83,7 +84,7 @@ def ls(
 @json_option
 @archive_option
 def show(which: str, only_source: bool, conversation: bool, as_json: bool, archive_path: Path) -> None:
-    """Show a kernel (birth, idea, verdict, source) or a run (settings, counts, best kernel)."""
+    """Show a kernel (birth, idea, verdict, contests, source) or a run (settings, counts, best kernel)."""
     with Archive(archive_path, create=False) as store:
         found = store.find(which)
         if isinstance(found, Run):
@@ -148,7 +149,7 @@ def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:
             str(summary.generations),
             str(summary.evaluated),
             str(summary.correct),
-            as_times(summary.best_speedup) if summary.best_speedup else "",
+            _best_words(summary),
             summary.best_kernel or "",
             portraits.stop_words(summary.stopped),
             summary.run.device,
@@ -156,6 +157,12 @@ def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:
         for summary in summaries
     ]
     print_table(Console(), _RUN_COLUMNS, rows)
+
+
+def _best_words(summary: RunSummary) -> str:
+    if not summary.best_speedup:
+        return ""
+    return as_times(summary.best_speedup) + (f" {CONFIRMED}" if summary.champion else "")
 
 
 def _list_children(
@@ -203,10 +210,12 @@ def _show_run(store: Archive, summary: RunSummary, *, as_json: bool) -> None:
 
 def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json: bool) -> None:
     births, evaluations = store.births_of(kernel.id), store.evaluations_of(kernel.id)
+    confirmations = store.confirmations_of(kernel.id)
     ideas = store.ideas(births[0].run) if births else {}
     if as_json:
         idea = ideas.get(births[0].idea or "") if births else None
-        print_json({"kernel": kernel, "births": births, "idea": idea, "evaluations": evaluations})
+        facts = {"kernel": kernel, "births": births, "idea": idea, "evaluations": evaluations}
+        print_json({**facts, "confirmations": confirmations})
         return
     console = Console()
     problems = {birth.run: store.run(birth.run).problem_name for birth in births[:1]}
@@ -214,6 +223,11 @@ def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json:
     for evaluation in evaluations:
         click.echo()
         portraits.print_fields(console, portraits.evaluation_fields(evaluation))
+        if evaluation.profile is not None:
+            print_profile(console, evaluation.profile)
+    for confirmation in confirmations:
+        click.echo()
+        portraits.print_fields(console, portraits.confirmation_fields(confirmation))
     if conversation:
         for birth in births:
             for name, text in (("asked", birth.prompt), ("answered", birth.reply)):

@@ -1,7 +1,7 @@
 """`kbevolve evaluate`: judge one kernel file."""
 
-import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import parse_override
 from kbevolve.evaluators.devices import Device
-from kbevolve.evolve.options import device_option, kernelbench_option, problem_option
-from kbevolve.evolve.plain_values import plain
-from kbevolve.evolve.portraits import print_fields
+from kbevolve.evolve.options import device_option, force_option, kernelbench_option, library_option, problem_option
+from kbevolve.evolve.plain_values import plain, print_json_line
+from kbevolve.evolve.portraits import print_fields, standing_fields
+from kbevolve.evolve.profiles import print_profile
 from kbevolve.evolve.setup import settings_for
 from kbevolve.evolve.words import VERDICT_STYLE, speedup_words, time_words, verdict_words
 
@@ -27,6 +28,13 @@ from kbevolve.evolve.words import VERDICT_STYLE, speedup_words, time_words, verd
 @problem_option
 @device_option
 @click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16"]), help="What the task asks for.")
+@library_option
+@force_option
+@click.option(
+    "--baselines/--no-baselines",
+    default=False,
+    help="Compare with torch.compile and eager in a CUDA graph, too; the first time that takes minutes.",
+)
 @click.option("--preset", help="Settings to start from: cpu, default, smoke.")
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="E.g. evaluation.rounds=20.")
@@ -37,6 +45,9 @@ def evaluate(
     problem_name: str,
     device: str | None,
     precision: str | None,
+    allow_library: str | None,
+    force: bool | None,
+    baselines: bool,
     preset: str | None,
     config: Path | None,
     assignments: tuple[str, ...],
@@ -45,30 +56,39 @@ def evaluate(
 ) -> None:
     """Judge one kernel file: is it correct, and how fast is it?
 
-    FILE defines class ModelNew. The exit code is 0 whatever the verdict is, and 1 when nothing could be judged.
+    FILE defines class ModelNew. The exit code is 0 whatever the verdict is, and 1 when nothing could be judged. With
+    --json the last line is an object with verdict, message, tags, precision_class, speedup, speedup_low and more.
     """
     source = _read(file)
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     overrides: dict[str, Any] = dict(parse_override(text) for text in assignments)
-    overrides |= {
-        name: value
-        for name, value in {"device": device, "evaluation.precision": precision}.items()
-        if value is not None
+    short = {
+        "device": device,
+        "evaluation.precision": precision,
+        "evaluation.allow_library": allow_library,
+        "evaluation.force": force,
+        "evaluation.baselines": baselines,
     }
+    overrides |= {name: value for name, value in short.items() if value is not None}
     settings, found = settings_for(preset=preset, config=config, overrides=overrides)
 
     from kbevolve.evaluators.judge import Judge  # imports torch, which a mistake above need not wait for
 
     kernel = Kernel.from_source(source)
     with Judge(found, settings.evaluation) as judge:
+        if baselines and (settings.evaluation.force or not judge.card(problem).degenerate):
+            judge.baselines(problem)  # the evaluation compares with those that are known
         evaluation = judge.evaluate(problem, kernel)
         phases = {name: round(seconds, 3) for name, seconds in judge.phases.items()}
+        # A file that is refused unread is not worth running the reference for.
+        flags = judge.card(problem).flags if "prepare" in phases else {}
+    # Only now that every process of the kernel is dead: nothing that it prints can come behind.
     if as_json:
         # Lists of raw blocks stay in the archive of a run; here they would bury the verdict.
         facts = {name: value for name, value in plain(evaluation).items() if name != "blocks"}
-        click.echo(json.dumps(facts | {"problem_name": problem.name, "phases": phases}, ensure_ascii=False))
+        print_json_line(facts | {"problem_name": problem.name, "card_flags": flags, "phases": phases})
     else:
-        _print(evaluation, kernel, problem, found, phases)
+        _print(evaluation, kernel, problem, flags, found, phases)
 
 
 def _read(file: Path) -> str:
@@ -80,7 +100,14 @@ def _read(file: Path) -> str:
         raise UsageError(f"{file}: not text in UTF-8; give a Python file that defines ModelNew") from None
 
 
-def _print(evaluation: Evaluation, kernel: Kernel, problem: Problem, device: Device, phases: dict[str, float]) -> None:
+def _print(
+    evaluation: Evaluation,
+    kernel: Kernel,
+    problem: Problem,
+    flags: Mapping[str, str],
+    device: Device,
+    phases: dict[str, float],
+) -> None:
     console = Console()
     fields: dict[str, str | Text] = {
         "verdict": Text(verdict_words(evaluation.verdict), style=f"bold {VERDICT_STYLE[evaluation.verdict]}"),
@@ -90,17 +117,25 @@ def _print(evaluation: Evaluation, kernel: Kernel, problem: Problem, device: Dev
     }
     if evaluation.message:
         fields["message"] = evaluation.message
+    fields |= {flag: f"{reason} (the problem)" for flag, reason in flags.items()}
     if evaluation.error is not None:
         fields["error"] = (
             f"{evaluation.error:.2g} against fp64, {evaluation.precision_class or 'no rounding error'}; "
             f"the reference's own: {evaluation.reference_error:.2g}"
         )
+        if evaluation.worst_tile is not None:
+            fields["worst tile"] = f"{evaluation.worst_tile:.2g}"
         fields["allclose"] = f"{'yes' if evaluation.allclose else 'no'} (KernelBench's test)"
     if evaluation.verdict is Verdict.CORRECT:
         fields["time"] = f"{time_words(evaluation.time_ms)}, reference {time_words(evaluation.reference_ms)}"
         fields["speedup"] = Text(f"{speedup_words(evaluation)} over eager", style="bold")
+    fields |= standing_fields(evaluation)
     if evaluation.tags:
         fields["tags"] = ", ".join(evaluation.tags)
+    if evaluation.sandbox:
+        fields["sandbox"] = evaluation.sandbox
     spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in phases.items() if seconds >= 0.05)
     fields["seconds"] = f"{evaluation.seconds:.1f} in all" + (f": {spent}" if spent else "")
     print_fields(console, fields)
+    if evaluation.profile is not None:
+        print_profile(console, evaluation.profile)

@@ -64,6 +64,7 @@ def _curve(archive: Archive, run: Run) -> Curve:
         archive.evaluations(run.id),
         archive.ideas(run.id),
         reference=Kernel.from_source(as_model_new(source)).id,
+        champion=archive.champion(run.id),
     )
 
 

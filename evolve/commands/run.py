@@ -19,7 +19,14 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings, parse_override
 from kbevolve.evaluators.devices import Device, find_device
 from kbevolve.evolve.events import Event
-from kbevolve.evolve.options import archive_option, device_option, kernelbench_option, problem_option
+from kbevolve.evolve.options import (
+    archive_option,
+    device_option,
+    force_option,
+    kernelbench_option,
+    library_option,
+    problem_option,
+)
 from kbevolve.evolve.progress import Header, progress_for
 from kbevolve.evolve.proposers import build_proposers, proposer_words
 from kbevolve.evolve.reference import as_model_new
@@ -40,6 +47,13 @@ def _settings_options(command: Any) -> Any:
             click.option("--seed", type=int, help="Seed of the search; the same seed replays the same choices."),
             device_option,
             click.option("--precision", help="What the task asks for: fp32, tf32, fp16 or bf16.  [default: fp32]"),
+            library_option,
+            force_option,
+            click.option(
+                "--baselines/--no-baselines",
+                default=None,
+                help="At the end, time torch.compile and eager in a CUDA graph as well.  [default: baselines]",
+            ),
             click.option("--model", help="Model that writes children, e.g. gpt-5; without one, only tunables change."),
             click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
             click.option("--provider", help="openai, claude_code, copilot_cli or manual."),
@@ -65,6 +79,9 @@ _SHORT = {
     "seed": "search.seed",
     "device": "device",
     "precision": "evaluation.precision",
+    "allow_library": "evaluation.allow_library",
+    "force": "evaluation.force",
+    "baselines": "evaluation.baselines",
     "model": "llm.model",
     "api_base": "llm.api_base",
     "provider": "llm.provider",
@@ -107,7 +124,7 @@ def run(
     given_starts(settings)
     with Archive(archive_path) as archive:
         record = open_run(archive, problem, device, settings)
-        return _breed_and_report(archive, archive_path, record, problem, device, settings)
+        return _breed_and_report(archive, record, problem, device, settings)
 
 
 @click.command(
@@ -146,12 +163,10 @@ def resume(
                 f"give --generations {reached * 2 or 50} to go further"
             )
         device = find_device(settings.device)
-        return _breed_and_report(archive, archive_path, record, archive.problem(record.problem), device, settings)
+        return _breed_and_report(archive, record, archive.problem(record.problem), device, settings)
 
 
-def _breed_and_report(
-    archive: Archive, archive_path: Path, record: Run, problem: Problem, device: Device, settings: Settings
-) -> int:
+def _breed_and_report(archive: Archive, record: Run, problem: Problem, device: Device, settings: Settings) -> int:
     console = Console()
     words = proposer_words(settings)
     for line in _hints(settings, words):
@@ -173,19 +188,20 @@ def _breed_and_report(
         def tell(line: str) -> None:
             console.print(Text(line, style="dim"), soft_wrap=True)
 
-        reason = breed(archive, record, problem, device, settings, observe, tell)
+        ending = breed(archive, record, problem, device, settings, observe, tell)
     if not seen:
-        console.print(f"Run {record.id}: {reason.value}.", highlight=False)
+        console.print(f"Run {record.id}: {ending.reason.value}.", highlight=False)
     else:
         print_summary(
             console,
             run=record,
             population=seen[0].population,
-            reason=reason,
-            archive=archive_path,
+            reason=ending.reason,
+            archive=archive,
             generations=settings.search.generations,
+            baselines=ending.baselines,
         )
-    return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(reason, 0)
+    return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)
 
 
 def _hints(settings: Settings, proposer: str) -> Iterator[str]:

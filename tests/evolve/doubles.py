@@ -1,13 +1,21 @@
 """A search without a GPU: an evaluator and kernels whose speeds are a known function of their tunables."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
-from kbevolve.archive.records import Evaluation, Kernel, Operator, Run, Verdict
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, Operator, ProblemCard, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import EvaluationSettings, Settings
+from kbevolve.evaluators.baselines import Baseline
+from kbevolve.evaluators.contest import Contest
+from kbevolve.evaluators.devices import Device
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.search import Search
@@ -59,11 +67,15 @@ def speed_of(values: Mapping[str, str]) -> float:
 
 
 class KnownEvaluator:
-    """Implements `Evaluator` by `speed_of`; counts how often each kernel was asked about."""
+    """Implements `Evaluator` by `speed_of`; counts how often each kernel was asked about.
 
-    def __init__(self, interrupt_at: int | None = None) -> None:
+    `luck` is what an evaluation adds to the speed of a kernel (by id), as a factor.
+    """
+
+    def __init__(self, interrupt_at: int | None = None, luck: Mapping[str, float] | None = None) -> None:
         self.asked: Counter[str] = Counter()
         self.interrupt_at = interrupt_at
+        self.luck = luck or {}
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         if self.interrupt_at is not None and self.asked.total() >= self.interrupt_at:
@@ -73,7 +85,7 @@ class KnownEvaluator:
         facts = {"kernel": kernel.id, "problem": problem.id, "device": DEVICE, "precision": "fp32"}
         if values.get("WRONG") == "1" or "broken" in kernel.source:
             return Evaluation(**facts, verdict=Verdict.WRONG, message="wrong by 3")
-        speed = speed_of(values)
+        speed = speed_of(values) * self.luck.get(kernel.id, 1.0)
         return Evaluation(
             **facts,
             verdict=Verdict.CORRECT,
@@ -82,6 +94,91 @@ class KnownEvaluator:
             speedup=speed,
             speedup_low=speed * 0.99,
             speedup_high=speed * 1.01,
+        )
+
+
+class KnownConfirmer:
+    """Implements `Confirmer` by `speed_of`, without luck; remembers who met whom.
+
+    The kernels of `failing` (by id) do not pass a second time.
+    """
+
+    def __init__(self, *, failing: Collection[str] = (), interrupt_at: int | None = None) -> None:
+        self.met: list[tuple[str, ...]] = []
+        self.failing = failing
+        self.interrupt_at = interrupt_at
+
+    def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
+        if self.interrupt_at is not None and len(self.met) >= self.interrupt_at:
+            raise KeyboardInterrupt
+        self.met.append(tuple(kernel.id for kernel in kernels))
+        failed = {
+            kernel.id: replace(
+                KnownEvaluator().evaluate(problem, kernel), verdict=Verdict.CRASHED, message="not again",
+                time_ms=None, reference_ms=None, speedup=None, speedup_low=None, speedup_high=None,
+            )
+            for kernel in kernels
+            if kernel.id in self.failing
+        }  # fmt: skip
+        times = {
+            kernel.id: ((10 / speed_of(values_of(kernel.source)),) * 2,) * rounds
+            for kernel in kernels
+            if kernel.id not in failed
+        }
+        return Contest(reference=((10.0, 10.0),) * rounds, times=times, failed=failed, tie=0.01)
+
+
+class KnownJudge(KnownEvaluator, KnownConfirmer):
+    """The whole `Judge` as commands use it: evaluates, holds contests, knows a card and baselines."""
+
+    def __init__(self, *, flags: Mapping[str, str] | None = None, **found: object) -> None:
+        KnownEvaluator.__init__(self)
+        KnownConfirmer.__init__(self)
+        self.flags = dict(flags or {})
+        #: Fields of every evaluation that are not as `KnownEvaluator` has them.
+        self.found = found
+        self.measured_baselines = False
+        self.closed = False
+        self.phases: dict[str, float] = {}
+        self.settings = EvaluationSettings()
+        self.fingerprint = DEVICE
+
+    def replace_judge(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Be the judge that commands make; the real one is not even imported."""
+        monkeypatch.setitem(sys.modules, "kbevolve.evaluators.judge", SimpleNamespace(Judge=self))
+
+    def __call__(self, device: Device, settings: EvaluationSettings) -> "KnownJudge":
+        self.fingerprint, self.settings = device.fingerprint, settings
+        return self
+
+    def __enter__(self) -> "KnownJudge":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        self.phases = {"prepare": 0.1, "build": 0.2}
+        found = replace(super().evaluate(problem, kernel), device=self.fingerprint)
+        if self.measured_baselines and found.speedup:
+            found = replace(found, speedup_best=found.speedup / 2, best_baseline="compile")
+        return replace(found, **self.found)
+
+    def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
+        contest = super().compete(problem, kernels, rounds=rounds)
+        failed = {name: replace(found, device=self.fingerprint) for name, found in contest.failed.items()}
+        return replace(contest, failed=failed)
+
+    def card(self, problem: Problem) -> ProblemCard:
+        return ProblemCard(
+            problem=problem.id, device=self.fingerprint, precision=self.settings.precision, flags=self.flags
+        )
+
+    def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
+        self.measured_baselines = True
+        return (
+            Baseline(name="compile", speedup=2.0, low=1.9, high=2.1),
+            Baseline(name="graph", failure="no graphs here"),
         )
 
 
@@ -97,8 +194,9 @@ class ScriptedProposer:
         return self.answer(brief)
 
 
-def settings(**search: object) -> Settings:
-    return Settings.from_tree({"search": {"generations": 8, "islands": 2, "migration_every": 3, "seed": 7, **search}})
+def settings(*, evaluation: Mapping[str, object] | None = None, **search: object) -> Settings:
+    small = {"generations": 8, "islands": 2, "migration_every": 3, "seed": 7}
+    return Settings.from_tree({"search": {**small, **search}, "evaluation": dict(evaluation or {})})
 
 
 def open_run(archive: Archive, chosen: Settings, run_id: str = "double-1") -> Run:
@@ -123,6 +221,7 @@ def search(
     *,
     proposers: Mapping[Operator, Proposer] | None = None,
     starts: Sequence[Kernel] | None = None,
+    confirmer: KnownConfirmer | None = None,
     observer: Callable[[Event], None] = lambda event: None,
 ) -> Search:
     tuner = TunablesProposer()
@@ -137,5 +236,6 @@ def search(
         proposers=proposers or {Operator.TUNE: tuner, Operator.CROSS: tuner},
         evaluator=evaluator,
         starts=[hand] * chosen.search.islands,
+        confirmer=confirmer,
         observer=observer,
     )

@@ -1,5 +1,6 @@
 """`kbevolve archive`, as a user types it."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Operator, Verdict
+from kbevolve.archive.records import BirthState, Launch, Operator, Profile, Standing, Verdict
 from kbevolve.archive.store import Archive
 
 
@@ -209,3 +210,37 @@ def test_looking_imports_nothing_heavy(small_archive: Any) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_confirmed_number_is_what_is_listed_and_shown(kbevolve: Any, make_archive: Any) -> None:
+    sample = make_archive(confirmed=True)
+    with Archive(sample.path) as archive:
+        champion = archive.champion(sample.run.id)
+    assert champion is not None
+    number = f"{champion.speedup:#.3g}× (confirmed)"
+    assert number in kbevolve("archive", "ls", "--archive", sample.path).out
+    assert number in kbevolve("archive", "show", "latest", "--archive", sample.path).out
+    out = kbevolve("archive", "show", champion.kernel, "--archive", sample.path).out
+    for part in (number, f"final after generation 8 of {sample.run.id}", f"faster than {champion.rival}: 2.00× [1.98"):
+        assert part in out
+    shown = json.loads(kbevolve("archive", "show", champion.kernel, "--json", "--archive", sample.path).out)
+    assert [one["purpose"] for one in shown["confirmations"]] == ["final"]
+    listed = json.loads(kbevolve("archive", "ls", "--json", "--archive", sample.path).out)
+    assert listed[0]["champion"]["kernel"] == champion.kernel
+
+
+def test_show_tells_what_the_judge_learnt(kbevolve: Any, small_archive: Any) -> None:
+    first = small_archive.evaluations[small_archive.best]
+    launch = Launch(name="my_kernel", share=0.9, microseconds=12.0, launches=2.0)
+    with Archive(small_archive.path) as archive:
+        archive.add_evaluation(
+            dataclasses.replace(
+                first, worst_tile=2.5e-5, standing=Standing.TIE, speedup_best=1.25, best_baseline="max-autotune",
+                sandbox="landlock 7", profile=Profile(launches=(launch,), bottleneck="memory bandwidth"),
+            )
+        )  # fmt: skip
+    out = kbevolve("archive", "show", small_archive.best, "--archive", small_archive.path).out
+    for part in (
+        "worst tile 2.5e-05", "a tie with eager", "1.25× the fastest baseline, max-autotune", "landlock 7", "my_kernel",
+    ):  # fmt: skip
+        assert part in out

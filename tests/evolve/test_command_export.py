@@ -12,6 +12,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evolve.commands import export as command
+from tests.conftest import confirmation
 
 
 class ScriptedJudge:
@@ -84,6 +85,24 @@ def test_the_best_kernel_is_measured_again_and_written(
     assert judge.settings == EvaluationSettings(precision="fp32")
     assert judge.closed
     assert list(tmp_path.glob(".best.py*")) == []
+
+
+def test_the_champion_is_exported_with_its_confirmed_number(
+    export: Any, judge: Any, small_archive: Any, tmp_path: Path
+) -> None:
+    # Others look faster than the champion, and that was luck: they did not win against it.
+    champion = confirmation(small_archive.run.id, small_archive.births[0].kernel, speedup=1.07)
+    assert champion.speedup < small_archive.evaluations[small_archive.best].speedup
+    with Archive(small_archive.path) as archive:
+        archive.add_confirmation(champion)
+    outcome = export()
+    assert outcome.code == 0, outcome.err
+    assert f"{champion.speedup:#.3g}× eager in its run" in outcome.out
+    assert judge.asked[0][1].id == champion.kernel
+    text = (tmp_path / "best.py").read_text()
+    assert f"# confirmed   {champion.speedup:.3f} times PyTorch eager, 95 % interval" in text
+    assert "in the challenge of its run" in text
+    assert "2.500 times PyTorch eager" in text
 
 
 def test_the_new_measurement_is_in_the_archive_beside_the_first(export: Any, judge: Any, small_archive: Any) -> None:

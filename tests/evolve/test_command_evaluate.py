@@ -1,0 +1,120 @@
+"""What `kbevolve evaluate` tells, whatever the judge finds: the judge is a double here."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Launch, Profile, Standing, Verdict
+from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel
+
+#: Everything that a script may rely on.
+PROMISED = {
+    "verdict", "tags", "precision_class", "speedup", "speedup_low", "message", "standing", "worst_tile", "speedup_best",
+    "best_baseline", "sandbox", "profile", "card_flags",
+}  # fmt: skip
+PROFILE = Profile(
+    launches=(Launch(name="my_kernel", share=1.0, microseconds=12.0, launches=1.0),), bottleneck="memory bandwidth"
+)
+
+
+@pytest.fixture
+def evaluate(kbevolve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "kernel.py").write_text(kernel(UNROLL=4).source)
+    (tmp_path / "problem.py").write_text(PROBLEM_TEXT)
+
+    def call(judge: KnownJudge, *words: str) -> Any:
+        judge.replace_judge(monkeypatch)
+        named = (tmp_path / "kernel.py", "--problem", tmp_path / "problem.py", "--device", "cpu")
+        return kbevolve("evaluate", *named, *words)
+
+    return call
+
+
+def found(outcome: Any) -> dict[str, Any]:
+    assert outcome.code == 0, outcome.err
+    (line,) = outcome.out.splitlines()
+    facts: dict[str, Any] = json.loads(line)
+    return facts
+
+
+def test_json_is_one_line_that_holds_what_is_promised(evaluate: Any) -> None:
+    judge = KnownJudge(
+        flags={"launch-bound": "a call takes 20 µs"}, standing=Standing.FASTER, worst_tile=1e-5, sandbox="landlock 7",
+        profile=PROFILE, tags=("torch-ops",), precision_class="fp32",
+    )  # fmt: skip
+    facts = found(evaluate(judge, "--json"))
+    assert facts.keys() >= PROMISED
+    assert facts["verdict"] == "correct"
+    assert facts["standing"] == "faster"
+    assert facts["card_flags"] == {"launch-bound": "a call takes 20 µs"}
+    assert facts["profile"]["launches"][0]["name"] == "my_kernel"
+    assert (facts["speedup_best"], facts["best_baseline"]) == (None, None)
+    assert judge.closed
+
+
+def test_whatever_a_message_holds_json_stays_one_line(evaluate: Any) -> None:
+    message = 'a\nb\u2028c\x85d\r{"verdict": "correct"}\ud800\x1b[2J'
+    facts = found(evaluate(KnownJudge(verdict=Verdict.WRONG, message=message, error=float("nan")), "--json"))
+    assert facts["verdict"] == "wrong"
+    assert facts["message"] == message
+    assert facts["error"] is None
+    shown = evaluate(KnownJudge(verdict=Verdict.WRONG, message=message))
+    assert shown.code == 0
+    assert "\x1b" not in shown.out
+
+
+def test_a_refused_problem_is_a_verdict_not_a_failure_of_the_rig(evaluate: Any) -> None:
+    judge = KnownJudge(
+        flags={"degenerate": "zeros pass"}, verdict=Verdict.REFUSED, tags=("degenerate",), message="it is degenerate",
+        speedup=None,
+    )  # fmt: skip
+    facts = found(evaluate(judge, "--json", "--baselines"))
+    assert (facts["verdict"], facts["tags"]) == ("refused", ["degenerate"])
+    assert not judge.measured_baselines, "minutes for a problem that is not judged"
+
+
+def test_options_are_settings(evaluate: Any) -> None:
+    judge = KnownJudge()
+    evaluate(judge)
+    assert (judge.settings.allow_library, judge.settings.force, judge.settings.baselines) == ("full", False, False)
+    evaluate(judge, "--allow-library", "none", "--force", "--baselines")
+    assert (judge.settings.allow_library, judge.settings.force, judge.settings.baselines) == ("none", True, True)
+    assert evaluate(judge, "--allow-library", "some").code == 2
+
+
+def test_with_baselines_the_speedup_over_the_best_of_them_is_told(evaluate: Any) -> None:
+    facts = found(evaluate(KnownJudge(), "--json", "--baselines"))
+    assert facts["speedup_best"] == pytest.approx(facts["speedup"] / 2)
+    assert facts["best_baseline"] == "compile"
+
+
+def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
+    judge = KnownJudge(
+        flags={"launch-bound": "a call takes 20 µs"}, standing=Standing.TIE, worst_tile=2.5e-5, sandbox="landlock 7",
+        profile=PROFILE, tags=("torch-ops",), error=1e-6, reference_error=2e-6, precision_class="fp32",
+    )  # fmt: skip
+    out = evaluate(judge, "--baselines").out
+    for part in (
+        "launch-bound", "a call takes 20 µs", "a tie with eager", "the fastest baseline, compile", "2.5e-05",
+        "torch-ops", "landlock 7", "my_kernel", "emory bandwidth", "fp32",
+    ):  # fmt: skip
+        assert part in out
+
+
+def test_a_file_that_is_refused_unread_costs_no_run_of_the_reference(evaluate: Any) -> None:
+    judge = KnownJudge(flags={"launch-bound": "x"}, verdict=Verdict.REFUSED, message="not Python")
+    judge.evaluate = _without_phases(judge)
+    assert found(evaluate(judge, "--json"))["card_flags"] == {}
+
+
+def _without_phases(judge: KnownJudge) -> Any:
+    whole = judge.evaluate
+
+    def evaluate(*asked: Any) -> Any:
+        answer = whole(*asked)
+        judge.phases = {}
+        return answer
+
+    return evaluate

@@ -1,0 +1,149 @@
+"""One sitting at a run: the card first, then breeding with contests, then the baselines; the judge is a double."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kbevolve.archive.records import StopReason
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import EvaluatorError, ProblemError
+from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.baselines import Baseline
+from kbevolve.evaluators.devices import Device
+from kbevolve.evolve import session
+from kbevolve.evolve.events import Event
+from kbevolve.evolve.progress import Header, LineProgress, LiveProgress
+from kbevolve.evolve.session import Ending, breed, open_run
+from kbevolve.evolve.starting import StartingKernel
+from kbevolve.evolve.summary import best_words, print_summary
+from tests.conftest import confirmation
+from tests.evolve.doubles import DEVICE, KnownJudge, kernel, problem, settings
+
+DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
+CHOSEN = settings(generations=3)
+HEADER = Header(problem="L1/double", device="a double", proposer="tunables", generations=3, reference="none")
+
+
+class Sitting:
+    """An archive, what was told and what was seen."""
+
+    def __init__(self) -> None:
+        self.archive = Archive(":memory:")
+        self.told: list[str] = []
+        self.events: list[Event] = []
+
+    def breed(self, chosen: Settings = CHOSEN, observer: Callable[[Event], None] | None = None) -> Ending:
+        run = open_run(self.archive, problem(), DEVICE_HERE, chosen)
+        observe = observer or self.events.append
+        return breed(self.archive, run, problem(), DEVICE_HERE, chosen, observe, self.told.append)
+
+
+@pytest.fixture
+def sitting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sitting]:
+    def with_judge(judge: KnownJudge) -> Sitting:
+        judge.replace_judge(monkeypatch)
+        starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
+        monkeypatch.setattr(session, "_starts", lambda *_: starts)
+        return Sitting()
+
+    return with_judge
+
+
+def test_a_run_is_confirmed_and_its_baselines_are_measured(sitting: Any) -> None:
+    judge = KnownJudge(flags={"launch-bound": "a call takes 20 µs"})
+    sat = sitting(judge)
+    ending = sat.breed()
+    assert ending.reason is StopReason.GENERATIONS
+    assert [one.name for one in ending.baselines] == ["compile", "graph"]
+    assert sat.archive.champion(sat.archive.run().id) is not None
+    assert sat.archive.card(problem().id, DEVICE, "fp32").flags == judge.flags
+    assert sat.told[0] == "L1/double: launch-bound: a call takes 20 µs"
+    assert judge.closed
+
+
+def test_baselines_can_be_left_out(sitting: Any) -> None:
+    judge = KnownJudge()
+    assert sitting(judge).breed(settings(generations=1, evaluation={"baselines": False})).baselines == ()
+    assert not judge.measured_baselines
+
+
+@pytest.mark.parametrize("failure", [EvaluatorError("no compiler; install one"), KeyboardInterrupt()])
+def test_a_run_stands_without_its_baselines(sitting: Any, failure: BaseException) -> None:
+    class Without(KnownJudge):
+        def baselines(self, problem: Any) -> Any:
+            raise failure
+
+    sat = sitting(Without())
+    assert sat.breed() == Ending(reason=StopReason.GENERATIONS)
+    assert sat.archive.runs()[0].stopped is StopReason.GENERATIONS
+
+
+def test_a_degenerate_problem_is_refused_unless_forced(sitting: Any) -> None:
+    sat = sitting(KnownJudge(flags={"degenerate": "an output of zeros passes."}))
+    with pytest.raises(ProblemError, match=r"L1/double is degenerate: an output of zeros passes; .* --force"):
+        sat.breed()
+    assert sat.archive.births(sat.archive.run().id) == []
+    forced = settings(generations=1, evaluation={"force": True})
+    assert sat.breed(forced).reason is StopReason.GENERATIONS
+
+
+def test_an_interrupted_run_has_neither_final_nor_baselines(sitting: Any) -> None:
+    judge = KnownJudge()
+    sat = sitting(judge)
+
+    def stop(event: Event) -> None:
+        if event.generation == 2:
+            raise KeyboardInterrupt
+
+    assert sat.breed(observer=stop).reason is StopReason.INTERRUPTED
+    made = sat.archive.confirmations(sat.archive.run().id)
+    assert {one.purpose for one in made} == {"challenge"}
+    assert not judge.measured_baselines
+
+
+def test_the_displays_show_the_confirmed_number(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    console = Console(record=True, width=150, force_terminal=False)
+    with LineProgress(HEADER, console) as lines:
+        sat.breed(observer=lines)
+    champion = sat.archive.champion(sat.archive.run().id)
+    said = console.export_text()
+    assert f"{champion.speedup:#.3g}× (confirmed) [" in said
+    assert champion.kernel in said
+
+    sat = sitting(KnownJudge())
+    sat.breed()
+    (contest,) = {event.contest for event in sat.events if len(event.contest) == 1}
+    live = LiveProgress(HEADER, Console(record=True, width=150))
+    shown = Console(record=True, width=150)
+    shown.print(live._render(next(event for event in sat.events if event.contest)))
+    shown.print(live._render(sat.events[-1]))
+    text = shown.export_text()
+    assert f"measuring {contest[0]} again, beside eager" in text
+    assert f"{champion.speedup:#.3g}× (confirmed)" in text
+
+
+def test_the_summary_states_what_is_published(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    ending = sat.breed()
+    run = sat.archive.run()
+    console = Console(record=True, width=200)
+    print_summary(
+        console, run=run, population=sat.events[-1].population, reason=ending.reason, archive=sat.archive,
+        generations=3, baselines=ending.baselines,
+    )  # fmt: skip
+    champion = sat.archive.champion(run.id)
+    text = console.export_text()
+    assert f"Best: {champion.kernel}, {champion.speedup:#.3g}× over eager (confirmed)" in text
+    assert f"{champion.speedup / 2:#.3g}× over the best of eager and compile (compile)" in text
+    assert "graph failed: no graphs here" in text
+    assert f"kbevolve archive lineage {champion.kernel}" in text
+
+
+def test_eager_is_a_baseline_itself() -> None:
+    champion = confirmation("r", "k", speedup=3.0)
+    slow = Baseline(name="compile", speedup=0.5, low=0.4, high=0.6)
+    assert best_words(champion, ()) == "3.00× over eager (confirmed)"
+    assert best_words(champion, (slow,)).endswith("3.00× over the best of eager and compile (eager)")
