@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -17,11 +17,15 @@ from kbevolve.evaluators.intake import inspect
 from kbevolve.evaluators.prepared import PreparedProblem
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.remote import RemoteKernel
+from kbevolve.evaluators.roofline import roofline_of
 from kbevolve.evaluators.shelf import Shelf
 from kbevolve.evaluators.workers import Worker, WorkerPool
 
 #: What makes the reference a candidate of its own, so that the same program times it.
 _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
+#: Share of the roofline's floor below which a time cannot be: the floor rests on a measured bandwidth, and a few
+#: percent more than was measured are possible.
+_FLOOR_SHARE = 0.9
 #: Warm calls of the reference whose fastest says how many fit into the time there is.
 _GAUGED_CALLS = 3
 
@@ -54,6 +58,7 @@ class Bench:
         self.device = device
         self.settings = settings
         self._pool = pool
+        self._shelf = shelf
         self.prepared = PreparedProblem(problem, device, settings)
         #: What is known about the problem; cached on disk.
         self.card: ProblemCard = inspect(problem, self.prepared.reference, device, settings.precision, shelf=shelf)
@@ -67,6 +72,8 @@ class Bench:
         except BaseException:
             self.arena.close()
             raise
+        # As it is timed here and now: the card may have been made on a busier day.
+        self.card = replace(self.card, eager_ms=self.reference_ms)
 
     def seat(self, source: str, *, wrap: str = "eager") -> Seat:
         """A fresh worker and memory of its own for one kernel; nothing of it has been run."""
@@ -100,6 +107,26 @@ class Bench:
                 f"{problem.name}: the reference fails in a worker process: {' '.join(failure.message.split())}; "
                 "it must be one self-contained file"
             ) from None
+
+    def is_impossible(self, time_ms: float, precision_class: str | None) -> bool:
+        """Whether a call cannot have done the problem's work in this time, at the rates that the device has.
+
+        Never on a CPU, whose rates change with what its neighbours do.
+        """
+        if self.device.type == "cpu" or not self.is_beyond_roofline(time_ms, precision_class):
+            return False
+        # The rates on the shelf may have been measured beside somebody else's work.
+        problem, reference = self.prepared.problem, self.prepared.reference
+        roofline = roofline_of(self.device, shelf=self._shelf, fresh=True)
+        found = inspect(
+            problem, reference, self.device, self.settings.precision, roofline, shelf=self._shelf, fresh=True
+        )
+        self.card = replace(found, eager_ms=self.reference_ms)
+        return self.is_beyond_roofline(time_ms, precision_class)
+
+    def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:
+        """Whether a time is below the floor of a precision class that the card tells."""
+        return time_ms < _FLOOR_SHARE * self.card.floor_ms.get(precision_class or "", 0.0)
 
     def gauge_reference(self) -> float:
         """Milliseconds of a call of the reference, now."""

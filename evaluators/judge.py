@@ -240,9 +240,14 @@ class Judge:
         bench.best_speedup = max(bench.best_speedup, speedup.low)
         slow = len(held) == _FIRST_ROUNDS and max(ratios) < -math.log(CLEARLY_SLOW)
         known = self._known_baselines(problem)
+        time_ms = median_ms(held, _KERNEL)
+        tags = {
+            "clearly-slow": slow,
+            "beyond-roofline": bench.is_beyond_roofline(time_ms, found.precision_class),
+        }
         return replace(
             found,
-            time_ms=median_ms(held, _KERNEL),
+            time_ms=time_ms,
             reference_ms=median_ms(held, REFERENCE),
             speedup=speedup.estimate,
             speedup_low=speedup.low,
@@ -250,7 +255,7 @@ class Judge:
             standing=standing_of(speedup.low, speedup.high, self._tie(problem)),
             speedup_best=over_best(speedup.estimate, known) if known else None,
             best_baseline=best(known).name if known else None,
-            tags=(*found.tags, "clearly-slow") if slow else found.tags,
+            tags=(*found.tags, *(tag for tag, holds in tags.items() if holds)),
             blocks=tuple(measurements(held, {REFERENCE: "reference", _KERNEL: "child"})),
         )
 

@@ -11,7 +11,7 @@ computed. The floor is a proof of fraud: only what no honest kernel can leave ou
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +63,18 @@ class Roofline:
             return max(narrow, *rates.values())
         return max(rates.get("fp32", 0.0), rates.get("fp64", 0.0), narrow / SPLIT_PRODUCTS)
 
+    def raised_to(self, other: "Roofline") -> "Roofline":
+        """The higher of each rate."""
+        rates = {*self.operations_per_second, *other.operations_per_second}
+        return replace(
+            self,
+            bytes_per_second=max(self.bytes_per_second, other.bytes_per_second),
+            operations_per_second={
+                name: max(self.operations_per_second.get(name, 0.0), other.operations_per_second.get(name, 0.0))
+                for name in sorted(rates)
+            },
+        )
+
     def roofline_ms(self, precision_class: str, *, moved_bytes: int, operations: float) -> float:
         """Milliseconds in which all bytes are moved once and all operations done."""
         return 1e3 * max(moved_bytes / self.bytes_per_second, operations / self.peak(precision_class))
@@ -85,13 +97,14 @@ def roofline_of(device: Device, *, shelf: Shelf | None = None, fresh: bool = Fal
     Args:
         device: which device.
         shelf: where they are remembered; the user's own when None.
-        fresh: measure again.
+        fresh: measure again; the better of both is kept, for neighbours on the machine only ever lower a rate.
     """
     shelf = Shelf() if shelf is None else shelf
     key = f"{device.fingerprint}|{_FORMAT}"
-    known = None if fresh else _from_tree(shelf.get("roofline", key))
-    if known is None:
-        known = measure(device)
+    known = _from_tree(shelf.get("roofline", key))
+    if known is None or fresh:
+        measured = measure(device)
+        known = measured if known is None else known.raised_to(measured)
         shelf.put("roofline", key, asdict(known))
     return known
 

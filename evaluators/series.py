@@ -16,9 +16,6 @@ from kbevolve.evaluators.statistics import round_log_ratio
 
 #: The reference's name among kernels that are timed together.
 REFERENCE = "reference"
-#: Share of the roofline's floor below which a time cannot be: the floor rests on a measured bandwidth, and a few
-#: percent more than was measured are possible.
-_FLOOR_SHARE = 0.9
 #: A reference that took this many times as long beside a kernel as it takes alone was disturbed by it, on a GPU; on a
 #: CPU, where neighbours do as much, stopping the kernel's processes is the defence.
 _DISTURBED = 1.25
@@ -107,8 +104,7 @@ def _check(bench: Bench, held: Sequence[Round], name: str, precision_class: str 
         check_clocks(calls, reference, bench.device.type)
     except ClocksDisagree as failure:
         raise ClocksDisagree(failure.verdict, failure.message, culprit=name) from None
-    floor = bench.card.floor_ms.get(precision_class or "", 0.0)
-    if median_ms(held, name) < _FLOOR_SHARE * floor:
+    if bench.is_impossible(median_ms(held, name), precision_class):
         raise Rejection(
             Verdict.REFUSED,
             "not accepted: faster than this device can do the work that the problem asks for",

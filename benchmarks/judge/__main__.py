@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--contests", type=int, default=20)
     parser.add_argument("--evaluations", type=int, default=20)
     parser.add_argument("--size", type=int, help="of the matrices")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     device = find_device(options.device)
     preset = "cpu" if device.type == "cpu" else None
     settings = Settings.load(preset=preset).evaluation.model_copy(update={"profile": False, "baselines": False})
