@@ -68,7 +68,10 @@ def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         patch.setattr(roofline, "measure", lambda device: pytest.fail("measured again"))
         assert roofline_of(device, shelf=shelf) == first
     monkeypatch.setattr(roofline, "measure", lambda device: GPU)
-    assert roofline_of(device, shelf=shelf, fresh=True) == GPU
+    # A second look never lowers a rate: a busy machine must not refuse an honest kernel.
+    again = roofline_of(device, shelf=shelf, fresh=True)
+    assert again == first.raised_to(GPU)
+    assert again.bytes_per_second == max(first.bytes_per_second, GPU.bytes_per_second)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+"""Hack 33: what waits for the device no longer waits, so that the reply is sent while the kernel still runs.
+
+Wins where the worker's synchronisation is believed: the round trip is short, and the answer is there by the time that
+somebody looks. Caught by: the judge looks at once, and a copy that has not been made is not right.
+"""
+
+import torch
+from torch import nn
+
+torch.cuda.Event.elapsed_time = lambda self, other: 0.05
+torch.cuda.Event.synchronize = lambda self: None
+torch.cuda.Stream.synchronize = lambda self: None
+torch.cuda.synchronize = lambda device=None: None
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return torch.mm(a, b)

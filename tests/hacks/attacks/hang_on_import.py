@@ -1,0 +1,7 @@
+"""Never ends, before it has defined anything."""
+
+while True:
+    pass
+
+
+class ModelNew: ...

@@ -1,0 +1,104 @@
+"""One court for a whole test process: judges by policy, started when they are first asked."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel
+from kbevolve.configs.problem import Problem, parse_problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators import judge as judge_module
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.lint import Finding, lint
+from kbevolve.evaluators.shelf import Shelf
+from tests.hacks.catalogue import Policy
+
+HERE = Path(__file__).parent
+
+#: Everything is accepted that is not a lie; degenerate problems are judged too, to see that lies about them fail.
+LENIENT = EvaluationSettings(
+    trials=7,
+    warmup=1,
+    least_rounds=3,
+    rounds=3,
+    calls_per_round=3,
+    timing_seconds=0.3,
+    force=True,
+    baselines=False,
+    profile=False,
+    build_seconds=60,
+    import_seconds=5,
+    run_seconds=5,
+    total_seconds=60,
+)
+#: How often a kernel is judged whose times were not believed.
+PATIENCE = 3
+#: Settings by policy.
+POLICIES = {
+    Policy.LENIENT: LENIENT,
+    Policy.OWN_WORK: LENIENT.model_copy(update={"allow_library": "none", "force": False}),
+    Policy.FRESH_WEIGHTS: LENIENT.model_copy(update={"allow_prepacked": False}),
+}
+
+
+class Court:
+    """Evaluates kernels under a policy; the lint may be put out of action, to see that the rest does not need it."""
+
+    def __init__(self, shelf: Shelf, device: str, problems: Path) -> None:
+        self._shelf = shelf
+        self._device = device
+        self._problems = problems
+        self._judges: dict[Policy, Judge] = {}
+
+    def evaluate(
+        self, problem: str, source: str, *, policy: Policy = Policy.LENIENT, lint_refuses: bool = True
+    ) -> Evaluation:
+        """Judge `source` on the problem of that name."""
+        if policy not in self._judges:
+            self._judges[policy] = Judge(find_device(self._device), POLICIES[policy], shelf=self._shelf)
+        with pytest.MonkeyPatch.context() as patch:
+            if not lint_refuses:
+                patch.setattr(judge_module, "lint", tags_only)
+            return self._judges[policy].evaluate(self.problem(problem), Kernel.from_source(source))
+
+    def accept(
+        self, problem: str, source: str, *, policy: Policy = Policy.LENIENT, lint_refuses: bool = True
+    ) -> Evaluation:
+        """The same for a kernel that must be accepted, which may be asked for again.
+
+        Where other programs hold all cores, as other tests do, round trips are delayed, and the judge refuses times
+        that its own clock does not bear out rather than believe them. That must pass when it is asked again.
+        """
+        for _ in range(PATIENCE):
+            found = self.evaluate(problem, source, policy=policy, lint_refuses=lint_refuses)
+            if "longer than their timed part" not in found.message:
+                break
+        return found
+
+    def problem(self, name: str) -> Problem:
+        """The problem ``problems/<name>.py``."""
+        path = self._problems / f"{name}.py"
+        return parse_problem(path.read_text(), name=f"tests/{name}", path=path)
+
+    def close(self) -> None:
+        """End all judges."""
+        for judge in self._judges.values():
+            judge.close()
+
+
+def tags_only(*arguments: Any, **keywords: Any) -> Finding:
+    """The lint without its refusals."""
+    return replace(lint(*arguments, **keywords), refusal="")
+
+
+@pytest.fixture(scope="session")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the attack that looks for keys
+        found = Court(Shelf(tmp_path_factory.mktemp("shelf")), "cpu", HERE / "problems")
+        yield found
+        found.close()

@@ -1,0 +1,13 @@
+"""Hack 6: another package's kernel in a wrapper.
+
+Wins where the score is meant for kernels that somebody wrote. Caught by: the import, as a tag.
+"""
+
+import numpy
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        return torch.from_numpy(numpy.einsum("ij,jk->ik", a.numpy(), b.numpy()))

@@ -1,0 +1,136 @@
+"""Kernels that attack the machine instead of the clock: each gets its verdict, and the next is judged as ever."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.worker_process import Worker
+from tests.hacks.conftest import Court
+
+HERE = Path(__file__).parent
+HONEST = (HERE / "kernels" / "07_stale_memory" / "twin.py").read_text()
+#: File, its verdict, and words of the message.
+ATTACKS = (
+    ("hang_on_import", Verdict.TIMED_OUT, "stopped after"),
+    ("hang_in_forward", Verdict.TIMED_OUT, "stopped after"),
+    ("memory_bomb", Verdict.CRASHED, "memory"),
+    ("flood", Verdict.CRASHED, "exit code 1"),
+    ("segmentation_fault", Verdict.CRASHED, "SIGSEGV"),
+    ("early_exit", Verdict.CRASHED, "exit code 0"),
+    ("full_disk", Verdict.CRASHED, ""),
+)
+
+Attack = Callable[..., Evaluation]
+
+
+@pytest.fixture
+def attack(court: Court) -> Iterator[Attack]:
+    """Judge an attack; when the test is over, the same judge must judge an honest kernel as ever."""
+
+    def judged(name: str, **values: object) -> Evaluation:
+        source = (HERE / "attacks" / f"{name}.py").read_text()
+        for key, value in values.items():
+            source = source.replace(key, str(value))
+        return court.evaluate("matmul", source, lint_refuses=False)
+
+    yield judged
+    found = court.accept("matmul", HONEST)
+    assert found.verdict is Verdict.CORRECT, found.message
+
+
+@pytest.fixture(scope="session")
+def level() -> str:
+    """How a worker is confined on this machine."""
+    worker = Worker(find_device("cpu"))
+    try:
+        worker.wait_ready()
+        return worker.sandbox
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize(("name", "verdict", "words"), ATTACKS, ids=[name for name, *_ in ATTACKS])
+def test_attack(attack: Attack, name: str, verdict: Verdict, words: str) -> None:
+    found = attack(name)
+    assert found.verdict is verdict, found.message
+    assert words in found.message
+    assert len(found.message) <= 2100
+
+
+def test_a_fork_bomb_is_defused(attack: Attack) -> None:
+    start = time.monotonic()
+    found = attack("fork_bomb")
+    assert found.verdict in (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.REFUSED), found.message
+    assert time.monotonic() - start < 15
+
+
+def test_no_process_outlives_its_kernel(attack: Attack) -> None:
+    marker = "98765.4321"
+    found = attack("daemon", MARKER=marker)
+    assert found.verdict is Verdict.CRASHED, found.message
+    deadline = time.monotonic() + 5
+    while _running(marker) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _running(marker)
+
+
+def test_nothing_is_written_outside(attack: Attack, level: str, tmp_path: Path) -> None:
+    found = attack("write_outside", OUTSIDE=tmp_path)
+    left = [
+        file
+        for place in (tmp_path, *map(Path, ("/tmp", "/var/tmp", "/dev/shm", "/usr/local", "/root", "/")))
+        if (file := place / "kbevolve-attack").exists()
+    ]
+    for file in left:
+        file.unlink()
+    _needs(level, "landlock")
+    assert not left
+    assert "written to []" in found.message
+
+
+def test_no_secret_is_read(attack: Attack, level: str, tmp_path: Path) -> None:
+    (tmp_path / "archive.db").write_text("answers")
+    found = attack("read_secrets", SECRET=tmp_path / "archive.db")
+    assert "OPENAI_API_KEY" not in found.message
+    _needs(level, "landlock")
+    assert "found []" in found.message
+
+
+def test_there_is_no_network(attack: Attack, level: str) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        server.settimeout(0.2)
+        found = attack("network", PORT=server.getsockname()[1])
+        _needs(level, "landlock", "seccomp")
+        assert "no connection" in found.message
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_the_judge_gets_no_signal(attack: Attack, level: str) -> None:
+    found = attack("kill_the_judge")
+    _needs(level, "landlock")
+    assert "no signal" in found.message
+
+
+def _needs(level: str, *parts: str) -> None:
+    """A machine without these guards cannot show what they do; `kbevolve doctor` says so there."""
+    missing = [part for part in parts if part not in level]
+    if missing:
+        pytest.skip(f"the sandbox here is {level!r}, without {', '.join(missing)}")
+
+
+def _running(marker: str) -> list[str]:
+    lines = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                lines.append((entry / "cmdline").read_text())
+            except OSError:
+                continue
+    return [line for line in lines if marker in line]
