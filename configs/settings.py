@@ -42,6 +42,10 @@ class SearchSettings(Section):
     tune_share: float = Field(0.2, ge=0, le=1)
     #: Seed of every random choice of the search (not of the judge's secret inputs).
     seed: int = 0
+    #: Generations that may be under way beside the one that is being bred: children of generation g know what was found
+    #: up to generation g - 1 - lookahead. 0 waits for every verdict; more keeps devices busy. A run depends on this
+    #: number and never on how many devices there are or how fast they are.
+    lookahead: int = Field(0, ge=0, le=16)
 
 
 class EvaluationSettings(Section):
@@ -86,6 +90,24 @@ class EvaluationSettings(Section):
     total_seconds: float = Field(300.0, gt=0)
 
 
+class WorkSettings(Section):
+    """How many hands work at once. What a run finds out does not depend on it."""
+
+    #: "local" for the devices of this machine, "ray" for those of a Ray cluster.
+    workers: Literal["local", "ray"] = "local"
+    #: Devices, e.g. ("cuda:0", "cuda:1"); none for the one that `device` names, or all of a Ray cluster.
+    devices: tuple[str, ...] = ()
+    #: Address of a running Ray cluster ("auto", "host:port"); None starts one on this machine.
+    ray_address: str | None = None
+    #: Whether devices of different models may judge one run; times are compared within a device only, but what is fast
+    #: on one model need not be on another.
+    mixed_devices: bool = False
+    #: Kernels built and tried at once for each device, of which one is timed; 0 for what cores and memory allow.
+    width: int = Field(0, ge=0, le=64)
+    #: Compilers that run at once; 0 for all cores but those that a device being timed needs.
+    builders: int = Field(0, ge=0, le=512)
+
+
 class LLMSettings(Section):
     """Which model writes children; none by default, then the tunables proposer works alone."""
 
@@ -122,6 +144,7 @@ class Settings(Section):
     inductor_seed: bool = True
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    work: WorkSettings = WorkSettings()
     llm: LLMSettings = LLMSettings()
 
     @classmethod

@@ -10,16 +10,16 @@ from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.arena import Arena
+from kbevolve.evaluators.correctness.examiner import Examiner
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.examiner import Examiner
-from kbevolve.evaluators.intake import inspect
-from kbevolve.evaluators.prepared import PreparedProblem
+from kbevolve.evaluators.intake.card import inspect
+from kbevolve.evaluators.intake.roofline import roofline_of
+from kbevolve.evaluators.isolation.arena import Arena
+from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.isolation.workers import Worker, WorkerPool
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.remote import RemoteKernel
-from kbevolve.evaluators.roofline import roofline_of
 from kbevolve.evaluators.shelf import Shelf
-from kbevolve.evaluators.workers import Worker, WorkerPool
 
 #: What makes the reference a candidate of its own, so that the same program times it.
 _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"

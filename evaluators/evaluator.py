@@ -5,7 +5,7 @@ from typing import Protocol
 
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.problem import Problem
-from kbevolve.evaluators.contest import Contest
+from kbevolve.evaluators.timing.contest import Contest
 
 
 class Evaluator(Protocol):

@@ -15,22 +15,30 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.baselines import Baseline, best, missing, over_best, recall, remember
 from kbevolve.evaluators.bench import Bench, Seat, single_thread
-from kbevolve.evaluators.contest import Contest
-from kbevolve.evaluators.contests import hold_contest
+from kbevolve.evaluators.correctness.trials import run_trials
 from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.feedback.profile import read_profile
+from kbevolve.evaluators.intake.roofline import roofline_of
+from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.lint import lint
-from kbevolve.evaluators.profile import read_profile
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.remote import RemoteKernel
-from kbevolve.evaluators.roofline import roofline_of
-from kbevolve.evaluators.rounds import plan_for
-from kbevolve.evaluators.series import REFERENCE, Round, disturbs, hold_believed, log_ratios, measurements, median_ms
 from kbevolve.evaluators.shelf import Shelf
-from kbevolve.evaluators.statistics import Speedup, between_processes, enough, speedup_of, standing_of, tie_width
-from kbevolve.evaluators.trials import run_trials
-from kbevolve.evaluators.workers import WorkerPool
+from kbevolve.evaluators.timing.baselines import Baseline, best, missing, over_best, recall, remember
+from kbevolve.evaluators.timing.contest import Contest
+from kbevolve.evaluators.timing.contests import hold_contest
+from kbevolve.evaluators.timing.rounds import plan_for
+from kbevolve.evaluators.timing.series import (
+    REFERENCE,
+    Round,
+    disturbs,
+    hold_believed,
+    log_ratios,
+    measurements,
+    median_ms,
+)
+from kbevolve.evaluators.timing.statistics import Speedup, between_processes, enough, speedup_of, standing_of, tie_width
 
 #: A kernel that took this many times the reference's time in each of the first rounds is not timed any longer.
 CLEARLY_SLOW = 2.0

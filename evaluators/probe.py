@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kbevolve.evaluators import bubblewrap, sandbox
+from kbevolve.evaluators.isolation import bubblewrap, sandbox
 from kbevolve.evaluators.worker import landlock
 
 

@@ -9,9 +9,9 @@ from kbevolve.archive.records import Confirmation, Kernel, Measurement, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.contest import Contest
 from kbevolve.evaluators.evaluator import Confirmer
-from kbevolve.evaluators.statistics import round_log_ratio, speedup_of, standing_of
+from kbevolve.evaluators.timing.contest import Contest
+from kbevolve.evaluators.timing.statistics import round_log_ratio, speedup_of, standing_of
 from kbevolve.evolve.champions import Champions
 from kbevolve.evolve.population import Population
 from kbevolve.islands.island import Member

@@ -5,7 +5,7 @@ from rich.text import Text
 
 from kbevolve.archive.numbers import three_digits
 from kbevolve.archive.records import Launch, Profile
-from kbevolve.evaluators.rates import share_words
+from kbevolve.evaluators.intake.rates import share_words
 from kbevolve.evolve.tables import Column, print_table
 
 _COLUMNS = (

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kbevolve.archive.records import Backend, Idea, Operator, ProblemCard
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Precision
-from kbevolve.evaluators.feedback import feedback, performance, standing
+from kbevolve.evaluators.feedback.message import feedback, performance, standing
 from kbevolve.evolve.brief import Brief, Failure
 from kbevolve.evolve.cards import prompt_lines
 from kbevolve.islands.island import Member

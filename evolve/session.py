@@ -15,8 +15,8 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.baselines import Baseline
 from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.events import Observer
 from kbevolve.evolve.proposers import build_proposers, give_up
 from kbevolve.evolve.search import Search

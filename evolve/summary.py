@@ -9,7 +9,7 @@ from rich.text import Text
 from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Birth, Confirmation, Operator, Run, StopReason, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.evaluators.baselines import EAGER, Baseline, best, over_best
+from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
 from kbevolve.evolve.options import DEFAULT_ARCHIVE
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.tables import Column, print_table

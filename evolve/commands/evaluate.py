@@ -1,6 +1,5 @@
 """`kbevolve evaluate`: judge one kernel file."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,10 @@ from rich.text import Text
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
-from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import parse_override
 from kbevolve.evaluators.devices import Device
+from kbevolve.evolve.kernel_files import read_kernel
 from kbevolve.evolve.options import device_option, force_option, kernelbench_option, library_option, problem_option
 from kbevolve.evolve.plain_values import plain, print_json_line
 from kbevolve.evolve.portraits import print_fields, standing_fields
@@ -59,7 +58,7 @@ def evaluate(
     FILE defines class ModelNew. The exit code is 0 whatever the verdict is, and 1 when nothing could be judged. With
     --json the last line is an object with verdict, message, tags, precision_class, speedup, speedup_low and more.
     """
-    source = _read(file)
+    kernel = read_kernel(file)
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     overrides: dict[str, Any] = dict(parse_override(text) for text in assignments)
     short = {
@@ -74,7 +73,6 @@ def evaluate(
 
     from kbevolve.evaluators.judge import Judge  # imports torch, which a mistake above need not wait for
 
-    kernel = Kernel.from_source(source)
     with Judge(found, settings.evaluation) as judge:
         if baselines and (settings.evaluation.force or not judge.card(problem).degenerate):
             judge.baselines(problem)  # the evaluation compares with those that are known
@@ -89,15 +87,6 @@ def evaluate(
         print_json_line(facts | {"problem_name": problem.name, "card_flags": flags, "phases": phases})
     else:
         _print(evaluation, kernel, problem, flags, found, phases)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: {os.strerror(error.errno or 0)}; give a Python file that defines ModelNew") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: not text in UTF-8; give a Python file that defines ModelNew") from None
 
 
 def _print(

@@ -82,7 +82,7 @@ def check(
     problem = find_problem(name, kernelbench=kernelbench_dir)
 
     from kbevolve.evaluators.devices import find_device
-    from kbevolve.evaluators.intake import card_for
+    from kbevolve.evaluators.intake.card import card_for
 
     found = find_device(device or "auto")
     card = card_for(problem, found, precision, fresh=fresh)

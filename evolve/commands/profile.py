@@ -68,9 +68,9 @@ def _look(
     problem: Problem, kernel: Kernel, device: Device, settings: EvaluationSettings, *, ncu: bool
 ) -> tuple[Evaluation, str]:
     """The evaluation with its profile, and why there are no counters ("" when there are, or none were asked for)."""
-    from kbevolve.evaluators.counters import count
+    from kbevolve.evaluators.feedback.counters import count
+    from kbevolve.evaluators.feedback.profile import with_counters
     from kbevolve.evaluators.judge import Judge  # imports torch, which a mistake in the command need not wait for
-    from kbevolve.evaluators.profile import with_counters
 
     with Judge(device, settings.model_copy(update={"profile": True})) as judge:
         evaluation = judge.evaluate(problem, kernel)

@@ -348,7 +348,7 @@ def test_workers_die_with_a_killed_judge(tmp_path: Path) -> None:
     program.write_text(
         "import time\n"
         "from kbevolve.evaluators.devices import find_device\n"
-        "from kbevolve.evaluators.workers import WorkerPool\n"
+        "from kbevolve.evaluators.isolation.workers import WorkerPool\n"
         "pool = WorkerPool(find_device('cpu'))\n"
         "print(pool.take().pid, flush=True)\n"
         "time.sleep(100)\n"

@@ -13,9 +13,9 @@ from kbevolve.archive.records import Evaluation, Kernel, Operator, ProblemCard, 
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.baselines import Baseline
-from kbevolve.evaluators.contest import Contest
 from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.timing.baselines import Baseline
+from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.search import Search

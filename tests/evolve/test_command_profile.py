@@ -12,8 +12,8 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel, Launch, Profile, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.counters import Counted
 from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.feedback.counters import Counted
 from kbevolve.evolve.profiles import profile_words
 
 PROFILE = Profile(
@@ -95,7 +95,7 @@ def test_counters_are_shown_and_decide_the_bottleneck(
     kbevolve: Callable[..., Any], kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = Counted(kernel="mine", readings={"DRAM busy": 81.0, "SM busy": 12.0, "registers a thread": 168.0})
-    monkeypatch.setattr("kbevolve.evaluators.counters.count", lambda *_, **__: counted)
+    monkeypatch.setattr("kbevolve.evaluators.feedback.counters.count", lambda *_, **__: counted)
     done = kbevolve("profile", kernel, "--problem", "L1/matmul", "--device", "cpu", "--ncu", "--json")
     found = json.loads(done.out)
     assert found["profile"]["counters"]["DRAM busy"] == 81.0

@@ -8,7 +8,7 @@ import pytest
 from kbevolve.archive.records import Confirmation, Kernel, Standing, StopReason, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.contest import Contest
+from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.confirming import confirmations_of
 from kbevolve.evolve.events import Event
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search, settings, speed_of

@@ -13,8 +13,8 @@ from kbevolve.archive.records import Evaluation, Idea, Kernel, Operator, Problem
 from kbevolve.configs.flaws import all_flaws
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evaluators import roofline
-from kbevolve.evaluators.roofline import Roofline
+from kbevolve.evaluators.intake import roofline
+from kbevolve.evaluators.intake.roofline import Roofline
 from kbevolve.evolve.brief import Brief, Failure
 from kbevolve.evolve.cards import bound_by, card_fields, prompt_lines
 from kbevolve.evolve.prompt_texts import PromptTexts

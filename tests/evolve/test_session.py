@@ -10,8 +10,8 @@ from kbevolve.archive.records import StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.baselines import Baseline
 from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve import session
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.progress import Header, LineProgress, LiveProgress

@@ -8,8 +8,8 @@ import torch
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.intake import card_for
-from kbevolve.evaluators.roofline import measure, roofline_of
+from kbevolve.evaluators.intake.card import card_for
+from kbevolve.evaluators.intake.roofline import measure, roofline_of
 from kbevolve.evaluators.shelf import Shelf
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kbevolve.evaluators import processes, sandbox
-from kbevolve.evaluators.arena import Arena
 from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation import processes, sandbox
+from kbevolve.evaluators.isolation.arena import Arena
+from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.worker.channel import Message
-from kbevolve.evaluators.workers import Worker
 from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -10,7 +10,7 @@ import pytest
 
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.worker_process import Worker
+from kbevolve.evaluators.isolation.worker_process import Worker
 from tests.hacks.conftest import Court
 
 HERE = Path(__file__).parent

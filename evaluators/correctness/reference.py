@@ -1,0 +1,235 @@
+"""The problem's own `Model` in the judge's process: weights, inputs, its answer, and the same in fp64."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.problem import Problem
+from kbevolve.evaluators.correctness.free_memory import free_bytes, release_cache
+from kbevolve.evaluators.correctness.inputs import Transform, nominal
+from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_memory, separable_inputs
+from kbevolve.evaluators.correctness.truth import CAPS
+from kbevolve.evaluators.correctness.undisturbed import undisturbed
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.worker.precision import DTYPES, cast, set_flags
+from kbevolve.evaluators.worker.values import Unpackable, pack, unpack
+
+_Result = TypeVar("_Result")
+
+#: Bytes that fp64 takes for each element of inputs and outputs: a number, its copy, and two intermediate results.
+_FP64_BYTES = 4 * 8
+
+
+class Reference:
+    """One problem's reference on one device. Its methods raise `EvaluatorError` when the problem's code fails."""
+
+    def __init__(self, problem: Problem, device: Device, precision: str, *, weight_seed: int) -> None:
+        self.name = problem.name
+        self.device = torch.device(device.torch_name)
+        self._device = device
+        self.precision = precision
+        #: The file as it is run on this device.
+        self.source = problem.source_for(device.type)
+        namespace: dict[str, Any] = {"__name__": "reference"}
+        self._guard("file", lambda: exec(compile(self.source, str(problem.path), "exec"), namespace))
+        self._get_inputs: Callable[[], list[Any]] = namespace["get_inputs"]
+        #: What `Model` and `ModelNew` are constructed with.
+        self.arguments: list[Any] = list(
+            self._guard("get_init_inputs()", lambda: self._seeded(namespace["get_init_inputs"], weight_seed))
+        )
+        self._model_class: Callable[..., torch.nn.Module] = namespace["Model"]
+        self._weight_seed = weight_seed
+        self.model: torch.nn.Module = self._build(weight_seed)
+        self._exact_model: torch.nn.Module | None = None
+        self._output_elements = 0
+        #: Whether the truth as a whole is too large, and the inputs that can be cut; None before that is known.
+        self._too_large: bool | None = None
+        self._separable: tuple[int, ...] | None = None
+
+    def inputs(self, seed: int, transform: Transform) -> tuple[Any, list[torch.Tensor]]:
+        """Inputs drawn with `seed`: their structure (`worker.values.pack`) and the tensors in it."""
+        drawn = list(self._guard("get_inputs()", lambda: self._seeded(self._get_inputs, seed)))
+        tensors: list[torch.Tensor] = []
+        try:
+            structure = pack(drawn, tensors)
+        except Unpackable as error:
+            raise EvaluatorError(
+                f"{self.name}: get_inputs() returns {error}; it may return tensors and plain values"
+            ) from None
+        generator = torch.Generator(self.device).manual_seed(seed ^ 0x5EED)
+        moved = [cast(tensor.detach().to(self.device), self.precision) for tensor in tensors]
+        return structure, [transform(tensor, generator) for tensor in moved]
+
+    def answer(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
+        """The reference's own output in the task's precision: structure and tensors."""
+        with _flags(self.precision):
+            form, leaves = self._run(self.model, structure, tensors)
+        self._output_elements = sum(leaf.numel() for leaf in leaves)
+        return form, leaves
+
+    def truth(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
+        """The output computed in fp64, and True; when that does not run, in the precision it has, and False.
+
+        What does not fit into memory is computed for a part of the batch at a time, where samples do not depend on
+        each other.
+        """
+        if self._too_large is None:
+            # On CUDA running out of memory is an exception; on the CPU it may be the end of the process.
+            self._too_large = self._device.type == "cpu" and self._pieces(tensors) > 1
+        if not self._too_large:
+            try:
+                return self._in_fp64(structure, tensors), True
+            except EvaluatorError as error:
+                self._too_large = is_out_of_memory(error.__cause__)
+        if self._too_large:
+            release_cache(self._device)
+            sliced = self._in_slices(structure, tensors)
+            if sliced is not None:
+                return sliced, True
+        with _flags("fp32"):
+            return self._run(self.model, structure, tensors)[1], False
+
+    def reweighted(self, seed: int) -> dict[str, torch.Tensor]:
+        """The state, by name, of a fresh `Model` constructed with the same arguments under another seed."""
+        return dict(self._build(seed).state_dict())
+
+    @contextmanager
+    def weights(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Answers and truths are those of a model with this state, and afterwards again of the one before."""
+        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self._load(state)
+        try:
+            yield
+        finally:
+            self._load(before)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether forward() changes its inputs."""
+        return self._habits[0]
+
+    @property
+    def aliasing(self) -> bool:
+        """Whether an output of forward() shares memory with an input."""
+        return self._habits[1]
+
+    @cached_property
+    def _habits(self) -> tuple[bool, bool]:
+        structure, tensors = self.inputs(self._weight_seed, nominal)
+        given = [tensor.clone() for tensor in tensors]
+        with _flags(self.precision):
+            leaves = self._call(self.model, structure, given)[1]
+        storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
+        return (
+            not all(_same(mine, before) for mine, before in zip(given, tensors, strict=True)),
+            any(leaf.untyped_storage().data_ptr() in storages for leaf in leaves if leaf.numel()),
+        )
+
+    def _build(self, seed: int) -> torch.nn.Module:
+        model = self._guard("Model", lambda: self._seeded(lambda: self._model_class(*self.arguments), seed))
+        # In evaluation mode dropout does nothing and batch norm does not change its statistics.
+        built: torch.nn.Module = model.to(device=self.device, dtype=DTYPES[self.precision]).eval()
+        return built
+
+    def _load(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.model.load_state_dict(state)
+        if self._exact_model is not None:
+            self._exact_model.load_state_dict(state)
+
+    def _in_fp64(self, structure: Any, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        if self._exact_model is None:
+            self._exact_model = self._guard("fp64 copy", lambda: copy.deepcopy(self.model).double())
+        doubled = self._guard(
+            "fp64 inputs", lambda: [tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors]
+        )
+        return self._run(self._exact_model, structure, doubled)[1]
+
+    def _in_slices(self, structure: Any, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+        """The truth from slices of the batch; None when samples depend on each other, or one alone is too large."""
+        if self._separable is None:
+            outputs = self.answer(structure, tensors)[1]
+            with _flags(self.precision):
+                found = separable_inputs(
+                    lambda parts: self._run(self.model, structure, parts)[1],
+                    tensors,
+                    outputs,
+                    tolerance=CAPS[self.precision],
+                )
+            self._separable = found or ()
+        if not self._separable:
+            return None
+        try:
+            return compute_in_slices(
+                lambda parts: self._in_fp64(structure, parts), tensors, self._separable, pieces=self._pieces(tensors)
+            )
+        except EvaluatorError:
+            return None
+
+    def _pieces(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Number of slices of which each should fit into memory."""
+        elements = sum(tensor.numel() for tensor in tensors) + self._output_elements
+        return max(1, -(-_FP64_BYTES * elements // free_bytes(self._device)))
+
+    def _run(
+        self, model: torch.nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
+    ) -> tuple[Any, list[torch.Tensor]]:
+        # Copies: a reference that works in place must not change what the candidate gets.
+        return self._call(model, structure, self._guard("inputs", lambda: [tensor.clone() for tensor in tensors]))
+
+    def _call(
+        self, model: torch.nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
+    ) -> tuple[Any, list[torch.Tensor]]:
+        def call() -> Any:
+            with torch.no_grad():
+                return model(*unpack(structure, tensors))
+
+        leaves: list[torch.Tensor] = []
+        with undisturbed(model) as storages:
+            output = self._guard("forward()", call)
+            try:
+                packed = pack(output, leaves)
+            except Unpackable as error:
+                raise EvaluatorError(f"{self.name}: forward() returns {error}; it must return tensors") from None
+            if not leaves:
+                raise EvaluatorError(f"{self.name}: forward() returns no tensor; there is nothing to compare")
+            # What the model returns of its own state must outlive that state.
+            return packed, [
+                leaf.detach().clone() if leaf.untyped_storage().data_ptr() in storages else leaf.detach()
+                for leaf in leaves
+            ]
+
+    def _seeded(self, make: Callable[[], _Result], seed: int) -> _Result:
+        torch.manual_seed(seed)
+        with torch.device(self.device):
+            return make()
+
+    def _guard(self, what: str, act: Callable[[], _Result]) -> _Result:
+        try:
+            return act()
+        except Exception as error:
+            text = " ".join(str(error).split())[:300]
+            remedy = "use smaller sizes" if isinstance(error, torch.OutOfMemoryError) else "repair the problem's file"
+            raise EvaluatorError(
+                f"{self.name}: the reference's {what} fails on {self.device}: {type(error).__name__}: {text}; {remedy}"
+            ) from error
+
+
+@contextmanager
+def _flags(precision: str) -> Iterator[None]:
+    """The precision's backend flags, and the old ones afterwards: the judge's process may be a user's program."""
+    before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    set_flags(precision)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same, NaN included."""
+    return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())

@@ -1,0 +1,140 @@
+"""The correctness gate: calls on inputs of many kinds, each output compared with the truth as a whole."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.evaluators.correctness.inputs import Transform, diminished, nominal, signed
+from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial
+from kbevolve.evaluators.correctness.truth import accepts, allclose, classify, deviation
+from kbevolve.evaluators.feedback.mismatch import describe_mismatch
+from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.rejection import Rejection
+
+#: What a candidate may not leave changed: it decides how the next call computes, or runs between the judge's calls.
+_FORBIDDEN_CHANGES = {
+    "torch function mode": "leaves a torch function mode active",
+    "torch dispatch mode": "leaves a torch dispatch mode active",
+    "default dtype": "leaves torch's default dtype changed",
+    "precision flags": "leaves torch's precision flags changed",
+    "no account": "its process gave no account of its state",
+}
+
+
+@dataclass(slots=True)
+class Gate:
+    """What the trials have found so far about one kernel."""
+
+    found: Evaluation
+    #: Milliseconds of the fastest call; the first ones compile, and the next worker's start-up slows others.
+    call_ms: float = math.inf
+    #: Largest E by what was done to the inputs.
+    errors: dict[Transform, float] = field(default_factory=dict)
+
+    def precision_class(self, precision: str) -> str | None:
+        """The class that the kernel computes in, whatever the verdict."""
+        plain = self.errors.get(nominal, math.inf)
+        # Where all products are positive the mean of the answer magnifies every rounding; with signs it does not.
+        error = min(plain, self.errors.get(signed, math.inf))
+        tiny = self.errors.get(diminished)
+        if tiny is not None and plain > 0:
+            tiny *= error / plain  # magnified as the nominal error is
+        return classify(error, tiny, precision)
+
+
+def run_trials(remote: RemoteKernel, prepared: PreparedProblem, found: Evaluation) -> tuple[Evaluation, float]:
+    """All trials up to the first that fails; also the milliseconds of the fastest call.
+
+    The model is left constructed with the problem's main weights.
+    """
+    gate = Gate(replace(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
+    for trial in _in_order(remote, prepared, gate):
+        words = _attempt(remote, prepared, trial, gate)
+        if words:
+            gate.found = replace(gate.found, verdict=Verdict.WRONG, message=words)
+            _look_closer(remote, prepared, gate)
+            break
+    error = gate.found.error
+    return (
+        replace(
+            gate.found,
+            # NaN and infinity are as wrong as can be, by no number.
+            error=error if error is not None and math.isfinite(error) else None,
+            worst_tile=_finite(gate.found.worst_tile),
+            precision_class=gate.precision_class(prepared.precision),
+        ),
+        gate.call_ms,
+    )
+
+
+def _in_order(remote: RemoteKernel, prepared: PreparedProblem, gate: Gate) -> Iterator[Trial]:
+    """The trials, with the right weights in the model when each is due."""
+    if prepared.second_weights is not None:
+        remote.construct(prepared.second_weights)
+        yield prepared.second_trial()
+        if remote.takes_weights and not _follows_its_weights(remote, prepared):
+            gate.found = replace(gate.found, tags=(*gate.found.tags, "prepacked-weights"))
+    remote.construct(prepared.weights)
+    for number in range(prepared.trials):
+        yield prepared.trial(number)
+
+
+def _follows_its_weights(remote: RemoteKernel, prepared: PreparedProblem) -> bool:
+    """Whether weights that change in place change the answer as they must."""
+    trial = prepared.trial(0)
+    remote.reweigh(prepared.weights)
+    remote.attempt(trial.inputs)
+    return accepts(trial.scale, deviation(remote.outputs, trial.answer, trial.scale))
+
+
+def _attempt(remote: RemoteKernel, prepared: PreparedProblem, trial: Trial, gate: Gate) -> str:
+    """One trial; what is wrong, "" when nothing is."""
+    call = remote.attempt(trial.inputs)
+    gate.call_ms = min(gate.call_ms, call.ms)
+    for change in call.changes:
+        if change in _FORBIDDEN_CHANGES:
+            raise Rejection(Verdict.REFUSED, f"not accepted: forward() {_FORBIDDEN_CHANGES[change]}; set it back")
+    if call.changed_input and not prepared.in_place:
+        return "forward() changed its input; write to memory of your own"
+    if call.aliases_input and not prepared.aliasing:
+        return "forward() returned memory of its input; the reference returns memory of its own"
+    outputs = remote.outputs
+    seen = deviation(outputs, trial.answer, trial.scale)
+    gate.errors[trial.transform] = _worse(gate.errors.get(trial.transform), seen.error)
+    found = gate.found
+    # KernelBench knows no transformed inputs; its elementwise tolerance rejects honest kernels on them.
+    close = allclose(outputs, trial.answer, prepared.precision) if trial.transform is nominal else True
+    gate.found = replace(
+        found,
+        error=_worse(found.error, seen.error),
+        worst_tile=_worse(found.worst_tile, seen.worst_tile),
+        reference_error=max(found.reference_error or 0.0, trial.scale.reference_error),
+        allclose=bool(found.allclose) and close,
+    )
+    if accepts(trial.scale, seen):
+        return ""
+    return describe_mismatch(outputs, trial.answer.truth, seen.error, trial.scale.reference_error)
+
+
+def _look_closer(remote: RemoteKernel, prepared: PreparedProblem, gate: Gate) -> None:
+    """Calls that tell the precision of a kernel that failed: whether it computes in TF32 is worth knowing."""
+    if not math.isfinite(gate.errors.get(nominal, math.inf)):
+        return
+    for number in range(prepared.trials):
+        trial = prepared.trial(number)
+        if trial.transform in (signed, diminished) and trial.transform not in gate.errors:
+            try:
+                remote.attempt(trial.inputs)
+            except Rejection:
+                return
+            gate.errors[trial.transform] = deviation(remote.outputs, trial.answer, trial.scale).error
+
+
+def _worse(one: float | None, other: float) -> float:
+    # A comparison with NaN is false: what is no number must not be hidden by a number.
+    return other if one is None or not other <= one else one
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

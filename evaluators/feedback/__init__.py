@@ -1,0 +1,1 @@
+"""What the proposer is told about a kernel: failures, mismatches, profiles, the bottleneck."""

@@ -1,0 +1,120 @@
+"""What a proposer is told about a kernel: one message of a few lines, the same for every stage that it can end at.
+
+It tells what anyone could find out who owns the device: how far it got, the first error, where it is wrong, how fast
+it is against its parent, eager PyTorch and the roofline, and where its time goes. It never tells how it was judged:
+no seed, no tolerance, no transform of inputs, and not what gave a forbidden trick away.
+"""
+
+from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
+from kbevolve.evaluators.intake.rates import gigabytes_per_second, roofline_share, share_words, teraflops
+
+#: Lines and characters of a failure's message: the first error is near the top, the rest follows from it.
+MESSAGE_LINES = 20
+MESSAGE_LENGTH = 2000
+#: Launches shown; what comes after is a few percent of the time.
+SHOWN_LAUNCHES = 5
+
+_STAGES = {
+    Verdict.REFUSED: "It was refused.",
+    Verdict.BUILD_FAILED: "It did not get as far as being run.",
+    Verdict.CRASHED: "It compiled, and then failed when it was called.",
+    Verdict.TIMED_OUT: "It took too long.",
+    Verdict.WRONG: "It ran, and its result is wrong.",
+}
+
+
+def feedback(evaluation: Evaluation, parent: Evaluation | None = None, card: ProblemCard | None = None) -> str:
+    """At most some 25 lines, without a newline at the end.
+
+    Args:
+        evaluation: of the kernel.
+        parent: of the kernel that it was made from, when that was correct.
+        card: the problem's, on the same device at the same precision; without it nothing is said of the roofline.
+    """
+    if evaluation.verdict is not Verdict.CORRECT:
+        return "\n".join(filter(None, (_STAGES[evaluation.verdict], clipped(evaluation.message))))
+    return "\n".join([standing(evaluation, parent), *performance(evaluation, card)])
+
+
+def standing(evaluation: Evaluation, parent: Evaluation | None = None) -> str:
+    """How fast a correct kernel is, e.g. ``1.83 times as fast as eager PyTorch, 95 % interval 1.80 to 1.86``."""
+    if evaluation.speedup is None:
+        return "correct, not timed"
+    words = f"{evaluation.speedup:.2f} times as fast as eager PyTorch"
+    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
+        words += f", 95 % interval {evaluation.speedup_low:.2f} to {evaluation.speedup_high:.2f}"
+    if evaluation.speedup_best is not None and evaluation.best_baseline not in (None, "eager"):
+        words += f"; {evaluation.speedup_best:.2f} times as fast as {evaluation.best_baseline}"
+    if parent is not None and parent.speedup:
+        # Both against the reference of their own rounds: times of different hours are not compared.
+        words += f"; {evaluation.speedup / parent.speedup:.2f} times its parent's speed"
+    if evaluation.time_ms is not None:
+        words += f"; {evaluation.time_ms:.4g} ms a call"
+    return words
+
+
+def performance(evaluation: Evaluation, card: ProblemCard | None = None) -> list[str]:
+    """Lines about a correct kernel's place under the roofline, its launches, its counters and its bottleneck."""
+    profile = evaluation.profile or Profile()
+    lines = [_roofline(evaluation, card), *_launches(profile), _counters(profile)]
+    if profile.bottleneck:
+        lines.append(f"Bottleneck (a guess): {profile.bottleneck}.")
+    return [line for line in lines if line]
+
+
+def launch_facts(launch: Launch) -> str:
+    """``412 µs, 3 launches, 168 registers, 96 bytes spilled a thread, 48 KiB shared memory, 25 % occupancy``."""
+    facts = [f"{launch.microseconds:.3g} µs"]
+    if launch.launches != 1:
+        facts.append(f"{launch.launches:.3g} launches")
+    if launch.registers is not None:
+        facts.append(f"{launch.registers} registers")
+    if launch.spilled:
+        facts.append(f"{launch.spilled} bytes spilled a thread")
+    if launch.shared_memory:
+        facts.append(f"{launch.shared_memory / 1024:.3g} KiB shared memory")
+    if launch.blocks_per_sm is not None:
+        facts.append(f"{launch.blocks_per_sm:.3g} blocks a multiprocessor")
+    if launch.occupancy is not None:
+        facts.append(f"{share_words(launch.occupancy)} occupancy")
+    return ", ".join(facts) + (" (library)" if launch.library else "")
+
+
+def clipped(message: str) -> str:
+    """The beginning of a message: whole lines, up to `MESSAGE_LINES` and `MESSAGE_LENGTH`."""
+    text = message.strip()
+    kept = "\n".join(text.split("\n")[:MESSAGE_LINES])
+    if len(kept) > MESSAGE_LENGTH:
+        kept = kept[:MESSAGE_LENGTH].rpartition("\n")[0] or kept[:MESSAGE_LENGTH]
+    return kept if kept == text else f"{kept}\n…"
+
+
+def _roofline(evaluation: Evaluation, card: ProblemCard | None) -> str:
+    time_ms, profile = evaluation.time_ms, evaluation.profile or Profile()
+    if not time_ms:
+        return ""
+    share = profile.roofline_share or roofline_share(card, evaluation.precision_class, time_ms)
+    bandwidth = profile.gigabytes_per_second or gigabytes_per_second(card, time_ms)
+    arithmetic = profile.teraflops or teraflops(card, time_ms)
+    facts = [f"{share_words(share)} of the roofline at {evaluation.precision_class}"] if share else []
+    facts += [f"{bandwidth:.3g} GB/s"] if bandwidth else []
+    facts += [f"{arithmetic:.3g} TFLOP/s"] if arithmetic else []
+    return f"Effective: {', '.join(facts)}." if facts else ""
+
+
+def _launches(profile: Profile) -> list[str]:
+    if not profile.launches:
+        return []
+    lines = [f"- {share_words(one.share)} {one.name}: {launch_facts(one)}" for one in profile.launches[:SHOWN_LAUNCHES]]
+    rest = sum(one.share for one in profile.launches[SHOWN_LAUNCHES:])
+    if rest >= 0.01:
+        lines.append(f"- {share_words(rest)} {len(profile.launches) - SHOWN_LAUNCHES} others")
+    return ["Where the time of a call goes:", *lines]
+
+
+def _counters(profile: Profile) -> str:
+    """Readings in percent, but for the one whose name says that it counts."""
+    readings = [
+        f"{name} {value:.0f}{'' if name.startswith('registers') else ' %'}" for name, value in profile.counters.items()
+    ]
+    return f"Counters of the longest kernel: {', '.join(readings)}." if readings else ""

@@ -1,0 +1,134 @@
+"""Reads what a worker's profiler told, and sets it against what the problem asks of the device.
+
+The worker is not trusted: every field is checked for type and range, and a wrong one is left out. A profile advises
+people and proposers; no verdict rests on it.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kbevolve.archive.records import Launch, ProblemCard, Profile
+from kbevolve.evaluators.feedback.bottleneck import bottleneck
+from kbevolve.evaluators.intake.rates import bytes_of, gigabytes_per_second, roofline_share, teraflops
+from kbevolve.evaluators.intake.roofline import Roofline
+
+#: Entries kept, the longest first, and characters of a name: what fits on a screen and into a prompt.
+MOST_LAUNCHES = 12
+MOST_NAME = 80
+
+#: Names of kernels and operations that come with PyTorch and the vendor's libraries, as the profiler spells them.
+LIBRARY = re.compile(
+    r"\b(?:at|aten|c10|cub|thrust|cutlass|cublas\w*|cudnn\w*|cufft|mkldnn|onednn|torch|prims)::"
+    r"|cublas|cudnn|cutlass|cufft|flash_fwd|fmha|nvjet|splitKreduce|gemv[a-zN]*_kernel|implicit_convolve|winograd"
+    r"|\b(?:ampere|volta|turing|hopper|maxwell|sm\d{2,3})_\w*(?:gemm|conv|dgrad|wgrad|fprop|xmma|cudnn)"
+    r"|^Memcpy|^Memset",
+    re.IGNORECASE,
+)
+
+#: Largest values that are believed, from the limits of every device that there is, and more.
+_MOST_REGISTERS = 1024
+_MOST_BYTES = 1 << 24
+_MOST_MICROSECONDS = 1e10
+_MOST_COUNT = 1e7
+
+
+def read_profile(
+    told: Any,
+    *,
+    time_ms: float,
+    card: ProblemCard | None = None,
+    precision_class: str | None = None,
+    roofline: Roofline | None = None,
+) -> Profile:
+    """The profile that a worker's reply amounts to.
+
+    Args:
+        told: what `worker.profiling.profile` returned, through the worker's reply.
+        time_ms: milliseconds of a call as the judge timed it; the profiler's own are stretched by its work.
+        card: the problem's bytes, operations and roofline; without it there are no rates.
+        precision_class: class that the kernel's error falls in, which decides the roofline that applies.
+        roofline: the device's rates; with them it can be said which side of the roofline the problem lies on.
+    """
+    launches = read_launches(told)
+    share = roofline_share(card, precision_class, time_ms)
+    limit = limit_of(card, precision_class, roofline)
+    return Profile(
+        launches=launches,
+        gigabytes_per_second=gigabytes_per_second(card, time_ms),
+        teraflops=teraflops(card, time_ms),
+        roofline_share=share,
+        bottleneck=bottleneck(launches, time_ms=time_ms, roofline_share=share, limit=limit),
+    )
+
+
+def with_counters(profile: Profile, readings: Mapping[str, float], *, time_ms: float) -> Profile:
+    """The profile with readings of `counters.read_counters`, which say more about the bottleneck than times do."""
+    line = bottleneck(profile.launches, time_ms=time_ms, roofline_share=profile.roofline_share, counters=readings)
+    return replace(profile, counters=dict(readings), bottleneck=line)
+
+
+def read_launches(told: Any) -> tuple[Launch, ...]:
+    """The entries that hold what an entry must hold, the longest first."""
+    entries = [entry for entry in told[:1000] if isinstance(entry, dict)] if isinstance(told, list) else []
+    timed = []
+    for entry in entries:
+        microseconds = _number(entry.get("microseconds"), _MOST_MICROSECONDS)
+        launches = _number(entry.get("launches"), _MOST_COUNT)
+        if microseconds and launches and isinstance(entry.get("name"), str):
+            timed.append((microseconds, launches, entry))
+    total = sum(microseconds for microseconds, _, _ in timed)
+    timed.sort(key=lambda one: -one[0])
+    return tuple(
+        Launch(
+            name=shortened(entry["name"]),
+            share=microseconds / total,
+            microseconds=microseconds / launches,
+            launches=launches,
+            registers=_integer(entry.get("registers"), _MOST_REGISTERS),
+            spilled=_integer(entry.get("spilled"), _MOST_BYTES),
+            shared_memory=_integer(entry.get("shared_memory"), _MOST_BYTES),
+            occupancy=_number(entry.get("occupancy"), 1.0),
+            blocks_per_sm=_number(entry.get("blocks_per_sm"), _MOST_COUNT),
+            library=LIBRARY.search(entry["name"][:1000]) is not None,
+        )
+        for microseconds, launches, entry in timed[:MOST_LAUNCHES]
+    )
+
+
+def shortened(name: str) -> str:
+    """``void at::native::sum<float, 4>(float*, int)`` as ``at::native::sum``."""
+    name = "".join(character for character in name[:1000] if character.isprintable())
+    name = name.replace("(anonymous namespace)::", "").removeprefix("void ")
+    if name.startswith(("Memcpy", "Memset")):  # what stands in brackets there is between which memories
+        return name[:MOST_NAME]
+    kept, depth = [], 0
+    for character in name:
+        depth += character in "<("
+        if not depth:
+            kept.append(character)
+        depth -= character in ">)" and depth > 0
+    short = " ".join("".join(kept).split()) or name
+    return short if len(short) <= MOST_NAME else f"{short[: MOST_NAME - 1]}…"
+
+
+def limit_of(card: ProblemCard | None, precision_class: str | None, roofline: Roofline | None) -> str:
+    """Which takes longer at full rate, moving the bytes or the operations: "memory", "arithmetic", or "" if unknown."""
+    if card is None or precision_class is None or roofline is None:
+        return ""
+    moving = bytes_of(card) / roofline.bytes_per_second
+    return "arithmetic" if card.flops / roofline.peak(precision_class) > moving else "memory"
+
+
+def _number(value: Any, most: float) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) and 0 <= value <= most else None
+
+
+def _integer(value: Any, most: int) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= most else None

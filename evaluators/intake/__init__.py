@@ -1,0 +1,1 @@
+"""What a problem asks of a device, found out before any kernel is judged by it."""

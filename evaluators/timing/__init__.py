@@ -1,0 +1,1 @@
+"""How fast a kernel is: paired rounds, two clocks, statistics, contests and baselines."""

@@ -1,0 +1,87 @@
+"""What a kernel should beat: eager PyTorch, and the best of what PyTorch offers to make the reference faster.
+
+torch.compile is slower than eager on many problems and faster on others, so no single one of them is the baseline. All
+run at the same precision, with the same flags, on the same inputs, against eager in paired rounds.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.timing.statistics import Speedup
+
+#: The reference as it stands: what every speedup is over.
+EAGER = "eager"
+#: Type of device -> what is timed there beside eager (`worker.baselines.wrap`), the cheapest to prepare first. On a CPU
+#: there are no graphs, and max-autotune has only the libraries to choose from that compile calls anyway.
+BASELINES: Mapping[str, tuple[str, ...]] = {"cuda": ("compile", "graph", "max-autotune"), "cpu": ("compile",)}
+
+_KIND = "baselines"
+#: What measuring one means: another number makes everything that was remembered a miss.
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """One of PyTorch's own ways to run a problem's reference."""
+
+    #: "eager" or one of `BASELINES`.
+    name: str
+    #: Eager's time over its own, with a 95 % interval; None when it failed.
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    #: Why it cannot be used, in one line; "" when it can.
+    failure: str = ""
+
+    @classmethod
+    def of(cls, name: str, speedup: Speedup) -> "Baseline":
+        """One that was measured."""
+        return cls(name=name, speedup=speedup.estimate, low=speedup.low, high=speedup.high)
+
+
+def best(baselines: Iterable[Baseline]) -> Baseline:
+    """The fastest; eager itself when no other is faster."""
+    eager = Baseline(name=EAGER, speedup=1.0, low=1.0, high=1.0)
+    return max([eager, *baselines], key=lambda one: one.speedup or 0.0)
+
+
+def over_best(speedup: float, baselines: Iterable[Baseline]) -> float:
+    """A speedup over eager as a speedup over the fastest baseline; never more than over eager."""
+    return speedup / (best(baselines).speedup or 1.0)
+
+
+def missing(device: Device, known: Iterable[Baseline]) -> tuple[str, ...]:
+    """Names of the baselines of this device that are not known yet."""
+    names = {one.name for one in known}
+    return tuple(name for name in BASELINES[device.type] if name not in names)
+
+
+def remember(shelf: Shelf, baselines: Iterable[Baseline], *, problem: str, device: Device, precision: str) -> None:
+    """Keep those that were measured. One that failed is tried again another day: a compiler may have come meanwhile."""
+    kept = [asdict(one) for one in baselines if one.speedup is not None]
+    shelf.put(_KIND, _key(problem, device, precision), kept)
+
+
+def recall(shelf: Shelf, *, problem: str, device: Device, precision: str) -> tuple[Baseline, ...]:
+    """Those that were measured before for this problem (its id), device, precision and versions, in their order."""
+    told = shelf.get(_KIND, _key(problem, device, precision))
+    found = {one.name: one for one in map(_read, told if isinstance(told, list) else ()) if one}
+    return tuple(found[name] for name in BASELINES[device.type] if name in found)
+
+
+def _key(problem: str, device: Device, precision: str) -> str:
+    # The fingerprint holds the model of the device and the versions of torch, CUDA and Triton.
+    return f"{_FORMAT}/{problem}/{precision}/{device.fingerprint}"
+
+
+def _read(tree: Any) -> Baseline | None:
+    if not isinstance(tree, dict) or not isinstance(tree.get("name"), str):
+        return None
+    values = [tree.get(field) for field in ("low", "speedup", "high")]
+    if not all(isinstance(value, float) and math.isfinite(value) and value > 0 for value in values):
+        return None
+    return Baseline(name=tree["name"], low=values[0], speedup=values[1], high=values[2])

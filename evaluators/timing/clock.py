@@ -1,0 +1,53 @@
+"""The second clock: what a worker tells of time is believed only as far as the judge's own clock bears it out.
+
+A timed call is one round trip. The judge measures the whole of it until it has read the output: copying and flushing,
+which cost the same for every kernel of a problem, and the call. The reference's process runs the same program and
+holds no candidate, so the reference's round trips tell what everything but the call costs. What a kernel's round trips
+take beyond that and beyond its own times is time that it did not tell: work on a side stream or in a thread that
+somebody had to wait for, a replaced clock, a forged or early reply.
+
+Unlike the slope of many calls against few, this bounds the very calls whose outputs are checked: there is no burst of
+unchecked calls in which a kernel could be lazy.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+from kbevolve.archive.records import Verdict
+from kbevolve.evaluators.isolation.remote import Call
+from kbevolve.evaluators.rejection import Rejection
+
+#: Share of a kernel's time that may go untold, and milliseconds, by device, of what differs honestly between processes:
+#: launches hidden behind the flush, allocations, waking up.
+_UNTOLD_SHARE = 0.1
+_UNTOLD_MS = {"cpu": 0.25, "cuda": 0.15}
+#: Percentile of the reference's overheads that every round trip is granted. Above the median, for other programs delay
+#: some round trips of either process; a kernel gains by untold time only if most of its calls have it.
+_GRANTED_PERCENTILE = 75
+
+
+def untold_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
+    """Milliseconds by which the median call was longer by the judge's clock than the worker told."""
+    overheads = [call.wall_ms - call.ms for call in reference]
+    granted = statistics.quantiles(overheads, n=100)[_GRANTED_PERCENTILE - 1] if len(overheads) > 1 else overheads[0]
+    witnessed = statistics.median(max(call.ms, call.wall_ms - granted) for call in kernel)
+    return witnessed - statistics.median(call.ms for call in kernel)
+
+
+class ClocksDisagree(Rejection):
+    """The judge's clock saw time that the worker did not tell."""
+
+
+def check_clocks(kernel: Sequence[Call], reference: Sequence[Call], device_type: str) -> None:
+    """Compare both clocks.
+
+    Raises:
+        ClocksDisagree: they do.
+    """
+    told = statistics.median(call.ms for call in kernel)
+    if untold_ms(kernel, reference) > max(_UNTOLD_MS[device_type], _UNTOLD_SHARE * told):
+        raise ClocksDisagree(
+            Verdict.REFUSED,
+            "not accepted: calls took longer than their timed part; finish all work before forward() returns, on the "
+            "current stream",
+        )

@@ -1,0 +1,29 @@
+"""What came of a contest: several kernels and the reference, timed afresh in the same rounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from kbevolve.archive.records import Evaluation
+from kbevolve.evaluators.timing.statistics import Speedup, round_log_ratio, speedup_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Every kernel that was asked for is either in `times` or in `failed`."""
+
+    #: Milliseconds of the eager reference: the calls of each round.
+    reference: tuple[tuple[float, ...], ...]
+    #: Kernel id -> the same, round for round beside the reference's.
+    times: Mapping[str, tuple[tuple[float, ...], ...]]
+    #: Kernel id -> what the judge found about a kernel that did not pass this time.
+    failed: Mapping[str, Evaluation]
+    #: Differences up to this share are noise between processes.
+    tie: float
+
+    def speedups(self) -> dict[str, Speedup]:
+        """Kernel id -> speedup over the reference."""
+        return {
+            name: speedup_of([round_log_ratio(*pair) for pair in zip(self.reference, times, strict=True)], Random(name))
+            for name, times in self.times.items()
+        }

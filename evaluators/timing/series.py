@@ -1,0 +1,143 @@
+"""A series of paired rounds: held under the device's lock, ended when it says enough, and checked as a whole."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from random import SystemRandom
+
+from kbevolve.archive.records import Measurement, Verdict
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.bench import Bench
+from kbevolve.evaluators.devices import exclusive
+from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.clock import ClocksDisagree, check_clocks
+from kbevolve.evaluators.timing.rounds import Block, Plan, time_round
+from kbevolve.evaluators.timing.statistics import round_log_ratio
+
+#: The reference's name among kernels that are timed together.
+REFERENCE = "reference"
+#: A reference that took this many times as long beside a kernel as it takes alone was disturbed by it, on a GPU; on a
+#: CPU, where neighbours do as much, stopping the kernel's processes is the defence.
+_DISTURBED = 1.25
+#: Series that are timed before clocks that disagree are the kernel's fault.
+_ATTEMPTS = 3
+
+Round = dict[str, Block]
+
+
+def hold(
+    bench: Bench,
+    kernels: Mapping[str, RemoteKernel],
+    plans: Mapping[str, Plan],
+    *,
+    is_enough: Callable[[Sequence[Round]], bool],
+) -> list[Round]:
+    """Paired rounds until `is_enough`, or until the plans are through.
+
+    Args:
+        bench: the problem.
+        kernels: by name; the reference is `REFERENCE`.
+        plans: of each.
+        is_enough: asked after each round.
+
+    Raises:
+        Rejection: a kernel failed; `culprit` is its name.
+        EvaluatorError: the reference did.
+    """
+    held: list[Round] = []
+    rng = SystemRandom()  # a kernel must not know when its turn comes
+    warm = bench.prepared.trial(0)
+    most = min(plan.rounds for name, plan in plans.items() if name != REFERENCE)
+    with exclusive(bench.device):
+        for number in range(most):
+            try:
+                held.append(time_round(kernels, plans, bench.examiner, warm, number, rng, reference=REFERENCE))
+            except Rejection as failure:
+                if failure.culprit != REFERENCE:
+                    raise
+                raise EvaluatorError(f"the reference failed while it was timed: {failure.message}; try again") from None
+            if is_enough(held):
+                break
+    return held
+
+
+def hold_believed(
+    bench: Bench,
+    kernels: Mapping[str, RemoteKernel],
+    plans: Mapping[str, Plan],
+    classes: Mapping[str, str | None],
+    *,
+    is_enough: Callable[[Sequence[Round]], bool],
+) -> list[Round]:
+    """Paired rounds whose times can be believed.
+
+    Where the two clocks disagree everything is timed again: a neighbour on the machine disturbs one series, who hides
+    time hides it in all of them.
+
+    Args:
+        bench: the problem.
+        kernels: by name; the reference is `REFERENCE`.
+        plans: of each.
+        classes: the precision class of each but the reference.
+        is_enough: asked after each round.
+
+    Raises:
+        Rejection: a kernel failed, or its times are not believed; `culprit` is its name.
+        EvaluatorError: the reference failed.
+    """
+    for attempt in range(_ATTEMPTS):
+        held = hold(bench, kernels, plans, is_enough=is_enough)
+        try:
+            for name, precision_class in classes.items():
+                _check(bench, held, name, precision_class)
+            break
+        except ClocksDisagree:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return held
+
+
+def _check(bench: Bench, held: Sequence[Round], name: str, precision_class: str | None) -> None:
+    """Refuse times that the judge's clock contradicts, or that no work of this size can take."""
+    calls, reference = ([call for blocks in held for call in blocks[who].calls] for who in (name, REFERENCE))
+    try:
+        check_clocks(calls, reference, bench.device.type)
+    except ClocksDisagree as failure:
+        raise ClocksDisagree(failure.verdict, failure.message, culprit=name) from None
+    if bench.is_impossible(median_ms(held, name), precision_class):
+        raise Rejection(
+            Verdict.REFUSED,
+            "not accepted: faster than this device can do the work that the problem asks for",
+            culprit=name,
+        )
+
+
+def disturbs(bench: Bench, held: Sequence[Round]) -> bool:
+    """Whether the reference was slower beside the kernel than alone, with the kernel's processes stopped.
+
+    A stopped process can still have work in a GPU's queue. To be asked when the kernel's worker is dead.
+    """
+    if bench.device.type != "cuda":
+        return False
+    beside = median_ms(held, REFERENCE)
+    if beside <= _DISTURBED * bench.reference_ms:
+        return False
+    alone = bench.gauge_reference()
+    return beside > _DISTURBED * alone
+
+
+def log_ratios(held: Sequence[Round], name: str) -> list[float]:
+    """log(t_reference / t_kernel), one a round."""
+    return [round_log_ratio(blocks[REFERENCE].times_ms, blocks[name].times_ms) for blocks in held]
+
+
+def median_ms(held: Sequence[Round], name: str) -> float:
+    """Median over the rounds of the blocks' medians."""
+    return statistics.median(blocks[name].median_ms for blocks in held)
+
+
+def measurements(held: Sequence[Round], roles: Mapping[str, str]) -> Iterator[Measurement]:
+    """Every block for the archive, under the roles that the names stand for."""
+    for number, blocks in enumerate(held):
+        for name, role in roles.items():
+            yield Measurement(role=role, round=number, times_ms=blocks[name].times_ms)

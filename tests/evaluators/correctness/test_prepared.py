@@ -1,0 +1,164 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.problem import parse_problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.correctness import prepared
+from kbevolve.evaluators.correctness.inputs import (
+    diminished,
+    enlarged,
+    heterogeneous,
+    lifted,
+    nominal,
+    patchy,
+    shrunk,
+    signed,
+)
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.devices import find_device
+
+CPU = find_device("cpu")
+
+
+def prepare(
+    forward: str, inputs: str = "[torch.rand(16, 8)]", *, trials: int = 4, precision: str = "fp32"
+) -> PreparedProblem:
+    source = f"""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.scale = scale
+
+    def forward(self, *inputs):
+        x = inputs[0]
+        return {forward}
+
+def get_inputs():
+    return {inputs}
+
+def get_init_inputs():
+    return [2.0]
+"""
+    settings = EvaluationSettings.model_validate({"trials": trials, "precision": precision})
+    return PreparedProblem(parse_problem(source, name="tests/p", path=Path("p.py")), CPU, settings)
+
+
+def transforms_of(problem: PreparedProblem) -> list[Callable[..., object]]:
+    return [draw.transform for draw in problem._draws]
+
+
+def test_distributions_take_turns_and_no_two_trials_agree() -> None:
+    problem = prepare("self.scale * nn.functional.linear(x, self.layer.weight)", trials=7)
+    kinds = [nominal, signed, nominal, heterogeneous, nominal, enlarged, diminished]
+    assert transforms_of(problem) == kinds
+    drawn = [problem.trial(number).inputs[0] for number in range(4)]
+    assert all(not torch.equal(drawn[i], drawn[j]) for i in range(4) for j in range(i))
+    assert float(drawn[0].min()) >= 0
+    assert float(drawn[1].min()) < 0
+    assert [problem.trial(number).transform for number in range(7)] == kinds
+
+
+def test_every_preparation_draws_anew() -> None:
+    one, other = prepare("x * 2"), prepare("x * 2")
+    assert not torch.equal(one.trial(0).inputs[0], other.trial(0).inputs[0])
+    assert one.weights.seed != other.weights.seed
+
+
+def test_a_reference_that_is_defined_on_positive_numbers_only_gets_those() -> None:
+    problem = prepare("torch.log(x + 0.1)", trials=6)
+    assert transforms_of(problem) == [nominal, shrunk, nominal, patchy, nominal, lifted]
+    assert problem.tags == ()
+
+
+def test_a_reference_that_bears_no_transform_is_said_to() -> None:
+    # arccos is defined on [-1, 1], and the other root for numbers above 1/2 only: whatever is changed leaves that.
+    problem = prepare("torch.arccos(x) + torch.sqrt(x - 0.49)", "[0.5 + torch.rand(16, 8) / 2]")
+    assert transforms_of(problem) == [nominal] * 4
+    assert problem.tags == ("nominal-inputs-only",)
+
+
+def test_integers_stay_as_they_were_drawn() -> None:
+    problem = prepare("nn.functional.one_hot(x, 5).float() * 2", "[torch.randint(0, 5, (16,))]")
+    for number in range(4):
+        assert set(problem.trial(number).inputs[0].tolist()) <= set(range(5))
+
+
+def test_symmetry_survives_the_transform() -> None:
+    generator = torch.Generator().manual_seed(1)
+    half = torch.rand(6, 6)
+    both = half + half.T
+    for transform in (signed, shrunk):
+        changed = transform(both, generator)
+        assert torch.equal(changed, changed.T)
+        assert not torch.equal(changed, both)
+
+
+def test_triangles_survive_the_transform() -> None:
+    lower = torch.rand(6, 6).tril()
+    changed = signed(lower, torch.Generator().manual_seed(1))
+    assert torch.equal(changed.triu(1), torch.zeros(6, 6))
+
+
+def test_what_does_not_fit_is_computed_again_and_comes_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "_KEPT_SHARE", 0.0)
+    problem = prepare("self.layer(x)")
+    assert not problem._kept
+    one, other = problem.trial(1), problem.trial(1)
+    assert one.inputs[0] is not other.inputs[0]
+    assert torch.equal(one.inputs[0], other.inputs[0])
+    assert torch.equal(one.answer.truth[0], other.answer.truth[0])
+    assert one.scale == other.scale
+    assert one.scale.reference_error < 1e-5
+
+
+def test_the_truth_is_in_fp64() -> None:
+    problem = prepare("self.layer(x)")
+    trial = problem.trial(0)
+    assert trial.answer.truth[0].dtype is torch.float64
+    assert trial.answer.reference[0].dtype is torch.float32
+    assert 0 < trial.scale.reference_error < 1e-5
+
+
+def test_without_fp64_the_truth_is_fp32_and_says_so() -> None:
+    problem = prepare("self.layer(x) if x.dtype == torch.float32 else [][0]")
+    assert "truth-fp32" in problem.tags
+    assert problem.trial(0).scale.reference_error == 0.0
+
+
+def test_half_precision_tasks_get_half_inputs_and_weights() -> None:
+    problem = prepare("self.layer(x)", precision="bf16")
+    assert problem.trial(0).inputs[0].dtype is torch.bfloat16
+    assert {tensor.dtype for tensor in problem.weights.tensors.values()} == {torch.bfloat16}
+
+
+def test_several_inputs_and_outputs_have_places_of_their_own() -> None:
+    problem = prepare("(inputs[1] * 2, {'a': x})", "[torch.rand(16, 8).T, torch.rand(3), 7]")
+    assert problem.output_structure == {"tuple": [{"tensor": 0}, {"dict": [["a", {"tensor": 1}]]}]}
+    places = [*problem.input_places, *problem.output_places]
+    ends = [place.offset + 4 * torch.Size(place.shape).numel() for place in places]
+    assert all(end <= after.offset for end, after in zip(ends, places[1:], strict=False))
+    assert problem.arena_bytes >= ends[-1]
+    # A transposed input arrives transposed.
+    memory = torch.zeros(problem.arena_bytes, dtype=torch.uint8)
+    assert problem.input_places[0].view(memory).stride() == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        ("object()", "forward() returns a object"),
+        ("3.0", "forward() returns no tensor"),
+        ("torch.rand(16, 8)", "random or unstable"),
+    ],
+)
+def test_what_cannot_be_judged_is_an_error(forward: str, words: str) -> None:
+    with pytest.raises(EvaluatorError, match=words.replace("(", r"\(").replace(")", r"\)")):
+        prepare(forward)

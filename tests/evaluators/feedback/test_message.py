@@ -1,0 +1,91 @@
+"""What a proposer is told about a kernel."""
+
+from dataclasses import replace
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
+from kbevolve.evaluators.feedback.message import MESSAGE_LENGTH, clipped, feedback
+
+CORRECT = Evaluation(
+    kernel="k",
+    problem="p",
+    device="cuda/H",
+    precision="fp32",
+    verdict=Verdict.CORRECT,
+    precision_class="fp32",
+    time_ms=0.5,
+    reference_ms=1.0,
+    speedup=2.0,
+    speedup_low=1.95,
+    speedup_high=2.05,
+)
+CARD = ProblemCard(
+    problem="p", device="cuda/H", precision="fp32", input_bytes=10**9, flops=10**12, roofline_ms={"fp32": 0.4}
+)
+LAUNCHES = tuple(
+    Launch(name=f"k{number}", share=share, microseconds=share * 500, launches=1.0)
+    for number, share in enumerate((0.5, 0.2, 0.1, 0.1, 0.05, 0.03, 0.02))
+)
+
+
+def test_a_correct_kernel_against_its_parent_the_reference_and_the_roofline() -> None:
+    text = feedback(CORRECT, replace(CORRECT, speedup=1.6), CARD)
+    assert text.splitlines() == [
+        "2.00 times as fast as eager PyTorch, 95 % interval 1.95 to 2.05; 1.25 times its parent's speed; 0.5 ms a call",
+        "Effective: 80 % of the roofline at fp32, 2e+03 GB/s, 2e+03 TFLOP/s.",
+    ]
+
+
+def test_the_best_of_pytorch_is_named_when_it_is_not_eager() -> None:
+    assert "; 1.30 times as fast as compile;" in feedback(replace(CORRECT, speedup_best=1.3, best_baseline="compile"))
+    assert "eager;" not in feedback(replace(CORRECT, speedup_best=2.0, best_baseline="eager"))
+
+
+def test_kernels_counters_and_bottleneck() -> None:
+    main = replace(
+        LAUNCHES[0], registers=168, spilled=96, shared_memory=49152, occupancy=0.25, blocks_per_sm=7.75, library=True
+    )
+    profile = Profile(
+        launches=(main, *LAUNCHES[1:]),
+        counters={"DRAM busy": 81.2, "registers a thread": 168.0},
+        bottleneck="memory-bound: move less",
+    )
+    text = feedback(replace(CORRECT, profile=profile))
+    assert (
+        "- 50 % k0: 250 µs, 168 registers, 96 bytes spilled a thread, 48 KiB shared memory, 7.75 blocks a "
+        "multiprocessor, 25 % occupancy (library)"
+    ) in text
+    assert "- 5 % 2 others" in text
+    assert "DRAM busy 81 %, registers a thread 168." in text
+    assert text.endswith("Bottleneck (a guess): memory-bound: move less.")
+
+
+@pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict < Verdict.CORRECT])
+def test_a_failure_says_how_far_it_got_and_the_first_of_the_message(verdict: Verdict) -> None:
+    message = "\n".join(f"line {number} {'x' * 40}" for number in range(200))
+    text = feedback(replace(CORRECT, verdict=verdict, message=message, speedup=None))
+    lines = text.splitlines()
+    assert len(lines) <= 25
+    assert lines[0].startswith("It ")
+    assert lines[1].startswith("line 0 ")
+    assert "eager" not in text
+
+
+def test_all_of_it_fits_into_25_lines() -> None:
+    profile = Profile(launches=LAUNCHES, counters={"DRAM busy": 1.0}, bottleneck="x")
+    assert len(feedback(replace(CORRECT, profile=profile), CORRECT, CARD).splitlines()) <= 25
+
+
+def test_nothing_of_the_judges_secrets_is_in_it() -> None:
+    # Fields that nobody may tell a proposer: how large an error would have been accepted follows from them.
+    found = replace(CORRECT, error=1.23e-5, worst_tile=4.56e-5, reference_error=7.89e-6, sandbox="landlock 7")
+    text = feedback(found, found, CARD)
+    for secret in ("1.23", "4.56", "7.89", "landlock", "seed", "tolerance"):
+        assert secret not in text
+
+
+def test_a_short_message_is_left_as_it_is_and_a_long_one_is_cut_at_a_line() -> None:
+    assert clipped(" one\ntwo \n") == "one\ntwo"
+    assert len(clipped("y" * 9000)) <= MESSAGE_LENGTH + 2
+    assert clipped(f"a\n{'y' * 9000}") == "a\n…"
