@@ -1,0 +1,103 @@
+"""What ptxas told about each kernel while it was compiled: registers, spills, shared memory."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from kbevolve.archive.records import Launch, Profile
+from kbevolve.evaluators.isolation.compiling import BuildReply
+
+_LINE = re.compile(r"^ptxas info\s*:.*\n?|^\s+\d+ bytes stack frame.*\n?", re.MULTILINE)
+_ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
+_USED = re.compile(r"Used (?P<registers>\d+) registers(?:.*?(?P<shared>\d+) bytes smem)?")
+_STACK = re.compile(r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill")
+#: Kernels of which that is kept; a file of templates can hold thousands.
+_MOST_KERNELS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelResources:
+    """One kernel, as compiled for one architecture."""
+
+    #: Mangled, as the linker knows it.
+    name: str
+    #: Registers a thread.
+    registers: int
+    #: Bytes a thread: its stack, and what was spilled into and read back from it.
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+    #: Bytes a block, without what is asked for at launch.
+    shared_memory: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> Self:
+        """Back from `to_json`."""
+        return cls(**tree)
+
+
+def read_ptxas(said: str) -> tuple[KernelResources, ...]:
+    """What a compiler run with ``-Xptxas -v`` told about its kernels."""
+    found: list[KernelResources] = []
+    name, stack = "", (0, 0, 0)
+    for line in said.splitlines():
+        if entry := _ENTRY.search(line):
+            name, stack = entry["name"], (0, 0, 0)
+        elif measured := _STACK.search(line):
+            stack = (int(measured["stack"]), int(measured["stores"]), int(measured["loads"]))
+        elif name and (used := _USED.search(line)):
+            found.append(
+                KernelResources(
+                    name=name,
+                    registers=int(used["registers"]),
+                    stack=stack[0],
+                    spill_stores=stack[1],
+                    spill_loads=stack[2],
+                    shared_memory=int(used["shared"] or 0),
+                )
+            )
+            name = ""
+    return tuple(found[:_MOST_KERNELS])
+
+
+def without_ptxas(said: str) -> str:
+    """The log without those lines, as it would be had nobody asked."""
+    return _LINE.sub("", said)
+
+
+def merged(parts: Sequence[Sequence[KernelResources]]) -> tuple[KernelResources, ...]:
+    """Of all sources of an extension."""
+    return tuple(kernel for part in parts for kernel in part)[:_MOST_KERNELS]
+
+
+def resources_of(replies: Iterable[BuildReply]) -> tuple[KernelResources, ...]:
+    """Of all that was built for a worker, `Worker.built`."""
+    told = [reply.message["built"]["resources"] for reply in replies if "built" in reply.message]
+    return merged([[KernelResources.from_json(kernel) for kernel in kernels] for kernels in told])
+
+
+def completed(profile: Profile, resources: Sequence[KernelResources]) -> Profile:
+    """The profile with what the compiler told of each launch's kernel, which no candidate can have touched."""
+    return replace(profile, launches=tuple(_completed(launch, resources) for launch in profile.launches))
+
+
+def _completed(launch: Launch, resources: Sequence[KernelResources]) -> Launch:
+    own = [] if launch.library else [kernel for kernel in resources if _means(kernel.name, launch.name)]
+    own = [kernel for kernel in own if launch.registers in (None, kernel.registers)] or own
+    if not own:
+        return launch
+    # Instances of one template share a name; where registers do not tell them apart, the worst is told.
+    worst = max(own, key=lambda kernel: (kernel.spill_stores + kernel.spill_loads, kernel.registers))
+    registers = worst.registers if launch.registers is None else launch.registers
+    return replace(launch, registers=registers, spilled=worst.spill_stores)
+
+
+def _means(mangled: str, name: str) -> bool:
+    """Whether a symbol is the kernel of this shortened name: its last part stands in there, behind its length."""
+    last = name.split("::")[-1]
+    return mangled == last or f"{len(last)}{last}" in mangled

@@ -1,0 +1,40 @@
+"""Small extensions that compile in a fraction of a second, since they include nothing of torch; and some that do."""
+
+#: A Python module of its own, for `load_inline(..., no_implicit_headers=True)`: `three()` is 3.
+MODULE = r"""
+#include <Python.h>
+#define JOINED(a, b) a##b
+#define INIT(name) JOINED(PyInit_, name)
+#define TEXT(name) #name
+#define QUOTED(name) TEXT(name)
+static PyObject* three(PyObject*, PyObject*) { return PyLong_FromLong(3); }
+static PyMethodDef methods[] = {{"three", three, METH_NOARGS, ""}, {nullptr, nullptr, 0, nullptr}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, QUOTED(TORCH_EXTENSION_NAME), nullptr, -1, methods};
+extern "C" __attribute__((visibility("default"))) PyObject* INIT(TORCH_EXTENSION_NAME)() {
+  return PyModule_Create(&module);
+}
+"""
+
+#: A plain library, for `ctypes`.
+LIBRARY = 'extern "C" int twice(int x) { return 2 * x; }\n'
+
+#: What most files that a model writes look like.
+TORCH = r"""
+#include <torch/extension.h>
+#include <cmath>
+
+torch::Tensor softplus(torch::Tensor x) {
+  TORCH_CHECK(x.dim() == 1, "one dimension, not ", x.dim());
+  auto y = torch::zeros({x.size(0)}, torch::TensorOptions().dtype(torch::kFloat32).device(x.device()));
+  AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "softplus", [&] {
+    const scalar_t* from = x.data_ptr<scalar_t>();
+    float* to = y.data_ptr<float>();
+    for (int64_t i = 0; i < x.numel(); ++i) to[i] = std::log1p(std::exp(static_cast<float>(from[i])));
+  });
+  return torch::empty_like(y).copy_(y);
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("softplus", torch::wrap_pybind_function(softplus), "softplus");
+}
+"""

@@ -1,0 +1,209 @@
+"""Lighter headers and precompiled ones: the same answers, torch's own where they do not do."""
+
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from torch.utils import cpp_extension
+
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds import building
+from kbevolve.evaluators.builds.confined import Ran
+from kbevolve.evaluators.builds.headers import Headers
+from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.builds.product import BuildFailure, Built
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.shelf import Shelf
+from tests.evaluators.builds.sources import LIBRARY, TORCH
+
+ROOT = Path(__file__).parents[3]
+NVCC = shutil.which("nvcc")
+
+KERNEL = r"""
+#include <torch/types.h>
+#include <cuda.h>
+#include <cuda_runtime.h>
+__global__ void relu(const float* from, float* to, int count) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) to[i] = fmaxf(from[i], 0.f);
+}
+torch::Tensor relu_cuda(torch::Tensor x) {
+  TORCH_CHECK(x.is_contiguous(), "contiguous, please");
+  auto y = torch::empty_like(x);
+  relu<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+  return y;
+}
+"""
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[BuildPool]:
+    with BuildPool(find_device("cpu"), EvaluationSettings(), Shelf(tmp_path), width=2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """What is run, as it is run."""
+    seen: list[tuple[str, ...]] = []
+    run = building.run
+
+    def noted(
+        command: tuple[str, ...], directory: Path, *, seconds: float, readable: tuple[Path, ...], stop: threading.Event
+    ) -> Ran:
+        seen.append(tuple(command))
+        return run(command, directory, seconds=seconds, readable=readable, stop=stop)
+
+    monkeypatch.setattr(building, "run", noted)
+    return seen
+
+
+def order(text: str, *, name: str = "softplus", plain: bool = False) -> BuildOrder:
+    return BuildOrder(name=name, sources=(("main.cpp", text),), plain=plain)
+
+
+def answers(built: Built, name: str, directory: Path) -> dict[str, object]:
+    """What the extension computes and says, in a process of its own, since a module is loaded once."""
+    library = directory / f"{name}.so"
+    library.write_bytes(built.library)
+    code = (
+        "import importlib.util, json, sys, torch\n"
+        f"spec = importlib.util.spec_from_file_location({name!r}, {str(library)!r})\n"
+        "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)\n"
+        "x = torch.linspace(-3, 3, 7)\n"
+        "try: module.softplus(x[None]); said = ''\n"
+        "except RuntimeError as error: said = str(error).splitlines()[0]\n"
+        "y = module.softplus(x)\n"
+        "print(json.dumps([y.tolist(), str(y.dtype), y.requires_grad, said, module.softplus.__doc__]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {"answers": json.loads(done.stdout)}
+
+
+def test_what_a_text_needs(tmp_path: Path) -> None:
+    headers = Headers(tmp_path)
+    light = headers.lighter(TORCH)
+    assert light is not None
+    assert light.binds
+    for included in ("ATen/ops/zeros.h", "ATen/ops/empty_like.h", "ATen/Dispatch.h"):
+        assert f"#include <{included}>" in light.named
+    assert "ones" not in light.named
+    using = headers.lighter("#include <torch/extension.h>\nusing namespace torch;\nTensor f() { return ones({1}); }")
+    assert using is not None
+    assert "ATen/ops/ones.h" in using.named
+    assert not using.binds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LIBRARY,
+        TORCH.replace("torch::kFloat32)", "torch::kFloat32).requires_grad(true)"),
+        TORCH.replace("torch::empty_like(y)", "torch::tensor({1, 2})"),
+        TORCH + "TORCH_LIBRARY(x, m) {}",
+        TORCH.replace("<cmath>", "<torch/script.h>"),
+        "#if __has_include(<torch/nn.h>)\n#endif\n" + TORCH,
+    ],
+    ids=["nothing of torch", "gradients", "tensor of numbers", "registration", "scripts", "asks for headers"],
+)
+def test_what_is_not_tried(tmp_path: Path, text: str) -> None:
+    assert Headers(tmp_path).lighter(text) is None
+
+
+@pytest.mark.slow
+def test_light_and_precompiled_headers_give_the_same_answers(
+    pool: BuildPool, commands: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    found = {}
+    assert pool.prepare()
+    for name, plain in (("whole", True), ("light", False)):
+        built = pool.build(order(TORCH, name=name, plain=plain))
+        assert isinstance(built, Built), built
+        assert built.light == (() if plain else ("main.cpp",))
+        found[name] = answers(built, name, tmp_path)
+    strip = {name: json.dumps(known).replace(name, "") for name, known in found.items()}
+    assert strip["whole"] == strip["light"]
+    assert "one dimension, not 2" in strip["light"]
+    # The precompiled header is what g++ took: without it, it would say so.
+    *words, _, _, _ = next(command for command in reversed(commands) if "-c" in command)
+    source, named = tmp_path / "work" / "main.cpp", tmp_path / "named" / "kbevolve_named.h"
+    for file, text in ((source, TORCH), (named, "#include <ATen/ops/zeros.h>\n")):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    shown = subprocess.run(
+        [*words[: words.index("-c")], "-H", "-fsyntax-only", "main.cpp"],
+        cwd=source.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+    assert any(line.startswith("! ") and line.endswith(".gch") for line in shown.splitlines()), shown[:2000]
+
+
+#: The lighter headers have nothing in this one, which compiles in a second.
+CONTEXT = """
+#include <ATen/Context.h>
+extern "C" long threads() { return at::globalContext().deterministicAlgorithms(); }
+"""
+
+
+def test_what_lighter_headers_lack_is_built_with_torchs_own(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
+    built = pool.build(order(CONTEXT))
+    assert isinstance(built, Built), built
+    assert built.light == ()
+    assert len(commands) == 3  # lightly, again, linked
+
+
+def test_an_error_is_told_with_torchs_own_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
+    failure = pool.build(order(CONTEXT.replace("deterministicAlgorithms", "determined")))
+    assert isinstance(failure, BuildFailure)
+    assert "has no member named 'determined'" in failure.log
+    assert "globalContext" not in failure.log.split("error:")[0]  # which the lighter ones would not know
+    assert len(commands) == 2
+
+
+def test_plain_tries_nothing_else(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
+    assert isinstance(pool.build(order(CONTEXT, plain=True)), Built)
+    assert len(commands) == 2
+    assert not any("named" in word for command in commands for word in command)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_nvcc_compiles_for_this_gpu_with_light_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
+) -> None:
+    """Compiled and linked; running it is a GPU test. Where torch has no CUDA, empty libraries stand for its own."""
+    assert NVCC is not None
+    home = Path(
+        subprocess.run([NVCC, "--dryrun", "-x", "cu", "/dev/null"], capture_output=True, text=True, check=False)
+        .stderr.split("TOP=")[1]
+        .split()[0]
+    ).resolve()
+    if cpp_extension.CUDA_HOME is None:
+        monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(home))
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for name in ("c10_cuda", "torch_cuda"):
+        empty = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", str(libraries / f"lib{name}.so")]
+        subprocess.run(empty, check=True)
+    monkeypatch.setenv("LIBRARY_PATH", str(libraries))
+    with BuildPool(find_device("cpu"), EvaluationSettings(), Shelf(tmp_path / "shelf")) as pool:
+        wanted = BuildOrder(
+            name="relu", sources=(("cuda.cu", KERNEL),), with_cuda=True, architecture="9.0a", cuda_cflags=("-O3",)
+        )
+        built = pool.build(wanted)
+    assert isinstance(built, Built), built
+    assert built.light == ("cuda.cu",)
+    assert [(kernel.name, kernel.spill_stores) for kernel in built.resources] == [("_Z4reluPKfPfi", 0)]
+    assert 4 < built.resources[0].registers < 40
+    nvcc = " ".join(commands[0])
+    assert nvcc.count("-gencode") == 1
+    assert "arch=compute_90a,code=sm_90a" in nvcc
+    assert "ptxas info" not in built.log

@@ -1,0 +1,230 @@
+"""The builders: each order once, at most so many compilers, and what came of it is there the next time."""
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds import building
+from kbevolve.evaluators.builds.compiler import toolchain
+from kbevolve.evaluators.builds.confined import Ran
+from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.builds.product import BuildFailure, Built, Why, from_plain
+from kbevolve.evaluators.builds.standalone import build_here
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.feedback.failures import compiler_excerpt
+from kbevolve.evaluators.shelf import Shelf
+from tests.evaluators.builds.sources import LIBRARY
+
+CPU = find_device("cpu")
+
+
+class Counted:
+    """Stands before `building.run`: how often, and how many at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commands: list[str] = []
+        self.at_once = self.most_at_once = 0
+        self._lock = threading.Lock()
+        self._run = building.run
+        monkeypatch.setattr(building, "run", self)
+
+    def __call__(
+        self,
+        command: tuple[str, ...],
+        directory: Path,
+        *,
+        seconds: float,
+        readable: tuple[Path, ...],
+        stop: threading.Event,
+    ) -> Ran:
+        with self._lock:
+            self.commands.append(" ".join(command))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            return self._run(command, directory, seconds=seconds, readable=readable, stop=stop)
+        finally:
+            with self._lock:
+                self.at_once -= 1
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+def new_pool(directory: Path, *, builders: int = 2, seconds: float = 60) -> BuildPool:
+    return BuildPool(CPU, EvaluationSettings(build_seconds=seconds), Shelf(directory), width=builders)
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[BuildPool]:
+    with new_pool(tmp_path / "shelf") as pool:
+        yield pool
+
+
+def order(text: str = LIBRARY, *, name: str = "twice", cflags: tuple[str, ...] = ()) -> BuildOrder:
+    return BuildOrder(name=name, sources=(("main.cpp", text),), cflags=cflags)
+
+
+def test_what_is_built_works(pool: BuildPool, tmp_path: Path) -> None:
+    built = pool.build(order())
+    assert isinstance(built, Built)
+    assert built.seconds > 0
+    library = tmp_path / "twice.so"
+    library.write_bytes(built.library)
+    assert ctypes.CDLL(str(library)).twice(21) == 42
+
+
+def test_the_same_order_twice_at_once_is_one_build(pool: BuildPool, counted: Counted) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: pool.build(order()), range(4)))
+    assert len({known.library for known in found if isinstance(known, Built)}) == 1
+    assert len(counted.commands) == 2, counted.commands  # one object, one link
+
+
+def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: Counted) -> None:
+    second = ("second.cpp", "int other() { return 1; }")
+    pool.build(BuildOrder(name="twice", sources=(("main.cpp", LIBRARY), second)))
+    before = len(counted.commands)
+    pool.build(BuildOrder(name="twice", sources=(("main.cpp", LIBRARY.replace("2 *", "3 *")), second)))
+    assert before == 3
+    assert len(counted.commands) - before == 2  # the changed object and the link
+
+
+def test_no_more_compilers_at_once_than_the_width(tmp_path: Path, counted: Counted) -> None:
+    with new_pool(tmp_path, builders=2) as pool, ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda number: pool.build(order(f"{LIBRARY}// {number}")), range(6)))
+    assert counted.most_at_once == 2
+
+
+def test_a_failure_tells_the_line_and_is_remembered(pool: BuildPool, counted: Counted) -> None:
+    broken = LIBRARY + "int wrong( { return 0; }\n"
+    failure = pool.build(order(broken))
+    assert isinstance(failure, BuildFailure)
+    assert failure.why is Why.ERROR
+    excerpt = compiler_excerpt(failure.log, broken)
+    assert "main.cpp:2" in excerpt
+    assert "int wrong( { return 0; }" in excerpt
+    count = len(counted.commands)
+    again = pool.build(order(broken))
+    assert isinstance(again, BuildFailure)
+    assert (again.log, again.seconds) == (failure.log, 0.0)
+    assert len(counted.commands) == count
+
+
+def test_an_undefined_symbol_is_the_linkers(pool: BuildPool) -> None:
+    failure = pool.build(order('extern "C" int gone(); int f() { return gone(); }', cflags=()))
+    assert isinstance(failure, Built)  # a library may leave it to whoever loads it, as with torch's builder
+    failure = pool.build(BuildOrder(name="x", sources=(("main.cpp", LIBRARY),), ldflags=("-lno-such-library",)))
+    assert isinstance(failure, BuildFailure)
+    assert "no-such-library" in failure.log
+
+
+#: Takes minutes: each level of the recursion makes two of the next.
+BOMB = """
+template <int depth, long place> struct Bomb {
+  static constexpr long value = Bomb<depth - 1, 2 * place>::value + Bomb<depth - 1, 2 * place + 1>::value;
+};
+template <long place> struct Bomb<0, place> { static constexpr long value = place; };
+long f() { return Bomb<40, 0>::value; }
+"""
+
+
+@pytest.mark.parametrize("text", [BOMB, '#include "/dev/zero"\n'], ids=["templates", "endless include"])
+def test_what_never_ends_is_stopped_and_not_remembered(tmp_path: Path, counted: Counted, text: str) -> None:
+    with new_pool(tmp_path, seconds=1.0) as pool:
+        began = time.monotonic()
+        other = pool.submit(order())
+        for _ in range(2):
+            failure = pool.build(order(text))
+            assert isinstance(failure, BuildFailure)
+            assert failure.why in (Why.TIME, Why.MEMORY)
+        assert isinstance(other.result(), Built), "another's build suffers"
+        assert time.monotonic() - began < 10
+    assert len(counted.commands) == 4
+
+
+def test_flags_run_nothing_where_it_matters(pool: BuildPool, tmp_path: Path) -> None:
+    """A compiler's flag can name a program; it runs under guard, and reaches nothing that is kept."""
+    before = sorted((tmp_path / "shelf").rglob("*"))
+    stolen = tmp_path / "stolen"
+    program = tmp_path / "wrapper"
+    program.write_text(f'#!/bin/sh\ntouch {stolen}\nexec "$@"\n')
+    program.chmod(0o755)
+    outcome = pool.build(order(cflags=("-wrapper", str(program))))
+    assert isinstance(outcome, BuildFailure)
+    assert not stolen.exists()
+    kept = [path for path in sorted((tmp_path / "shelf").rglob("product")) if path not in before]
+    assert not kept
+
+
+def test_elsewhere_builds_what_is_not_known(tmp_path: Path) -> None:
+    asked: list[BuildOrder] = []
+
+    def elsewhere(order: BuildOrder, seconds: float) -> Built:
+        asked.append(order)
+        return Built(library=b"from afar", seconds=2.0)
+
+    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), elsewhere=elsewhere) as pool:
+        for _ in range(2):
+            built = pool.build(order())
+            assert isinstance(built, Built)
+            assert built.library == b"from afar"
+    assert asked == [order()]
+
+
+def build_there(directory: Path) -> bytes:
+    """In another process: a pool of its own over the same shelf."""
+    with new_pool(directory) as pool:
+        built = pool.build(order())
+        assert isinstance(built, Built)
+        return built.library
+
+
+def test_another_process_shares_the_shelf_or_builds_for_us(pool: BuildPool, counted: Counted, tmp_path: Path) -> None:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as host:
+        there = host.submit(build_there, tmp_path / "shelf").result()
+        task = partial(build_here, architecture="", tools=toolchain(), seconds=30)
+        built, failed = (from_plain(host.submit(task, order(text).to_json()).result()) for text in (LIBRARY, "int f("))
+        refused = host.submit(partial(task, tools="of somebody else"), order().to_json())
+        assert isinstance(refused.exception(), EvaluatorError)
+    known = pool.build(order())
+    assert isinstance(known, Built)
+    assert isinstance(built, Built)
+    assert known.library == built.library == there, "one order is one library, wherever it is built"
+    assert known.seconds == 0.0
+    assert not counted.commands
+    assert isinstance(failed, BuildFailure)
+    assert "error" in failed.log
+
+
+def test_a_closed_pool_takes_no_orders(tmp_path: Path) -> None:
+    pool = new_pool(tmp_path)
+    pool.close()
+    assert pool.builder({"name": "twice", "sources": [["main.cpp", LIBRARY]]}, seconds=10) is None
+
+
+def test_closing_ends_what_runs_and_whoever_waits_is_told(tmp_path: Path) -> None:
+    pool = new_pool(tmp_path, builders=1)
+    told = {"sources": [["main.cpp", BOMB]], "name": "bomb"}
+    waiting = [pool.builder({**told, "name": f"bomb{number}"}, seconds=60) for number in range(3)]
+    time.sleep(0.5)
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 5
+    for reply in waiting:
+        assert reply is not None
+        known = reply.result(timeout=1)
+        assert known.timed_out or known.message == {"compile": True}
+    pool.close()

@@ -1,0 +1,225 @@
+"""Real workers order their builds from a pool, and load what it built as torch would have."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from kbevolve.archive.records import Verdict
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.feedback.failures import failure_of
+from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.isolation.workers import Worker
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.worker.channel import Message
+from tests.evaluators.builds.sources import LIBRARY, MODULE
+
+CPU = find_device("cpu")
+MODEL = "\nclass ModelNew:\n    pass\n"
+INLINE = f"""
+from torch.utils.cpp_extension import load_inline
+SOURCE = r'''{MODULE}'''
+built = load_inline("three", SOURCE, no_implicit_headers=True)
+assert built.three() == 3
+assert built.__name__ == "three"
+"""
+LOAD = f"""
+import ctypes, os
+from torch.utils import cpp_extension
+os.makedirs("folder")
+with open("folder/twice.cpp", "w") as file:
+    file.write(r'''{LIBRARY}''')
+path = cpp_extension.load("twice", ["folder/twice.cpp"], is_python_module=False, extra_cflags=["-O3"])
+assert path is None or path.endswith("twice.so"), path
+where = path or os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "twice", "twice.so")
+assert ctypes.CDLL(where).twice(21) == 42
+"""
+#: Cannot be told in an order: what it includes lies beside it.
+BESIDE = LOAD.replace("twice", "beside").replace("int beside", "int twice").replace(").beside(", ").twice(")
+BESIDE = BESIDE.replace("folder", "company").replace("r'''extern", "r'''#include \"two.h\"\nextern")
+BESIDE = BESIDE.replace("with open", "open('company/two.h', 'w').write('#define TWO 2')\nwith open")
+
+
+def named(name: str) -> str:
+    """The inline extension under another name."""
+    return INLINE.replace('load_inline("three"', f'load_inline("{name}"').replace('== "three"', f'== "{name}"')
+
+
+class Place:
+    """A worker with a pool, and what went on between them."""
+
+    def __init__(self, pool: BuildPool) -> None:
+        self.pool = pool
+        self.orders: list[Message] = []
+        self.away: list[str] = []
+        self.worker = Worker(CPU)
+        self.worker.wait_ready()
+        self.worker.builder = self.build
+        self.worker.while_compiling = self.leave
+
+    def build(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
+        self.orders.append(order)
+        return self.pool.builder(order, seconds=seconds)
+
+    @contextlib.contextmanager
+    def leave(self) -> Iterator[None]:
+        self.away.append("left")
+        try:
+            yield
+        finally:
+            self.away.append("back")
+
+    def load(self, source: str, *, seconds: float = 30.0, build_seconds: float = 60.0) -> Message:
+        request = {"request": "import", "source": source + MODEL}
+        return self.worker.ask(request, seconds=seconds, build_seconds=build_seconds)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
+    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path_factory.mktemp("shelf"))) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def lasting(pool: BuildPool) -> Iterator[Place]:
+    place = Place(pool)
+    yield place
+    place.worker.kill()
+
+
+@pytest.fixture
+def shared(lasting: Place) -> Place:
+    """A worker that several tests use, each with extensions of other names."""
+    lasting.orders.clear()
+    lasting.away.clear()
+    lasting.worker.built.clear()
+    return lasting
+
+
+@pytest.fixture
+def place(pool: BuildPool) -> Iterator[Place]:
+    """A worker that does not survive."""
+    place = Place(pool)
+    yield place
+    place.worker.kill()
+
+
+def test_both_builders_of_torch_order_and_load(shared: Place) -> None:
+    assert shared.load(INLINE + LOAD) == {"ok": True}, shared.worker.printed
+    assert [order["name"] for order in shared.orders] == ["three", "twice"]
+    assert shared.orders[1]["cflags"] == ["-O3"]
+    assert shared.away == ["left", "back"] * 2
+    assert [reply.seconds > 0 for reply in shared.worker.built] == [True, True]
+
+
+def test_the_next_worker_finds_it_built(shared: Place, place: Place) -> None:
+    source = named("again")
+    for known, builder in enumerate((shared, place)):
+        assert builder.load(source) == {"ok": True}
+        assert (builder.worker.built[0].seconds == 0) is bool(known)
+
+
+def test_other_sources_under_a_known_name_are_a_new_version(shared: Place) -> None:
+    """As torch has it: a module once imported stays what it was."""
+    source = named("version").replace("assert built.__name__", "assert True or built.__name__")
+    assert shared.load(source) == {"ok": True}
+    assert shared.load(source.replace("FromLong(3)", "FromLong(4)").replace("three() == 3", "three() == 4")) == {
+        "ok": True
+    }
+    assert [order["name"] for order in shared.orders] == ["version", "version_v1"]
+
+
+def test_an_error_reads_as_torchs_own(shared: Place) -> None:
+    source = named("broken").replace("PyLong_FromLong(3)", "PyLong_FromLong(3")
+    reply = shared.load(source)
+    assert (reply["ok"], reply["stage"], reply["type"]) == (False, "build", "RuntimeError")
+    assert reply["text"].startswith("Error building extension 'broken': ")
+    verdict, message = failure_of(reply, source)
+    assert verdict is Verdict.BUILD_FAILED
+    assert "main.cpp:" in message
+    assert "PyLong_FromLong(3;" in message
+    assert "in your file:" in message
+    assert shared.away == ["left", "back"]
+
+
+def test_what_cannot_be_ordered_is_compiled_by_the_worker(shared: Place) -> None:
+    assert shared.load(BESIDE) == {"ok": True}, shared.worker.printed
+    assert not shared.orders
+    assert shared.away == ["left", "back"]
+
+
+def test_an_order_that_is_refused_is_compiled_by_the_worker(shared: Place) -> None:
+    source = LOAD.replace("twice", "refused").replace("int refused", "int twice").replace(").refused(", ").twice(")
+    source = source.replace("folder", "other").replace('"-O3"', "\"-DX='(1)'\"")
+    assert shared.load(source) == {"ok": True}, shared.worker.printed
+    assert [order["name"] for order in shared.orders] == ["refused"]
+    assert shared.away == ["left", "back"]
+
+
+def test_with_a_changed_environment_the_worker_compiles(place: Place) -> None:
+    assert place.load("import os\nos.environ['CPATH'] = '/usr/include'\n" + LOAD) == {"ok": True}
+    assert not place.orders
+
+
+def test_a_build_without_end_is_stopped(place: Place) -> None:
+    endless = LOAD.replace(LIBRARY, '#include "/dev/zero"\n')
+    began = time.monotonic()
+    with pytest.raises(Rejection) as stopped:
+        place.load(endless, build_seconds=1.0)
+    assert stopped.value.verdict is Verdict.TIMED_OUT
+    assert "of compiling" in stopped.value.message
+    assert time.monotonic() - began < 10
+    assert place.away == ["left", "back"]
+
+
+def test_waiting_for_others_counts_against_no_limit(place: Place) -> None:
+    """Neither for a builder nor for the device: both take longer here than anything may."""
+
+    def slow(order: Message, *, seconds: float) -> Future[BuildReply] | None:
+        future = place.pool.builder(order, seconds=seconds)
+        assert future is not None
+        late: Future[BuildReply] = Future()
+        future.add_done_callback(lambda done: (time.sleep(1.5), late.set_result(done.result())))
+        return late
+
+    @contextlib.contextmanager
+    def waiting() -> Iterator[None]:
+        yield
+        time.sleep(1.5)
+
+    place.worker.builder, place.worker.while_compiling = slow, waiting
+    place.worker.deadline = time.monotonic() + 2.5
+    assert place.load(INLINE, seconds=2.0, build_seconds=2.0) == {"ok": True}
+    assert place.worker.deadline > time.monotonic() + 0.5
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"phase": "loading"}',
+        '{"phase": "building", "build": {}}{"phase": "building", "build": {}}',
+    ],
+    ids=["back before it left", "left twice"],
+)
+def test_phases_out_of_order_end_it(place: Place, said: str) -> None:
+    """A candidate that speaks in its worker's name."""
+    parts = said.replace("}{", "}\n{").splitlines() if "}}{" in said else [said]
+    forged = (
+        "import os, time\n"
+        "for descriptor in map(int, os.listdir('/proc/self/fd')):\n"
+        "    if os.path.exists(f'/proc/self/fd/{descriptor}') or True:\n"
+        "        try: name = os.readlink(f'/proc/self/fd/{descriptor}')\n"
+        "        except OSError: continue\n"
+        "        if name.startswith('socket:'):\n"
+        f"            for part in {parts!r}:\n"
+        "                os.write(descriptor, len(part).to_bytes(4, 'big') + part.encode())\n"
+        "time.sleep(20)\n"
+    )
+    with pytest.raises(Rejection) as ended:
+        place.load(forged)
+    assert ended.value.verdict is Verdict.CRASHED

@@ -1,0 +1,173 @@
+"""Builds for a real GPU: ordered from the pool, mapped by the worker, and right; Triton leaves the device and waits."""
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.builds.product import Built
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.isolation.workers import Worker
+from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.worker.channel import Message
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+
+MODEL = "\nclass ModelNew:\n    pass\n"
+
+CUDA_SOURCE = r"""
+#include <torch/extension.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+template <typename scalar_t>
+__global__ void twice(const scalar_t* from, scalar_t* to, int64_t count) {
+  const int64_t i = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+  if (i < count) to[i] = from[i] + from[i];
+}
+
+torch::Tensor twice_cuda(torch::Tensor x) {
+  TORCH_CHECK(x.is_cuda() && x.is_contiguous(), "a contiguous CUDA tensor, please");
+  const c10::cuda::CUDAGuard guard(x.device());
+  auto y = torch::empty_like(x);
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "twice", [&] {
+    twice<scalar_t><<<(x.numel() + 255) / 256, 256, 0, at::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), x.numel());
+  });
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+  return y;
+}
+"""
+DECLARED = "torch::Tensor twice_cuda(torch::Tensor x);"
+
+INLINE = f"""
+import torch
+from torch.utils.cpp_extension import load_inline
+built = load_inline("twice", "{DECLARED}", r'''{CUDA_SOURCE}''', functions=["twice_cuda"], extra_cuda_cflags=["-O3"])
+for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+    x = torch.randn(1000, device="cuda").to(dtype)
+    assert torch.equal(built.twice_cuda(x), x + x)
+try:
+    built.twice_cuda(x.cpu())
+    raise AssertionError("taken")
+except RuntimeError as error:
+    assert "a contiguous CUDA tensor, please" in str(error), error
+"""
+
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=[])
+@triton.jit
+def double(source, target, count, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + places, 2 * tl.load(source + places, mask=places < count), mask=places < count)
+
+
+x = torch.randn(1000, device="cuda")
+y = torch.empty_like(x)
+for _ in range(2):
+    double[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, y, 1000)
+assert torch.equal(y, 2 * x)
+"""
+
+WRONG_TRITON = TRITON.replace("tl.load(source", "tl.no_such_thing(source")
+
+
+class Place:
+    """A worker with a pool, and when it was away from the device."""
+
+    def __init__(self, pool: BuildPool) -> None:
+        self.pool = pool
+        self.orders: list[Message] = []
+        self.away: list[str] = []
+        self.worker = Worker(find_device("cuda"))
+        self.worker.wait_ready()
+        self.worker.builder = self.build
+        self.worker.while_compiling = self.leave
+
+    def build(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
+        self.orders.append(order)
+        return self.pool.builder(order, seconds=seconds)
+
+    @contextlib.contextmanager
+    def leave(self) -> Iterator[None]:
+        self.away.append("left")
+        try:
+            yield
+        finally:
+            self.away.append("back")
+
+    def load(self, source: str) -> Message:
+        return self.worker.ask({"request": "import", "source": source + MODEL}, seconds=60, build_seconds=180)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
+    with BuildPool(find_device("cuda"), EvaluationSettings(), Shelf(tmp_path_factory.mktemp("shelf"))) as pool:
+        yield pool
+
+
+@pytest.fixture
+def place(pool: BuildPool) -> Iterator[Place]:
+    place = Place(pool)
+    yield place
+    place.worker.kill()
+
+
+def test_an_inline_extension_is_built_by_the_pool_and_right(place: Place, pool: BuildPool) -> None:
+    assert place.load(INLINE) == {"ok": True}, place.worker.printed
+    assert [order["with_cuda"] for order in place.orders] == [True]
+    assert place.away == ["left", "back"]
+    (reply,) = place.worker.built
+    assert reply.seconds > 0
+    kernels = reply.message["built"]["resources"]
+    assert len(kernels) == 4
+    assert all(kernel["registers"] > 0 for kernel in kernels)
+
+
+def test_it_is_built_lightly_and_for_this_gpu_alone(pool: BuildPool, tmp_path: Path) -> None:
+    """The other header is the CUDA toolkit's and torch's own: everything a usual file includes is light enough."""
+    main = f"#include <torch/extension.h>\n{DECLARED}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n"
+    main += 'm.def("twice_cuda", torch::wrap_pybind_function(twice_cuda), "twice_cuda");\n}'
+    order = BuildOrder(
+        name="light",
+        sources=(("main.cpp", main), ("cuda.cu", CUDA_SOURCE)),
+        with_cuda=True,
+        architecture=pool.architecture,
+    )
+    built = pool.build(order)
+    assert isinstance(built, Built), built
+    assert built.light == ("main.cpp", "cuda.cu")
+    major, minor = torch.cuda.get_device_capability()
+    assert pool.architecture.removesuffix("a") == f"{major}.{minor}"
+
+
+def test_the_next_worker_maps_it_at_once(place: Place) -> None:
+    assert place.load(INLINE) == {"ok": True}, place.worker.printed
+    assert place.worker.built[0].seconds == 0
+
+
+def test_triton_leaves_the_device_for_each_compile_and_waits(place: Place) -> None:
+    pytest.importorskip("triton")
+    assert place.load(TRITON) == {"ok": True}, place.worker.printed
+    assert place.away == ["left", "back"] * 2  # two configurations; the third and the second call compile nothing
+    assert not place.orders
+
+
+def test_a_triton_error_is_a_build_failure_and_the_worker_is_back(place: Place) -> None:
+    pytest.importorskip("triton")
+    reply = place.load(WRONG_TRITON)
+    assert (reply["ok"], reply["stage"]) == (False, "build")
+    assert place.away[-1] == "back"
+    assert len(place.away) % 2 == 0
