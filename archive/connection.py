@@ -13,11 +13,13 @@ Three promises are kept here, and nowhere else:
 
 import contextlib
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from kbevolve.archive.identity import encodable
 from kbevolve.configs.errors import ArchiveError
 
 #: Seconds a writer waits for another one. A transaction of ours takes about a millisecond, so a wait this long means
@@ -44,7 +46,7 @@ _REMEDIES = (
 
 
 class Connection:
-    """An open SQLite file. It belongs to the thread that opened it; another thread opens its own.
+    """An open SQLite file. Threads may share it: one statement or transaction at a time, the others wait for it.
 
     Args:
         path: the file, or ``":memory:"``.
@@ -56,10 +58,15 @@ class Connection:
 
     def __init__(self, path: Path | str, *, create: bool) -> None:
         self.path = str(path)
+        self._lock = threading.RLock()
         _check_path(self.path, create=create)
         with self.explained():
             self._sqlite = sqlite3.connect(
-                _address(self.path, create=create), uri=True, timeout=BUSY_SECONDS, isolation_level=None
+                _address(self.path, create=create),
+                uri=True,
+                timeout=BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,  # `_lock` keeps them apart
             )
             try:
                 self._sqlite.row_factory = sqlite3.Row
@@ -76,17 +83,18 @@ class Connection:
         return self._sqlite
 
     def close(self) -> None:
-        """Close the file; what was committed is in it."""
-        self._sqlite.close()
+        """Close the file; what was committed is in it. A thread that asks later gets an error."""
+        with self._lock:  # closing under another thread's statement would crash the process
+            self._sqlite.close()
 
     def rows(self, sql: str, *parameters: object) -> list[sqlite3.Row]:
         """All rows of a query."""
-        with self.explained():
+        with self._lock, self.explained():
             return self._sqlite.execute(sql, parameters).fetchall()
 
     def row(self, sql: str, *parameters: object) -> sqlite3.Row | None:
         """First row of a query, None when there is none."""
-        with self.explained():
+        with self._lock, self.explained():
             row: sqlite3.Row | None = self._sqlite.execute(sql, parameters).fetchone()
             return row
 
@@ -97,7 +105,7 @@ class Connection:
         The lock is taken at the start (IMMEDIATE): a transaction that reads first and asks for the lock later is
         refused at once, without waiting, when another one wrote in between.
         """
-        with self.explained():
+        with self._lock, self.explained():
             self._sqlite.execute("begin immediate")
             try:
                 yield
@@ -113,9 +121,13 @@ class Connection:
         columns = ", ".join(row)
         marks = ", ".join("?" * len(row))
         conflict = f" on conflict ({known}) do nothing" if known else ""
-        cursor = self._sqlite.execute(
-            f"insert into {table} ({columns}) values ({marks}){conflict}", tuple(row.values())
-        )
+        sql = f"insert into {table} ({columns}) values ({marks}){conflict}"
+        try:
+            cursor = self._sqlite.execute(sql, tuple(row.values()))
+        except UnicodeEncodeError:
+            cursor = self._sqlite.execute(
+                sql, tuple(encodable(value) if isinstance(value, str) else value for value in row.values())
+            )
         return cursor.lastrowid or 0
 
     def insert_all(self, table: str, rows: Sequence[Mapping[str, object]]) -> None:

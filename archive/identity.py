@@ -31,6 +31,11 @@ def normalise(source: str) -> str:
     return "\n".join(line.rstrip() for line in text.split("\n") if line.strip()) + "\n"
 
 
+def encodable(text: str) -> str:
+    """The text with "?" for halves of surrogate pairs, which UTF-8 lacks; a kernel may raise them, a model say them."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def kernel_id(source: str) -> str:
     """Identity of a kernel, from its normalised source."""
     return digest(normalise(source))

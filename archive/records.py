@@ -282,6 +282,11 @@ class Evaluation:
     #: Seconds spent building and importing the kernel, and in all.
     build_seconds: float = 0.0
     seconds: float = 0.0
+    #: When it began, in seconds since 1970, and seconds by phase, e.g. "worker", "build", "gate", "trials", "timing".
+    began: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    #: Which device it was, among several of one fingerprint, e.g. "node7/cuda:1"; "" when nobody told.
+    place: str = ""
     #: Every timed block; empty unless CORRECT.
     blocks: tuple[Measurement, ...] = ()
 

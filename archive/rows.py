@@ -130,6 +130,7 @@ def evaluation_row(evaluation: Evaluation) -> Row:
         "standing": evaluation.standing.name if evaluation.standing else None,
         "tags": json.dumps(evaluation.tags),
         "profile": _profile_json(evaluation.profile) if evaluation.profile else None,
+        "phases": json.dumps(dict(evaluation.phases)),
     }
 
 
@@ -147,7 +148,7 @@ def block_rows(blocks: Sequence[Measurement], **owner: int) -> list[Row]:
     ]
 
 
-def evaluation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Evaluation:
+def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlite3.Row] = ()) -> Evaluation:
     """The evaluation of a row and, when asked for, of its blocks' rows in order."""
     values = {name: row[name] for name in Evaluation.__dataclass_fields__ if name != "blocks"}
     return Evaluation(
@@ -158,6 +159,7 @@ def evaluation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Eva
             "standing": None if row["standing"] is None else member(Standing, row["standing"]),
             "tags": tuple(json.loads(row["tags"])),
             "profile": None if row["profile"] is None else _profile_from(row["profile"]),
+            "phases": json.loads(row["phases"]),
             "blocks": _blocks_from(blocks),
         }
     )

@@ -93,6 +93,20 @@ def _confirmations(db: "Database") -> None:
     db.table("confirmations").create_index(["run", "generation", "purpose", "kernel"], unique=True)
     db.table("confirmations").create_index(["kernel"])
     db.table("cards").create_index(["problem", "device", "precision"])
+
+
+def _phases(db: "Database") -> None:
+    """When each evaluation began, on which device, and where its seconds went: unknown of all earlier ones."""
+    for column in ("began real not null default 0", "phases text not null default '{}'",
+                   "place text not null default ''"):
+        db.execute(f"alter table evaluations add column {column}")
+
+
+def _closings(db: "Database") -> None:
+    """Which generations are over, so that a run is entered again where it really ended, with several under way."""
+    _table(db, "closings", dict(run=str, generation=int, at=str), pk=("run", "generation"), refers={"run": "runs.id"})
+    # A run that goes on reads its placements generation by generation.
+    db.table("placements").create_index(["run", "generation"])
 # fmt: on
 
 
@@ -135,7 +149,7 @@ def _table_and_column(name: str) -> tuple[str, str]:
 
 
 #: In order; a file's format is how many of them it has been through.
-MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables, _confirmations)
+MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables, _confirmations, _phases, _closings)
 
 
 def bring_up_to_date(connection: "Connection") -> None:

@@ -15,6 +15,7 @@ from typing import Self
 
 from kbevolve.archive import queries, rows
 from kbevolve.archive.connection import Connection
+from kbevolve.archive.ledger import Ledger
 from kbevolve.archive.queries import RunSummary
 from kbevolve.archive.records import (
     Birth,
@@ -35,7 +36,7 @@ __all__ = ["Archive", "RunSummary"]
 
 
 class Archive:
-    """An open archive. It belongs to the thread that opened it; any number of processes may share the file.
+    """An open archive. Any number of processes may share the file, and threads the object.
 
     ``Archive(":memory:")`` is a complete archive that lives as long as the object: the double for tests.
 
@@ -106,6 +107,25 @@ class Archive:
         with self._fact(f"evaluation of {evaluation.kernel}"):
             self._insert_evaluation(evaluation)
 
+    def add_found(self, found: Sequence[tuple[Problem, Kernel, Evaluation]]) -> list[bool]:
+        """Remember what was found elsewhere, all of it in one transaction: evaluations with their kernels and problems.
+
+        A kernel that nobody bore here is remembered without a birth. An evaluation that is there already, the same in
+        every number, is not added again.
+
+        Returns:
+            Of each, in order, whether it was new.
+        """
+        new = []
+        with self._fact("what was found elsewhere"):
+            for problem, kernel, evaluation in found:
+                self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
+                self._connection.insert("kernels", rows.kernel_row(kernel), known="id")
+                new.append(evaluation not in queries.evaluations_of(self._connection, kernel.id))
+                if new[-1]:
+                    self._insert_evaluation(evaluation)
+        return new
+
     def add_confirmation(self, confirmation: Confirmation) -> None:
         """Remember a fresh measurement of a kernel that would be champion, with all its timed blocks."""
         self.add_contest((confirmation,))
@@ -140,6 +160,11 @@ class Archive:
         """Remember several placements (a migration) in one transaction."""
         with self._fact("placement"):
             self._connection.insert_all("placements", [rows.placement_row(placement) for placement in placements])
+
+    def add_closing(self, run_id: str, generation: int) -> None:
+        """Remember that a generation of a run is over: everything that came of it is in the archive."""
+        with self._fact(f"closing of generation {generation}"):
+            self._connection.insert("closings", {"run": run_id, "generation": generation, "at": _now()})
 
     def add_stop(self, run_id: str, reason: StopReason) -> None:
         """Remember that a run stopped now, and why. A resumed run stops again."""
@@ -214,6 +239,10 @@ class Archive:
     def ideas(self, run_id: str) -> dict[str, Idea]:
         """The ideas that the births of a run carry out, by id."""
         return queries.ideas(self._connection, run_id)
+
+    def ledger(self, run: Run) -> Ledger:
+        """What a search asks of a run while it goes on."""
+        return Ledger(self._connection, run)
 
     def tokens(self, run_id: str) -> tuple[int, int]:
         """Prompt and completion tokens that a run has used."""

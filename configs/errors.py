@@ -5,6 +5,7 @@ KBEvolveError                the rig or its use is wrong; `str()` is one line wi
 │   ├── ProblemError         a problem is missing or malformed
 │   └── SettingsError        an unknown setting, or a value out of its range
 ├── ArchiveError             the archive cannot be opened, read or written
+├── RecordError              what should be a record is none: a line of a file, a message of another process
 ├── ProposerError            the proposer cannot work at all (no endpoint, no credit, …)
 └── EvaluatorError           the judge cannot work (no compiler, the reference itself fails, …)
 
@@ -34,6 +35,10 @@ class SettingsError(UsageError):
 
 class ArchiveError(KBEvolveError):
     """The archive cannot be opened, read or written."""
+
+
+class RecordError(KBEvolveError):
+    """What came from outside is not the record it should be."""
 
 
 class ProposerError(KBEvolveError):

@@ -1,13 +1,11 @@
 """Records as plain values, for ``--json``: what scripts read is named as in `archive.records`."""
 
 import json
-import math
-from collections.abc import Mapping
-from enum import IntEnum, StrEnum
-from pathlib import Path
 from typing import Any
 
 import click
+
+from kbevolve.archive.record_json import to_json
 
 
 def print_json_line(value: object) -> None:
@@ -25,17 +23,8 @@ def print_json(value: object) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and dictionaries only. Ordered enums become their names in lower case."""
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, StrEnum | Path):
-        return str(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no infinity; the error of an output full of NaN is one
-    return value
+    """Numbers, strings, lists and dictionaries only. Ordered enums become their names in lower case.
+
+    JSON has no infinity, and the error of an output full of NaN is one: null for those who only read.
+    """
+    return to_json(value, non_finite=lambda number: None)

@@ -10,12 +10,14 @@ from kbevolve.archive.lineage import lineage as line_of
 from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, Verdict
 from kbevolve.archive.store import Archive, RunSummary
+from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve import portraits
 from kbevolve.evolve.options import archive_option
 from kbevolve.evolve.plain_values import print_json
 from kbevolve.evolve.profiles import print_profile
 from kbevolve.evolve.tables import Column, print_table
+from kbevolve.evolve.throughput_table import print_throughput
 from kbevolve.evolve.words import CONFIRMED, speedup_words, time_words
 
 _RUN_COLUMNS = (
@@ -134,6 +136,29 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
             measured = store.evaluations_of(kernel.id)
             labels[kernel.id] = speedup_words(measured[0]) if measured and measured[0].speedup else ""
     portraits.print_source(Console(), portraits.unified_diff(older, newer, labels), "diff")
+
+
+@archive.command(epilog="Example: kbevolve archive stats --problem L1/matmul")
+@click.option("--run", "run_id", metavar="RUN", help="The run.  [default: the latest]")
+@click.option("--problem", "problem_name", metavar="NAME", help="The latest run of this problem.")
+@json_option
+@archive_option
+def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_path: Path) -> None:
+    """Show how fast a run went: children an hour, seconds in each phase, and how busy its devices were.
+
+    With --json, one object: times in seconds, shares from 0 to 1.
+    """
+    if run_id and problem_name:
+        raise UsageError(f"both --run {run_id} and --problem {problem_name}: give one of them")
+    with Archive(archive_path, create=False) as store:
+        run = store.latest_run_of(problem_name) if problem_name else store.run(run_id or "latest")
+        throughput = throughput_of(
+            run, store.births(run.id, texts=False), store.evaluations(run.id).values(), store.tokens(run.id)
+        )
+    if as_json:
+        print_json(throughput)
+    else:
+        print_throughput(Console(), throughput)
 
 
 def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:

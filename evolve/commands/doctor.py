@@ -1,13 +1,17 @@
 """`kbevolve doctor`: say what was found here."""
 
+import importlib.util
 import os
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.configs.settings import LLMSettings, Settings
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
 from kbevolve.evaluators.probe import Finding, probe, working_backends
 from kbevolve.evolve.plain_values import print_json
 
@@ -21,7 +25,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
     The exit code is 0: something missing is an answer, too.
     """
     settings = Settings.load(file=config)
-    findings = [*probe(), language_model(settings.llm)]
+    findings = [*probe(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
     backends = working_backends(findings)
     if as_json:
         print_json({"findings": findings, "backends": backends})
@@ -35,6 +39,44 @@ def doctor(config: Path | None, as_json: bool) -> None:
     console.print(
         f"\nKernels that work here: {working or 'none'}" + (f"; not: {missing}" if missing else ""), soft_wrap=True
     )
+
+
+def more_devices() -> Iterator[Finding]:
+    """The CUDA devices of a machine that has several, as `--devices` takes them."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    from kbevolve.evaluators.devices import find_device
+
+    count = torch.cuda.device_count()
+    for index in range(count if count > 1 else 0):
+        name = f"cuda:{index}"
+        try:
+            yield Finding(name=name, found=True, detail=find_device(name).description)
+        except Exception as error:  # one of several may be sick
+            yield Finding(name=name, found=False, detail=str(error).splitlines()[0][:200], remedy="leave it out")
+
+
+def ray_cluster(work: WorkSettings) -> Finding:
+    """Whether `--workers ray` would find a cluster, and what it has."""
+    if importlib.util.find_spec("ray") is None:
+        detail = "not installed; it is for devices of several hosts"
+        return Finding(name="Ray", found=False, detail=detail, remedy="pip install 'kbevolve[ray]'")
+    from kbevolve.evaluators.fleet.cluster import Cluster
+
+    installed, address = version("ray"), work.ray_address or "auto"
+    try:
+        cluster = Cluster(address)
+    except EvaluatorError as error:
+        if work.ray_address is not None:
+            return Finding(name="Ray", found=False, detail=f"{installed}; {error}")
+        detail = f"{installed}; no cluster is running here, --workers ray starts one on this machine"
+        return Finding(name="Ray", found=True, detail=detail)
+    try:
+        return Finding(name="Ray", found=True, detail=f"{installed}; a cluster of {cluster}")
+    finally:
+        cluster.close()
 
 
 def language_model(settings: LLMSettings) -> Finding:

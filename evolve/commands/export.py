@@ -1,4 +1,7 @@
-"""`kbevolve export`: write the best kernel as a self-contained ModelNew file, after measuring it again."""
+"""`kbevolve export`: write the best kernel as a self-contained ModelNew file, after measuring it again.
+
+Or, with --births, the kernels of a run that nobody has judged yet.
+"""
 
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -8,31 +11,56 @@ import click
 from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.devices import Device, find_device
 from kbevolve.evaluators.evaluator import Evaluator
+from kbevolve.evolve.births_folder import PROBLEM, SETTINGS, write_births
 from kbevolve.evolve.exporting import check_output, choose, measure_and_write
-from kbevolve.evolve.options import archive_option, device_option, problem_option
+from kbevolve.evolve.options import archive_option, archive_words, device_option
 from kbevolve.evolve.words import speedup_words, time_words, verdict_words
 
 
 @click.command(epilog="Example: kbevolve export --problem L1/matmul -o best.py")
-@problem_option
+@click.option("--problem", "problem_name", metavar="NAME", help="The problem whose best kernel is written.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="The file to write.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file to write."
+    "--births",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Instead, write the kernels of a run that wait for a verdict, for `kbevolve evaluate --batch`.",
 )
+@click.option("--run", "run_id", metavar="RUN", help="With --births: the run.  [default: the latest]")
 @click.option("--kernel", "which", metavar="ID", help="This kernel instead of the best one on the device.")
 @click.option("--force", is_flag=True, help="Write over FILE if it is there.")
 @device_option
 @archive_option
 def export(
-    problem_name: str, output: Path, which: str | None, force: bool, device: str | None, archive_path: Path
+    problem_name: str | None,
+    output: Path | None,
+    births: Path | None,
+    run_id: str | None,
+    which: str | None,
+    force: bool,
+    device: str | None,
+    archive_path: Path,
 ) -> int:
     """Write the best kernel of a problem as a self-contained ModelNew file.
 
     The kernel is judged again first, and the file's header carries that new measurement. If it is not correct any
     more, nothing is written.
+
+    With --births DIR nothing is judged: DIR gets the kernels of a run that wait for a verdict, its problem and its
+    settings, for a machine that cannot reach the archive.
     """
+    if births is not None:
+        if problem_name or output or which:
+            raise UsageError("--births writes all that wait in a run; leave out --problem, --output and --kernel")
+        return _export_births(archive_path, run_id, births)
+    if run_id:
+        raise UsageError(f"--run {run_id} goes with --births; a kernel of a run is named with --kernel ID")
+    if not problem_name or not output:
+        raise UsageError("name the problem and the file: kbevolve export --problem L1/matmul -o best.py")
     check_output(output, force=force)
     with Archive(archive_path, create=False) as archive:
         archive.latest_run_of(problem_name)  # a wrong name is told before torch is imported to find the device
@@ -50,7 +78,23 @@ def export(
     return 0
 
 
+def _export_births(archive_path: Path, run_id: str | None, folder: Path) -> int:
+    with Archive(archive_path, create=False) as archive:
+        run = archive.run(run_id or "latest")
+        written = write_births(archive, run, folder)
+    if not written:
+        click.echo(f"Every kernel of run {run.id} has its verdict; nothing written.")
+        return 0
+    problem, settings, where = folder / PROBLEM, folder / SETTINGS, archive_words(archive_path)
+    click.echo(f"Wrote {len(written)} kernels of run {run.id} to {folder}. On a machine with {run.device}:")
+    click.echo(f"  kbevolve evaluate --batch {folder} --problem {problem} --config {settings} --out results.jsonl")
+    click.echo("and back here:")
+    click.echo(f"  kbevolve tell results.jsonl --run {run.id}{where}")
+    return 0
+
+
 def _judge(device: Device, settings: EvaluationSettings) -> AbstractContextManager[Evaluator]:
     from kbevolve.evaluators.judge import Judge  # brings torch
 
-    return Judge(device, settings)
+    # What is published must build as torch itself builds it.
+    return Judge(device, settings, plain=True)

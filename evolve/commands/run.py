@@ -1,10 +1,7 @@
 """`kbevolve run` and `kbevolve resume`: breed kernels and show how it goes."""
 
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import click
@@ -17,25 +14,25 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings, parse_override
-from kbevolve.evaluators.devices import Device, find_device
 from kbevolve.evolve.events import Event
+from kbevolve.evolve.hands import Hands, find_hands
+from kbevolve.evolve.interruption import INTERRUPTED, interruptible
 from kbevolve.evolve.options import (
     archive_option,
     device_option,
+    devices_option,
     force_option,
     kernelbench_option,
     library_option,
     problem_option,
+    workers_option,
 )
 from kbevolve.evolve.progress import Header, progress_for
 from kbevolve.evolve.proposers import build_proposers, proposer_words
 from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.session import breed, given_starts, open_run, settings_of
-from kbevolve.evolve.setup import settings_for
+from kbevolve.evolve.setup import settings_and_hands
 from kbevolve.evolve.summary import print_summary
-
-#: Exit code of a run that the user interrupted, as shells have it: 128 + SIGINT.
-INTERRUPTED = 130
 
 
 def _settings_options(command: Any) -> Any:
@@ -46,6 +43,8 @@ def _settings_options(command: Any) -> Any:
             click.option("--islands", type=int, help="Number of islands."),
             click.option("--seed", type=int, help="Seed of the search; the same seed replays the same choices."),
             device_option,
+            devices_option,
+            workers_option,
             click.option("--precision", help="What the task asks for: fp32, tf32, fp16 or bf16.  [default: fp32]"),
             library_option,
             force_option,
@@ -78,6 +77,8 @@ _SHORT = {
     "islands": "search.islands",
     "seed": "search.seed",
     "device": "device",
+    "devices": "work.devices",
+    "workers": "work.workers",
     "precision": "evaluation.precision",
     "allow_library": "evaluation.allow_library",
     "force": "evaluation.force",
@@ -90,7 +91,13 @@ _SHORT = {
 
 
 def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[str, Any]:
-    """Overrides from ``--set`` and from the short options; the short ones win."""
+    """Overrides from ``--set`` and from the short options; the short ones win.
+
+    Raises:
+        UsageError: two of them contradict each other.
+    """
+    if short.get("device") and short.get("devices"):
+        raise UsageError("both --device and --devices: one names the device, the other all of several; give one")
     overrides = dict(parse_override(text) for text in assignments)
     overrides.update({_SHORT[name]: value for name, value in short.items() if value not in (None, ())})
     return overrides
@@ -119,12 +126,12 @@ def run(
     search changes the tunables that the starting kernels declare.
     """
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
-    settings, device = settings_for(preset=preset, config=config, overrides=overrides_of(assignments, short))
+    settings, hands = settings_and_hands(preset=preset, config=config, overrides=overrides_of(assignments, short))
     build_proposers(settings)  # a key or a file that is missing is said before the archive is touched
     given_starts(settings)
     with Archive(archive_path) as archive:
-        record = open_run(archive, problem, device, settings)
-        return _breed_and_report(archive, record, problem, device, settings)
+        record = open_run(archive, problem, hands.device, settings)
+        return _breed_and_report(archive, record, problem, hands, settings)
 
 
 @click.command(
@@ -144,42 +151,46 @@ def resume(
 ) -> int:
     """Go on with a run: the latest one, or the one whose id begins with RUN.
 
-    Nothing that was finished is done again. Give --generations to go further than the run was asked to.
+    Nothing that was finished is done again. Give --generations to go further than the run was asked to. It goes on with
+    the devices that it had, or with as many others of the same model as --devices and --workers say.
     """
     if preset or config:
         raise UsageError("a run keeps its settings; change one with --set NAME=VALUE or a short option")
     with Archive(archive_path, create=False) as archive:
         record = archive.run(which)
         overrides = overrides_of(assignments, short)
-        frozen = sorted({"search.islands", "search.seed", "evaluation.precision"} & overrides.keys())
+        if short.get("device"):
+            overrides.setdefault("work.devices", [])  # that one, instead of those of the sitting before
+        frozen = sorted(
+            {"search.islands", "search.seed", "search.lookahead", "evaluation.precision"} & overrides.keys()
+        )
         if frozen:
             raise UsageError(f"{' and '.join(frozen)} cannot change within a run; start a new one with `kbevolve run`")
         settings = settings_of(record, overrides)
-        reached = max((birth.generation for birth in archive.births(record.id)), default=0)
+        reached = archive.ledger(record).last_generation() or 0
         over = archive.summary(record).stopped is StopReason.GENERATIONS
         if over and reached >= settings.search.generations:
             raise UsageError(
                 f"run {record.id} is over after {reached} generations; "
                 f"give --generations {reached * 2 or 50} to go further"
             )
-        device = find_device(settings.device)
-        return _breed_and_report(archive, record, archive.problem(record.problem), device, settings)
+        return _breed_and_report(archive, record, archive.problem(record.problem), find_hands(settings), settings)
 
 
-def _breed_and_report(archive: Archive, record: Run, problem: Problem, device: Device, settings: Settings) -> int:
+def _breed_and_report(archive: Archive, record: Run, problem: Problem, hands: Hands, settings: Settings) -> int:
     console = Console()
     words = proposer_words(settings)
     for line in _hints(settings, words):
         console.print(Text(line, style="dim"), soft_wrap=True)
     header = Header(
         problem=problem.name,
-        device=device.description,
+        device=hands.description,
         proposer=words,
         generations=settings.search.generations,
-        reference=Kernel.from_source(as_model_new(problem.source_for(device.type))).id,
+        reference=Kernel.from_source(as_model_new(problem.source_for(hands.device.type))).id,
     )
     seen: list[Event] = []
-    with _interruptible(), progress_for(header, console) as progress:
+    with interruptible(), progress_for(header, console) as progress:
 
         def observe(event: Event) -> None:
             seen[:] = [event]
@@ -188,7 +199,7 @@ def _breed_and_report(archive: Archive, record: Run, problem: Problem, device: D
         def tell(line: str) -> None:
             console.print(Text(line, style="dim"), soft_wrap=True)
 
-        ending = breed(archive, record, problem, device, settings, observe, tell)
+        ending = breed(archive, record, problem, hands, settings, observe, tell)
     if not seen:
         console.print(f"Run {record.id}: {ending.reason.value}.", highlight=False)
     else:
@@ -216,17 +227,3 @@ def _hints(settings: Settings, proposer: str) -> Iterator[str]:
             f"Prompts are left in {settings.llm.manual_dir} as ID.json; answer each with ID.answer.json "
             'holding {"answer": "…"}.'
         )
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C, so that a run that is told to go leaves in order."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

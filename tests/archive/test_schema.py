@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,14 @@ def columns(path: Path) -> set[str]:
 
 def test_what_a_file_went_through_is_recorded(small_archive: Any) -> None:
     connection = sqlite3.connect(small_archive.path)
-    assert connection.execute("select number, name, kbevolve from migrations").fetchall() == [
+    migrations = connection.execute("select number, name, kbevolve from migrations").fetchall()
+    assert migrations[:4] == [
         (1, "first_tables", __version__),
         (2, "confirmations", __version__),
+        (3, "phases", __version__),
+        (4, "closings", __version__),
     ]
+    assert len(migrations) == len(schema.MIGRATIONS)
     assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     assert connection.execute("pragma foreign_key_check").fetchall() == []
@@ -74,6 +79,7 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
         (found,) = archive.evaluations_of("k")
         assert (found.worst_tile, found.standing, found.speedup_best, found.best_baseline) == (None,) * 4
         assert (found.sandbox, found.profile) == ("", None)
+        assert (found.began, found.phases, found.place) == (0.0, {}, "")
         assert (found.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
         (summary,) = archive.runs()
         assert (summary.best_kernel, summary.best_speedup, summary.champion) == ("k", 2.0, None)
@@ -84,6 +90,37 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
     with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
         connection.execute("update evaluations set sandbox = 'none'")
     connection.close()
+
+
+def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = small_archive.path.with_name("second.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        Archive(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("attach ? as newer", (str(small_archive.path),))
+    for table in ("problems", "runs", "kernels", "texts", "ideas", "births", "evaluations", "blocks"):
+        names = [name for (name,) in connection.execute("select name from pragma_table_info(?, 'main')", (table,))]
+        columns = ", ".join(names)
+        connection.execute(f"insert into main.{table} ({columns}) select {columns} from newer.{table}")
+    connection.commit()
+    connection.close()
+    with Archive(path, create=False) as archive:
+        old = archive.evaluations(small_archive.run.id)
+        assert {one.began for one in old.values()} == {0.0}
+        assert all(one.phases == {} for one in old.values())
+        assert old == {
+            name: replace(one, blocks=(), began=0.0, phases={}, place="")
+            for name, one in small_archive.evaluations.items()
+        }
+        newer = replace(
+            next(iter(old.values())),
+            began=1.7e9 + 1 / 3,
+            phases={"gate": 0.1, "a later phase": 2.5},
+            place="node7/cuda:1",
+        )
+        archive.add_evaluation(newer)
+        assert archive.evaluations_of(newer.kernel)[-1] == newer
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,15 +135,16 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, mo
 
 def test_a_file_from_a_newer_version_names_both_and_the_remedy(small_archive: Any) -> None:
     connection = sqlite3.connect(small_archive.path)
-    connection.execute("insert into migrations values (3, 'later', '9.8.7', '2030-01-01')")
+    later = len(schema.MIGRATIONS) + 1
+    connection.execute("insert into migrations values (?, 'later', '9.8.7', '2030-01-01')", (later,))
     connection.commit()
     connection.close()
     before = small_archive.path.read_bytes()
     with pytest.raises(ArchiveError) as error:
         Archive(small_archive.path)
     message = str(error.value)
-    assert "format 3, written by kbevolve 9.8.7" in message
-    assert f"this is kbevolve {__version__}, which knows formats up to 2" in message
+    assert f"format {later}, written by kbevolve 9.8.7" in message
+    assert f"this is kbevolve {__version__}, which knows formats up to {later - 1}" in message
     assert "pip install --upgrade kbevolve" in message
     assert small_archive.path.read_bytes() == before
 

@@ -151,6 +151,9 @@ def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
         tags=tuple(rng.choice(NASTY) for _ in range(rng.randrange(3))),
         build_seconds=rng.choice(NUMBERS),
         seconds=rng.choice(NUMBERS),
+        began=rng.choice((0.0, 1.795e9 + 1 / 3)),
+        phases={rng.choice(NASTY): rng.choice(NUMBERS) for _ in range(rng.randrange(4))},
+        place=rng.choice(NASTY),
         blocks=tuple(
             Measurement(role=rng.choice(("child", "reference")), round=index, times_ms=tuple(rng.sample(NUMBERS, 3)))
             for index in range(rng.randrange(4))
@@ -390,7 +393,10 @@ def test_each_text_is_stored_once(small_archive: Any) -> None:
 
 
 def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
-    connection = sqlite3.connect(make_archive(confirmed=True).path)
+    sample = make_archive(confirmed=True)
+    with Archive(sample.path) as archive:
+        archive.add_closing(sample.run.id, 0)
+    connection = sqlite3.connect(sample.path)
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
     assert {"runs", "kernels", "births", "evaluations", "blocks", "placements", "stops", "migrations"} <= set(tables)
     assert {"confirmations", "confirmation_blocks", "cards"} <= set(tables)
@@ -492,3 +498,42 @@ def test_a_name_that_a_newer_version_added_is_said_in_words(small_archive: Any) 
     connection.close()
     with Archive(small_archive.path) as archive, pytest.raises(ArchiveError, match=r"StopReason 'MELTED'.*newer"):
         archive.runs()
+
+
+def test_text_that_utf_8_lacks_is_kept_as_well_as_can_be(small_archive: Any) -> None:
+    """A kernel may raise halves of surrogate pairs; a run must not die of it."""
+    found = next(iter(small_archive.evaluations.values()))
+    with Archive(small_archive.path) as archive:
+        archive.add_evaluation(dataclasses.replace(found, message="before \ud800 after", blocks=()))
+        assert archive.evaluations_of(found.kernel)[-1].message == "before ? after"
+
+
+def test_what_was_found_elsewhere_comes_once_and_needs_no_birth(small_archive: Any) -> None:
+    run, problem = small_archive.run, small_archive.problem
+    known = small_archive.evaluations[small_archive.best]
+    stranger = Kernel.from_source("class ModelNew: pass\n")
+    other = Problem(name="L1/other", source="N = 5", path=Path("other.py"), cpu_sizes={}, summary="")
+    with Archive(small_archive.path) as archive:
+        best = archive.kernel(small_archive.best)
+        again = dataclasses.replace(known, began=2e9, phases={"timing": 1.0}, place="node7/cuda:1")
+        found = dataclasses.replace(again, kernel=stranger.id, problem=other.id)
+        told = [(problem, best, known), (problem, best, again), (other, stranger, found), (other, stranger, found)]
+        assert archive.add_found(told) == [False, True, True, False]
+        assert archive.add_found(told) == [False] * 4
+        assert archive.evaluations_of(best.id) == [known, again]
+        assert archive.evaluations_of(stranger.id) == [found]
+        assert archive.kernel(stranger.id) == stranger
+        assert archive.births_of(stranger.id) == []
+        assert archive.problem(other.id) == other
+        assert archive.evaluation(best.id, problem.id, run.device, "fp32", blocks=True) == known
+
+
+def test_what_was_found_elsewhere_comes_whole_or_not_at_all(small_archive: Any) -> None:
+    stranger = Kernel.from_source("class ModelNew: pass\n")
+    good = dataclasses.replace(small_archive.evaluations[small_archive.best], kernel=stranger.id)
+    with Archive(small_archive.path) as archive:
+        broken = dataclasses.replace(good, problem="no such problem")
+        with pytest.raises(ArchiveError, match="names a run, problem, kernel or idea that is not there"):
+            archive.add_found([(small_archive.problem, stranger, good), (small_archive.problem, stranger, broken)])
+        with pytest.raises(ArchiveError, match="no kernel"):
+            archive.kernel(stranger.id)

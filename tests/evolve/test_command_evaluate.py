@@ -104,17 +104,5 @@ def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
 
 
 def test_a_file_that_is_refused_unread_costs_no_run_of_the_reference(evaluate: Any) -> None:
-    judge = KnownJudge(flags={"launch-bound": "x"}, verdict=Verdict.REFUSED, message="not Python")
-    judge.evaluate = _without_phases(judge)
+    judge = KnownJudge(flags={"launch-bound": "x"}, verdict=Verdict.REFUSED, message="not Python", phases={"read": 0.1})
     assert found(evaluate(judge, "--json"))["card_flags"] == {}
-
-
-def _without_phases(judge: KnownJudge) -> Any:
-    whole = judge.evaluate
-
-    def evaluate(*asked: Any) -> Any:
-        answer = whole(*asked)
-        judge.phases = {}
-        return answer
-
-    return evaluate

@@ -1,0 +1,159 @@
+"""What a search asks of one run: right answers, through an index, and from any thread."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import BirthState, Operator, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import ArchiveError
+
+
+@pytest.fixture
+def archive(small_archive: Any) -> Any:
+    with Archive(small_archive.path) as archive:
+        yield archive
+
+
+def test_generations_hold_their_births_and_verdicts_in_order(archive: Archive, small_archive: Any) -> None:
+    ledger = archive.ledger(small_archive.run)
+    assert ledger.last_generation() == 8
+    for generation in range(9):
+        born = [replace(birth, prompt="", reply="") for birth in small_archive.births if birth.generation == generation]
+        assert ledger.births(generation) == born
+        expected = archive.evaluations(small_archive.run.id)
+        assert ledger.verdicts(generation) == [
+            (birth, expected.get(birth.kernel) if birth.kernel else None) for birth in born
+        ]
+        placements = [one for one in archive.placements(small_archive.run.id) if one.generation == generation]
+        assert ledger.placements(generation) == placements
+    assert ledger.births(9) == []
+
+
+def test_another_run_says_nothing_about_this_one(archive: Archive, small_archive: Any) -> None:
+    ledger = archive.ledger(replace(small_archive.run, id="another"))
+    assert (ledger.last_generation(), ledger.last_closed(), ledger.births(0)) == (None, None, [])
+    birth = next(birth for birth in small_archive.births if birth.kernel)
+    assert not ledger.knows(birth.kernel, generation=99)
+    assert ledger.first_birth(birth.kernel) is None
+    assert ledger.evaluation(birth.kernel) is not None, "what was judged for another run is not judged again"
+    elsewhere = archive.ledger(replace(small_archive.run, device="another"))
+    assert elsewhere.evaluation(birth.kernel) is None
+    assert {found for _, found in elsewhere.verdicts(0)} == {None}
+
+
+def test_a_kernel_is_known_from_the_generation_that_bore_it(archive: Archive, small_archive: Any) -> None:
+    ledger = archive.ledger(small_archive.run)
+    first: dict[str, Any] = {}
+    for birth in small_archive.births:
+        if birth.kernel:
+            first.setdefault(birth.kernel, birth)
+    assert first
+    for kernel, birth in first.items():
+        assert ledger.knows(kernel, generation=birth.generation)
+        assert not ledger.knows(kernel, generation=birth.generation - 1)
+        assert ledger.first_birth(kernel) == replace(birth, prompt="", reply="")
+        assert ledger.kernel(kernel).id == kernel
+        place = (birth.generation, birth.island)
+        assert not ledger.knows_of(kernel, tuple(Operator), before=place)
+        assert ledger.knows_of(kernel, [birth.operator], before=(birth.generation, birth.island + 1))
+        others = [
+            one for one in Operator if one not in {b.operator for b in small_archive.births if b.kernel == kernel}
+        ]
+        assert not ledger.knows_of(kernel, others, before=(99, 0))
+        assert not ledger.knows_of(kernel, [], before=(99, 0))
+
+
+def test_generations_are_closed_once(archive: Archive, small_archive: Any) -> None:
+    ledger = archive.ledger(small_archive.run)
+    assert ledger.last_closed() is None
+    for generation in range(3):
+        archive.add_closing(small_archive.run.id, generation)
+    assert ledger.last_closed() == 2
+    with pytest.raises(ArchiveError, match="closing of generation 1 is there already"):
+        archive.add_closing(small_archive.run.id, 1)
+
+
+def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_archive: Any) -> None:
+    ledger = archive.ledger(small_archive.run)
+    found = archive.evaluations(small_archive.run.id)
+    for generation in (0, 3, 8):
+        born = {birth.kernel for birth in small_archive.births if birth.generation <= generation and birth.kernel}
+        fit = {name: found[name].speedup_low for name in born if name in found}
+        correct = [name for name in fit if found[name].verdict is Verdict.CORRECT]
+        ranked = sorted(correct, key=lambda name: (-fit[name], name))
+        assert ledger.contenders(generation=generation, above=-1.0, count=99) == ranked
+        above = sorted(fit[name] for name in ranked)[len(ranked) // 2]
+        better = [name for name in ranked if fit[name] > above]
+        assert ledger.contenders(generation=generation, above=above, count=2) == better[:2]
+
+
+def test_failures_are_told_from_the_evaluation_that_is_newer(archive: Archive, small_archive: Any) -> None:
+    ledger, run = archive.ledger(small_archive.run), small_archive.run
+    before = ledger.newest_evaluation()
+    assert ledger.failed_since(0) == archive.failed(run.id) == set()
+    best = small_archive.evaluations[small_archive.best]
+    wrong = next(one for one in small_archive.evaluations.values() if one.verdict is not Verdict.CORRECT)
+    archive.add_evaluation(best)  # passed again
+    archive.add_evaluation(wrong)  # never passed
+    assert ledger.failed_since(0) == set()
+    archive.add_evaluation(replace(wrong, kernel=best.kernel))
+    assert ledger.failed_since(before) == ledger.failed_since(0) == archive.failed(run.id) == {best.kernel}
+    assert ledger.failed_since(ledger.newest_evaluation()) == set()
+    assert archive.ledger(replace(run, id="another")).failed_since(0) == set()
+
+
+@pytest.mark.parametrize(
+    ("ask", "index"),
+    [
+        (lambda ledger: ledger.knows("k", generation=10**6), "births_kernel_run"),
+        (lambda ledger: ledger.knows_of("k", [Operator.TUNE], before=(10**6, 0)), "births_kernel_run"),
+        (lambda ledger: ledger.first_birth("k"), "births_kernel_run"),
+        (lambda ledger: ledger.evaluation("k"), "evaluations_kernel_problem_device_precision"),
+        (lambda ledger: ledger.births(3), "births_run_generation_island_slot"),
+        (lambda ledger: ledger.verdicts(3), "births_run_generation_island_slot"),
+        (lambda ledger: ledger.placements(3), "placements_run_generation"),
+        (lambda ledger: ledger.failed_since(3), "evaluations_problem_device_precision (problem=? AND device=? AND "),
+    ],
+)
+def test_every_question_of_a_child_goes_through_its_index(
+    archive: Archive, small_archive: Any, monkeypatch: pytest.MonkeyPatch, ask: Any, index: str
+) -> None:
+    connection = archive._connection
+    rows, plans = connection.rows, []
+
+    def explained(sql: str, *parameters: object) -> Any:
+        plans.extend(row["detail"] for row in rows(f"explain query plan {sql}", *parameters))
+        return rows(sql, *parameters)
+
+    monkeypatch.setattr(connection, "rows", explained)
+    monkeypatch.setattr(connection, "row", lambda *query: next(iter(explained(*query)), None))
+    ask(archive.ledger(small_archive.run))
+    assert index in plans[0]
+    assert not [plan for plan in plans if plan.startswith("SCAN")], plans
+
+
+def test_threads_may_ask_while_another_one_writes(archive: Archive, small_archive: Any) -> None:
+    ledger, errors, over = archive.ledger(small_archive.run), [], threading.Event()
+    birth = next(birth for birth in small_archive.births if birth.kernel)
+
+    def ask() -> None:
+        while not over.is_set():
+            if not ledger.knows(birth.kernel, generation=99) or ledger.evaluation(birth.kernel) is None:
+                errors.append("not there any more")
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for slot in range(100, 200):
+        archive.add_birth(replace(birth, slot=slot, state=BirthState.DUPLICATE, prompt="", reply=""))
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(ledger.births(birth.generation)) > 100
+    archive.close()
+    with pytest.raises(ArchiveError):  # and not a crash of the process
+        ledger.births(0)
