@@ -4,10 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PROBLEM ?= L1/matmul
 GENERATIONS ?= 50
+KERNELS ?= 1000000
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check clean
+.PHONY: help setup run test check bench-engine bench-cluster clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -29,6 +30,12 @@ check: setup  ## ruff and mypy strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench-engine: setup  ## what the loop and the archive cost a child, beside a million kernels: make bench-engine KERNELS=10000
+	$(BIN)/python -m benchmarks.engine --kernels $(KERNELS)
+
+bench-cluster: setup  ## how work grows with judges: 4 against 1 through Ray, on simulated evaluations of 1 s
+	$(BIN)/python -m benchmarks.cluster
 
 clean:  ## the virtual environment and every cache
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

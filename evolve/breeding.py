@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from kbevolve.archive.records import Birth, Operator, ProblemCard
+from kbevolve.archive.records import Birth, Idea, Operator, ProblemCard
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.brief import Brief, Failure, Proposer
@@ -63,8 +63,16 @@ class Breeding:
             rng=self._rng(generation, island, "propose"),
         )
 
-    def repair(self, population: Population, birth: Birth, failure: Failure, *, known: Callable[[str], bool]) -> Brief:
-        """The brief for mending a child that failed."""
+    def repair(
+        self,
+        population: Population,
+        birth: Birth,
+        failure: Failure,
+        *,
+        tried: Mapping[Idea, float | None],
+        known: Callable[[str], bool],
+    ) -> Brief:
+        """The brief for mending a child that failed, with what was known when its generation was bred."""
         return Brief(
             problem=self.problem,
             device_type=self.device_type,
@@ -73,7 +81,7 @@ class Breeding:
             operator=Operator.REPAIR,
             parents=tuple(population.member(parent) for parent in birth.parents if population.is_correct(parent)),
             repair=failure,
-            tried=population.tried(),
+            tried=tried,
             known=known,
             rng=self._rng(birth.generation, birth.island, f"repair/{birth.slot}"),
         )

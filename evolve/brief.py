@@ -40,11 +40,13 @@ class Brief:
     failures: tuple[Failure, ...] = ()
     #: The child to repair; None unless the operator is REPAIR.
     repair: Failure | None = None
-    #: Ideas that were tried in this run, with the best gain over the parent that came of each (None: none worked).
+    #: Ideas that were tried lately in this run, with the best gain over the parent that came of each (None: none
+    #: worked).
     tried: Mapping[Idea, float | None]
-    #: Every correct kernel of this run with its evaluation, for proposers that learn from numbers.
+    #: The fittest and the newest correct kernels of this run with their evaluations, some hundreds, in the order of
+    #: birth: for proposers that learn from numbers.
     history: tuple[Member, ...] = ()
-    #: Whether this run had a kernel of this id already; such a child is not worth proposing.
+    #: Whether this run had a kernel of this id already; such a child is not worth proposing. Any thread may ask.
     known: Callable[[str], bool]
     #: The only source of randomness; seeded by run, island, generation and slot.
     rng: Random

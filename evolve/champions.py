@@ -30,6 +30,17 @@ class Champions:
         """The confirmation that is published now; None while nobody was confirmed to be faster than eager."""
         return champion_of(self._confirmations, self._failed)
 
+    @property
+    def published(self) -> float:
+        """The speedup to beat; eager itself holds the title first."""
+        champion = self.champion
+        return champion.speedup if champion else 1.0
+
+    @property
+    def out(self) -> int:
+        """How many kernels may not challenge, at most: those confirmed, those that failed, and the reference."""
+        return len(self._confirmations) + len(self._failed) + 1
+
     def take_note(self, confirmations: Sequence[Confirmation], failed: Collection[str] = ()) -> None:
         """Take note of confirmations, in the order they were made, and of kernels that did not pass again."""
         self._confirmations += confirmations
@@ -40,8 +51,7 @@ class Champions:
 
         Whoever was confirmed in this run, won or lost, rests on the same evaluation still and does not come again.
         """
-        champion = self.champion
-        published = champion.speedup if champion else 1.0  # eager itself holds the title first
+        published = self.published
         confirmed = {one.kernel for one in self._confirmations}
         fresh = [member for member in self._eligible(members) if member.kernel.id not in confirmed]
         return next((member for member in fresh if member.fitness > published), None)

@@ -17,10 +17,11 @@ from kbevolve.configs.errors import KBEvolveError, UsageError, nearest
 COMMANDS = {
     "run": ("kbevolve.evolve.commands.run:run", "Evolve kernels for a problem."),
     "resume": ("kbevolve.evolve.commands.run:resume", "Go on with a run that was interrupted."),
-    "evaluate": ("kbevolve.evolve.commands.evaluate:evaluate", "Judge one kernel file."),
+    "evaluate": ("kbevolve.evolve.commands.evaluate:evaluate", "Judge one kernel file, or a folder of them."),
+    "tell": ("kbevolve.evolve.commands.tell:tell", "Bring what was judged elsewhere into the archive."),
     "profile": ("kbevolve.evolve.commands.profile:profile", "Say where a kernel's time goes."),
     "export": ("kbevolve.evolve.commands.export:export", "Write the best kernel as a ModelNew file."),
-    "archive": ("kbevolve.evolve.commands.archive:archive", "Look into the archive: ls, show, lineage, diff."),
+    "archive": ("kbevolve.evolve.commands.archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
     "plot": ("kbevolve.evolve.commands.plot:plot", "Draw best-so-far over the children."),
     "problems": ("kbevolve.evolve.commands.problems:problems", "List and show problems."),
     "doctor": ("kbevolve.evolve.commands.doctor:doctor", "Say what was found here: torch, GPU, compilers, LLM."),

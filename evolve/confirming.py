@@ -1,11 +1,11 @@
 """Holds contests and writes down what came of them before anything rests on it."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 
 from kbevolve.archive.champion import CHALLENGE, FINAL
-from kbevolve.archive.records import Confirmation, Kernel, Measurement, Run
+from kbevolve.archive.records import Confirmation, Evaluation, Kernel, Measurement, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
@@ -30,7 +30,7 @@ class Confirming:
         confirmer: who measures; None for a run without contests.
         settings: how many rounds and finalists.
         reference: id of the kernel that is the reference itself; it never competes.
-        announce: told generation and kernels before each contest, which takes a while.
+        announce: told the kernels before each contest, which takes a while.
     """
 
     def __init__(
@@ -42,15 +42,22 @@ class Confirming:
         confirmer: Confirmer | None,
         settings: EvaluationSettings,
         reference: str,
-        announce: Callable[[int, tuple[str, ...]], None],
+        announce: Callable[[tuple[str, ...]], None],
     ) -> None:
         self._archive = archive
+        self._ledger = archive.ledger(run)
         self._run = run
         self._problem = problem
         self._confirmer = confirmer if settings.confirm_rounds else None
         self._rounds = settings.confirm_rounds
         self._announce = announce
+        self._finalists = settings.finalists
         self._champions = Champions(reference=reference, finalists=settings.finalists)
+        #: Kernels that looked better than the champion when they arrived, and whether others may do so by now.
+        self._arrived: list[str] = []
+        self._others = False
+        #: Number of the newest evaluation that was looked at for kernels that did not pass again.
+        self._seen = 0
 
     @property
     def champion(self) -> Confirmation | None:
@@ -63,32 +70,63 @@ class Confirming:
         All contests at once: no choice of a parent rests on them, and who is next follows from who was confirmed.
         """
         self._champions.take_note(self._archive.confirmations(self._run.id))
+        self._others = True
+
+    def consider(self, evaluation: Evaluation) -> None:
+        """Take note of a correct kernel that has arrived."""
+        if self._confirmer is not None and (evaluation.speedup_low or 0.0) > self._champions.published:
+            self._arrived.append(evaluation.kernel)
 
     def challenge(self, population: Population, generation: int) -> None:
         """Let the kernels that look better than the champion challenge it, the fittest first.
 
-        Nothing happens in a generation that had its final: a resumed run enters that one again.
+        Nothing happens in a generation that had its final: a resumed run may enter that one again.
         """
         self._withdraw_failed(population)
         if self._champions.had_final(generation):
             return
         # Each contest confirms its challenger, or somebody fails in it and is out: the loop ends.
-        while self._confirmer and (challenger := self._champions.challenger(population.history())) is not None:
+        while self._confirmer and (challenger := self._challenger(population, generation)) is not None:
             self._meet(self._confirmer, (challenger,), population, generation, CHALLENGE)
 
     def final(self, population: Population, generation: int) -> None:
         """Let the best of the run meet, unless they did already."""
         self._withdraw_failed(population)
         while self._confirmer and not self._champions.had_final(generation):
-            finalists = self._champions.finalists(population.history())
+            # Who may not compete is passed over: as many more are asked for.
+            count = self._finalists + self._champions.out
+            fittest = self._ledger.contenders(generation=generation, above=-1.0, count=count)
+            champion = [self.champion.kernel] if self.champion else []
+            members = map(population.member, dict.fromkeys((*champion, *fittest)))
+            finalists = self._champions.finalists(members)
             if not finalists:
                 return
             self._meet(self._confirmer, finalists, population, generation, FINAL)
 
+    def _challenger(self, population: Population, generation: int) -> Member | None:
+        """Who comes next. Every generation has met its challengers when it closes, so only those that arrived since
+        can be any, unless the title has fallen: then all of the run are asked for."""
+        looked_at = self._arrived
+        if self._others:
+            published, count = self._champions.published, self._champions.out + 1
+            looked_at = self._ledger.contenders(generation=generation, above=published, count=count)
+        challenger = self._champions.challenger(map(population.member, looked_at))
+        if challenger is None:
+            self._others = False
+            self._arrived.clear()
+        return challenger
+
     def _withdraw_failed(self, population: Population) -> None:
         # Asked of the archive: an export or another run may have found meanwhile that a kernel does not pass again.
-        failed = self._archive.failed(self._run.id)
-        self._champions.take_note((), failed)
+        newest = self._ledger.newest_evaluation()
+        self._note((), self._ledger.failed_since(self._seen), population)
+        self._seen = newest
+
+    def _note(self, made: Sequence[Confirmation], failed: Collection[str], population: Population) -> None:
+        """Take note of what came of a contest. Where the published speedup falls, earlier kernels may challenge it."""
+        before = self._champions.published
+        self._champions.take_note(made, failed)
+        self._others |= self._champions.published < before
         population.withdraw(failed)
 
     def _meet(
@@ -103,8 +141,8 @@ class Confirming:
         champion = title.kernel if title else None
         kernels: dict[str, Kernel] = {member.kernel.id: member.kernel for member in members}
         if champion is not None:
-            kernels.setdefault(champion, population.kernels[champion])
-        self._announce(generation, tuple(kernels))
+            kernels.setdefault(champion, self._ledger.kernel(champion))
+        self._announce(tuple(kernels))
         contest = confirmer.compete(self._problem, list(kernels.values()), rounds=self._rounds)
         if purpose == CHALLENGE and champion in contest.failed:
             made = []  # the title falls to the champion before it, whom the challenger has yet to meet
@@ -113,8 +151,7 @@ class Confirming:
                 contest, run=self._run.id, generation=generation, purpose=purpose, champion=champion
             )
         self._archive.add_contest(made, tuple(contest.failed.values()))
-        self._champions.take_note(made, contest.failed.keys())
-        population.withdraw(contest.failed)
+        self._note(made, contest.failed.keys(), population)
 
 
 def confirmations_of(

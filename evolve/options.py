@@ -42,6 +42,26 @@ device_option = click.option(
     help="auto (CUDA when there is one, else the CPU), cpu, cuda or cuda:N.  [default: auto]",
 )
 
+
+def _listed(context: click.Context, parameter: click.Parameter, text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+devices_option = click.option(
+    "--devices",
+    default=None,
+    metavar="LIST",
+    callback=_listed,
+    help="Devices that judge side by side, e.g. cuda:0,cuda:1, or all.  [default: the one of --device]",
+)
+
+workers_option = click.option(
+    "--workers",
+    type=click.Choice(["local", "ray"]),
+    help="Where they are: local for this machine, ray for a Ray cluster (pip install 'kbevolve[ray]').  "
+    "[default: local]",
+)
+
 library_option = click.option(
     "--allow-library",
     type=click.Choice(["full", "partial", "none"]),
@@ -55,3 +75,8 @@ force_option = click.option(
     default=None,
     help="Judge kernels of a problem although answers that ignore its input would pass.",
 )
+
+
+def archive_words(path: Path) -> str:
+    """`` --archive FILE`` for a command that is shown, "" where it is the default."""
+    return "" if path == DEFAULT_ARCHIVE else f" --archive {path}"

@@ -1,17 +1,30 @@
-"""What a run knows so far: its kernels, what the judge found, who holds which niche.
+"""What a run knows so far: who lives on its islands, what was tried, what failed, and counts of all the rest.
 
 Nothing here is state of its own: everything is told by the archive's facts, in their order, by the same calls while
-a run goes on and when it is resumed. So a resumed run knows exactly what the undisturbed one knew.
+a run goes on and when it is resumed. So a resumed run knows exactly what the undisturbed one knew. And nothing here
+grows with the run: what may be asked of any kernel of the past is read from the archive when it is asked.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Verdict
+from kbevolve.archive.ledger import Ledger
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Verdict
 from kbevolve.evolve.brief import Failure
+from kbevolve.evolve.history import FITTEST, NEWEST, History
 from kbevolve.islands.descriptors import describe
 from kbevolve.islands.island import Entry, Island, Member
+
+#: Failures of an island that are shown to its next children.
+SHOWN_FAILURES = 5
+#: Ideas remembered with what came of them. Prompts show the newest 20; no idea is carried out twice while it is
+#: remembered, and after so many others its parents are different ones.
+TRIED = 512
+#: Generations in which a kernel may be born twice without being called a duplicate: all that may be open at once
+#: (`search.lookahead` is at most 16), and the one that closes.
+TWINS = 17
 
 
 class Population:
@@ -19,45 +32,57 @@ class Population:
 
     Args:
         islands: how many.
+        ledger: what the archive holds of the run.
     """
 
-    def __init__(self, islands: int) -> None:
+    def __init__(self, islands: int, ledger: Ledger) -> None:
         self.islands = [Island(index=index) for index in range(islands)]
-        self.births: list[Birth] = []
-        self.kernels: dict[str, Kernel] = {}
-        self.evaluations: dict[str, Evaluation] = {}
+        #: Distinct kernels by verdict, and births by state.
+        self.verdicts: Counter[Verdict] = Counter()
+        self.states: Counter[BirthState] = Counter()
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        #: The newest generation in which an island had anything new; -1 before the first.
+        self.newest_fruit = -1
+        self._ledger = ledger
+        self._history = History()
+        self._recalled: tuple[Member, ...] | None = None
         self._ideas: dict[str, Idea] = {}
-        self._niches: dict[str, str] = {}
-        self._children: Counter[str] = Counter()
-        self._failures: dict[int, list[Birth]] = defaultdict(list)
         self._gains: dict[str, float | None] = {}
+        self._children: Counter[str] = Counter()
+        self._failures: dict[int, dict[str, Birth]] = defaultdict(dict)
+        self._twins: deque[set[str]] = deque([set()], maxlen=TWINS)
         self._withdrawn: set[str] = set()
+        # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
+        self._member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
+        self._failure = lru_cache(maxsize=16 * SHOWN_FAILURES)(self._read_failure)
 
-    def knows(self, kernel_id: str) -> bool:
-        """Whether a birth of this run brought this kernel."""
-        return kernel_id in self.kernels
+    # ---- told ------------------------------------------------------------------------------------------------------
 
-    def is_correct(self, kernel_id: str) -> bool:
-        """Whether the judge accepted this kernel."""
-        evaluation = self.evaluations.get(kernel_id)
-        return evaluation is not None and evaluation.verdict is Verdict.CORRECT
-
-    def observe(self, birth: Birth, kernel: Kernel | None, idea: Idea | None, evaluation: Evaluation | None) -> None:
-        """Take note of a birth and of what the judge found about its kernel."""
-        self.births.append(birth)
+    def observe(self, birth: Birth, evaluation: Evaluation | None) -> None:
+        """Take note of a birth and of what the judge found about its kernel; both are in the archive."""
+        self.states[birth.state] += 1
+        self.prompt_tokens += birth.prompt_tokens
+        self.completion_tokens += birth.completion_tokens
+        if birth.state is not BirthState.EXHAUSTED:
+            self.newest_fruit = birth.generation
         if birth.parents:
             self._children[birth.parents[0]] += 1
-        if idea is not None:
-            self._ideas[idea.id] = idea
-            self._gains.setdefault(idea.id, None)
-        if kernel is None or evaluation is None:
+        if birth.idea is not None:
+            self._try(birth.idea)
+        if birth.kernel is None or evaluation is None:
             return
-        self.kernels[kernel.id] = kernel
-        self.evaluations[kernel.id] = evaluation
-        if evaluation.verdict is not Verdict.CORRECT:
-            self._failures[birth.island].append(birth)
-        elif idea is not None:
-            self._credit(idea.id, birth, evaluation)
+        correct = evaluation.verdict is Verdict.CORRECT
+        if birth.state is BirthState.BORN and not any(birth.kernel in born for born in self._twins):
+            self._twins[-1].add(birth.kernel)
+            self.verdicts[evaluation.verdict] += 1
+            if correct:
+                self._history.add(birth.kernel, evaluation.speedup_low or 0.0)
+                self._recalled = None
+        if not correct:
+            self._fail(birth.island, birth.kernel, birth)
+        elif birth.idea is not None:
+            self._credit(birth.idea, birth, evaluation)
 
     def enter(self, island: int, kernel_id: str) -> tuple[Entry, str]:
         """Let a correct kernel arrive on an island; what it did to its niche, and the niche's key."""
@@ -66,38 +91,22 @@ class Population:
         self.islands[island] = self.islands[island].with_member(member)
         return entry, member.niche
 
-    def member(self, kernel_id: str) -> Member:
-        """A correct kernel as the islands see it."""
-        kernel = self.kernels[kernel_id]
-        if kernel_id not in self._niches:
-            self._niches[kernel_id] = describe(kernel).key
-        return Member(kernel=kernel, evaluation=self.evaluations[kernel_id], niche=self._niches[kernel_id])
+    def recall(self, birth: Birth, evaluation: Evaluation | None, *, placed: bool) -> None:
+        """Take note of a birth of a generation that is over; `placed` tells whether its kernel took a niche then.
 
-    def island(self, index: int) -> Island:
-        """An island whose members know how many children they had."""
-        return self.islands[index].mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
-
-    def history(self) -> tuple[Member, ...]:
-        """Every correct kernel of the run, in the order of birth."""
-        return tuple(
-            self.member(kernel_id)
-            for kernel_id, evaluation in self.evaluations.items()
-            if evaluation.verdict is Verdict.CORRECT
-        )
-
-    def best(self, *, apart_from: str | None = None) -> Member | None:
-        """The fittest kernel of all islands that was not withdrawn; the earlier one of equals.
-
-        Args:
-            apart_from: a kernel id that counts only when there is no other, such as the reference's own.
+        As `observe` and `enter`, but the many kernels that changed nothing on their islands are not read at all.
         """
-        history = self.standing()
-        others = [member for member in history if member.kernel.id != apart_from]
-        return max(others or history, key=lambda member: member.fitness, default=None)
+        self.observe(birth, evaluation)
+        if birth.kernel is None or evaluation is None or evaluation.verdict is not Verdict.CORRECT:
+            return
+        if placed or self.islands[birth.island].has_room(birth.kernel, evaluation.speedup_low or 0.0):
+            self.enter(birth.island, birth.kernel)
 
-    def standing(self) -> tuple[Member, ...]:
-        """Every correct kernel that was not withdrawn, in the order of birth."""
-        return tuple(member for member in self.history() if member.kernel.id not in self._withdrawn)
+    def end_generation(self) -> None:
+        """A generation is over. Children are counted as long as their parent lives on an island."""
+        living = {member.kernel.id for island in self.islands for member in island.members}
+        self._children = Counter({kernel: count for kernel, count in self._children.items() if kernel in living})
+        self._twins.append(set())
 
     def withdraw(self, kernel_ids: Iterable[str]) -> None:
         """Take note of kernels that did not pass when they were judged again: none of them is the best any more.
@@ -107,27 +116,97 @@ class Population:
         """
         self._withdrawn.update(kernel_ids)
 
-    def failures(self, island: int, *, count: int = 5) -> tuple[Failure, ...]:
+    # ---- asked -----------------------------------------------------------------------------------------------------
+
+    def is_correct(self, kernel_id: str) -> bool:
+        """Whether the judge accepted this kernel."""
+        evaluation = self._ledger.evaluation(kernel_id)
+        return evaluation is not None and evaluation.verdict is Verdict.CORRECT
+
+    def member(self, kernel_id: str) -> Member:
+        """A correct kernel as the islands see it."""
+        return self._member(kernel_id)
+
+    def island(self, index: int) -> Island:
+        """An island whose members know how many children they had."""
+        return self.islands[index].mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
+
+    def history(self) -> tuple[Member, ...]:
+        """The fittest and the newest correct kernels of the run (`evolve.history`), in the order of birth."""
+        if self._recalled is None:
+            self._recalled = tuple(map(self.member, self._history.in_order()))
+        return self._recalled
+
+    def best(self, *, apart_from: str | None = None) -> Member | None:
+        """The fittest kernel that was not withdrawn; the earlier one of equals. None while there is none.
+
+        Args:
+            apart_from: a kernel id that counts only when there is no other, such as the reference's own.
+        """
+        last_resort = None
+        for kernel in filter(self.stands, self._history.ranked()):
+            if kernel != apart_from:
+                return self.member(kernel)
+            last_resort = kernel
+        return None if last_resort is None else self.member(last_resort)
+
+    def standing(self) -> Iterator[Member]:
+        """The fittest kernels that were not withdrawn, the best first."""
+        return (self.member(kernel) for kernel in self._history.ranked() if self.stands(kernel))
+
+    def stands(self, kernel_id: str) -> bool:
+        """Whether a kernel was not withdrawn."""
+        return kernel_id not in self._withdrawn
+
+    def failures(self, island: int) -> tuple[Failure, ...]:
         """The newest failures of an island, newest first."""
-        newest = {birth.kernel: birth for birth in self._failures[island]}
-        return tuple(self.failure(birth) for birth in list(newest.values())[: -count - 1 : -1])
+        return tuple(self.failure(birth) for birth in reversed(self._failures[island].values()))
 
     def failure(self, birth: Birth) -> Failure:
         """A birth whose kernel did not pass, for a prompt."""
         assert birth.kernel is not None, "only a birth with a kernel can have failed in the judge's hands"
-        return Failure(
-            kernel=self.kernels[birth.kernel],
-            evaluation=self.evaluations[birth.kernel],
-            idea=self._ideas[birth.idea] if birth.idea else None,
-        )
+        return self._failure(birth.kernel, birth.idea)
 
     def tried(self) -> dict[Idea, float | None]:
         """Ideas of this run with the best gain over the parent that came of each; None when no child of it worked."""
         return {idea: self._gains[idea_id] for idea_id, idea in self._ideas.items()}
 
+    def note_of(self, kernel_id: str) -> str:
+        """What was written down when a kernel was first born; "" when this run did not bear it."""
+        birth = self._ledger.first_birth(kernel_id)
+        return birth.note if birth else ""
+
+    # ---- kept ------------------------------------------------------------------------------------------------------
+
+    def _try(self, idea_id: str) -> None:
+        if idea_id not in self._ideas:
+            self._ideas[idea_id] = self._ledger.idea(idea_id)
+            self._gains[idea_id] = None
+            if len(self._ideas) > TRIED:
+                oldest = next(iter(self._ideas))
+                del self._ideas[oldest], self._gains[oldest]
+
     def _credit(self, idea_id: str, birth: Birth, evaluation: Evaluation) -> None:
         # The main parent of a repair is the failed child: the gain is over the first parent that worked.
-        parent = next((self.evaluations[parent] for parent in birth.parents if self.is_correct(parent)), None)
+        found = (self._ledger.evaluation(parent) for parent in birth.parents)
+        parent = next((one for one in found if one is not None and one.verdict is Verdict.CORRECT), None)
         if parent is not None and parent.speedup and evaluation.speedup:
             gain = evaluation.speedup / parent.speedup
             self._gains[idea_id] = max(gain, self._gains[idea_id] or 0.0)
+
+    def _fail(self, island: int, kernel_id: str, birth: Birth) -> None:
+        failures = self._failures[island]
+        failures[kernel_id] = birth
+        if len(failures) > SHOWN_FAILURES:
+            del failures[next(iter(failures))]
+
+    def _read_member(self, kernel_id: str) -> Member:
+        kernel, evaluation = self._ledger.kernel(kernel_id), self._ledger.evaluation(kernel_id)
+        assert evaluation is not None, "a member was judged"
+        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel).key)
+
+    def _read_failure(self, kernel_id: str, idea_id: str | None) -> Failure:
+        evaluation = self._ledger.evaluation(kernel_id)
+        assert evaluation is not None, "a failure was judged"
+        idea = self._ledger.idea(idea_id) if idea_id else None
+        return Failure(kernel=self._ledger.kernel(kernel_id), evaluation=evaluation, idea=idea)

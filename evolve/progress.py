@@ -152,7 +152,7 @@ class LineProgress:
             if event.champion != self._champion:
                 self._champion = champion = event.champion
                 found = f"{confirmed_words(champion)}, {time_words(champion.time_ms)}"
-                self._say(f"{where}: best {found}, {champion.kernel} {_note(event.population, champion.kernel)}")
+                self._say(f"{where}: best {found}, {champion.kernel} {event.population.note_of(champion.kernel)}")
                 return
         elif best is not None and best.kernel.id != self.header.reference and best.fitness > self._best:
             self._best = best.fitness
@@ -187,16 +187,20 @@ def _best_text(event: Event, reference: str) -> Text:
 
 def _now_words(event: Event) -> str:
     """What is being done; "" between two steps."""
+    doing = []
     if event.contest:
         challenger, *others = event.contest
-        return f"measuring {challenger} again, beside {', '.join((*others, 'eager'))}"
-    if event.birth is not None and not event.done:
-        return f"judging {event.birth.kernel}: {event.birth.note}"
-    return ""
-
-
-def _note(population: Population, kernel_id: str) -> str:
-    return next((birth.note for birth in population.births if birth.kernel == kernel_id), "")
+        doing.append(f"measuring {challenger} again, beside {', '.join((*others, 'eager'))}")
+    if len(event.judging) == 1:
+        (birth,) = event.judging
+        doing.append(f"judging {birth.kernel}{f': {birth.note}' if birth.note else ''}")
+    elif event.judging:
+        doing.append(f"judging {len(event.judging)} kernels")
+    if event.waiting:
+        doing.append(f"{event.waiting} more wait{'s' if event.waiting == 1 else ''}")
+    if event.asked:
+        doing.append(f"{event.asked} being written")
+    return "; ".join(doing)
 
 
 def _islands_text(population: Population) -> Text:
@@ -210,8 +214,7 @@ def _islands_text(population: Population) -> Text:
 
 
 def _token_words(population: Population) -> str:
-    sent = sum(birth.prompt_tokens for birth in population.births)
-    received = sum(birth.completion_tokens for birth in population.births)
+    sent, received = population.prompt_tokens, population.completion_tokens
     return f", {sent:,} tokens sent, {received:,} received" if sent or received else ""
 
 

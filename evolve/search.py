@@ -1,22 +1,19 @@
-"""The loop: ask for children, judge them, tell the islands, confirm the best; and again when a run is resumed.
+"""The loop: breed generations, have their children judged, close them in order; and again when a run is resumed.
 
-A run is a pure function of its seed and of the judge's answers. What is asked for in generation g rests on what was
-known when g began, so the islands can be asked in any order; every fact is in the archive before the next step is
-taken. Resuming replays the archive up to its last generation and enters that generation again: births that are
+A run is a pure function of its seed and of the judge's answers. Generation g is bred on what was known when generation
+g - 1 - `lookahead` was closed, and generations close in order, birth by birth: so neither how many children are judged
+at once, nor which of them is through first, changes anything in the archive. Every fact is in the archive before
+anything rests on it. Resuming replays the generations that were closed and enters the open ones again: births that are
 there are not asked for, evaluations and contests that are there are not made, so nothing is paid for twice.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import groupby
-from time import perf_counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbevolve.archive.records import (
     Birth,
     BirthState,
     Evaluation,
-    Idea,
     Kernel,
     Operator,
     Placement,
@@ -30,10 +27,11 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.evaluator import Confirmer, Evaluator
 from kbevolve.evolve.breeding import Breeding
-from kbevolve.evolve.brief import Brief, Proposal, Proposer
+from kbevolve.evolve.brief import Proposal, Proposer
+from kbevolve.evolve.brood import ASKING, JUDGING, Brood, Child, Outlook
 from kbevolve.evolve.confirming import Confirming
+from kbevolve.evolve.crew import Crew
 from kbevolve.evolve.events import Event, Observer
-from kbevolve.evolve.operators import MENDABLE
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.starting import StartingKernel
@@ -42,6 +40,11 @@ from kbevolve.islands.migration import ring
 
 #: Generations in a row in which no island had anything new, after which a run stops: one may be bad luck.
 EXHAUSTED_GENERATIONS = 3
+#: Threads that ask models at once, at most: endpoints refuse more long before.
+ASKERS = 64
+#: Seconds that children under way are waited for when the user has had enough (those nearly through are kept), and
+#: when the rig is broken: then answers of models that are paid for are worth more.
+INTERRUPTED_SECONDS, BROKEN_SECONDS = 2.0, 20.0
 
 
 class Search:
@@ -54,11 +57,13 @@ class Search:
         device_type: "cpu" or "cuda".
         device: one line about the device, for prompts.
         settings: all settings.
-        proposers: who carries out which operator; without MUTATE the run is an offline one.
+        proposers: who carries out which operator; without MUTATE the run is an offline one. The one for TUNE is asked
+            in this thread, the others side by side.
         evaluator: the judge.
         starts: the starting kernels of each island.
         card: what the judge found out about the problem, for prompts.
         confirmer: measures would-be champions again; None publishes what the first evaluation found.
+        width: how many kernels the judge may be asked about at once, each in a thread of its own.
         observer: told of every step.
     """
 
@@ -76,24 +81,40 @@ class Search:
         starts: Sequence[Sequence[StartingKernel]],
         card: ProblemCard | None = None,
         confirmer: Confirmer | None = None,
+        width: int = 1,
         observer: Observer = lambda event: None,
     ) -> None:
         self.archive = archive
         self.record = run
-        self.problem = problem
-        self.settings = settings
+        self.settings = settings.search
         self.proposers = proposers
-        self.evaluator = evaluator
         self.starts = starts
         self.observer = observer
-        self.population = Population(settings.search.islands)
+        self.ledger = archive.ledger(run)
+        self.population = Population(self.settings.islands, self.ledger)
         self.breeding = Breeding(
             problem=problem,
             device_type=device_type,
             device=device,
-            settings=settings.search,
+            settings=self.settings,
             proposers=proposers,
             card=card,
+        )
+        askers = min(ASKERS, self.settings.islands * (1 + self.settings.lookahead))
+        self._crew = Crew({ASKING: askers, JUDGING: width})
+        self.brood = Brood(
+            archive=archive,
+            run=run,
+            ledger=self.ledger,
+            problem=problem,
+            evaluator=evaluator,
+            proposers=proposers,
+            breeding=self.breeding,
+            population=self.population,
+            repair_turns=self.settings.repair_turns,
+            crew=self._crew,
+            width=width,
+            announce=lambda birth: self._tell(birth=birth),
         )
         self.confirming = Confirming(
             archive=archive,
@@ -102,13 +123,17 @@ class Search:
             confirmer=confirmer,
             settings=settings.evaluation,
             reference=Kernel.from_source(as_model_new(problem.source_for(device_type))).id,
-            announce=lambda generation, kernels: self._tell(generation, contest=kernels),
+            announce=lambda kernels: self._tell(contest=kernels),
         )
-        # What the archive holds of this run, so that entering a generation again adds nothing twice.
-        self._births: dict[str, Birth] = {}
-        self._kernels: dict[str, Kernel] = {}
-        self._ideas: dict[str, Idea] = {}
-        self._placements: set[Placement] = set()
+        #: Operators that are carried out in this thread, in order: their children may know each other.
+        self._own = [operator for operator in proposers if proposers[operator] is proposers.get(Operator.TUNE)]
+        #: The generation that closes next, and the children of all that were bred and are not closed.
+        self._closing = 0
+        self._open: dict[int, list[Child]] = {}
+        #: The newest generation that an earlier sitting has closed, and the newest of which it left a birth.
+        self._replayed, self._left = -1, -1
+        #: Whether anybody watches: nothing that is replayed is news.
+        self._heard = True
 
     def run(self) -> StopReason:
         """Breed until there is a reason to stop, which is written into the archive, too.
@@ -117,247 +142,186 @@ class Search:
             KeyboardInterrupt: the user had enough; everything that was finished is in the archive.
             ProposerError, EvaluatorError, ArchiveError: the rig is broken; likewise.
         """
-        first = generation = self._replay()
-        for generation in range(first, self.settings.search.generations + 1):
-            self._tell(generation)
-            for birth in self._bear(generation):
-                self._judge_and_mend(birth)
-            self._migrate(generation)
-            self.confirming.challenge(self.population, generation)
-            reason = self._reason_to_stop(generation)
-            if reason is not None:
-                break
-        else:
-            reason = StopReason.GENERATIONS
-        if reason in (StopReason.GENERATIONS, StopReason.EXHAUSTED):
-            self.confirming.final(self.population, generation)
-        self._tell(generation)
-        self.archive.add_stop(self.record.id, reason)
+        self._remember()
+        reason: StopReason | None = None
+        bred = -1
+        try:
+            while True:
+                while reason is None and bred < self._horizon():
+                    bred += 1
+                    self._breed(bred)
+                self._heard = self._closing > self._replayed
+                if self._closing > bred:
+                    break
+                if self._closing <= self._replayed:
+                    self._replay(self._closing)
+                else:
+                    self._close(self._closing)
+                # Once there is a reason, nothing new is bred; what is open already gets through and counts.
+                reason = reason or self._reason_to_stop(self._closing)
+                self._closing += 1
+            reason, self._closing = reason or StopReason.GENERATIONS, bred
+            if reason is not StopReason.NO_SEED:
+                self.confirming.final(self.population, bred)
+            self._tell()
+            self.archive.add_stop(self.record.id, reason)
+        except KeyboardInterrupt:
+            self._crew.stop(seconds=INTERRUPTED_SECONDS)
+            raise
+        except Exception:
+            self._crew.stop(seconds=BROKEN_SECONDS)
+            raise
+        finally:
+            self._crew.stop()
         return reason
+
+    def _horizon(self) -> int:
+        """The newest generation that may be bred by now; nothing is bred before the starting kernels are judged."""
+        last = max(self.settings.generations, self._replayed)
+        return 0 if self._closing == 0 else min(self._closing + self.settings.lookahead, last)
 
     # ---- before: what the archive knows ----------------------------------------------------------------------------
 
-    def _replay(self) -> int:
-        """Tell the population all finished generations; the generation to go on with."""
-        births = self.archive.births(self.record.id)
-        if not births:
-            return 0
-        births.sort(key=lambda birth: (birth.generation, birth.island, birth.slot))
-        last = births[-1].generation
-        self._births = {birth.id: birth for birth in births}
-        self._kernels = self.archive.kernels(self.record.id)
-        self._ideas = self.archive.ideas(self.record.id)
-        placements = self.archive.placements(self.record.id)
-        self._placements = set(placements)
-        evaluations = self.archive.evaluations(self.record.id)
+    def _remember(self) -> None:
+        left, closed = self.ledger.last_generation(), self.ledger.last_closed()
+        if left is None:
+            return
+        # An archive of a time when closings were not written down yet: every generation but the last one was over.
+        self._left, self._replayed = left, closed if closed is not None else left - 1
+        self._heard = self._replayed < 0
         self.confirming.recall()
-        for generation, born in groupby(births, key=lambda birth: birth.generation):
-            if generation < last:
-                for birth in born:
-                    self._take_note(birth, evaluations.get(birth.kernel) if birth.kernel else None)
-                for placement in placements:
-                    if placement.generation == generation and placement.via == "migration":
-                        self.population.enter(placement.island, placement.kernel)
-        return last
 
-    # ---- ask -------------------------------------------------------------------------------------------------------
+    def _replay(self, generation: int) -> None:
+        """Tell the population of a generation that was closed."""
+        placements = self.ledger.placements(generation)
+        placed = {(one.island, one.kernel) for one in placements if one.via == "birth"}
+        for birth, evaluation in self.ledger.verdicts(generation):
+            self.population.recall(birth, evaluation, placed=(birth.island, birth.kernel) in placed)
+        for one in placements:
+            if one.via == "migration":
+                self.population.enter(one.island, one.kernel)
+        self.population.end_generation()
 
-    def _bear(self, generation: int) -> list[Birth]:
-        """The children of a generation, in the order of the islands, each in the archive."""
-        if generation == 0:
-            return [
-                self._births.get(self._key(0, island, slot)) or self._record_start(island, slot, start)
-                for island, starts in enumerate(self.starts)
-                for slot, start in enumerate(starts)
-            ]
-        born = {island: self._births.get(self._key(generation, island, 0)) for island in range(self._width)}
-        asked: dict[int, Brief] = {}
-        for island in range(self._width):
-            if born[island] is not None:
+    # ---- breed -----------------------------------------------------------------------------------------------------
+
+    def _breed(self, generation: int) -> None:
+        """Have every island's child asked for or, in an open generation of an earlier sitting, taken up again."""
+        if generation <= self._replayed:
+            return
+        recorded: dict[int, dict[int, Birth]] = {}
+        for birth in self.ledger.births(generation) if generation <= self._left else ():
+            recorded.setdefault(birth.island, {})[birth.slot] = birth
+        outlook = Outlook(generation=generation, closed=self._closing - 1, tried=self.population.tried())
+        children = self._open[generation] = []
+        for island in range(self.settings.islands):
+            known = recorded.get(island, {})
+            if generation == 0:
+                children += self._begin(outlook, island, known)
                 continue
-            brief = self.breeding.brief(
-                self.population, generation=generation, island=island, known=self._known_before(island, born)
-            )
-            if brief is None:
-                note = "no kernel on this island that could breed"
-                nothing = Proposal(state=BirthState.EXHAUSTED, note=note, parents=())
-                born[island] = self._record(nothing, Operator.TUNE, (generation, island, 0), (), 0.0)
-            elif self.proposers[brief.operator] is self.proposers[Operator.TUNE]:
-                born[island] = self._ask(brief, (generation, island, 0))
+            child = Child(outlook=outlook, island=island, recorded=known)
+            children.append(child)
+            if 0 in known:
+                self.brood.adopt(child, known[0])
             else:
-                asked[island] = brief
-        born.update(self._ask_at_once(asked, generation))
-        return [birth for _, birth in sorted(born.items()) if birth is not None]
+                self._ask(child)
 
-    def _ask_at_once(self, briefs: Mapping[int, Brief], generation: int) -> dict[int, Birth]:
-        """Ask models for several islands side by side; each answer is in the archive as soon as it is here."""
-        if not briefs:
-            return {}
-        born: dict[int, Birth] = {}
-        broken: Exception | None = None
-        started = perf_counter()
-        pool = ThreadPoolExecutor(max_workers=len(briefs), thread_name_prefix="propose")
-        try:
-            asked = {
-                pool.submit(self.proposers[brief.operator].propose, brief): island for island, brief in briefs.items()
-            }
-            for answer in as_completed(asked):
-                island = asked[answer]
-                try:
-                    proposal = answer.result()
-                except Exception as error:  # the other islands' answers are paid for: keep them first
-                    broken = broken or error
-                    continue
-                parents = tuple(parent.kernel.id for parent in briefs[island].parents)
-                place = (generation, island, 0)
-                seconds = perf_counter() - started
-                born[island] = self._record(proposal, briefs[island].operator, place, parents, seconds)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        if broken is not None:
-            raise broken
-        return born
+    def _begin(self, outlook: Outlook, island: int, recorded: Mapping[int, Birth]) -> list[Child]:
+        """The starting kernels of an island, each a child of its own."""
+        children = []
+        for slot, start in enumerate(self.starts[island]):
+            child = Child(outlook=outlook, island=island)
+            children.append(child)
+            if slot in recorded:
+                self.brood.adopt(child, recorded[slot])
+            else:
+                proposal = Proposal(state=BirthState.BORN, kernel=start.kernel, note=start.note)
+                self.brood.bear(child, slot, proposal, Operator.SEED, ())
+        return children
 
-    def _ask(self, brief: Brief, place: tuple[int, int, int], parents: tuple[str, ...] | None = None) -> Birth:
-        started = perf_counter()
-        proposal = self.proposers[brief.operator].propose(brief)
-        known = parents if parents is not None else tuple(parent.kernel.id for parent in brief.parents)
-        return self._record(proposal, brief.operator, place, known, perf_counter() - started)
+    def _ask(self, child: Child) -> None:
+        generation, island = child.outlook.generation, child.island
+        own = self.brood.known_to(child)
 
-    def _record_start(self, island: int, slot: int, start: StartingKernel) -> Birth:
-        proposal = Proposal(state=BirthState.BORN, kernel=start.kernel, note=start.note)
-        return self._record(proposal, Operator.SEED, (0, island, slot), (), 0.0)
+        def known(kernel_id: str) -> bool:
+            # Children of the operators carried out here are known at once: an archive holds them before the next.
+            return own(kernel_id) or self.ledger.knows_of(kernel_id, self._own, before=(generation, island))
 
-    def _record(
-        self,
-        proposal: Proposal,
-        operator: Operator,
-        place: tuple[int, int, int],
-        parents: tuple[str, ...],
-        seconds: float,
-    ) -> Birth:
-        """Write a birth down before anything is run.
+        brief = self.breeding.brief(self.population, generation=generation, island=island, known=known)
+        if brief is None:
+            note = "no kernel on this island that could breed"
+            nothing = Proposal(state=BirthState.EXHAUSTED, note=note, parents=())
+            self.brood.bear(child, 0, nothing, Operator.TUNE, ())
+            return
+        parents = tuple(parent.kernel.id for parent in brief.parents)
+        ask = self.brood.ask if brief.operator in self._own else self.brood.ask_crew
+        ask(child, 0, brief, parents)
 
-        A duplicate is a kernel that the run had when the generation began: twins within a generation depend on the
-        order of the answers, and a resumed run must find what the undisturbed one found.
+    # ---- close -----------------------------------------------------------------------------------------------------
+
+    def _close(self, generation: int) -> None:
+        """Tell the population of a generation in the order of its births, as they get through; then share and confirm.
+
+        Everything is written down as it happens, unless an earlier sitting has done so.
         """
-        generation, island, slot = place
-        kernel, idea = proposal.kernel, proposal.idea
-        duplicate = kernel is not None and self.population.knows(kernel.id)
-        birth = Birth(
-            run=self.record.id,
-            generation=generation,
-            island=island,
-            slot=slot,
-            operator=operator,
-            state=BirthState.DUPLICATE if duplicate else proposal.state,
-            parents=proposal.parents if proposal.parents is not None else parents,
-            kernel=kernel.id if kernel else None,
-            idea=idea.id if idea else None,
-            note=proposal.note,
-            prompt=proposal.prompt,
-            reply=proposal.reply,
-            model=proposal.model,
-            prompt_tokens=proposal.prompt_tokens,
-            completion_tokens=proposal.completion_tokens,
-            seconds=round(seconds, 3),
-        )
-        self.archive.add_birth(birth, kernel=kernel, idea=idea)
-        self._births[birth.id] = birth
-        if kernel is not None:
-            self._kernels.setdefault(kernel.id, kernel)
-        if idea is not None:
-            self._ideas.setdefault(idea.id, idea)
-        return birth
-
-    def _known_before(self, island: int, born: Mapping[int, Birth | None]) -> Callable[[str], bool]:
-        """Whether the run had a kernel when the generation began, or an island before this one has just borne it."""
-        siblings = {birth.kernel for index, birth in born.items() if index < island and birth is not None}
-        return lambda kernel_id: self.population.knows(kernel_id) or kernel_id in siblings
-
-    # ---- judge and tell --------------------------------------------------------------------------------------------
-
-    def _judge_and_mend(self, birth: Birth) -> None:
-        """Judge a child; as long as it fails and repair turns are left, have it mended and judge again."""
-        made_by_model = birth.operator not in (Operator.SEED, Operator.TUNE)
-        while True:
-            evaluation = self._judge(birth)
-            turns = self.settings.search.repair_turns if made_by_model and Operator.REPAIR in self.proposers else 0
-            fresh = birth.state is BirthState.BORN  # a duplicate had its turns when it was born
-            if not fresh or evaluation is None or evaluation.verdict not in MENDABLE or birth.slot >= turns:
-                return
-            mended = self._births.get(self._key(birth.generation, birth.island, birth.slot + 1))
-            if mended is None:
-                failure = self.population.failure(birth)
-                brief = self.breeding.repair(self.population, birth, failure, known=self.population.knows)
-                assert birth.kernel is not None, "only a birth with a kernel can have failed"
-                mended = self._ask(
-                    brief, (birth.generation, birth.island, birth.slot + 1), (birth.kernel, *birth.parents)
+        self._tell()
+        written = set(self.ledger.placements(generation)) if generation <= self._left else set()
+        for child in self._open[generation]:
+            while not child.done:
+                self._crew.step()
+            for found in child.found:
+                entry = self._take_note(found.birth, found.evaluation, written)
+                self._tell(
+                    birth=found.birth,
+                    evaluation=found.evaluation,
+                    remembered=found.remembered,
+                    entry=entry,
+                    done=True,
                 )
-            birth = mended
+        every = self.settings.migration_every
+        if generation and every and generation % every == 0:
+            for migrant in ring(self.population.islands):
+                self._settle(migrant.target, migrant.member.kernel.id, generation, "migration", written)
+        self.confirming.challenge(self.population, generation)
+        self.population.end_generation()
+        del self._open[generation]
+        if self.population.verdicts[Verdict.CORRECT]:  # else another sitting may bring other starting kernels
+            self.archive.add_closing(self.record.id, generation)
 
-    def _judge(self, birth: Birth) -> Evaluation | None:
-        """The judge's finding about a birth's kernel, told to the population and the observer."""
-        evaluation, remembered = None, False
-        if birth.kernel is not None:
-            evaluation = self._remembered(birth.kernel)
-            remembered = evaluation is not None
-            if evaluation is None:
-                self._tell(birth.generation, birth=birth)
-                evaluation = self.evaluator.evaluate(self.problem, self._kernels[birth.kernel])
-                self.archive.add_evaluation(evaluation)
-        entry = self._take_note(birth, evaluation)
-        self._tell(birth.generation, birth=birth, evaluation=evaluation, remembered=remembered, entry=entry, done=True)
-        return evaluation
-
-    def _remembered(self, kernel_id: str) -> Evaluation | None:
-        """What this archive knows of a kernel on this problem and device, from this run or from another."""
-        return self.population.evaluations.get(kernel_id) or self.archive.evaluation(
-            kernel_id, self.problem.id, self.record.device, self.settings.evaluation.precision
-        )
-
-    def _take_note(self, birth: Birth, evaluation: Evaluation | None) -> Entry:
+    def _take_note(self, birth: Birth, evaluation: Evaluation | None, written: set[Placement]) -> Entry:
         """Tell the population of a birth; a correct kernel arrives on its island."""
-        kernel = self._kernels[birth.kernel] if birth.kernel else None
-        self.population.observe(birth, kernel, self._ideas[birth.idea] if birth.idea else None, evaluation)
-        if kernel is None or evaluation is None or evaluation.verdict is not Verdict.CORRECT:
+        self.population.observe(birth, evaluation)
+        if birth.kernel is None or evaluation is None or evaluation.verdict is not Verdict.CORRECT:
             return Entry.NONE
-        return self._settle(birth.island, kernel.id, birth.generation, "birth")
+        self.confirming.consider(evaluation)
+        return self._settle(birth.island, birth.kernel, birth.generation, "birth", written)
 
-    def _settle(self, island: int, kernel_id: str, generation: int, via: str) -> Entry:
+    def _settle(self, island: int, kernel_id: str, generation: int, via: str, written: set[Placement]) -> Entry:
         """Let a kernel arrive on an island, and write down the niche it took, unless that is written already."""
         entry, niche = self.population.enter(island, kernel_id)
         placement = Placement(
             run=self.record.id, island=island, niche=niche, kernel=kernel_id, generation=generation, via=via
         )
-        if entry is not Entry.NONE and placement not in self._placements:
+        if entry is not Entry.NONE and placement not in written:
             self.archive.add_placement(placement)
-            self._placements.add(placement)
         return entry
 
-    # ---- after a generation ----------------------------------------------------------------------------------------
-
-    def _migrate(self, generation: int) -> None:
-        every = self.settings.search.migration_every
-        if generation and every and generation % every == 0:
-            for migrant in ring(self.population.islands):
-                self._settle(migrant.target, migrant.member.kernel.id, generation, "migration")
-
     def _reason_to_stop(self, generation: int) -> StopReason | None:
-        if not self.population.history():
+        if not self.population.verdicts[Verdict.CORRECT]:
             return StopReason.NO_SEED
-        recent = [birth for birth in self.population.births if birth.generation > generation - EXHAUSTED_GENERATIONS]
-        if generation >= EXHAUSTED_GENERATIONS and all(birth.state is BirthState.EXHAUSTED for birth in recent):
+        if generation - self.population.newest_fruit >= EXHAUSTED_GENERATIONS:
             return StopReason.EXHAUSTED
         return None
 
-    def _tell(self, generation: int, **facts: Any) -> None:
-        champion = self.confirming.champion
-        self.observer(Event(generation=generation, population=self.population, champion=champion, **facts))
-
-    @property
-    def _width(self) -> int:
-        return self.settings.search.islands
-
-    def _key(self, generation: int, island: int, slot: int) -> str:
-        return f"{self.record.id}/g{generation}/i{island}/s{slot}"
+    def _tell(self, **facts: Any) -> None:
+        if self._heard:
+            self.observer(
+                Event(
+                    generation=self._closing,
+                    population=self.population,
+                    champion=self.confirming.champion,
+                    judging=self.brood.judging,
+                    waiting=self.brood.waiting,
+                    asked=self.brood.asked,
+                    **facts,
+                )
+            )

@@ -5,11 +5,8 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
-from kbevolve import __version__
 from kbevolve.archive.records import Kernel, ProblemCard, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, UsageError
@@ -18,17 +15,13 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.events import Observer
+from kbevolve.evolve.hands import Hands, Judging, open_judges
 from kbevolve.evolve.proposers import build_proposers, give_up
 from kbevolve.evolve.search import Search
 from kbevolve.evolve.starting import StartingKernel, starting_kernels
 from kbevolve.evolve.tunables import declared
+from kbevolve.evolve.versions import recorded_versions
 from kbevolve.islands.migration import deal
-
-if TYPE_CHECKING:
-    from kbevolve.evaluators.judge import Judge
-
-#: Packages whose versions can change a kernel's speed or the search's choices.
-RECORDED_PACKAGES = ("torch", "triton", "numpy", "openevolve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +46,7 @@ def open_run(archive: Archive, problem: Problem, device: Device, settings: Setti
         device=device.fingerprint,
         seed=settings.search.seed,
         settings=settings.model_dump_json(),
-        versions=_versions(),
+        versions=recorded_versions(),
         created=now.isoformat(timespec="seconds"),
     )
     archive.add_run(run)
@@ -69,21 +62,30 @@ def breed(
     archive: Archive,
     run: Run,
     problem: Problem,
-    device: Device,
+    hands: Hands,
     settings: Settings,
     observer: Observer,
     tell: Callable[[str], None],
+    *,
+    judge: str | None = None,
 ) -> Ending:
     """Go on with a run until it stops; the reason is in the archive whatever it is.
 
-    `observer` is told of every step, `tell` hears lines for the user, e.g. why a starting kernel is missing.
+    Args:
+        archive: where the run is.
+        run: its record.
+        problem: its problem.
+        hands: the devices that judge.
+        settings: all settings.
+        observer: told of every step.
+        tell: hears lines for the user, e.g. why a starting kernel is missing.
+        judge: "module:Class" of the judges, for simulations; None for those that judge.
 
     Raises:
         ProposerError, EvaluatorError, ArchiveError: the rig is broken; what was finished is in the archive.
         ProblemError: an answer that ignores the input would pass, and `evaluation.force` is off.
     """
-    from kbevolve.evaluators.judge import Judge  # imports torch: the run is announced before that second is spent
-
+    device = hands.device
     if run.device != device.fingerprint:
         raise UsageError(
             f"run {run.id} was measured on {run.device}; this is {device.fingerprint}, and times of two devices are "
@@ -91,8 +93,8 @@ def breed(
         )
     proposers = build_proposers(settings)
     try:
-        with Judge(device, settings.evaluation) as judge:
-            card = _card(judge, archive, problem, settings, tell)
+        with open_judges(hands, settings, judge=judge) as judges:
+            card = _card(judges, archive, problem, settings, tell)
             reason = Search(
                 archive=archive,
                 run=run,
@@ -101,13 +103,14 @@ def breed(
                 device=device.description,
                 settings=settings,
                 proposers=proposers,
-                evaluator=judge,
-                starts=hands(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
+                evaluator=judges,
+                starts=dealt(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
                 card=card,
-                confirmer=judge,
+                confirmer=judges,
+                width=judges.width,
                 observer=observer,
             ).run()
-            return Ending(reason=reason, baselines=_baselines(judge, problem, settings, reason, tell))
+            return Ending(reason=reason, baselines=_baselines(judges, problem, settings, reason, tell))
     except KeyboardInterrupt:
         archive.add_stop(run.id, StopReason.INTERRUPTED)
         return Ending(reason=StopReason.INTERRUPTED)
@@ -122,10 +125,10 @@ def breed(
 
 
 def _card(
-    judge: "Judge", archive: Archive, problem: Problem, settings: Settings, tell: Callable[[str], None]
+    judges: Judging, archive: Archive, problem: Problem, settings: Settings, tell: Callable[[str], None]
 ) -> ProblemCard:
     """What the judge finds out about the problem, told and written down before anything is bred for it."""
-    card = judge.card(problem)
+    card = judges.card(problem)
     archive.add_card(card)
     for flag, reason in card.flags.items():
         tell(f"{problem.name}: {flag}: {reason}")
@@ -138,14 +141,14 @@ def _card(
 
 
 def _baselines(
-    judge: "Judge", problem: Problem, settings: Settings, reason: StopReason, tell: Callable[[str], None]
+    judges: Judging, problem: Problem, settings: Settings, reason: StopReason, tell: Callable[[str], None]
 ) -> tuple[Baseline, ...]:
     """The baselines of a run that is over; none when they cannot be measured, for the run stands without them."""
     if not settings.evaluation.baselines or reason not in (StopReason.GENERATIONS, StopReason.EXHAUSTED):
         return ()
     tell("Timing what PyTorch itself makes of the reference; Ctrl-C leaves it out …")
     try:
-        return judge.baselines(problem)
+        return judges.baselines(problem)
     except EvaluatorError as error:
         tell(f"without baselines: {error}")
     except KeyboardInterrupt:
@@ -153,7 +156,7 @@ def _baselines(
     return ()
 
 
-def hands(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingKernel]]:
+def dealt(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingKernel]]:
     """Starting kernels of each island: those that declare tunables go round, the others go everywhere."""
     starts = list(starts)
     tunable = [start for start in starts if declared(start.kernel.source)]
@@ -183,18 +186,8 @@ def _starts(
     archive: Archive, run: Run, problem: Problem, device: Device, settings: Settings, tell: Callable[[str], None]
 ) -> tuple[StartingKernel, ...]:
     """The starting kernels, unless generation 0 is over: Inductor's takes seconds to generate."""
-    if any(birth.generation > 0 for birth in archive.births(run.id, texts=False)):
+    if archive.ledger(run).last_generation():
         return ()
     precision = settings.evaluation.precision
     ours = starting_kernels(problem, device.type, inductor=settings.inductor_seed, precision=precision, tell=tell)
     return ours + given_starts(settings)
-
-
-def _versions() -> dict[str, str]:
-    found = {"kbevolve": __version__}
-    for package in RECORDED_PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

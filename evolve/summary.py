@@ -1,13 +1,15 @@
 """What the user reads when a run is over: the best kernels, where they are, and what to type next."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from kbevolve.archive.ledger import Ledger
 from kbevolve.archive.numbers import as_times
-from kbevolve.archive.records import Birth, Confirmation, Operator, Run, StopReason, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, Run, StopReason, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
 from kbevolve.evolve.options import DEFAULT_ARCHIVE
@@ -42,15 +44,15 @@ def print_summary(
     baselines: Sequence[Baseline] = (),
 ) -> None:
     """Print the closing table, what is published, the reason of the stop and the next commands."""
-    champion = archive.champion(run.id)
+    champion, ledger = archive.champion(run.id), archive.ledger(run)
     if population.best() is None:
         console.print(Text("No kernel was correct."))
     else:
         confirmed = {one.kernel: one for one in archive.confirmations(run.id)}
-        print_table(console, _COLUMNS, _rows(population, confirmed, champion))
+        print_table(console, _COLUMNS, _rows(population, ledger, confirmed, champion))
     if champion is not None:
         console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
-    for line in _failed_starts(population):
+    for line in _failed_starts(ledger):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print(Text(count_words(population)))
     console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
@@ -71,27 +73,37 @@ def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
 
 
 def _rows(
-    population: Population, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+    population: Population, ledger: Ledger, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> list[tuple[str | Text, ...]]:
-    births = _first_births(population)
+    """The best that were bred, the champion first, then the starting kernels."""
     title = champion.kernel if champion else None
-    correct = sorted(population.standing(), key=lambda member: (member.kernel.id != title, -member.fitness))
-    bred = [member for member in correct if births[member.kernel.id].operator is not Operator.SEED]
-    starts = [member for member in correct if births[member.kernel.id].operator is Operator.SEED]
-    return [
-        _row(member, births[member.kernel.id], confirmed.get(member.kernel.id)) for member in (*bred[:SHOWN], *starts)
+    fittest = (member for member in population.standing() if member.kernel.id != title)
+    ranked = chain([population.member(title)] if title else [], fittest)
+    born = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
+    bred = islice(((one, birth) for one, birth in born if birth and birth.operator is not Operator.SEED), SHOWN)
+    starts = [
+        (population.member(birth.kernel), birth)
+        for birth, evaluation in _starts(ledger)
+        if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.stands(birth.kernel)
     ]
+    starts.sort(key=lambda start: (start[0].kernel.id != title, -start[0].fitness))
+    return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*bred, *starts)]
 
 
-def _failed_starts(population: Population) -> Iterator[str]:
+def _failed_starts(ledger: Ledger) -> Iterator[str]:
     """Starting kernels that did not pass: often the machine lacks something that `kbevolve doctor` names."""
-    for kernel_id, birth in _first_births(population).items():
-        evaluation = population.evaluations[kernel_id]
-        if birth.operator is Operator.SEED and evaluation.verdict is not Verdict.CORRECT:
+    for birth, evaluation in _starts(ledger):
+        if evaluation.verdict is not Verdict.CORRECT:
             # The whole message can be a compiler's log.
             message = " ".join(evaluation.message.split())[:MESSAGE]
             yield f"{birth.note}: {verdict_words(evaluation.verdict)}: {message} …"
-            yield f"  the whole message: kbevolve archive show {kernel_id}; what is missing here: kbevolve doctor"
+            yield f"  the whole message: kbevolve archive show {birth.kernel}; what is missing here: kbevolve doctor"
+
+
+def _starts(ledger: Ledger) -> list[tuple[Birth, Evaluation]]:
+    """The starting kernels that were judged, each once however many islands have it."""
+    found = {birth.kernel: (birth, evaluation) for birth, evaluation in reversed(ledger.verdicts(0)) if evaluation}
+    return list(reversed(found.values()))
 
 
 def _row(member: Member, birth: Birth, confirmation: Confirmation | None) -> tuple[str | Text, ...]:
@@ -125,11 +137,3 @@ def _print_next(
     width = max((len(command) for command, _ in commands), default=0)
     for command, why in commands:
         console.print(Text(f"  {command:<{width}}  ").append(why, style="dim"), soft_wrap=True)
-
-
-def _first_births(population: Population) -> dict[str, Birth]:
-    births: dict[str, Birth] = {}
-    for birth in population.births:
-        if birth.kernel is not None:
-            births.setdefault(birth.kernel, birth)
-    return births

@@ -34,6 +34,8 @@ class Tunable:
     choices: tuple[str, ...]
 
 
+# Asked for every kernel of an island at every child. As many are remembered as islands and history hold.
+@lru_cache(maxsize=4096)
 def declared(source: str) -> tuple[Tunable, ...]:
     """The tunables of a kernel, in order of appearance.
 
@@ -66,8 +68,8 @@ def with_values(source: str, values: Mapping[str, str]) -> str:
     return _DECLARATION.sub(replace, source)
 
 
-# Asked for every kernel of the history at every child; remembering it keeps proposing linear in the run's length.
-@lru_cache(maxsize=8192)
+# Likewise, for every kernel of the history.
+@lru_cache(maxsize=4096)
 def skeleton(source: str) -> str:
     """Identity of a kernel without the values of its tunables: settings of one skeleton can be compared and crossed."""
     return digest(with_values(source, dict.fromkeys(values_of(source), "?")))

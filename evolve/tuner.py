@@ -1,7 +1,7 @@
 """The proposer that needs no model: other values for the tunables that kernels declare.
 
 It is the whole proposer of an offline run and one operator of an LLM run. A child differs from its parent in a few
-values; which ones is decided by a posterior draw over all settings of the same skeleton measured in this run
+values; which ones is decided by a posterior draw over the settings of the same skeleton that the brief's history holds
 (`evolve.surrogate`), so a value that paid on one island is tried on the next.
 """
 

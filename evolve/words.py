@@ -1,7 +1,5 @@
 """Numbers and outcomes in words, the same in every command."""
 
-from collections import Counter
-
 from kbevolve.archive.numbers import as_times, three_digits
 from kbevolve.archive.records import BirthState, Confirmation, Evaluation, Verdict
 from kbevolve.evolve.population import Population
@@ -62,13 +60,12 @@ def time_words(milliseconds: float | None) -> str:
 
 def count_words(population: Population) -> str:
     """``46 children: 41 correct, 3 wrong, 2 duplicates``."""
-    verdicts = Counter(evaluation.verdict for evaluation in population.evaluations.values())
-    states = Counter(birth.state for birth in population.births)
+    verdicts, states = population.verdicts, population.states
     parts = [f"{verdicts[verdict]} {verdict_words(verdict)}" for verdict in reversed(Verdict) if verdicts[verdict]]
     parts += [
         f"{states[state]} {state.value}" for state in BirthState if state is not BirthState.BORN and states[state]
     ]
-    total = len(population.evaluations)
+    total = verdicts.total()
     return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"
 
 

@@ -67,6 +67,11 @@ class Island:
             return Entry.NEW
         return Entry.IMPROVED if member.fitness > elite.fitness else Entry.NONE
 
+    def has_room(self, kernel_id: str, fitness: float) -> bool:
+        """Whether a kernel would be among the fittest of the island, whatever its niche."""
+        last = self.crowd[-1] if len(self.crowd) == CROWD else None
+        return last is None or (-fitness, kernel_id) < (-last.fitness, last.kernel.id)
+
     def with_member(self, member: Member) -> "Island":
         """The island after `member` arrived; the same when it was there already."""
         elites = {**self.elites, member.niche: member} if self.entry(member) else self.elites

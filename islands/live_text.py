@@ -7,8 +7,9 @@ what they do not decide stays in. Comments and docstrings are dropped too: words
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 #: A string that holds native code rather than a name or a message: several lines with a statement.
 _NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
@@ -34,8 +35,8 @@ def live_text(source: str) -> LiveText:
         tree = ast.parse(source)
     except SyntaxError:
         return LiveText(python="", native=_preprocess(source))
-    native: list[str] = []
-    tree = _WithoutNative(native).visit(_WithoutDeadBranches(_integers(tree)).visit(tree))
+    _drop_dead_branches(tree.body, _integers(tree))
+    native = _take_native(tree)
     return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
 
 
@@ -50,41 +51,65 @@ def _integers(tree: ast.Module) -> dict[str, int]:
     return values
 
 
-class _WithoutDeadBranches(ast.NodeTransformer):
-    """Drops the branches of ``if`` that module constants decide.
+# Every child of a search passes through here: the two functions below look at statements and at strings only, in place,
+# and take a third of the time that node transformers take.
+
+
+def _drop_dead_branches(body: list[ast.stmt], constants: Mapping[str, int]) -> None:
+    """Drop the branches of ``if`` that module constants decide, and what stands alone as a string: a docstring.
 
     A Triton kernel takes its switches as constexpr arguments of the same name as the constant, in our seeds and in
     most code that models write, so a name inside a function counts as the constant.
     """
+    kept: list[ast.stmt] = []
+    for statement in body:
+        for nested in _bodies(statement):
+            _drop_dead_branches(nested, constants)
+        if isinstance(statement, ast.If) and (value := _evaluate(statement.test, constants)) is not None:
+            kept += (statement.body if value else statement.orelse) or [ast.Pass()]
+        elif isinstance(statement, ast.Expr) and _is_text(statement.value):
+            kept.append(ast.Pass())
+        else:
+            kept.append(statement)
+    body[:] = kept
 
-    def __init__(self, constants: Mapping[str, int]) -> None:
-        self.constants = constants
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        self.generic_visit(node)
-        value = _evaluate(node.test, self.constants)
-        if value is None:
-            return node
-        return (node.body if value else node.orelse) or [ast.Pass()]
+def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The lists of statements that a statement holds."""
+    for name in ("body", "orelse", "finalbody"):
+        nested = getattr(statement, name, None)
+        if nested:
+            yield nested
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
 
 
-class _WithoutNative(ast.NodeTransformer):
-    """Moves native strings out of the tree and empties docstrings."""
+def _take_native(tree: ast.Module) -> list[str]:
+    """Empty the native strings of a tree; what they held, in the order of the file."""
+    found: list[ast.Constant] = []
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += reversed(node)
+        elif isinstance(node, ast.Constant):
+            if _is_native(node):
+                found.append(node)
+        elif isinstance(node, ast.AST):
+            waiting += [getattr(node, name, None) for name in reversed(node._fields)]
+    found.sort(key=lambda node: (node.lineno, node.col_offset))
+    texts = [str(node.value) for node in found]
+    for node in found:
+        node.value = ""
+    return texts
 
-    def __init__(self, native: list[str]) -> None:
-        self.native = native
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            return ast.Pass()
-        self.generic_visit(node)
-        return node
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, str) and _NATIVE.search(node.value):
-            self.native.append(node.value)
-            return ast.Constant("")
-        return node
+
+def _is_native(node: ast.Constant) -> bool:
+    return isinstance(node.value, str) and bool(_NATIVE.search(node.value))
 
 
 def _preprocess(text: str) -> str:

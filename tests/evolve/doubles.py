@@ -139,16 +139,18 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
         self.found = found
         self.measured_baselines = False
         self.closed = False
-        self.phases: dict[str, float] = {}
         self.settings = EvaluationSettings()
         self.fingerprint = DEVICE
+        self.width = 1
 
     def replace_judge(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Be the judge that commands make; the real one is not even imported."""
-        monkeypatch.setitem(sys.modules, "kbevolve.evaluators.judge", SimpleNamespace(Judge=self))
+        monkeypatch.setitem(sys.modules, "kbevolve.evaluators.judge", SimpleNamespace(Judge=self, width_for=width_for))
 
-    def __call__(self, device: Device, settings: EvaluationSettings) -> "KnownJudge":
-        self.fingerprint, self.settings = device.fingerprint, settings
+    def __call__(
+        self, device: Device, settings: EvaluationSettings, *, width: int = 1, builders: int = 0, plain: bool = False
+    ) -> "KnownJudge":
+        self.fingerprint, self.settings, self.width = device.fingerprint, settings, width
         return self
 
     def __enter__(self) -> "KnownJudge":
@@ -158,8 +160,9 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
         self.closed = True
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        self.phases = {"prepare": 0.1, "build": 0.2}
-        found = replace(super().evaluate(problem, kernel), device=self.fingerprint)
+        found = replace(
+            super().evaluate(problem, kernel), device=self.fingerprint, phases={"prepare": 0.1, "build": 0.2}
+        )
         if self.measured_baselines and found.speedup:
             found = replace(found, speedup_best=found.speedup / 2, best_baseline="compile")
         return replace(found, **self.found)
@@ -180,6 +183,11 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
             Baseline(name="compile", speedup=2.0, low=1.9, high=2.1),
             Baseline(name="graph", failure="no graphs here"),
         )
+
+
+def width_for(device: Device, asked: int = 0) -> int:
+    """As the judge's, of a device with one core."""
+    return asked or 1
 
 
 class ScriptedProposer:
@@ -222,6 +230,7 @@ def search(
     proposers: Mapping[Operator, Proposer] | None = None,
     starts: Sequence[Kernel] | None = None,
     confirmer: KnownConfirmer | None = None,
+    width: int = 1,
     observer: Callable[[Event], None] = lambda event: None,
 ) -> Search:
     tuner = TunablesProposer()
@@ -237,5 +246,6 @@ def search(
         evaluator=evaluator,
         starts=[hand] * chosen.search.islands,
         confirmer=confirmer,
+        width=width,
         observer=observer,
     )

@@ -1,6 +1,7 @@
 """One sitting at a run: the card first, then breeding with contests, then the baselines; the judge is a double."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve import session
 from kbevolve.evolve.events import Event
+from kbevolve.evolve.hands import Hands
 from kbevolve.evolve.progress import Header, LineProgress, LiveProgress
 from kbevolve.evolve.session import Ending, breed, open_run
 from kbevolve.evolve.starting import StartingKernel
@@ -37,7 +39,8 @@ class Sitting:
     def breed(self, chosen: Settings = CHOSEN, observer: Callable[[Event], None] | None = None) -> Ending:
         run = open_run(self.archive, problem(), DEVICE_HERE, chosen)
         observe = observer or self.events.append
-        return breed(self.archive, run, problem(), DEVICE_HERE, chosen, observe, self.told.append)
+        hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
+        return breed(self.archive, run, problem(), hands, chosen, observe, self.told.append)
 
 
 @pytest.fixture
@@ -147,3 +150,22 @@ def test_eager_is_a_baseline_itself() -> None:
     slow = Baseline(name="compile", speedup=0.5, low=0.4, high=0.6)
     assert best_words(champion, ()) == "3.00× over eager (confirmed)"
     assert best_words(champion, (slow,)).endswith("3.00× over the best of eager and compile (eager)")
+
+
+def test_the_display_tells_what_several_hands_do(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    sat.breed()
+    last = sat.events[-1]
+    first, second = sat.archive.births(sat.archive.run().id)[:2]
+    live = LiveProgress(HEADER, Console(record=True, width=150))
+
+    def now(**changes: Any) -> str:
+        shown = Console(record=True, width=150)
+        shown.print(live._render(replace(last, **changes)))
+        return shown.export_text().removesuffix("\n").split("\n")[-1].strip()
+
+    assert now(judging=(first,)) == f"judging {first.kernel}: naive"
+    assert now(judging=(replace(first, note=""),)) == f"judging {first.kernel}"
+    assert now(judging=(first, second), waiting=5, asked=3) == "judging 2 kernels; 5 more wait; 3 being written"
+    assert now(contest=("a", "b"), judging=(first, second)) == "measuring a again, beside b, eager; judging 2 kernels"
+    assert now() == "", "nothing is under way"

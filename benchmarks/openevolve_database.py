@@ -1,0 +1,37 @@
+"""openevolve's database at what `benchmarks.engine` asks of ours: `python -m benchmarks.engine --openevolve`."""
+
+import statistics
+from random import Random
+
+from openevolve.config import DatabaseConfig
+from openevolve.database import Program, ProgramDatabase
+
+from benchmarks.engine import SEED, SKELETONS, Stopwatch
+
+
+def measure_openevolve(programs: int, samples: int = 20) -> dict[str, float]:
+    """Means of adding a program and of sampling from an island, after so many programs, of which it keeps most."""
+    database = ProgramDatabase(DatabaseConfig(population_size=10 * programs, random_seed=SEED, log_prompts=False))
+    rng = Random(SEED)
+
+    def add(number: int) -> None:
+        code = SKELETONS[number % len(SKELETONS)].format(number=number) + "x = 1\n" * rng.randrange(200)
+        database.add(
+            Program(id=str(number), code=code, metrics={"combined_score": rng.random()}),
+            target_island=number % database.config.num_islands,
+        )
+
+    for number in range(programs):
+        add(number)
+    adding, sampling = Stopwatch(), Stopwatch()
+    timed_add = adding.timed(add)
+    timed_sample = sampling.timed(database.sample_from_island)
+    for number in range(samples):
+        timed_add(programs + number)
+        timed_sample(number % database.config.num_islands)
+    return {
+        "openevolve_programs": programs,
+        "kept": len(database.programs),
+        "sample_ms": round(statistics.mean(sampling.taken), 3),
+        "insert_ms": round(statistics.mean(adding.taken), 3),
+    }
