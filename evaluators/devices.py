@@ -4,14 +4,15 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.errors import EvaluatorError, SettingsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +54,91 @@ def find_device(choice: str) -> Device:
     return _cuda(index)
 
 
+def find_devices(choices: Sequence[str]) -> tuple[Device, ...]:
+    """The devices that a list means: names as `find_device` takes them, or "all" for every CUDA device of this machine.
+
+    A CPU may be named several times: its judges take turns where they time.
+
+    Raises:
+        SettingsError: something is no name of a device, or a CUDA device is named twice.
+        EvaluatorError: one of them is not there.
+    """
+    for choice in choices:
+        if not re.fullmatch(r"auto|all|cpu|cuda(:\d+)?", choice):
+            raise SettingsError(f"work.devices: {choice!r} is no device; write cpu, cuda:N or all, with commas between")
+    if "all" in choices:
+        import torch
+
+        # At least the first, so that a machine without any says so.
+        choices = [f"cuda:{index}" for index in range(max(1, torch.cuda.device_count()))]
+    found = tuple(find_device(choice) for choice in choices)
+    names = [device.torch_name for device in found if device.type == "cuda"]
+    if len(set(names)) < len(names):
+        raise SettingsError(f"work.devices: {', '.join(choices)} names a device twice; each takes one judge")
+    return found
+
+
+def together(devices: Sequence[Device], *, mixed: bool = False) -> Device:
+    """What several devices are to a run: the first of them, for they are of one model, or a fingerprint of them all.
+
+    Args:
+        devices: at least one.
+        mixed: whether they may be of different models.
+
+    Raises:
+        EvaluatorError: they are of different models and may not be, or CPUs and GPUs, whose sizes of problems differ.
+    """
+    kinds = {device.fingerprint: device for device in devices}
+    if len(kinds) == 1:
+        return devices[0]
+    told = "; ".join(sorted(kinds))
+    if len({device.type for device in devices}) > 1:
+        raise EvaluatorError(f"CPUs and GPUs cannot judge one run: {told}; choose one kind with --devices")
+    if not mixed:
+        raise EvaluatorError(
+            f"the devices are of different models or versions: {told}; choose equal ones with --devices, or let them "
+            "judge one run all the same with --set work.mixed_devices=true"
+        )
+    # A name of its own: what such a run finds is never ranked with what one of the models found alone.
+    return replace(
+        devices[0],
+        fingerprint=" + ".join(sorted(kinds)),
+        description=" or ".join(sorted({device.description for device in devices})),
+    )
+
+
+def visible_name(index: int, environment: Mapping[str, str]) -> str:
+    """What CUDA_VISIBLE_DEVICES must hold for a process that is to see only the device that has this index here."""
+    visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return visible[index] if index < len(visible) else str(index)
+
+
 @contextmanager
 def exclusive(device: Device) -> Iterator[None]:
-    """Hold the device alone among this machine's kbevolve processes, so that no two are timed at once."""
+    """Hold the device alone among this machine's kbevolve processes, so that who is timed has it to himself."""
+    with ExitStack() as turn:
+        # Nobody may begin to share it while somebody waits to have it alone, who would wait for ever otherwise.
+        turn.enter_context(_locked(device, "turn", fcntl.LOCK_EX))
+        with _locked(device, "use", fcntl.LOCK_EX):
+            turn.close()
+            yield
+
+
+@contextmanager
+def shared(device: Device) -> Iterator[None]:
+    """Hold the device beside other processes that share it, and beside none that has it alone."""
+    with _locked(device, "turn", fcntl.LOCK_EX):
+        pass
+    with _locked(device, "use", fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def _locked(device: Device, what: str, operation: int) -> Iterator[None]:
     name = hashlib.sha256(f"{device.type}:{_cuda_identity(device)}".encode()).hexdigest()[:12]
-    path = Path(tempfile.gettempdir()) / f"kbevolve-{os.getuid()}-{name}.lock"
+    path = Path(tempfile.gettempdir()) / f"kbevolve-{os.getuid()}-{name}-{what}.lock"
     with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, operation)
         yield
 
 

@@ -62,7 +62,7 @@ def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
         "from kbevolve.evolve.cli import main\n"
         "try:\n    main(sys.argv[1:])\n"
         "except SystemExit as exit:\n"
-        "    heavy = {'torch', 'openevolve', 'openai', 'matplotlib', 'flask'} & set(sys.modules)\n"
+        "    heavy = {'torch', 'openevolve', 'openai', 'matplotlib', 'flask', 'ray'} & set(sys.modules)\n"
         "    assert not heavy, heavy\n"
         "    sys.exit(exit.code)\n"
     )

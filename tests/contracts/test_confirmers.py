@@ -5,11 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from kbevolve.archive.records import Kernel, Verdict
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import Settings, WorkSettings
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.evaluator import Confirmer
+from kbevolve.evaluators.fleet.fleet import local_fleet
 from kbevolve.evaluators.judge import Judge
 from tests.contracts.test_evaluators import RIGHT, problem
+from tests.evaluators.simulated import NAME as SIMULATED
 from tests.evolve.doubles import KnownConfirmer
 
 FIRST = Kernel.from_source(RIGHT)
@@ -18,12 +20,16 @@ WRONG = Kernel.from_source(RIGHT.replace("WRONG = 0", "WRONG = 1"))
 ROUNDS = 3
 
 
-@pytest.fixture(scope="module", params=["judge", "double"])
+@pytest.fixture(scope="module", params=["judge", "double", "fleet"])
 def confirmer(request: pytest.FixtureRequest) -> Iterator[Confirmer]:
     if request.param == "double":
         yield KnownConfirmer(failing={WRONG.id})
         return
     settings = Settings.load(base=Settings.preset("cpu"), preset="smoke").evaluation
+    if request.param == "fleet":
+        with local_fleet((find_device("cpu"),), settings, WorkSettings(), judge=SIMULATED) as fleet:
+            yield fleet
+        return
     with Judge(find_device("cpu"), settings) as judge:
         yield judge
 

@@ -7,10 +7,12 @@ import pytest
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import Settings, WorkSettings
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.evaluator import Evaluator
+from kbevolve.evaluators.fleet.fleet import local_fleet
 from kbevolve.evaluators.judge import Judge
+from tests.evaluators.simulated import NAME as SIMULATED
 from tests.evolve.doubles import KnownEvaluator
 
 PROBLEM = '''"""Twice x."""
@@ -42,12 +44,16 @@ class ModelNew(torch.nn.Module):
 """
 
 
-@pytest.fixture(scope="module", params=["judge", "double"])
+@pytest.fixture(scope="module", params=["judge", "double", "fleet"])
 def evaluator(request: pytest.FixtureRequest) -> Iterator[Evaluator]:
     if request.param == "double":
         yield KnownEvaluator()
         return
     settings = Settings.load(base=Settings.preset("cpu"), preset="smoke").evaluation
+    if request.param == "fleet":
+        with local_fleet((find_device("cpu"),), settings, WorkSettings(), judge=SIMULATED) as fleet:
+            yield fleet
+        return
     with Judge(find_device("cpu"), settings) as judge:
         yield judge
 

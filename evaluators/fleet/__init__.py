@@ -1,0 +1,1 @@
+"""Several judges, each on a device of its own: processes of this machine, or actors of a Ray cluster."""

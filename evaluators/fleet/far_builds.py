@@ -1,0 +1,41 @@
+"""Compilers of a whole Ray cluster for one judge: each order is a task for a core, wherever one is free."""
+
+import contextlib
+from functools import partial
+from typing import Any
+
+from kbevolve.evaluators.builds.compiler import toolchain
+from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.product import BuildFailure, Outcome, Why, from_plain
+from kbevolve.evaluators.builds.standalone import build_here
+
+#: Host and device part are compiled side by side.
+_CORES = 2
+#: A task whose host dies is done again elsewhere.
+_RETRIES = 2
+
+
+class FarBuilder:
+    """Builds orders as tasks; to be made in a process that is connected to the cluster. For several threads."""
+
+    def __init__(self, ray: Any, *, cores: int = _CORES) -> None:
+        """`cores`: that a task reserves."""
+        self._ray = ray
+        self._task = ray.remote(num_cpus=cores, max_retries=_RETRIES)(build_here)
+
+    def __call__(self, order: BuildOrder, seconds: float) -> Outcome | None:
+        """What came of an order; None when no host could carry it out as this one would have.
+
+        A host with another torch or compiler refuses: what it builds is no answer to the same question.
+        """
+        ask = partial(self._task.remote, architecture=order.architecture, tools=toolchain(), seconds=seconds)
+        reference = ask(order.to_json())
+        try:
+            # The time limit is the compilers'; a task that waits for a core is in a queue as any other.
+            return from_plain(self._ray.get(reference))
+        except self._ray.exceptions.OutOfMemoryError as error:
+            return BuildFailure(why=Why.MEMORY, log=str(error))
+        except self._ray.exceptions.RayError:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+            return None

@@ -1,0 +1,387 @@
+"""Several judges behind the contracts of one: who is asked, what a death costs, and that nobody is left behind."""
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve import __version__
+from kbevolve.archive.records import Kernel, Verdict
+from kbevolve.configs.errors import EvaluatorError, ProblemError
+from kbevolve.configs.settings import EvaluationSettings, WorkSettings
+from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.fleet import posts
+from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
+from kbevolve.evaluators.fleet.judge_host import Introduction, JudgeDied, Order
+from kbevolve.evaluators.fleet.judge_process import environment
+from kbevolve.evaluators.fleet.posts import Opening
+from tests.evaluators.simulated import NAME, SimulatedJudge, faulty, pid_of
+from tests.evolve.doubles import kernel, problem
+
+DEVICE = Device(type="cpu", index=0, fingerprint="cpu/double", description="a double")
+SETTINGS = EvaluationSettings()
+
+
+class ScriptedJudge:
+    """Implements `FarJudge` in this process: notes what it does at once, and dies of what `deadly` says."""
+
+    def __init__(self, width: int = 1, deadly: Callable[[Order], bool] = lambda _: False, device: Device = DEVICE):
+        self.introduction = Introduction(device=device, width=width, version=__version__, host="here", pid=1)
+        self.deadly = deadly
+        self.judge = SimulatedJudge(device, SETTINGS)
+        self.dead = threading.Event()
+        self.under_way: list[str] = []
+        #: What was under way beside each order when it came.
+        self.beside: dict[str, list[str]] = {}
+
+    def ask(self, order: Order) -> Any:
+        name = order.kernels[0].id if order.kernels else order.what
+        self.beside[name] = list(self.under_way)
+        self.under_way.append(name)
+        try:
+            if self.deadly(order):
+                self.dead.set()
+            if order.what == "card":
+                found: Any = self.judge.card(order.problem)
+            else:
+                found = self.judge.evaluate(order.problem, order.kernels[0])
+            if self.dead.is_set():
+                raise JudgeDied("its process died")
+            return found
+        finally:
+            self.under_way.remove(name)
+
+    def close(self) -> None:
+        self.dead.set()
+
+
+class Hiring:
+    """Openings whose judges are made by a function of the post and the number of judges that it had before."""
+
+    def __init__(self, posts: int, make: Callable[[int, int], ScriptedJudge]) -> None:
+        self.hired: list[list[ScriptedJudge]] = [[] for _ in range(posts)]
+        self.make = make
+
+    def fleet(self, **options: Any) -> Fleet:
+        def hire(post: int) -> Callable[[Callable[[], bool]], ScriptedJudge]:
+            def hired(given_up: Callable[[], bool]) -> ScriptedJudge:
+                judge = self.make(post, len(self.hired[post]))
+                self.hired[post].append(judge)
+                return judge
+
+            return hired
+
+        openings = [Opening(name=f"post {number}", hire=hire(number)) for number in range(len(self.hired))]
+        return Fleet(openings, SETTINGS, **options)
+
+
+def kernels(count: int, seconds: float = 0.0) -> list[Kernel]:
+    return [faulty(SECONDS=seconds, NUMBER=number) for number in range(count)]
+
+
+def test_the_work_is_shared_and_no_judge_gets_more_than_its_width() -> None:
+    hiring = Hiring(3, lambda post, _: ScriptedJudge(width=2))
+    asked = kernels(18, seconds=0.03)
+    with hiring.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
+        assert fleet.width == 6
+        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), asked))
+    assert [one.kernel for one in found] == [one.id for one in asked]
+    shares = [judge.beside for (judge,) in hiring.hired]
+    assert all(len(share) >= 4 for share in shares), "18 kernels on 3 equal judges"
+    assert max(len(others) for share in shares for others in share.values()) == 1
+
+
+def test_first_come_first_served_when_all_are_full() -> None:
+    order: list[str] = []
+
+    class Noting(ScriptedJudge):
+        def ask(self, asked: Order) -> Any:
+            order.append(asked.kernels[0].id)
+            return super().ask(asked)
+
+    asked = kernels(6, seconds=0.05)
+    with Hiring(1, lambda *_: Noting()).fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
+        for one in asked:
+            threads.submit(fleet.evaluate, problem(), one)
+            time.sleep(0.01)
+    assert order == [one.id for one in asked]
+
+
+def test_a_judge_that_dies_costs_a_retry_and_the_post_gets_another_one() -> None:
+    hiring = Hiring(2, lambda post, before: ScriptedJudge(width=3, deadly=lambda _: post == 0 and before == 0))
+    asked = kernels(12, seconds=0.02)
+    with hiring.fleet() as fleet, ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), asked))
+        assert {one.verdict for one in found} == {Verdict.CORRECT}
+        patience = time.monotonic() + 5
+        while len(fleet._posts.judges) < 2 and time.monotonic() < patience:
+            time.sleep(0.01)
+        assert len(fleet._posts.judges) == len(hiring.hired[0]) == 2
+
+
+def test_a_kernel_that_kills_judges_is_tried_again_alone_and_then_blamed_alone() -> None:
+    """Its neighbours die with it once, and never with it again."""
+    killer = faulty(NUMBER=99)
+    hiring = Hiring(2, lambda *_: ScriptedJudge(width=4, deadly=lambda order: killer in order.kernels))
+    asked = [*kernels(7, seconds=0.1), killer, *[faulty(SECONDS=0.1, NUMBER=number) for number in range(10, 17)]]
+    with hiring.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
+        found = {one.kernel: one for one in threads.map(lambda one: fleet.evaluate(problem(), one), asked)}
+        assert len(fleet._posts.judges) == 2, "the kernel was blamed, so no device is"
+    assert found.pop(killer.id).verdict is Verdict.CRASHED
+    assert {one.verdict for one in found.values()} == {Verdict.CORRECT}
+    judges = [judge for post in hiring.hired for judge in post]
+    companies = [judge.beside[killer.id] for judge in judges if killer.id in judge.beside]
+    assert len(companies) == 2
+    assert [] in companies, "the second time it was alone"
+
+
+def test_killers_in_a_row_do_not_cost_a_device() -> None:
+    hiring = Hiring(3, lambda *_: ScriptedJudge(deadly=lambda order: order.what == "evaluate"))
+    with hiring.fleet() as fleet:
+        fleet._posts._posts[0].failures = 1  # one of its own comes on top
+        assert {fleet.evaluate(problem(), one).verdict for one in kernels(8)} == {Verdict.CRASHED}
+        assert not [post.opening.name for post in fleet._posts._posts if post.quarantine]
+
+
+def test_what_is_said_about_such_a_kernel() -> None:
+    killer = faulty(NUMBER=99)
+    hiring = Hiring(1, lambda *_: ScriptedJudge(deadly=lambda order: killer in order.kernels))
+    with hiring.fleet() as fleet:
+        found = fleet.evaluate(problem(), killer)
+        assert (found.kernel, found.problem, found.device) == (killer.id, problem().id, DEVICE.fingerprint)
+        assert found.message == (
+            "stopped: 2 judges died (post 0: its process died; post 0: its process died) while this kernel was judged "
+            "there, the second time with nothing beside it"
+        )
+        assert fleet.evaluate(problem(), kernel()).verdict is Verdict.CORRECT
+
+
+def test_where_the_reference_kills_judges_too_no_kernel_is_blamed() -> None:
+    hiring = Hiring(1, lambda *_: ScriptedJudge(deadly=lambda _: True))
+    with hiring.fleet() as fleet, pytest.raises(EvaluatorError, match="the reference failed as well") as told:
+        fleet.evaluate(problem(), kernel())
+    assert "\n" not in str(told.value)
+
+
+def test_a_post_that_fails_twice_in_a_row_is_quarantined() -> None:
+    hiring = Hiring(2, lambda post, _: ScriptedJudge(width=1, deadly=lambda _: post == 0))
+    asked = kernels(8, seconds=0.02)
+    with hiring.fleet() as fleet, ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), asked))
+        assert len(fleet._posts.judges) == 1
+    assert {one.verdict for one in found} == {Verdict.CORRECT}
+    assert len(hiring.hired[0]) == 2
+
+
+def test_a_success_between_two_failures_keeps_a_post() -> None:
+    bad = {one.id for one in kernels(20)[::2]}
+    seen: set[str] = set()
+
+    def first_time(order: Order) -> bool:
+        name = order.kernels[0].id if order.kernels else ""
+        return name in bad and not (name in seen or seen.add(name))  # type: ignore[func-returns-value]
+
+    hiring = Hiring(1, lambda *_: ScriptedJudge(deadly=first_time))
+    with hiring.fleet() as fleet:
+        found = [fleet.evaluate(problem(), one) for one in kernels(20)]
+    assert {one.verdict for one in found} == {Verdict.CORRECT}
+    assert len(hiring.hired[0]) == 11
+
+
+def test_an_error_of_one_device_is_tried_elsewhere() -> None:
+    class Sick(ScriptedJudge):
+        def ask(self, order: Order) -> Any:
+            raise EvaluatorError("the GPU has fallen off the bus; reboot")
+
+    hiring = Hiring(2, lambda post, _: Sick() if post == 0 else ScriptedJudge())
+    with hiring.fleet() as fleet:
+        found = [fleet.evaluate(problem(), one) for one in kernels(5)]
+        assert {one.verdict for one in found} == {Verdict.CORRECT}
+        assert len(fleet._posts.judges) == 1
+    with (
+        Hiring(2, lambda *_: Sick()).fleet() as fleet,
+        pytest.raises(EvaluatorError, match=r"^the GPU has fallen off the bus; reboot$"),
+    ):
+        fleet.evaluate(problem(), kernel())
+
+
+def test_with_no_device_left_it_says_so_in_one_line() -> None:
+    class Gone(ScriptedJudge):
+        def ask(self, order: Order) -> Any:
+            raise EvaluatorError("it is gone")
+
+    with Hiring(1, lambda *_: Gone()).fleet() as fleet:
+        for match in ("^it is gone$", "^no device is left: post 0: it is gone; see `kbevolve doctor`"):
+            with pytest.raises(EvaluatorError, match=match):
+                fleet.evaluate(problem(), kernel())
+
+
+def test_it_does_not_wait_for_ever_for_a_judge_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posts, "_PATIENCE_SECONDS", 0.3)
+    away = threading.Event()
+
+    def make(post: int, before: int) -> ScriptedJudge:
+        if before:
+            away.wait(10)
+        return ScriptedJudge(deadly=lambda _: True)
+
+    hiring = Hiring(1, make)
+    with hiring.fleet() as fleet:
+        with pytest.raises(EvaluatorError, match="no judge came back within 0 s"):
+            fleet.evaluate(problem(), kernel())
+        away.set()
+
+
+def test_a_mistake_of_the_user_is_neither_tried_again_nor_held_against_a_device() -> None:
+    class Strict(ScriptedJudge):
+        def ask(self, order: Order) -> Any:
+            raise ProblemError("get_inputs() gives no tensor")
+
+    with Hiring(1, lambda *_: Strict()).fleet() as fleet:
+        for _ in range(3):
+            with pytest.raises(ProblemError, match="no tensor"):
+                fleet.card(problem())
+
+
+def test_devices_of_two_models_do_not_judge_one_run() -> None:
+    other = replace(DEVICE, fingerprint="cpu/another", description="another")
+    hiring = Hiring(2, lambda post, _: ScriptedJudge(device=(DEVICE, other)[post]))
+    with pytest.raises(EvaluatorError, match="different models or versions: cpu/another; cpu/double; choose equal"):
+        hiring.fleet()
+    assert all(judge.dead.is_set() for (judge,) in hiring.hired), "nobody is left behind"
+    hiring = Hiring(2, lambda post, _: ScriptedJudge(device=(DEVICE, other)[post]))
+    with hiring.fleet(mixed=True) as fleet:
+        assert fleet.device.fingerprint == "cpu/another + cpu/double"
+        found = [fleet.evaluate(problem(), one) for one in kernels(2)]
+        assert {one.device for one in [*found, fleet.card(problem())]} == {fleet.device.fingerprint}
+
+
+def test_closing_sends_everybody_home() -> None:
+    hiring = Hiring(1, lambda *_: ScriptedJudge())
+    closings: list[bool] = []
+    fleet = hiring.fleet(closing=lambda: closings.append(True))
+    with ThreadPoolExecutor(2) as threads:
+        slow, waiting = (threads.submit(fleet.evaluate, problem(), one) for one in kernels(2, seconds=0.3))
+        time.sleep(0.1)
+        fleet.close()
+        for future in (slow, waiting):
+            with pytest.raises(EvaluatorError, match="sent home"):
+                future.result()
+    fleet.close()
+    assert closings == [True]
+
+
+# ---- real processes --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Fleet]:
+    cpu = find_device("cpu")
+    with local_fleet((cpu, cpu), SETTINGS, WorkSettings(width=2), judge=NAME) as made:
+        yield made
+
+
+def pids(fleet: Fleet) -> set[int]:
+    return {judge.introduction.pid for judge in fleet._posts.judges}
+
+
+def test_judges_live_in_processes_of_their_own(fleet: Fleet) -> None:
+    assert fleet.width == 4
+    assert fleet.device == find_device("cpu")
+    assert len(pids(fleet) | {os.getpid()}) == 3
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), kernels(8, seconds=0.05)))
+    assert {pid_of(one) for one in found} == pids(fleet)
+    alone = SimulatedJudge(fleet.device, SETTINGS).evaluate(problem(), kernels(8, seconds=0.05)[0])
+    assert found[0] == replace(alone, tags=found[0].tags, place=found[0].place)
+    assert {one.place for one in found} == {f"{platform.node()}/cpu"}
+    contest = fleet.compete(problem(), [kernel(), kernel(TILE=32)], rounds=3)
+    assert contest.times.keys() == {kernel().id, kernel(TILE=32).id}
+    assert [one.name for one in fleet.baselines(problem())] == ["compile", "graph"]
+    assert fleet.card(problem()).problem == problem().id
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_loses_nothing(fleet: Fleet, tmp_path: Path) -> None:
+    before = pids(fleet)
+    asked = [*kernels(6, seconds=0.2), faulty(KILL_ONCE=str(tmp_path / "one")), faulty(NUMBER=1)]
+    with ThreadPoolExecutor(4) as threads:
+        futures = [threads.submit(fleet.evaluate, problem(), one) for one in asked]
+        found = [future.result(timeout=60) for future in futures]
+    assert [one.kernel for one in found] == [one.id for one in asked]
+    assert {one.verdict for one in found} == {Verdict.CORRECT}
+    assert (tmp_path / "one").exists()
+    patience = time.monotonic() + 30
+    while len(pids(fleet)) < 2:
+        assert time.monotonic() < patience, "nobody took the dead one's place"
+        time.sleep(0.05)
+    assert len(pids(fleet) & before) == 1
+
+
+@pytest.mark.slow
+def test_a_kernel_that_no_process_survives_is_a_result(fleet: Fleet) -> None:
+    found = fleet.evaluate(problem(), faulty(FAULT="kill"))
+    assert found.verdict is Verdict.CRASHED
+    assert "its process died of SIGKILL" in found.message
+    broken = fleet.evaluate(problem(), faulty(FAULT="raise"))
+    assert broken.verdict is Verdict.CRASHED
+    assert "RuntimeError: CUDA error: the launch timed out and was terminated" in broken.message
+    with pytest.raises(EvaluatorError, match=r"^no worker starts here; reboot$"):
+        fleet.evaluate(problem(), faulty(FAULT="error"))
+    assert fleet.evaluate(problem(), kernel()).verdict is Verdict.CORRECT
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+ORPHAN = f"""
+import time
+from kbevolve.configs.settings import EvaluationSettings, WorkSettings
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.fleet.fleet import local_fleet
+made = local_fleet([find_device("cpu")], EvaluationSettings(), WorkSettings(), judge={NAME!r})
+print(made._posts.judges[0].introduction.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_judges_die_with_who_asks_them() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
+    ) as asking:
+        assert asking.stdout is not None
+        pid = int(asking.stdout.readline())
+        assert alive(pid)
+        asking.kill()  # so that nothing of it can end them
+    patience = time.monotonic() + 10
+    while alive(pid):
+        assert time.monotonic() < patience, "a judge outlived who asked it"
+        time.sleep(0.05)
+
+
+def test_a_judge_that_does_not_start_is_told_in_one_line() -> None:
+    cpu = find_device("cpu")
+    with pytest.raises(EvaluatorError, match=r"^no judge on cpu: .*ModuleNotFoundError: No module named 'absent'$"):
+        local_fleet((cpu,), SETTINGS, WorkSettings(), judge="absent:Judge")
+
+
+def test_a_judge_sees_its_own_gpu_and_no_key() -> None:
+    inherited = {"CUDA_VISIBLE_DEVICES": "4,GPU-5,6", "OPENAI_API_KEY": "sk-secret", "HF_TOKEN": "x", "PATH": "/bin"}
+    second = Device(type="cuda", index=1, fingerprint="cuda/x", description="x")
+    assert environment(second, inherited) == {"CUDA_VISIBLE_DEVICES": "GPU-5", "PATH": "/bin"}
+    assert environment(second, {})["CUDA_VISIBLE_DEVICES"] == "1"
+    assert environment(DEVICE, inherited)["CUDA_VISIBLE_DEVICES"] == ""

@@ -1,0 +1,110 @@
+"""Two GPUs of one machine: the same verdicts as one gives, in about half the time, each kernel on one device."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.configs.problem import parse_problem
+from kbevolve.configs.settings import EvaluationSettings, WorkSettings
+from kbevolve.evaluators.devices import find_devices
+from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
+from tests.gpu.test_judge_cuda import PROBLEM
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.slow,
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices"),
+]
+
+SETTINGS = EvaluationSettings(profile=False, baselines=False)
+#: Kernels of each kind; enough that the start of a judge's first kernel does not count.
+COUNT = 12
+
+SOURCE = """
+import torch
+from torch import nn
+
+NUMBER = {number}
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.bias = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x):
+        return {answer}
+"""
+
+#: What a kernel answers, and what the judge must find.
+ANSWERS = {
+    "torch.clamp(x + self.bias, min=0)": Verdict.CORRECT,
+    "torch.relu(x)": Verdict.WRONG,
+    "torch.relu(x + self.absent)": Verdict.CRASHED,
+}
+
+
+def kernels() -> dict[str, tuple[Kernel, Verdict]]:
+    made = [
+        (Kernel.from_source(SOURCE.format(number=number, answer=answer)), verdict)
+        for number in range(COUNT)
+        for answer, verdict in ANSWERS.items()
+    ]
+    return {kernel.id: (kernel, verdict) for kernel, verdict in made}
+
+
+PROBLEM_HERE = parse_problem(PROBLEM, name="bias_relu.py", path=Path("bias_relu.py"))
+
+
+def judged(fleet: Fleet) -> tuple[dict[str, Evaluation], float]:
+    """What a fleet finds about all kernels, and the seconds that it took, setting the problem up left out."""
+    asked = [kernel for kernel, _ in kernels().values()]
+    with ThreadPoolExecutor(fleet.width) as threads:
+        list(threads.map(lambda _: fleet.card(PROBLEM_HERE), range(4 * fleet.width)))
+        started = time.perf_counter()
+        found = list(threads.map(lambda kernel: fleet.evaluate(PROBLEM_HERE, kernel), asked))
+        return {one.kernel: one for one in found}, time.perf_counter() - started
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Fleet]:
+    # A fleet of one, so that both are measured through the same processes and with equal shares of the cores.
+    with local_fleet(find_devices(["cuda:0"]), SETTINGS, WorkSettings(width=2)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Fleet]:
+    with local_fleet(find_devices(["cuda:0", "cuda:1"]), SETTINGS, WorkSettings(width=2)) as made:
+        yield made
+
+
+def test_two_devices_find_what_one_finds_in_about_half_the_time(alone: Fleet, pair: Fleet) -> None:
+    expected = {name: verdict for name, (_, verdict) in kernels().items()}
+    one, one_seconds = judged(alone)
+    two, two_seconds = judged(pair)
+    assert {name: found.verdict for name, found in one.items()} == expected
+    assert {name: found.verdict for name, found in two.items()} == expected
+    assert {found.device for found in [*one.values(), *two.values()]} == {alone.device.fingerprint}
+    assert one_seconds / two_seconds >= 1.6, f"{one_seconds:.1f} s on one, {two_seconds:.1f} s on two"
+
+
+def test_each_judge_sees_its_own_gpu(pair: Fleet) -> None:
+    for judge in pair._posts.judges:
+        environment = Path(f"/proc/{judge.introduction.pid}/environ").read_bytes().split(b"\0")
+        (visible,) = (entry for entry in environment if entry.startswith(b"CUDA_VISIBLE_DEVICES="))
+        assert b"," not in visible
+        assert judge.introduction.device.index == 0
+    assert len({judge.introduction.pid for judge in pair._posts.judges}) == 2
+
+
+def test_a_contest_is_held_on_one_device(pair: Fleet) -> None:
+    fast = [kernel for kernel, verdict in kernels().values() if verdict is Verdict.CORRECT][:3]
+    contest = pair.compete(PROBLEM_HERE, fast, rounds=5)
+    assert contest.times.keys() == {kernel.id for kernel in fast}
+    assert all(0.8 < speedup.estimate < 2.5 for speedup in contest.speedups().values())
