@@ -1,0 +1,73 @@
+"""Kills what belongs to one child from outside, at a moment that the plan names."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.soak.faults import Patient
+from benchmarks.soak.leaks import descendants
+from kbevolve.evaluators.isolation import processes
+
+#: Seconds between two looks for the victim: a compiler lives for half a second.
+_LOOK_SECONDS = 0.01
+
+_Finder = Callable[[Patient], list[int]]
+
+
+@contextlib.contextmanager
+def blow(patient: Patient) -> Iterator[None]:
+    """While the child is judged, wait for what shall be killed, and kill it."""
+    if not patient.fault.kills:
+        yield
+        return
+    over = threading.Event()
+    find = _worker if patient.fault.kills == "worker" else _compilers
+    hand = threading.Thread(target=_strike, args=(find, patient, over), daemon=True)
+    hand.start()
+    try:
+        yield
+    finally:
+        over.set()
+        hand.join()
+
+
+def _strike(find: _Finder, patient: Patient, over: threading.Event) -> None:
+    while not over.wait(_LOOK_SECONDS):
+        if find(patient):
+            # A compiler would have ended meanwhile.
+            if patient.fault.kills == "worker" and over.wait(patient.delay):
+                return
+            for pid in find(patient):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return
+
+
+def _mark(patient: Patient) -> bytes:
+    return patient.kernel.source.partition("Child ")[2].partition(".")[0].encode()
+
+
+def _worker(patient: Patient) -> list[int]:
+    """The process of the worker that holds the child's file, which lies in the folder that it works in."""
+    mark = b'"child-' + _mark(patient) + b'"'
+    found = []
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/cwd/candidate.py").read_bytes():
+                found.append(pid)
+    return sorted(found)[:1]
+
+
+def _compilers(patient: Patient) -> list[int]:
+    """Compilers proper (not ninja, not their drivers) that work on the child's source."""
+    mark = b"child_" + _mark(patient)
+    found = []
+    for process in processes.processes():
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+            if command[0].endswith(b"cc1plus") and any(mark in word for word in command):
+                found.append(process.pid)
+    return found

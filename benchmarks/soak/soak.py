@@ -1,0 +1,161 @@
+"""The soak itself: judge all children, several at once, and look at what is left."""
+
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.archived import add_birth, open_run
+from benchmarks.soak.blows import blow
+from benchmarks.soak.faults import PROBLEM, Patient, patients, rehearsal
+from benchmarks.soak.leaks import Holdings, growth_mb, holdings
+from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.problem import Problem, parse_problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators import hearing
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.lint import Finding, lint
+from kbevolve.evaluators.shelf import Shelf
+
+#: Cheap and short: most of an evaluation is the life of its worker.
+SETTINGS = EvaluationSettings(
+    trials=2,
+    warmup=0,
+    least_rounds=3,
+    rounds=3,
+    calls_per_round=1,
+    timing_seconds=0.05,
+    baselines=False,
+    profile=False,
+    build_seconds=60,
+    import_seconds=6,
+    run_seconds=4,
+    total_seconds=90,
+)
+#: How often a child is judged whose times the judge did not believe: other programs on the machine delay round trips.
+PATIENCE = 3
+_DISTURBED = "longer than their timed part"
+#: Children between two looks at what the process holds.
+_LOOK_EVERY = 20
+#: Megabytes that a thousand children may make the judge grow by.
+_MOST_GROWTH = 40.0
+
+
+def soak(count: int, *, seed: int = 0, width: int = 2, verbose: bool = False) -> dict[str, Any]:
+    """Judge `count` children on the CPU; what was found, with "ok" for whether all of it is as it must be."""
+    with _lint_refuses_nothing(), tempfile.TemporaryDirectory(prefix="kbevolve-soak-") as folder:
+        # torch starts threads when it first computes, and keeps them: a first judge pays for them before we look.
+        with Archive(":memory:") as archive:
+            _judge_all(archive, rehearsal(width), Path(folder), width=width, verbose=False)
+        before = holdings()
+        with Archive(Path(folder) / "soak.db") as archive:
+            found = _judge_all(archive, patients(count, seed), Path(folder), width=width, verbose=verbose)
+        found["left_over"] = holdings().beyond(before)
+    limit = max(1.0, count / 1000) * _MOST_GROWTH
+    found["ok"] = not (
+        found["surprises"] or found["lost"] or found["twice"] or found["left_over"] or found["growth_mb"] > limit
+    )
+    return {"children": count, "seed": seed, "width": width, **found}
+
+
+def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width: int, verbose: bool) -> dict[str, Any]:
+    problem = parse_problem(PROBLEM, name="soak", path=Path("soak.py"))
+    device = find_device("cpu")
+    run = open_run(archive, problem, device, name="soak")
+    verdicts: dict[str, Counter[str]] = defaultdict(Counter)
+    surprises: list[str] = []
+    disturbed = rig_errors = 0
+    looks: list[Holdings] = []
+    started = time.perf_counter()
+    with Judge(device, SETTINGS, shelf=Shelf(folder / "shelf"), width=width) as judge:
+        judge.card(problem)
+        with ThreadPoolExecutor(width) as callers:
+            for patient, found, tries, errors in _in_order_of_ending(callers, judge, problem, children, width):
+                add_birth(archive, run, patient.kernel, number=patient.number, note=patient.fault.name)
+                archive.add_evaluation(found)
+                disturbed += tries - 1
+                rig_errors += errors
+                verdicts[patient.fault.name][found.verdict.name] += 1
+                if found.verdict not in patient.fault.verdicts:
+                    surprises.append(
+                        f"{patient.number} {patient.fault.name}: {found.verdict.name}: {found.message[:200]}"
+                    )
+                if len(looks) * _LOOK_EVERY <= sum(map(Counter.total, verdicts.values())):
+                    looks.append(holdings())
+                if verbose:
+                    print(
+                        f"{patient.number:5} {patient.fault.name:26} {found.verdict.name:12} {found.seconds:6.2f} s",
+                        flush=True,
+                    )
+    archived = [len(archive.evaluations_of(patient.kernel.id)) for patient in children]
+    return {
+        "seconds": round(time.perf_counter() - started, 1),
+        "verdicts": {name: dict(counts) for name, counts in sorted(verdicts.items())},
+        "surprises": surprises,
+        "lost": archived.count(0),
+        "twice": sum(number > 1 for number in archived),
+        "disturbed": disturbed,
+        "rig_errors": rig_errors,
+        "descriptors": _range([look.descriptors for look in looks]),
+        "threads": _range([look.threads for look in looks]),
+        "descendants": _range([look.descendants for look in looks]),
+        "rss_mb": _range([round(look.rss_mb, 1) for look in looks]),
+        "growth_mb": round(growth_mb([look.rss_mb for look in looks]), 1),
+    }
+
+
+def _in_order_of_ending(
+    callers: ThreadPoolExecutor, judge: Judge, problem: Problem, children: list[Patient], width: int
+) -> Iterator[tuple[Patient, Evaluation, int, int]]:
+    """Each child with its evaluation, its tries and the judge's own errors; few are asked for ahead."""
+    waiting = iter(children)
+    open_: dict[Future[tuple[Evaluation, int, int]], Patient] = {}
+    while True:
+        while len(open_) < 2 * width and (patient := next(waiting, None)) is not None:
+            open_[callers.submit(_judge, judge, problem, patient)] = patient
+        if not open_:
+            return
+        done, _ = wait(open_, return_when=FIRST_COMPLETED)
+        for future in done:
+            yield (open_.pop(future), *future.result())
+
+
+def _judge(judge: Judge, problem: Problem, patient: Patient) -> tuple[Evaluation, int, int]:
+    errors = 0
+    for attempt in range(1, PATIENCE + 1):
+        try:
+            with blow(patient):
+                found = judge.evaluate(problem, patient.kernel)
+        except EvaluatorError:
+            errors += 1
+            if attempt == PATIENCE:
+                raise
+            continue
+        if found.verdict is not Verdict.REFUSED or _DISTURBED not in found.message:
+            break
+    return found, attempt - errors, errors
+
+
+@contextmanager
+def _lint_refuses_nothing() -> Iterator[None]:
+    """Most faults here are what the lint refuses to run; the judge must survive them without it."""
+
+    def tags_only(*arguments: Any, **keywords: Any) -> Finding:
+        return replace(lint(*arguments, **keywords), refusal="")
+
+    with patch.object(hearing, "lint", tags_only):
+        yield
+
+
+def _range(values: list[Any]) -> list[Any]:
+    """First, smallest, largest and last."""
+    return [values[0], min(values), max(values), values[-1]] if values else []

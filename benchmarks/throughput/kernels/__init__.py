@@ -1,0 +1,1 @@
+"""The 60 children, 15 for each of four problems, made of templates: sizes of tiles, and edits that break them."""

@@ -1,0 +1,135 @@
+"""The same children through our judge, by its public way: one judge, as many callers as it has room for."""
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.archived import add_all, open_run
+from benchmarks.throughput import lines
+from benchmarks.throughput.busy import BusyMeter
+from benchmarks.throughput.child import Child
+from kbevolve.archive.records import Evaluation, Kernel
+from kbevolve.archive.store import Archive
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.judge import Judge, width_for
+from kbevolve.evaluators.shelf import VARIABLE, Shelf
+
+
+def evaluate_all(
+    mix: Sequence[Child],
+    problems: Mapping[str, Problem],
+    device: Device,
+    settings: EvaluationSettings,
+    out: Path,
+    *,
+    width: int = 0,
+    archive: Path | None = None,
+) -> None:
+    """Judge all children with empty caches; one line for each, then one line about the run.
+
+    The clock of a problem's children runs from the first to the last of them, with nothing built before. Preparing a
+    problem (truth, tolerances, card, a worker for the reference) is measured on its own: a search pays it once for
+    thousands of children. So is the judge's start.
+    """
+    out.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kbevolve-throughput-") as cache:
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = cache
+        try:
+            _evaluate_all(mix, problems, device, settings, out, width, archive, Shelf(Path(cache)))
+        finally:
+            os.environ.pop(VARIABLE)
+            if before is not None:
+                os.environ[VARIABLE] = before
+
+
+def _evaluate_all(
+    mix: Sequence[Child],
+    problems: Mapping[str, Problem],
+    device: Device,
+    settings: EvaluationSettings,
+    out: Path,
+    width: int,
+    archive: Path | None,
+    shelf: Shelf,
+) -> None:
+    started = time.perf_counter()
+    preparing: dict[str, float] = {}
+    judging: dict[str, float] = {}
+    busy = BusyMeter(device)
+    writing = threading.Lock()
+    with Judge(device, settings, shelf=shelf, width=width_for(device, width)) as judge:
+        start_seconds = time.perf_counter() - started
+        for name in dict.fromkeys(child.problem for child in mix):
+            problem = problems[name]
+            begun = time.perf_counter()
+            judge.card(problem)
+            preparing[name] = time.perf_counter() - begun
+
+            def one(child: Child, problem: Problem = problem) -> tuple[Child, Evaluation]:
+                found = judge.evaluate(problem, child.kernel)
+                with writing:
+                    lines.append(out, _facts(child, found))
+                    print(_row(child, found), flush=True)
+                return child, found
+
+            moment = datetime.now(UTC)
+            begun = time.perf_counter()
+            with busy, ThreadPoolExecutor(judge.width) as callers:
+                found = list(callers.map(one, [child for child in mix if child.problem == name]))
+            judging[name] = time.perf_counter() - begun
+            if archive is not None:
+                _keep(archive, problem, device, moment, [(child.name, child.kernel, one) for child, one in found])
+    facts = {
+        "run": device.description,
+        "width": judge.width,
+        "start_seconds": start_seconds,
+        "preparing_seconds": preparing,
+        "judging_seconds": judging,
+        "busy_share": busy.share,
+    }
+    lines.append(out, facts)
+
+
+def _facts(child: Child, found: Evaluation) -> dict[str, Any]:
+    return {
+        "child": child.name,
+        "verdict": found.verdict.name,
+        "message": found.message[:300],
+        "seconds": found.seconds,
+        "began": found.began,
+        "phases": dict(found.phases),
+        "time_ms": found.time_ms,
+        "reference_ms": found.reference_ms,
+        "speedup": found.speedup,
+        "speedup_low": found.speedup_low,
+        "speedup_high": found.speedup_high,
+        "allclose": found.allclose,
+        "error": found.error,
+        "tags": list(found.tags),
+    }
+
+
+def _row(child: Child, found: Evaluation) -> str:
+    speedup = f"{found.speedup:.3f}x" if found.speedup is not None else found.message[:60].replace("\n", " ")
+    return f"{child.name:22} {found.verdict.name:12} {found.seconds:7.1f} s  {speedup}"
+
+
+def _keep(
+    path: Path, problem: Problem, device: Device, began: datetime, judged: list[tuple[str, Kernel, Evaluation]]
+) -> None:
+    """The evaluations in an archive, for the commands that read one; a run for each problem."""
+    stem = f"throughput-{problem.name.rpartition('/')[2]}"
+    with Archive(path) as archive:
+        # Facts are written once: another pass over the mix is another run.
+        known = sum(summary.run.id.startswith(stem) for summary in archive.runs())
+        run = open_run(archive, problem, device, name=f"{stem}-{known + 1}", began=began)
+        add_all(archive, run, judged)
