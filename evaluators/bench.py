@@ -1,7 +1,6 @@
 """A problem set up on a device: its truth, its card, and the worker that runs its reference."""
 
-import contextlib
-from collections.abc import Iterator
+import threading
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,17 +8,16 @@ import torch
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
-from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.examiner import Examiner
+from kbevolve.evaluators.correctness.free_memory import free_bytes
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.intake.card import inspect
 from kbevolve.evaluators.intake.roofline import roofline_of
 from kbevolve.evaluators.isolation.arena import Arena
 from kbevolve.evaluators.isolation.remote import RemoteKernel
-from kbevolve.evaluators.isolation.workers import Worker, WorkerPool
+from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.shelf import Shelf
 
 #: What makes the reference a candidate of its own, so that the same program times it.
 _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
@@ -28,6 +26,14 @@ _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
 _FLOOR_SHARE = 0.9
 #: Warm calls of the reference whose fastest says how many fit into the time there is.
 _GAUGED_CALLS = 3
+
+
+#: Share of the free memory that kernels which are tried side by side may take, by an estimate: each has its inputs and
+#: outputs three times over (what it shares with the judge, its own, and as much again for what it makes on its way),
+#: and what a process takes before it does anything.
+_SEATED_SHARE = 0.7
+_TIMES_OVER = 3
+_PROCESS_BYTES = 1 << 30
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,45 +51,66 @@ class Seat:
 
 
 class Bench:
-    """One problem on one device. Close it to end the reference's worker and give the memory back."""
+    """One problem on one device. Close it to end the reference's worker and give the memory back.
 
-    def __init__(
-        self, problem: Problem, device: Device, settings: EvaluationSettings, pool: WorkerPool, shelf: Shelf
-    ) -> None:
+    Kernels may be tried in several threads, each in a `Seat` of its own; `room` says how many fit at once.
+    """
+
+    def __init__(self, problem: Problem, court: Court, *, width: int) -> None:
         """Run the reference, judge the problem, warm up the reference's worker.
+
+        Args:
+            problem: what is asked.
+            court: the device, and everything else that outlives a problem.
+            width: how many kernels shall be tried at once; less where memory is short.
 
         Raises:
             EvaluatorError: the reference fails, here or in a worker.
         """
-        self.device = device
-        self.settings = settings
-        self._pool = pool
-        self._shelf = shelf
-        self.prepared = PreparedProblem(problem, device, settings)
-        #: What is known about the problem; cached on disk.
-        self.card: ProblemCard = inspect(problem, self.prepared.reference, device, settings.precision, shelf=shelf)
-        self.examiner = Examiner(self.prepared)
+        self.court = court
+        self.device = court.device
+        #: Whether the reference failed in it: the next kernel gets a bench of its own.
+        self.broken = False
+        with court.gate.exclusive():
+            self.prepared = PreparedProblem(problem, court.device, court.settings)
+            #: What is known about the problem; cached on disk.
+            self.card: ProblemCard = self._inspect()
+            self.examiner = Examiner(self.prepared)
         #: Lower end of the best speedup seen here so far: faster kernels are worth a closer look.
         self.best_speedup = 0.0
-        #: Lent to the worker of each kernel in turn.
-        self.arena = Arena(device, self.prepared.arena_bytes)
-        try:
-            self.reference, self.reference_ms = self.seat_reference()
-        except BaseException:
-            self.arena.close()
-            raise
+        self.reference, self.reference_ms = self.seat_reference()
         # As it is timed here and now: the card may have been made on a busier day.
         self.card = replace(self.card, eager_ms=self.reference_ms)
+        #: Kernels that fit into memory side by side; to be entered before a seat is taken.
+        self.room = threading.BoundedSemaphore(self._fitting(width))
+
+    def _inspect(self, *, fresh: bool = False) -> ProblemCard:
+        court = self.court
+        roofline = roofline_of(court.device, shelf=court.shelf, fresh=True) if fresh else None
+        problem, reference = self.prepared.problem, self.prepared.reference
+        return inspect(
+            problem, reference, court.device, court.settings.precision, roofline, shelf=court.shelf, fresh=fresh
+        )
+
+    def _fitting(self, width: int) -> int:
+        needed = _TIMES_OVER * self.prepared.arena_bytes + _PROCESS_BYTES
+        return max(1, min(width, int(_SEATED_SHARE * free_bytes(self.device) / needed)))
 
     def seat(self, source: str, *, wrap: str = "eager") -> Seat:
         """A fresh worker and memory of its own for one kernel; nothing of it has been run."""
-        worker = self._pool.take()
+        worker = self.court.pool.take()
+        worker.builder = self.court.builds.builder
+        if self.device.type == "cuda":
+            # On a CPU compilers run on the cores that kernels are timed on: there they keep their place at the gate.
+            worker.while_compiling = self.court.gate.released
         try:
             arena = Arena(self.device, self.prepared.arena_bytes)
         except BaseException:
             worker.kill()
             raise
-        remote = RemoteKernel(worker, arena, self.prepared, self.settings, source, wrap=wrap)
+        remote = RemoteKernel(
+            worker, arena, self.prepared, self.court.settings, source, gate=self.court.gate, wrap=wrap
+        )
         return Seat(remote=remote, worker=worker, arena=arena)
 
     def seat_reference(self, *, wrap: str = "eager") -> tuple[Seat, float]:
@@ -95,9 +122,10 @@ class Bench:
         problem = self.prepared.problem
         seat = self.seat(self.prepared.reference.source + _REFERENCE_AS_CANDIDATE, wrap=wrap)
         try:
-            seat.remote.load()
-            seat.remote.construct(self.prepared.weights)
-            seat.remote.timed_call(self.prepared.trial(0).inputs)
+            with seat.remote.on_device():
+                seat.remote.load()
+                seat.remote.construct(self.prepared.weights)
+                seat.remote.timed_call(self.prepared.trial(0).inputs)
             return seat, self._gauge(seat)
         except BaseException as failure:  # Ctrl-C as well
             seat.clear()
@@ -116,12 +144,8 @@ class Bench:
         if self.device.type == "cpu" or not self.is_beyond_roofline(time_ms, precision_class):
             return False
         # The rates on the shelf may have been measured beside somebody else's work.
-        problem, reference = self.prepared.problem, self.prepared.reference
-        roofline = roofline_of(self.device, shelf=self._shelf, fresh=True)
-        found = inspect(
-            problem, reference, self.device, self.settings.precision, roofline, shelf=self._shelf, fresh=True
-        )
-        self.card = replace(found, eager_ms=self.reference_ms)
+        with self.court.gate.exclusive():
+            self.card = replace(self._inspect(fresh=True), eager_ms=self.reference_ms)
         return self.is_beyond_roofline(time_ms, precision_class)
 
     def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:
@@ -134,24 +158,11 @@ class Bench:
 
     def _gauge(self, seat: Seat) -> float:
         inputs = self.prepared.trial(0).inputs
-        return min(seat.remote.timed_call(inputs).ms for _ in range(_GAUGED_CALLS))
+        with self.court.gate.exclusive():
+            return min(seat.remote.timed_call(inputs).ms for _ in range(_GAUGED_CALLS))
 
     def close(self) -> None:
         """May be called twice."""
         self.reference.clear()
-        on_cuda = self.arena.memory.is_cuda
-        self.arena.close()
-        if on_cuda:
+        if self.device.type == "cuda":
             torch.cuda.empty_cache()
-
-
-@contextlib.contextmanager
-def single_thread() -> Iterator[None]:
-    """Keep torch's thread pool in this process asleep: after any use its threads spin for 10 ms on the cores that the
-    workers are timed on."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

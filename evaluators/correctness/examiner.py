@@ -48,7 +48,7 @@ class Examiner:
     def question(self) -> Question:
         """Inputs as the problem draws them, which nobody has seen."""
         draw = Draw(secrets.randbits(62), nominal)
-        return Question(draw=draw, inputs=self._prepared.reference.inputs(draw.seed, draw.transform)[1])
+        return Question(draw=draw, inputs=self._prepared.inputs(draw))
 
     def impression(self, outputs: Sequence[torch.Tensor]) -> Impression:
         """What is kept of an output."""

@@ -1,6 +1,7 @@
 """Everything that belongs to a problem and outlives its candidates: weights, secret inputs, the truth, layouts."""
 
 import secrets
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,11 @@ class Trial:
 
 
 class PreparedProblem:
-    """A problem made ready on one device, at one precision."""
+    """A problem made ready on one device, at one precision.
+
+    `trial`, `second_trial`, `inputs` and `solve` may be called from several threads, one of which runs the problem's
+    code at a time: it draws from torch's generators, which belong to the whole process.
+    """
 
     def __init__(self, problem: Problem, device: Device, settings: EvaluationSettings) -> None:
         """Run the reference and settle the trials.
@@ -63,6 +68,7 @@ class PreparedProblem:
         Raises:
             EvaluatorError: the reference fails, is not finite, or is random.
         """
+        self._one_at_a_time = threading.RLock()
         self.problem = problem
         self.device = device
         self.precision = settings.precision
@@ -98,8 +104,9 @@ class PreparedProblem:
         if draw in self._kept:
             inputs, answer = self._kept[draw]
         else:
-            inputs, answer = self.solve(draw)
-            release_cache(self.device)
+            with self._one_at_a_time:
+                inputs, answer = self.solve(draw)
+                release_cache(self.device)
         return self._as_trial(draw, inputs, answer, self._scales[draw])
 
     @property
@@ -134,7 +141,7 @@ class PreparedProblem:
         if draw in self._kept:
             inputs, answer = self._kept[draw]
         else:
-            with self.reference.weights(self.second_weights.tensors):
+            with self._one_at_a_time, self.reference.weights(self.second_weights.tensors):
                 inputs, answer = self.solve(draw)
         return self._as_trial(draw, inputs, answer, scale)
 
@@ -207,11 +214,17 @@ class PreparedProblem:
         """E of the reference itself, with no mean over draws known."""
         return scale_of(answer, [None] * len(answer.truth), self.precision).reference_error
 
+    def inputs(self, draw: Draw) -> list[torch.Tensor]:
+        """Inputs without the answer."""
+        with self._one_at_a_time:
+            return self.reference.inputs(draw.seed, draw.transform)[1]
+
     def solve(self, draw: Draw) -> tuple[list[torch.Tensor], Answer]:
         """Inputs and the right answer to them."""
-        structure, inputs = self.reference.inputs(draw.seed, draw.transform)
-        reference = self.reference.answer(structure, inputs)[1]
-        truth, exact = self.reference.truth(structure, inputs)
+        with self._one_at_a_time:
+            structure, inputs = self.reference.inputs(draw.seed, draw.transform)
+            reference = self.reference.answer(structure, inputs)[1]
+            truth, exact = self.reference.truth(structure, inputs)
         if not exact and "truth-fp32" not in self.tags:
             self.tags += ("truth-fp32",)
         answer = Answer(

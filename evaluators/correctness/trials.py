@@ -23,7 +23,7 @@ _FORBIDDEN_CHANGES = {
 
 
 @dataclass(slots=True)
-class Gate:
+class Findings:
     """What the trials have found so far about one kernel."""
 
     found: Evaluation
@@ -48,50 +48,57 @@ def run_trials(remote: RemoteKernel, prepared: PreparedProblem, found: Evaluatio
 
     The model is left constructed with the problem's main weights.
     """
-    gate = Gate(replace(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
-    for trial in _in_order(remote, prepared, gate):
-        words = _attempt(remote, prepared, trial, gate)
+    findings = Findings(replace(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
+    for trial in _in_order(remote, prepared, findings):
+        with remote.on_device():
+            words = _attempt(remote, prepared, trial, findings)
         if words:
-            gate.found = replace(gate.found, verdict=Verdict.WRONG, message=words)
-            _look_closer(remote, prepared, gate)
+            findings.found = replace(findings.found, verdict=Verdict.WRONG, message=words)
+            _look_closer(remote, prepared, findings)
             break
-    error = gate.found.error
+    error = findings.found.error
     return (
         replace(
-            gate.found,
+            findings.found,
             # NaN and infinity are as wrong as can be, by no number.
             error=error if error is not None and math.isfinite(error) else None,
-            worst_tile=_finite(gate.found.worst_tile),
-            precision_class=gate.precision_class(prepared.precision),
+            worst_tile=_finite(findings.found.worst_tile),
+            precision_class=findings.precision_class(prepared.precision),
         ),
-        gate.call_ms,
+        findings.call_ms,
     )
 
 
-def _in_order(remote: RemoteKernel, prepared: PreparedProblem, gate: Gate) -> Iterator[Trial]:
+def _in_order(remote: RemoteKernel, prepared: PreparedProblem, findings: Findings) -> Iterator[Trial]:
     """The trials, with the right weights in the model when each is due."""
     if prepared.second_weights is not None:
-        remote.construct(prepared.second_weights)
-        yield prepared.second_trial()
+        with remote.on_device():
+            remote.construct(prepared.second_weights)
+            trial = prepared.second_trial()
+        yield trial
         if remote.takes_weights and not _follows_its_weights(remote, prepared):
-            gate.found = replace(gate.found, tags=(*gate.found.tags, "prepacked-weights"))
-    remote.construct(prepared.weights)
+            findings.found = replace(findings.found, tags=(*findings.found.tags, "prepacked-weights"))
+    with remote.on_device():
+        remote.construct(prepared.weights)
     for number in range(prepared.trials):
-        yield prepared.trial(number)
+        with remote.on_device():
+            trial = prepared.trial(number)
+        yield trial
 
 
 def _follows_its_weights(remote: RemoteKernel, prepared: PreparedProblem) -> bool:
     """Whether weights that change in place change the answer as they must."""
-    trial = prepared.trial(0)
-    remote.reweigh(prepared.weights)
-    remote.attempt(trial.inputs)
-    return accepts(trial.scale, deviation(remote.outputs, trial.answer, trial.scale))
+    with remote.on_device():
+        trial = prepared.trial(0)
+        remote.reweigh(prepared.weights)
+        remote.attempt(trial.inputs)
+        return accepts(trial.scale, deviation(remote.outputs, trial.answer, trial.scale))
 
 
-def _attempt(remote: RemoteKernel, prepared: PreparedProblem, trial: Trial, gate: Gate) -> str:
+def _attempt(remote: RemoteKernel, prepared: PreparedProblem, trial: Trial, findings: Findings) -> str:
     """One trial; what is wrong, "" when nothing is."""
     call = remote.attempt(trial.inputs)
-    gate.call_ms = min(gate.call_ms, call.ms)
+    findings.call_ms = min(findings.call_ms, call.ms)
     for change in call.changes:
         if change in _FORBIDDEN_CHANGES:
             raise Rejection(Verdict.REFUSED, f"not accepted: forward() {_FORBIDDEN_CHANGES[change]}; set it back")
@@ -101,11 +108,11 @@ def _attempt(remote: RemoteKernel, prepared: PreparedProblem, trial: Trial, gate
         return "forward() returned memory of its input; the reference returns memory of its own"
     outputs = remote.outputs
     seen = deviation(outputs, trial.answer, trial.scale)
-    gate.errors[trial.transform] = _worse(gate.errors.get(trial.transform), seen.error)
-    found = gate.found
+    findings.errors[trial.transform] = _worse(findings.errors.get(trial.transform), seen.error)
+    found = findings.found
     # KernelBench knows no transformed inputs; its elementwise tolerance rejects honest kernels on them.
     close = allclose(outputs, trial.answer, prepared.precision) if trial.transform is nominal else True
-    gate.found = replace(
+    findings.found = replace(
         found,
         error=_worse(found.error, seen.error),
         worst_tile=_worse(found.worst_tile, seen.worst_tile),
@@ -117,18 +124,19 @@ def _attempt(remote: RemoteKernel, prepared: PreparedProblem, trial: Trial, gate
     return describe_mismatch(outputs, trial.answer.truth, seen.error, trial.scale.reference_error)
 
 
-def _look_closer(remote: RemoteKernel, prepared: PreparedProblem, gate: Gate) -> None:
+def _look_closer(remote: RemoteKernel, prepared: PreparedProblem, findings: Findings) -> None:
     """Calls that tell the precision of a kernel that failed: whether it computes in TF32 is worth knowing."""
-    if not math.isfinite(gate.errors.get(nominal, math.inf)):
+    if not math.isfinite(findings.errors.get(nominal, math.inf)):
         return
     for number in range(prepared.trials):
         trial = prepared.trial(number)
-        if trial.transform in (signed, diminished) and trial.transform not in gate.errors:
+        if trial.transform in (signed, diminished) and trial.transform not in findings.errors:
             try:
-                remote.attempt(trial.inputs)
+                with remote.on_device():
+                    remote.attempt(trial.inputs)
+                    findings.errors[trial.transform] = deviation(remote.outputs, trial.answer, trial.scale).error
             except Rejection:
                 return
-            gate.errors[trial.transform] = deviation(remote.outputs, trial.answer, trial.scale).error
 
 
 def _worse(one: float | None, other: float) -> float:

@@ -77,7 +77,7 @@ def compiler_excerpt(log: str, source: str = "") -> str:
 
 def without_directories(text: str) -> str:
     """The text with the worker's private directory, which means nothing to the reader, taken out of paths."""
-    return re.sub(r"/\S*?/kbevolve-worker-[^/\s]+/(?:work/|tmp/extensions/|tmp/)?", "", text)
+    return re.sub(r"/\S*?(?:/kbevolve-worker-[^/\s]+)+/(?:work/|tmp/extensions/|tmp/)?", "", text)
 
 
 def _neighbours(printed: str, source: str) -> list[str]:

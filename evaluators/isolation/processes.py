@@ -36,6 +36,14 @@ def members(leader: int) -> list[Process]:
     return [found for found in processes() if leader in (found.group, found.session) and not found.ended]
 
 
+def stands(pid: int) -> bool:
+    """Whether a process has been stopped, or has ended."""
+    try:
+        return _state(Path(f"/proc/{pid}/stat").read_bytes()) in b"TtZX"
+    except OSError:
+        return True
+
+
 def strays(directory: Path) -> list[int]:
     """Processes that a worker with this directory left behind: it is their home, or they work in it.
 
@@ -60,6 +68,11 @@ def kill(pids: list[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _state(line: bytes) -> bytes:
+    """One letter, the third field of /proc/PID/stat."""
+    return line.rpartition(b")")[2].split()[0]
 
 
 def _parse(pid: int, line: bytes) -> Process:

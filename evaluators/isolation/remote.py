@@ -5,7 +5,8 @@ The reference is timed through this same class by the same program, in a worker 
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from kbevolve.evaluators.feedback.mismatch import describe_shape
 from kbevolve.evaluators.isolation.arena import Arena
 from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.gate import Gate
 from kbevolve.evaluators.worker.channel import Message
 from kbevolve.evaluators.worker.values import Place
 
@@ -62,10 +64,12 @@ class RemoteKernel:
         settings: EvaluationSettings,
         source: str,
         *,
+        gate: Gate,
         wrap: str = "eager",
     ) -> None:
         """`wrap`: how the model is called (`worker.baselines`); anything but "eager" is for the reference only."""
         self.worker = worker
+        self._gate = gate
         self._arena = arena
         self._prepared = prepared
         self._settings = settings
@@ -75,6 +79,13 @@ class RemoteKernel:
         self._called = False
         #: Whether the weights were loaded by name, so that they can be changed in place later.
         self.takes_weights = False
+
+    @contextmanager
+    def on_device(self) -> Iterator[None]:
+        """Use the device beside other kernels that are tried. Waiting for it is not the kernel's fault."""
+        with self._gate.shared() as waited:
+            self.worker.deadline += waited
+            yield
 
     @property
     def outputs(self) -> list[torch.Tensor]:

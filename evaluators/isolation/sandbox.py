@@ -21,6 +21,8 @@ from pathlib import Path
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.isolation import bubblewrap, processes
 from kbevolve.evaluators.isolation.grants import Grants, grants, search_path
+from kbevolve.evaluators.isolation.nursery import Nursery, Son
+from kbevolve.evaluators.worker import landlock
 
 #: The worker program.
 PROGRAM = Path(__file__).resolve().parents[1] / "worker" / "__main__.py"
@@ -70,33 +72,49 @@ DIRECTORY_PREFIX = "kbevolve-worker-"
 class Started:
     """A worker process and the judge's ends of what connects to it."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Son
     connection: socket.socket
     #: Read end of its standard output and error.
     output: int
     #: Its home, cache, temporary and working directory; to be removed when it is dead.
     directory: Path
-    #: Whether it runs inside bubblewrap, which then is the process that the judge sees.
+    #: Whether it runs inside bubblewrap.
     bubblewrap: bool
 
+    @property
+    def led_by_bubblewrap(self) -> bool:
+        """Whether `process` is bubblewrap, with the worker beneath it."""
+        return self.bubblewrap and isinstance(self.process, subprocess.Popen)
 
-def start(device: Device) -> Started:
-    """Start a worker in a session of its own."""
-    directory = _make_directory()
+
+def start(device: Device, nursery: Nursery | None = None) -> Started:
+    """Start a worker in a session of its own, or have a nursery bear it.
+
+    Raises:
+        EvaluatorError: the nursery has died.
+    """
+    directory = _make_directory(nursery.folder if nursery else None)
     ours, theirs = socket.socketpair()
     output, output_write = os.pipe()
     wrapped = bubblewrap.obstacle(device.type) is None
+    own = environment(device, directory, os.environ)
+    process: subprocess.Popen[bytes] | Son
     try:
-        process = subprocess.Popen(
-            _command(device, directory, socket_fd=theirs.fileno(), wrapped=wrapped),
-            cwd=directory / "work",
-            env=environment(device, directory, os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output_write,
-            stderr=output_write,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )
+        if nursery is not None:
+            granted = grants(device.type, directory, PROGRAM.parent, os.environ)
+            orders = _orders(device, granted, socket_fd=theirs.fileno(), wrapped=wrapped)
+            process = nursery.bear(orders, own, directory, ours, theirs, output_write)
+        else:
+            process = subprocess.Popen(
+                _command(device, directory, socket_fd=theirs.fileno(), wrapped=wrapped),
+                cwd=directory / "work",
+                env=own,
+                stdin=subprocess.DEVNULL,
+                stdout=output_write,
+                stderr=output_write,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         ours.close()
@@ -106,6 +124,37 @@ def start(device: Device) -> Started:
         theirs.close()
         os.close(output_write)
     return Started(process=process, connection=ours, output=output, directory=directory, bubblewrap=wrapped)
+
+
+def open_nursery(device: Device) -> Nursery | None:
+    """A nursery for workers of this device; None where they need bubblewrap, each its own, for lack of Landlock."""
+    wrapped = bubblewrap.obstacle(device.type) is None
+    if wrapped and not landlock.usable():
+        return None
+    folder = _make_directory()
+    ours, theirs = socket.socketpair()
+    try:
+        granted = grants(device.type, folder, PROGRAM.parent, os.environ)
+        orders = {
+            "nursery": {
+                "socket_fd": theirs.fileno(),
+                "device": _seen(device),
+                "parent": None if wrapped else os.getpid(),
+            }
+        }
+        return Nursery(
+            _run(orders, granted, device, folder, wrapped=wrapped),
+            connection=ours,
+            theirs=theirs,
+            environment=environment(device, folder, os.environ),
+            folder=folder,
+        )
+    except BaseException:
+        ours.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        theirs.close()
 
 
 def rehearse(device: Device) -> str:
@@ -138,8 +187,8 @@ def full_level(reached: str, *, wrapped: bool) -> str:
     return f"bubblewrap, {reached}" if wrapped else reached
 
 
-def _make_directory() -> Path:
-    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-"))
+def _make_directory(parent: Path | None = None) -> Path:
+    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
     for name in ("home", "tmp", "work"):
         (directory / name).mkdir()
     return directory
@@ -147,20 +196,33 @@ def _make_directory() -> Path:
 
 def _command(device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool) -> list[str]:
     granted = grants(device.type, directory, PROGRAM.parent, os.environ)
-    orders = {
+    orders = _orders(device, granted, socket_fd=socket_fd, wrapped=wrapped)
+    return _run(orders, granted, device, directory, wrapped=wrapped)
+
+
+def _orders(device: Device, granted: Grants, *, socket_fd: int | None, wrapped: bool) -> dict[str, object]:
+    return {
         "socket": socket_fd,
-        "device": "cpu" if device.type == "cpu" else "cuda:0",  # the only one it sees
+        "device": _seen(device),
         "threads": device.threads,
         "confinement": _confinement(device, granted, wrapped=wrapped),
     }
+
+
+def _run(orders: Mapping[str, object], granted: Grants, device: Device, directory: Path, *, wrapped: bool) -> list[str]:
+    """The command that runs the worker program."""
     outside = bubblewrap.command(granted, device.type, directory) if wrapped else []
     # -P: this program's folder must not come first in the candidate's module search.
     return [*outside, sys.executable, "-P", "-u", str(PROGRAM), json.dumps(orders)]
 
 
+def _seen(device: Device) -> str:
+    return "cpu" if device.type == "cpu" else "cuda:0"  # the only one it sees
+
+
 def _confinement(device: Device, granted: Grants, *, wrapped: bool) -> dict[str, object]:
     """The arguments of `worker.confinement.confine`."""
-    memory = _memory_bytes()
+    memory = memory_bytes()
     on_cpu = device.type == "cpu"
     return {
         "parent": None if wrapped else os.getpid(),
@@ -173,9 +235,7 @@ def _confinement(device: Device, granted: Grants, *, wrapped: bool) -> dict[str,
 
 def environment(device: Device, directory: Path, inherited: Mapping[str, str]) -> dict[str, str]:
     """What the worker's environment holds: an allow-list, its own directories, and one rule for threads."""
-    kept = {name: value for name, value in inherited.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
-    # ninja and other tools that came with this Python are beside it.
-    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    kept = allowed(inherited)
     search = search_path(inherited)
     if search:
         kept["PYTHONPATH"] = os.pathsep.join(search)
@@ -207,6 +267,22 @@ def environment(device: Device, directory: Path, inherited: Mapping[str, str]) -
     return kept
 
 
+def allowed(inherited: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment may be seen under guard, with the tools that came with this Python on the PATH."""
+    kept = {name: value for name, value in inherited.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
+    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    return kept
+
+
+def cuda_architecture(index: int) -> str:
+    """What extensions are built for on this GPU, as torch spells it, e.g. "9.0a"."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(index)
+    # The "a" target holds Hopper's and Blackwell's own instructions (wgmma, bulk copies), and runs on this chip only.
+    return f"{major}.{minor}a" if major >= 9 and minor == 0 else f"{major}.{minor}"
+
+
 def sweep_directories() -> None:
     """End and remove what judges that were killed left behind."""
     for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"):
@@ -229,20 +305,15 @@ def remove(directory: Path) -> None:
 
 def _cuda_environment(device: Device, inherited: Mapping[str, str]) -> dict[str, str]:
     """This GPU alone is visible, and extensions are built for it alone."""
-    import torch
-
     visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    major, minor = torch.cuda.get_device_capability(device.index)
-    # The "a" target holds Hopper's and Blackwell's own instructions (wgmma, bulk copies), and runs on this chip only.
-    suffix = "a" if major >= 9 and minor == 0 else ""
     return {
         "CUDA_VISIBLE_DEVICES": visible[device.index] if device.index < len(visible) else str(device.index),
-        "TORCH_CUDA_ARCH_LIST": f"{major}.{minor}{suffix}",
+        "TORCH_CUDA_ARCH_LIST": cuda_architecture(device.index),
     }
 
 
-def _memory_bytes() -> int:
-    """The share of the machine's or the container's memory that a worker gets."""
+def memory_bytes() -> int:
+    """The share of the machine's or the container's memory that a worker or a compiler gets."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in _CONTAINER_MEMORY:
         with contextlib.suppress(OSError, ValueError):  # not there, or "max"

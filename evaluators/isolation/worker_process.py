@@ -3,18 +3,23 @@
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.isolation import bubblewrap, processes, sandbox
+from kbevolve.evaluators.isolation.compiling import Builder, BuildReply, sealed
 from kbevolve.evaluators.isolation.last_words import Printed, signal_words
+from kbevolve.evaluators.isolation.nursery import Nursery
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Message, frame
 
@@ -26,6 +31,10 @@ _DEATH_SECONDS = 2.0
 _VANISH_SECONDS = 5.0
 #: While a reply is awaited, the worker's processes are counted every so many seconds (1 to 3 ms on most machines).
 _WATCH_SECONDS = 0.5
+#: While its order is built, that is looked at as often: what a build waits for its worker at most.
+_BUILD_WATCH_SECONDS = 0.01
+#: Seconds that a worker has to take an answer about a build, which it waits for.
+_ANSWER_SECONDS = 10.0
 #: Processes a worker may have: ninja runs a compiler on each core, of up to five processes. The kernel's own limit is
 #: none to root, and for others counts all they run.
 _MOST_PROCESSES = max(256, 8 * (os.cpu_count() or 1))
@@ -36,24 +45,43 @@ _SIGNALLED = 128
 class Worker:
     """One worker process."""
 
-    def __init__(self, device: Device) -> None:
-        self._started = sandbox.start(device)
+    def __init__(self, device: Device, nursery: Nursery | None = None) -> None:
+        """Start it, on its own or in a nursery.
+
+        Raises:
+            EvaluatorError: the nursery has died.
+        """
+        self._started = sandbox.start(device, nursery)
         self._device_type = device.type
         self._received = bytearray()
         self._printed = Printed()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._started.connection, selectors.EVENT_READ)
         self._selector.register(self._started.output, selectors.EVENT_READ)
+        # A helper that it left behind may hold its ends of both open when it is dead.
+        self._handle = os.pidfd_open(self._started.process.pid)
+        self._selector.register(self._handle, selectors.EVENT_READ)
         self._killed = False
         #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is ready.
         self.sandbox = ""
         #: Moment (`time.monotonic`) at which patience ends whatever it is doing.
         self.deadline = float("inf")
+        #: Carries out what the worker wants compiled; None where it compiles by itself.
+        self.builder: Builder | None = None
+        #: Entered when a compiler begins to work for it, left before it goes on.
+        self.while_compiling: Callable[[], AbstractContextManager[object]] = nullcontext
+        #: What was built for it, in order.
+        self.built: list[BuildReply] = []
 
     @property
     def pid(self) -> int:
         """Process id, also of its process group; inside bubblewrap, bubblewrap's."""
         return self._started.process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return not self._killed and not select.select([self._handle], [], [], 0)[0]
 
     @property
     def printed(self) -> str:
@@ -107,15 +135,16 @@ class Worker:
     def census(self) -> tuple[int, int]:
         """Processes of the worker and all their threads, as the kernel counts them: (1, …) when it has no helpers."""
         found = processes.members(self.pid)
-        if self._started.bubblewrap:
+        if self._started.led_by_bubblewrap:
             found = bubblewrap.guarded(found, self.pid, self._device_type)
         return len(found), sum(process.threads for process in found)
 
     def pause(self) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
         if self._signal(signal.SIGSTOP):
-            with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            patience = time.monotonic() + _VANISH_SECONDS
+            while not processes.stands(self.pid) and time.monotonic() < patience:
+                time.sleep(0)
 
     def resume(self) -> None:
         """Let it go on."""
@@ -136,6 +165,7 @@ class Worker:
         with contextlib.suppress(OSError, KeyError, ValueError):
             self._selector.close()
         self._started.connection.close()
+        os.close(self._handle)
         os.close(self._started.output)
         sandbox.remove(self._started.directory)
 
@@ -161,18 +191,82 @@ class Worker:
             time.sleep(0.002)
 
     def _await_reply(self, limits: dict[str, float]) -> Message:
-        phase = "loading"
+        """The next reply, a build for each time that the worker asks for one done before."""
         spent = dict.fromkeys(limits, 0.0)
+        phase = "loading"
+        with contextlib.ExitStack() as away:
+            while True:
+                message = self._next_words(phase, limits, spent)
+                if "phase" not in message:
+                    return message
+                if message["phase"] == "building" and phase == "loading" and "building" in limits:
+                    away.enter_context(self.while_compiling())
+                    answer = self._build(message.get("build"), limits["building"], spent)
+                    phase = "building" if answer is None else "loading"
+                elif message["phase"] == "loading" and phase == "building":
+                    answer, phase = BuildReply(message={"go": True}), "loading"
+                else:
+                    raise Rejection(Verdict.CRASHED, "it told of compilers what cannot be")
+                if phase == "loading":
+                    waiting = time.monotonic()
+                    away.close()
+                    self.deadline += time.monotonic() - waiting  # others' work, not the kernel's
+                self._answer(answer or BuildReply(message={"compile": True}))
+
+    def _build(self, order: object, limit: float, spent: dict[str, float]) -> BuildReply | None:
+        """Have an order built; None when the worker is to compile by itself."""
+        began = time.monotonic()
+        future = self._ordered(order, seconds=limit - spent["building"])
+        if future is None:
+            return None
+        self._watch_until(future)
+        built = future.result()
+        spent["building"] += built.seconds
+        self.deadline += time.monotonic() - began - built.seconds  # waiting for a builder is no fault of the kernel
+        if built.timed_out:
+            raise Rejection(Verdict.TIMED_OUT, f"stopped after {built.seconds:.0f} s of compiling")
+        self.built.append(built)
+        return built
+
+    def _ordered(self, order: object, *, seconds: float) -> Future[BuildReply] | None:
+        if self.builder is None or not isinstance(order, dict) or seconds <= 0:
+            return None
+        return self.builder(order, seconds=seconds)
+
+    def _watch_until(self, future: Future[BuildReply]) -> None:
+        """Keep an eye on the worker, which has nothing to do, until its order is built."""
+        counted = time.monotonic()
+        while not future.done():
+            for key, _ in self._selector.select(_BUILD_WATCH_SECONDS):
+                self._read(key.fileobj)
+            if time.monotonic() - counted >= _WATCH_SECONDS:
+                self._check_census()
+                counted = time.monotonic()
+
+    def _answer(self, answer: BuildReply) -> None:
+        """Answer while the worker waits for it."""
+        connection = self._started.connection
+        connection.settimeout(_ANSWER_SECONDS)
+        try:
+            if answer.library is None:
+                connection.sendall(frame(answer.message))
+                return
+            with sealed(answer.library) as descriptor:
+                data = frame(answer.message)
+                connection.sendall(data[socket.send_fds(connection, [data], [descriptor]) :])
+        except TimeoutError:
+            raise Rejection(Verdict.CRASHED, "it did not listen to what it had asked for") from None
+        except OSError:
+            raise self._death() from None
+
+    def _next_words(self, phase: str, limits: dict[str, float], spent: dict[str, float]) -> Message:
+        """The next message, within what is left of the phase's time."""
         last = time.monotonic()
         counted = last
         while True:
             message = self._next_message()
             if message is not None:
-                if "phase" not in message:
-                    return message
-                if message["phase"] in limits:
-                    phase = message["phase"]
-                continue
+                return message
             left = min(limits[phase] - spent[phase], self.deadline - last)
             if left <= 0:
                 doing = "compiling" if phase == "building" else "running"
@@ -196,9 +290,10 @@ class Worker:
             )
 
     def _read(self, source: object) -> None:
-        if source is self._started.connection:
+        if source in (self._started.connection, self._handle):
             try:
-                data = self._started.connection.recv(1 << 20)
+                # What it said before it died comes first.
+                data = self._started.connection.recv(1 << 20, socket.MSG_DONTWAIT)
             except OSError:
                 data = b""
             if not data:
@@ -242,7 +337,7 @@ class Worker:
                 self._printed.add(data)
         said = self.printed.strip()
         said = f"; it printed last: {said[-500:]}" if said else ""
-        if self._started.bubblewrap and code > _SIGNALLED:
+        if self._started.led_by_bubblewrap and code > _SIGNALLED:
             code = _SIGNALLED - code
         if code >= 0:
             return Rejection(Verdict.CRASHED, f"its process ended itself with exit code {code} before answering{said}")

@@ -1,11 +1,14 @@
-"""A pool of workers: the next one is kept warm.
+"""A pool of workers: the next ones are kept warm.
 
 A worker serves one kernel and is killed. The next one starts while that kernel is judged, so that importing torch
 and creating a CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU) are paid beside the work and not before it.
 """
 
 import contextlib
+import math
 import os
+import threading
+import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -14,28 +17,43 @@ from typing import Self
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.isolation import sandbox
+from kbevolve.evaluators.isolation.nursery import Nursery
 from kbevolve.evaluators.isolation.worker_process import Worker
+from kbevolve.evaluators.timing.gate import Gate
 
 __all__ = ["Worker", "WorkerPool"]
 
-#: Workers started at once at most (each holds 0.5 GB of a GPU), and cores for each of them.
-_LARGEST_BATCH = 4
+#: Spares at most (each holds 0.5 GB of a GPU), and cores for each of them: importing torch keeps one busy for seconds.
+_MOST_SPARES = 6
 _CORES_PER_START = 4
+#: Weight of the newest observation in the means that say how many spares are needed.
+_NEWEST = 0.3
+#: Seconds that a start takes, before one was seen.
+_USUAL_START = 3.0
 
 
 class WorkerPool:
-    """Workers for one device: each `take` hands over a warm one and sees to it that the next is starting."""
+    """Workers for one device: each `take` hands over a warm one and sees to it that the next are starting.
 
-    def __init__(self, device: Device, *, first: int = 1) -> None:
-        """Start the first workers; later ones start in batches, when the last spare is taken."""
+    As many are kept as are taken while one starts, within what the machine bears. May be used by several threads.
+    """
+
+    def __init__(self, device: Device, gate: Gate, *, first: int = 1) -> None:
+        """Start the first workers. On a CPU a start keeps off who is timed, by way of the `gate`."""
         sandbox.sweep_directories()
         self._device = device
+        self._gate = gate
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
-        # Timing waits until all have started, so several at once cost hardly more than one, where there are the cores.
-        self._batch = max(1, min(_LARGEST_BATCH, len(os.sched_getaffinity(0)) // _CORES_PER_START))
+        self._most = max(1, min(_MOST_SPARES, len(os.sched_getaffinity(0)) // _CORES_PER_START))
+        self._nursery: Nursery | None = None
+        self._nursing = threading.Lock()
+        self._lock = threading.Lock()
         self._spares: deque[Future[Worker]] = deque()
         self._starting: set[Worker] = set()
+        self._start_seconds = _USUAL_START
+        self._taken_every = math.inf
+        self._taken = 0.0
         self._closed = False
         for _ in range(first):
             self._start_next()
@@ -54,42 +72,84 @@ class WorkerPool:
         Raises:
             EvaluatorError: workers do not start here.
         """
-        if not self._spares:
-            self._start_next()
-        future = self._spares.popleft()
-        if not self._spares:
-            for _ in range(self._batch):
-                self._start_next()
-        return future.result()
+        with self._lock:
+            self._note_demand()
+        worker = self._take_any()
+        while not worker.alive:  # somebody ended it while it waited; no candidate is to be blamed for that
+            worker.kill()
+            worker = self._take_any()
+        return worker
 
-    def settle(self) -> None:
-        """Wait until no worker is starting, so that none disturbs what is timed next."""
-        for future in self._spares:
-            with contextlib.suppress(EvaluatorError):  # reported by the `take` that gets it
-                future.result()
+    def _take_any(self) -> Worker:
+        with self._lock:
+            if not self._spares:
+                self._start_next()
+            ready = next((spare for spare in self._spares if spare.done()), self._spares[0])
+            self._spares.remove(ready)
+            while len(self._spares) < self.wanted:
+                if not self._start_next():
+                    break
+        return ready.result()
+
+    @property
+    def wanted(self) -> int:
+        """Spares that are kept: as many as are taken while one starts, and one more."""
+        return max(1, min(self._most, 1 + math.ceil(self._start_seconds / self._taken_every)))
 
     def close(self) -> None:
         """Kill all spares, those that are starting too."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
+            spares = tuple(self._spares)
+            self._spares.clear()
         for worker in tuple(self._starting):
             worker.end()
-        for future in self._spares:
+        for future in spares:
             with contextlib.suppress(EvaluatorError):
                 future.result().kill()
-        self._spares.clear()
         self._starters.shutdown()
+        self._close_nursery()
 
-    def _start_next(self) -> None:
-        if not self._closed:
-            self._spares.append(self._starters.submit(self._start))
+    def _note_demand(self) -> None:
+        now = time.monotonic()
+        if self._taken:
+            since = max(now - self._taken, 1e-3)
+            known = self._taken_every if math.isfinite(self._taken_every) else since
+            self._taken_every = (1 - _NEWEST) * known + _NEWEST * since
+        self._taken = now
+
+    def _start_next(self) -> bool:
+        if self._closed:
+            return False
+        self._spares.append(self._starters.submit(self._start))
+        return True
+
+    def _living_nursery(self) -> Nursery | None:
+        """The nursery, a new one when the last has died; None where there is none."""
+        with self._nursing:
+            if self._nursery is not None and not self._nursery.alive:
+                self._close_nursery()
+            if self._nursery is None:
+                self._nursery = sandbox.open_nursery(self._device)
+            return self._nursery
+
+    def _close_nursery(self) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
+            sandbox.remove(self._nursery.folder)
+            self._nursery = None
 
     def _start(self) -> Worker:
-        worker = Worker(self._device)
-        self._starting.add(worker)
-        try:
-            if self._closed:
-                worker.end()
-            worker.wait_ready()
-        finally:
-            self._starting.discard(worker)
+        started = time.monotonic()
+        with self._gate.shared() if self._device.type == "cpu" else contextlib.nullcontext(0.0) as waited:
+            worker = Worker(self._device, self._living_nursery())
+            self._starting.add(worker)
+            try:
+                if self._closed:
+                    worker.end()
+                worker.wait_ready()
+            finally:
+                self._starting.discard(worker)
+        seconds = time.monotonic() - started - waited
+        self._start_seconds = (1 - _NEWEST) * self._start_seconds + _NEWEST * seconds
         return worker

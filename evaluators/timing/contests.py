@@ -15,9 +15,7 @@ from kbevolve.evaluators.timing.series import REFERENCE, Round, hold_believed
 Admission = Callable[[Bench, Seat, Kernel], tuple[Evaluation, float]]
 
 
-def hold_contest(
-    bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit: Admission, settle: Callable[[], None], tie: float
-) -> Contest:
+def hold_contest(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit: Admission, tie: float) -> Contest:
     """Admit the kernels, then time those that are right.
 
     Args:
@@ -25,7 +23,6 @@ def hold_contest(
         kernels: who competes.
         rounds: how many are held.
         admit: decides who may.
-        settle: waits until no worker is starting, which would disturb the timing.
         tie: goes into the contest as it is.
 
     Raises:
@@ -44,7 +41,6 @@ def hold_contest(
             field.found[kernel.id] = found
             if found.verdict is Verdict.CORRECT:
                 field.enter(kernel.id, seat, kernel_ms)
-        settle()
         held = field.compete()
     return Contest(
         reference=_times(held, REFERENCE),
@@ -66,7 +62,7 @@ class _Field:
         self.found: dict[str, Evaluation] = {}
 
     def enter(self, name: str, seat: Seat, call_ms: float) -> None:
-        plan = plan_for(call_ms, self._bench.settings, most_calls=self._bench.prepared.most_calls)
+        plan = plan_for(call_ms, self._bench.court.settings, most_calls=self._bench.prepared.most_calls)
         calls = max(1, plan.calls)
         self._plans[name] = replace(plan, least_rounds=self._rounds, rounds=self._rounds, calls=calls)
         self.seats[name] = seat

@@ -47,11 +47,15 @@ class Block:
     """The timed calls of one kernel in one round."""
 
     calls: tuple[Call, ...]
+    #: What the judge makes of the told times on a busy machine: a share of each, and milliseconds added to it
+    #: (`evaluators.timing.clock`).
+    share: float = 1.0
+    doubt_ms: float = 0.0
 
     @property
     def times_ms(self) -> tuple[float, ...]:
-        """As the worker told."""
-        return tuple(call.ms for call in self.calls)
+        """As the worker told, and as the judge believes it."""
+        return tuple(self.share * call.ms + self.doubt_ms for call in self.calls)
 
     @property
     def median_ms(self) -> float:

@@ -21,10 +21,15 @@ def _make_importable(directory: Path) -> None:
 def main() -> None:
     """Confine this process, warm it up and serve until the judge hangs up.
 
-    Without a socket the level of confinement that was reached is printed, and that is all.
+    Without a socket the level of confinement that was reached is printed, and that is all. With the orders of a nursery
+    all this happens in each of the processes that it bears.
     """
     _make_importable(Path(__file__).resolve().parent)
     orders = json.loads(sys.argv[1])
+    if "nursery" in orders:
+        from kbevolve.evaluators.worker.nursery import tend
+
+        orders = tend(**orders["nursery"])
 
     from kbevolve.evaluators.worker.confinement import confine
 

@@ -1,7 +1,7 @@
 """Answers the judge's requests, one after another: open memory, load a candidate, try it, time one call of it.
 
 Requests and replies are plain JSON objects. A reply is ``{"ok": true, …}`` or ``{"ok": false, "stage": …, "type": …,
-"text": …, "frames": […]}``; while a compiler runs, ``{"phase": "building"}`` comes before it.
+"text": …, "frames": […]}``. What is to be compiled is told before it, ``{"phase": "building", …}``; see `builds.py`.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from kbevolve.evaluators.worker.integrity import Bearings
 from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
 from kbevolve.evaluators.worker.precision import set_flags
-from kbevolve.evaluators.worker.profiling import profile
+from kbevolve.evaluators.worker.profiling import profile, start_profiler
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
 from kbevolve.evaluators.worker.values import Place, unpack
 
@@ -35,6 +35,7 @@ def serve(*, socket_fd: int, device: str, threads: int, sandbox: str) -> None:
     torch.set_num_threads(threads)
     service = Service(channel, torch.device(device))
     _warm_up(torch.device(device))
+    service.watch_compilers()
     channel.send({"ok": True, "sandbox": sandbox})
     while True:
         try:
@@ -60,7 +61,7 @@ class Service:
 
     def __init__(self, channel: Channel, device: torch.device) -> None:
         self._device = device
-        self._watch = BuildWatch(lambda phase: channel.send({"phase": phase}))
+        self._watch = BuildWatch(channel, self._synchronize)
         self._stopwatch = Stopwatch(device)
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._precision = "fp32"
@@ -69,8 +70,18 @@ class Service:
         self._private: list[torch.Tensor] | None = None
         self._bearings: Bearings | None = None
 
+    def watch_compilers(self) -> None:
+        """See those too that came with what the warm-up imported."""
+        self._watch.watch_triton()
+
     def answer(self, request: Message, descriptors: list[int]) -> Message:
         """Carry out one request; whatever goes wrong in it is part of the answer."""
+        try:
+            return self._carry_out(request, descriptors)
+        finally:
+            self._watch.settle()
+
+    def _carry_out(self, request: Message, descriptors: list[int]) -> Message:
         stage = request["request"]
         try:
             match stage:
@@ -166,6 +177,9 @@ class Service:
         set_flags(self._precision)
         with torch.no_grad():
             self._call(inputs)
+            if self._device.type == "cuda":
+                with self._watch.away():
+                    start_profiler()
             return {"ok": True, "launches": profile(lambda: self._call(inputs))}
 
     def _call(self, inputs: list[Any]) -> Any:

@@ -1,6 +1,7 @@
 """What a bench believes of a time, on rates that may have been measured on a busy machine."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from kbevolve.archive.records import ProblemCard
 from kbevolve.evaluators import bench as benches
 from kbevolve.evaluators.bench import Bench
 from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.timing.gate import Gate
 
 CPU = find_device("cpu")
 CUDA = Device(type="cuda", index=0, fingerprint="cuda/test", description="test")
@@ -27,8 +29,7 @@ def bench_on(device: Device, card: ProblemCard) -> Bench:
     bench.device, bench.card = device, card
     bench.reference_ms = 2.0
     bench.prepared = cast(Any, _Anything())
-    bench.settings = cast(Any, _Anything())
-    bench._shelf = cast(Any, None)
+    bench.court = cast(Any, SimpleNamespace(gate=Gate(CPU), device=device, settings=_Anything(), shelf=None))
     return bench
 
 

@@ -135,7 +135,7 @@ def evaluate() -> Iterator[Evaluate]:
 
         def judged(source: str) -> Evaluation:
             found = judge.evaluate(problem(), Kernel.from_source(source))
-            print(found.verdict.name, found.message, {k: round(v, 2) for k, v in judge.phases.items()})
+            print(found.verdict.name, found.message, {k: round(v, 2) for k, v in found.phases.items()})
             return found
 
         yield judged

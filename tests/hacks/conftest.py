@@ -10,7 +10,7 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators import judge as judge_module
+from kbevolve.evaluators import hearing
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.judge import Judge
 from kbevolve.evaluators.lint import Finding, lint
@@ -62,7 +62,7 @@ class Court:
             self._judges[policy] = Judge(find_device(self._device), POLICIES[policy], shelf=self._shelf)
         with pytest.MonkeyPatch.context() as patch:
             if not lint_refuses:
-                patch.setattr(judge_module, "lint", tags_only)
+                patch.setattr(hearing, "lint", tags_only)
             return self._judges[policy].evaluate(self.problem(problem), Kernel.from_source(source))
 
     def accept(

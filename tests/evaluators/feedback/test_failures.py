@@ -13,7 +13,7 @@ c++ -MMD -MF main.o.d -O3 -c /tmp/kbevolve-worker-12-ab/work/mm.cpp -o mm.o
 ninja: build stopped: subcommand failed.
 """
 NVCC = """[1/2] nvcc -c k.cu
-/tmp/kbevolve-worker-3-x/work/k.cu(12): error: identifier "tid" is undefined
+/tmp/kbevolve-worker-3-x/kbevolve-worker-3-y/work/k.cu(12): error: identifier "tid" is undefined
       int i = tid + 1;
               ^
 

@@ -3,7 +3,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.timing.clock import check_clocks, untold_ms
+from kbevolve.evaluators.timing.clock import check_clocks, doubt_ms, undisturbed_share, untold_ms
 
 
 def calls(ms: float, overheads: list[float]) -> list[Call]:
@@ -43,3 +43,27 @@ def test_time_hidden_in_most_calls_is_time_hidden() -> None:
 
 def test_a_small_share_of_a_long_call_is_within_what_clocks_may_differ() -> None:
     check_clocks(calls(50.0, [4.0] * 10), calls(50.0, [0.3] * 10), "cuda")
+
+
+def test_on_a_quiet_machine_there_is_no_doubt() -> None:
+    assert doubt_ms(calls(1.0, USUAL[::-1]), calls(2.0, USUAL), "cuda") == 0
+    assert doubt_ms(calls(1.0, [0.2] * 10), calls(2.0, [0.3] * 10), "cuda") == 0
+    assert doubt_ms(calls(50.0, [4.0] * 10), calls(50.0, [0.3] * 10), "cuda") == 0
+
+
+def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
+    """Half of the reference's round trips are delayed by 4 ms; the kernel hides 2.5 ms in each of its own."""
+    busy = [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]
+    hiding = [delay + 2.5 for delay in busy]
+    check_clocks(calls(0.05, hiding), calls(2.5, busy), "cpu")
+    assert doubt_ms(calls(0.05, hiding), calls(2.5, busy), "cpu") == pytest.approx(2.5)
+
+
+def test_a_kernel_that_was_luckier_in_the_median_still_shows_what_it_hides() -> None:
+    burst = [9.0, 9.5, 9.2, 9.1, 9.0, 0.3, 0.4, 9.9, 9.0]
+    assert doubt_ms(calls(0.05, [2.8] * 9), calls(14.0, burst), "cpu") == pytest.approx(2.5)
+
+
+def test_what_a_busy_machine_adds_to_the_reference_is_nobodys_gain() -> None:
+    assert undisturbed_share(1.2, 1.0) == 1
+    assert undisturbed_share(15.0, 2.5) * 15.0 == pytest.approx(1.5 * 2.5)

@@ -1,0 +1,222 @@
+"""One kernel before the judge: read, build, try, time, profile; the first that fails ends it."""
+
+import ast
+import math
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.bench import Bench, Seat
+from kbevolve.evaluators.builds.resources import completed, resources_of
+from kbevolve.evaluators.correctness.trials import run_trials
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.feedback.profile import read_profile
+from kbevolve.evaluators.intake.roofline import roofline_of
+from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.lint import lint
+from kbevolve.evaluators.phases import Phases
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.baselines import best, over_best, recall
+from kbevolve.evaluators.timing.rounds import Plan, plan_for
+from kbevolve.evaluators.timing.series import (
+    REFERENCE,
+    Round,
+    disturbs,
+    hold_believed,
+    log_ratios,
+    measurements,
+    median_ms,
+)
+from kbevolve.evaluators.timing.statistics import enough, speedup_of, standing_of
+
+#: A kernel that took this many times the reference's time in each of the first rounds is not timed any longer.
+CLEARLY_SLOW = 2.0
+#: Rounds after which that is asked.
+_FIRST_ROUNDS = 3
+#: Whose calls took this many times the reference's in the trials is timed call by call at first.
+_HOPELESS = 2 * CLEARLY_SLOW
+#: Kernels this close to the best one here are profiled: the profiler costs a second, and only parents need it.
+_WORTH_PROFILING = 0.9
+#: Name of the only kernel in an evaluation, beside the reference.
+KERNEL = "kernel"
+
+
+def blank(problem: Problem, kernel: Kernel, device: Device, precision: str) -> Evaluation:
+    """An evaluation that found nothing yet."""
+    return Evaluation(
+        kernel=kernel.id,
+        problem=problem.id,
+        device=device.fingerprint,
+        precision=precision,
+        verdict=Verdict.CORRECT,
+        began=time.time(),
+        place=f"{platform.node()}/{device.torch_name}",
+    )
+
+
+def read(
+    problem: Problem, kernel: Kernel, found: Evaluation, settings: EvaluationSettings, device: Device
+) -> Evaluation:
+    """Tags from the source, which is refused when it is no candidate, or holds what has no honest use."""
+    _check_format(kernel.source)
+    reference = problem.source_for(device.type)
+    seen = lint(kernel.source, allow_library=settings.allow_library, reference_source=reference)
+    if seen.refusal:
+        raise Rejection(Verdict.REFUSED, seen.refusal, tags=seen.tags)
+    return replace(found, tags=seen.tags)
+
+
+def check_card(bench: Bench, found: Evaluation) -> Evaluation:
+    """Tags from the problem's card; a degenerate problem is judged only when that was asked for."""
+    found = replace(found, tags=(*found.tags, *bench.prepared.tags, *bench.card.flags))
+    if bench.card.degenerate and not bench.court.settings.force:
+        why = bench.card.flags["degenerate"].rstrip(".")
+        raise Rejection(
+            Verdict.REFUSED,
+            f"the problem is degenerate: {why}; change its inputs or sizes, or judge it all the same with --force",
+            tags=found.tags,
+        )
+    return found
+
+
+def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
+    """Everything that needs a process for the kernel.
+
+    Raises:
+        Rejection: the kernel failed.
+        EvaluatorError: the reference did, or no worker can be started.
+    """
+    with phases("worker"):
+        seat = bench.seat(kernel.source)
+    held: list[Round] = []
+    try:
+        seat.worker.deadline = time.monotonic() + bench.court.settings.total_seconds
+        found = replace(found, sandbox=seat.worker.sandbox)
+        found, kernel_ms = admit(bench, seat, found, phases)
+        if found.verdict < Verdict.CORRECT:
+            return found
+        with phases("timing"):
+            held = time_beside_reference(bench, seat.remote, kernel_ms, found.precision_class)
+        found = _profile(bench, seat.remote, _conclude(bench, held, found), phases)
+        if seat.worker.census()[0] > 1:
+            found = replace(found, tags=(*found.tags, "left-processes"))
+    except Rejection as failure:
+        raise Rejection(failure.verdict, failure.message, tags=found.tags) from None
+    finally:
+        with phases("end"):
+            seat.clear()
+    if disturbs(bench, held):
+        raise Rejection(
+            Verdict.REFUSED, "not accepted: work of it was still on the device after its calls", tags=found.tags
+        )
+    return found
+
+
+def admit(bench: Bench, seat: Seat, found: Evaluation, phases: Phases) -> tuple[Evaluation, float]:
+    """Build and try a kernel; also the milliseconds of its fastest call."""
+    with phases("build"), seat.remote.on_device():
+        seat.remote.load()
+    with phases("trials"):
+        found, kernel_ms = run_trials(seat.remote, bench.prepared, found)
+    if "prepacked-weights" in found.tags and not bench.court.settings.allow_prepacked:
+        raise Rejection(
+            Verdict.REFUSED, "not accepted: it keeps weights in a form of its own; read the parameters in each call"
+        )
+    return found, kernel_ms
+
+
+def time_beside_reference(
+    bench: Bench, remote: RemoteKernel, kernel_ms: float, precision_class: str | None
+) -> list[Round]:
+    """Paired rounds of a kernel and the reference, until its interval is narrow enough or it is clearly slow."""
+    settings, most_calls = bench.court.settings, bench.prepared.most_calls
+    plans: dict[str, Plan] = {
+        name: plan_for(call_ms, settings, most_calls=most_calls)
+        for name, call_ms in ((REFERENCE, bench.reference_ms), (KERNEL, kernel_ms))
+    }
+    least = plans[KERNEL].least_rounds
+
+    def is_enough(held: Sequence[Round]) -> bool:
+        ratios = log_ratios(held, KERNEL)
+        return _is_clearly_slow(ratios) or (len(ratios) >= least and enough(ratios, settings.interval))
+
+    def hold(plans: Mapping[str, Plan]) -> list[Round]:
+        kernels = {REFERENCE: bench.reference.remote, KERNEL: remote}
+        return hold_believed(bench, kernels, plans, {KERNEL: precision_class}, is_enough=is_enough)
+
+    if kernel_ms > _HOPELESS * bench.reference_ms:
+        glance = hold({name: replace(plan, calls=1, rounds=_FIRST_ROUNDS) for name, plan in plans.items()})
+        if _is_clearly_slow(log_ratios(glance, KERNEL)):
+            return glance
+    return hold(plans)
+
+
+def _is_clearly_slow(ratios: Sequence[float]) -> bool:
+    return len(ratios) == _FIRST_ROUNDS and max(ratios) < -math.log(CLEARLY_SLOW)
+
+
+def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluation:
+    """The numbers of an evaluation from its rounds."""
+    court, ratios = bench.court, log_ratios(held, KERNEL)
+    # Seeded by the kernel: an interval computed again from the archived blocks comes out the same.
+    speedup = speedup_of(ratios, Random(found.kernel))
+    court.repeatability.note(found.problem, found.kernel, speedup)
+    known = recall(court.shelf, problem=found.problem, device=court.device, precision=court.settings.precision)
+    time_ms = median_ms(held, KERNEL)
+    tags = {
+        "clearly-slow": _is_clearly_slow(ratios),
+        "beyond-roofline": bench.is_beyond_roofline(time_ms, found.precision_class),
+    }
+    return replace(
+        found,
+        time_ms=time_ms,
+        reference_ms=median_ms(held, REFERENCE),
+        speedup=speedup.estimate,
+        speedup_low=speedup.low,
+        speedup_high=speedup.high,
+        standing=standing_of(speedup.low, speedup.high, court.repeatability.tie(found.problem)),
+        speedup_best=over_best(speedup.estimate, known) if known else None,
+        best_baseline=best(known).name if known else None,
+        tags=(*found.tags, *(tag for tag, holds in tags.items() if holds)),
+        blocks=tuple(measurements(held, {REFERENCE: "reference", KERNEL: "child"})),
+    )
+
+
+def _profile(bench: Bench, remote: RemoteKernel, found: Evaluation, phases: Phases) -> Evaluation:
+    """Where its time goes, for a kernel that may become a parent."""
+    low = found.speedup_low or 0.0
+    worth = low >= _WORTH_PROFILING * bench.best_speedup
+    bench.best_speedup = max(bench.best_speedup, low)
+    if not bench.court.settings.profile or not worth or found.time_ms is None:
+        return found
+    with phases("profile"), remote.on_device():
+        try:
+            told = remote.profile(bench.prepared.trial(0).inputs)
+        except Rejection:  # its numbers stand; only the feedback is shorter
+            return found
+    profile = read_profile(
+        told,
+        time_ms=found.time_ms,
+        card=bench.card,
+        precision_class=found.precision_class,
+        roofline=roofline_of(bench.device, shelf=bench.court.shelf),
+    )
+    return replace(found, profile=completed(profile, resources_of(remote.worker.built)))
+
+
+def _check_format(source: str) -> None:
+    """Refuse what cannot be a candidate before a process is spent on it."""
+    try:
+        ast.parse(source)
+    except SyntaxError as error:
+        line = (error.text or "").strip()[:200]
+        raise Rejection(
+            Verdict.REFUSED, f"not Python: line {error.lineno}: {error.msg}{f': `{line}`' if line else ''}"
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise Rejection(Verdict.REFUSED, f"not Python: {str(error) or type(error).__name__}") from None

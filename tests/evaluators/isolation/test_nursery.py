@@ -1,0 +1,227 @@
+"""Workers that a nursery bore are as confined and as mortal as those that were started on their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Verdict
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation import bubblewrap, sandbox
+from kbevolve.evaluators.isolation.nursery import Nursery
+from kbevolve.evaluators.isolation.worker_process import Worker
+from kbevolve.evaluators.isolation.workers import WorkerPool
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.gate import Gate
+from kbevolve.evaluators.worker import landlock
+
+CPU = find_device("cpu")
+KERNEL = "\nclass ModelNew:\n    pass\n"
+
+pytestmark = pytest.mark.skipif(
+    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs bubblewrap of its own here"
+)
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    found = sandbox.open_nursery(CPU)
+    assert found is not None
+    yield found
+    found.close()
+    sandbox.remove(found.folder)
+    assert not found.folder.exists()
+
+
+@pytest.fixture
+def worker(nursery: Nursery) -> Iterator[Worker]:
+    found = Worker(CPU, nursery)
+    found.wait_ready()
+    yield found
+    found.kill()
+
+
+def ran(worker: Worker, body: str, seconds: float = 10.0) -> str:
+    """What it printed last."""
+    reply = worker.ask({"request": "import", "source": f"{body}{KERNEL}"}, seconds=seconds)
+    assert reply["ok"], reply
+    worker.ask({"request": "nothing"}, seconds=seconds)
+    return worker.printed.strip()
+
+
+def test_it_is_confined_as_one_that_was_started_alone(worker: Worker) -> None:
+    assert worker.sandbox == sandbox.rehearse(CPU)
+    assert worker.census()[0] == 1
+
+
+def test_it_has_a_directory_an_environment_and_a_session_of_its_own(nursery: Nursery) -> None:
+    seen = []
+    for _ in range(2):
+        worker = Worker(CPU, nursery)
+        worker.wait_ready()
+        body = (
+            "import os, tempfile\n"
+            "print(os.environ['HOME'], os.environ['TMPDIR'], os.getcwd(), tempfile.gettempdir(), "
+            "os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid())"
+        )
+        home, scratch, work, temporary, *own = ran(worker, body).split()
+        assert own == ["True", "True"]
+        assert Path(home).parent == Path(scratch).parent == Path(work).parent
+        assert temporary == scratch
+        seen.append(home)
+        worker.kill()
+        assert not Path(home).exists()
+    assert seen[0] != seen[1]
+
+
+def test_it_cannot_reach_its_siblings_or_its_nursery(nursery: Nursery, worker: Worker) -> None:
+    sibling = Worker(CPU, nursery)
+    sibling.wait_ready()
+    try:
+        home = ran(sibling, "import os\nopen('secret', 'w').write('x')\nprint(os.getcwd())")
+        body = f"""
+import os, signal
+for name in ({home!r} + "/secret", {str(nursery.folder)!r} + "/home/x"):
+    try:
+        open(name, "a").write("y")
+        print("wrote", name)
+    except OSError:
+        pass
+for pid in (os.getppid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
+    if pid != os.getpid():
+        for act in (lambda: os.kill(pid, signal.SIGKILL), lambda: open(f"/proc/{{pid}}/mem", "rb").read(1)):
+            try:
+                act()
+                print("reached", pid)
+            except OSError:
+                pass
+print("done")
+"""
+        assert ran(worker, body) == "done"
+        assert ran(sibling, "import os\nprint('alive')").endswith("alive")
+    finally:
+        sibling.kill()
+    assert nursery.alive
+
+
+def test_how_it_ended_is_told(nursery: Nursery) -> None:
+    for body, words in (
+        ("import os\nos._exit(3)", "exit code 3"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "sigsegv"),
+    ):
+        worker = Worker(CPU, nursery)
+        worker.wait_ready()
+        with pytest.raises(Rejection) as caught:
+            ran(worker, body)
+        worker.kill()
+        assert caught.value.verdict is Verdict.CRASHED
+        assert words in caught.value.message.lower()
+
+
+def test_a_stopped_one_stands_and_goes_on(worker: Worker) -> None:
+    worker.pause()
+    state = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    assert state == "T"
+    worker.resume()
+    assert ran(worker, "print('on')") == "on"
+
+
+def test_a_killed_one_leaves_nothing(nursery: Nursery) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    worker = Worker(CPU, nursery)
+    worker.wait_ready()
+    pid = worker.pid
+    worker.kill()
+    worker.kill()
+    assert not Path(f"/proc/{pid}").exists()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_many_at_once(nursery: Nursery) -> None:
+    def bear(number: int) -> str:
+        worker = Worker(CPU, nursery)
+        worker.wait_ready()
+        try:
+            return ran(worker, f"print({number})")
+        finally:
+            worker.kill()
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(bear, range(12))) == [str(number) for number in range(12)]
+
+
+def test_a_dead_nursery_is_told_and_replaced() -> None:
+    with WorkerPool(CPU, Gate(CPU), first=1) as pool:
+        pool.take().kill()
+        for spare in list(pool._spares):
+            spare.result()
+        dead = pool._nursery
+        assert dead is not None
+        os.killpg(dead._process.pid, signal.SIGKILL)
+        dead._process.wait()
+        with pytest.raises(EvaluatorError, match="did not start"):
+            Worker(CPU, dead)
+        for _ in range(3):  # spares of the dead one died with it, and are found dead when they are used
+            worker = pool.take()
+            try:
+                if worker.ask({"request": "import", "source": KERNEL}, seconds=10)["ok"]:
+                    break
+            except Rejection:
+                continue
+            finally:
+                worker.kill()
+        else:
+            pytest.fail("no living worker after three")
+        assert pool._nursery is not dead
+        assert not dead.folder.exists()
+
+
+def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
+    program = tmp_path / "judge.py"
+    program.write_text(
+        "import time\n"
+        "from kbevolve.evaluators.devices import find_device\n"
+        "from kbevolve.evaluators.isolation import sandbox\n"
+        "from kbevolve.evaluators.isolation.worker_process import Worker\n"
+        "device = find_device('cpu')\n"
+        "nursery = sandbox.open_nursery(device)\n"
+        "worker = Worker(device, nursery)\n"
+        "worker.wait_ready()\n"
+        "print(worker.pid, nursery._process.pid, flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    root = Path(__file__).parents[3]
+    judge = subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    try:
+        assert judge.stdout is not None
+        pids = [int(word) for word in judge.stdout.readline().split()]
+        assert all(_lives(pid) for pid in pids)
+        judge.kill()
+        judge.wait()
+        for _ in range(100):
+            if not any(_lives(pid) for pid in pids):
+                break
+            time.sleep(0.05)
+        assert not any(_lives(pid) for pid in pids)
+    finally:
+        judge.kill()
+        judge.wait()
+        if judge.stdout is not None:
+            judge.stdout.close()
+        sandbox.sweep_directories()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

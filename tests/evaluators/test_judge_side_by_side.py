@@ -1,0 +1,213 @@
+"""Several kernels before one judge at once: the same verdicts, one is timed at a time, and a contest is held alone."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators import hearing
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.isolation.workers import WorkerPool
+from kbevolve.evaluators.judge import Judge, width_for
+from kbevolve.evaluators.timing.gate import Gate
+from tests.evaluators.test_judge import PROBLEM, RIGHT, candidate, problem_of
+
+CPU = find_device("cpu")
+SETTINGS = EvaluationSettings(
+    trials=3, warmup=0, rounds=3, calls_per_round=2, timing_seconds=0.2, build_seconds=60, import_seconds=10,
+    run_seconds=3, total_seconds=60, profile=False,
+)  # fmt: skip
+OTHER = PROBLEM.replace("torch.relu(x @ self.weight)", "torch.tanh(x @ self.weight)")
+#: Body -> verdict.
+BODIES = {
+    RIGHT: Verdict.CORRECT,
+    "return (x @ self.weight).clamp_min(0)": Verdict.CORRECT,
+    "return x @ self.weight": Verdict.WRONG,
+    "raise ValueError('no')": Verdict.CRASHED,
+    "raise SystemExit(3)": Verdict.CRASHED,
+    "time.sleep(60)": Verdict.TIMED_OUT,
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    problem: Problem
+    kernel: Kernel
+    expected: Verdict
+
+
+def asked() -> Iterator[Asked]:
+    for number, (body, expected) in enumerate(BODIES.items()):
+        yield Asked(problem_of(), Kernel.from_source(candidate(body, first=f"# {number}\n")), expected)
+    for number in range(2):
+        body = candidate("return torch.tanh(x @ self.weight)", first=f"# other {number}\n")
+        yield Asked(problem_of(OTHER), Kernel.from_source(body), Verdict.CORRECT)
+
+
+@pytest.mark.slow
+def test_side_by_side_is_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hearing, "disturbs", lambda *_: False)
+    timed: list[tuple[float, float]] = []
+    heard: list[tuple[float, float]] = []
+    real_call = RemoteKernel.timed_call
+    lock = threading.Lock()
+    inside = [0]
+
+    def timed_call(self: RemoteKernel, inputs: object) -> object:
+        with lock:
+            inside[0] += 1
+            assert inside[0] == 1, "two kernels were timed at once"
+        started = time.monotonic()
+        try:
+            return real_call(self, inputs)  # type: ignore[arg-type]
+        finally:
+            with lock:
+                timed.append((started, time.monotonic()))
+                inside[0] -= 1
+
+    real_attempt = RemoteKernel.attempt
+
+    def attempt(self: RemoteKernel, inputs: object) -> object:
+        started = time.monotonic()
+        try:
+            return real_attempt(self, inputs)  # type: ignore[arg-type]
+        finally:
+            with lock:
+                heard.append((started, time.monotonic()))
+
+    monkeypatch.setattr(RemoteKernel, "attempt", attempt)
+    jobs = list(asked())
+    with Judge(CPU, SETTINGS, width=4) as judge, ThreadPoolExecutor(4) as pool:
+        # The reference is called through `timed_call` when it is seated, beside nobody but not alone at the gate.
+        for problem in {job.problem.id: job.problem for job in jobs}.values():
+            judge.card(problem)
+        monkeypatch.setattr(RemoteKernel, "timed_call", timed_call)
+        found: list[Evaluation] = list(pool.map(lambda job: judge.evaluate(job.problem, job.kernel), jobs))
+    for job, one in zip(jobs, found, strict=True):
+        assert one.verdict is job.expected, one.message
+        assert one.kernel == job.kernel.id
+        assert one.problem == job.problem.id
+        assert one.began > 0
+        assert {"read", "prepare", "worker", "build", "trials", "end"} <= one.phases.keys()
+        assert sum(one.phases.values()) <= one.seconds + 0.01
+    assert timed
+    beside = [call for call in heard if any(call[0] < end and start < call[1] for start, end in timed)]
+    assert not beside, "a kernel was tried while another was timed"
+
+
+def test_a_contest_waits_until_all_are_through() -> None:
+    slow = Kernel.from_source(candidate(f"time.sleep(0.05)\n{RIGHT}"))
+    fast = Kernel.from_source(candidate(RIGHT))
+    ended: dict[str, float] = {}
+    with Judge(CPU, SETTINGS, width=2) as judge, ThreadPoolExecutor(2) as pool:
+        judge.card(problem_of())
+        evaluated = pool.submit(judge.evaluate, problem_of(), slow)
+        evaluated.add_done_callback(lambda _: ended.setdefault("evaluate", time.monotonic()))
+        while not judge._docket._heard:
+            time.sleep(0.01)
+        contest = judge.compete(problem_of(), [fast], rounds=3)
+        ended["compete"] = time.monotonic()
+        assert evaluated.result().verdict is Verdict.CORRECT
+    assert ended["evaluate"] < ended["compete"]
+    assert fast.id in contest.times
+
+
+def test_who_found_no_memory_beside_others_is_heard_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    greedy = Kernel.from_source(candidate("raise MemoryError('out of memory')"))
+    meek = Kernel.from_source(candidate(f"time.sleep(0.1)\n{RIGHT}"))
+    heard: list[tuple[str, bool]] = []
+    hear = hearing.hear
+    with Judge(CPU, SETTINGS, width=2) as judge, ThreadPoolExecutor(2) as pool:
+        judge.card(problem_of())
+
+        def counted(bench: object, kernel: Kernel, *rest: object) -> Evaluation:
+            heard.append((kernel.id, judge._docket._alone))
+            return hear(bench, kernel, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr("kbevolve.evaluators.judge.hear", counted)
+        first = pool.submit(judge.evaluate, problem_of(), meek)
+        while not heard:
+            time.sleep(0.01)
+        found = judge.evaluate(problem_of(), greedy)
+        assert first.result().verdict is Verdict.CORRECT
+    assert found.verdict is Verdict.CRASHED
+    assert [alone for kernel, alone in heard if kernel == greedy.id] == [False, True]
+    assert [alone for kernel, alone in heard if kernel == meek.id] == [False]
+
+
+def test_a_reference_that_died_gets_a_successor() -> None:
+    with Judge(CPU, SETTINGS) as judge:
+        judge.card(problem_of())
+        assert judge._bench is not None
+        dead = judge._bench.reference.worker
+        dead.end()
+        assert judge.evaluate(problem_of(), Kernel.from_source(candidate(RIGHT))).verdict is Verdict.CORRECT
+        assert judge._bench.reference.worker is not dead
+
+
+def test_a_reference_that_dies_again_and_again_is_the_rigs_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_call = RemoteKernel.timed_call
+
+    def timed_call(self: RemoteKernel, inputs: object) -> object:
+        if judge._bench is not None and self is judge._bench.reference.remote:
+            self.worker.end()
+        return real_call(self, inputs)  # type: ignore[arg-type]
+
+    with Judge(CPU, SETTINGS) as judge:
+        judge.card(problem_of())
+        monkeypatch.setattr(RemoteKernel, "timed_call", timed_call)
+        with pytest.raises(EvaluatorError, match="the reference failed"):
+            judge.evaluate(problem_of(), Kernel.from_source(candidate(RIGHT)))
+
+
+def test_a_spare_that_somebody_killed_is_passed_over() -> None:
+    with WorkerPool(CPU, Gate(CPU), first=2) as pool:
+        spare = pool._spares[0].result()
+        spare.end()
+        while spare.alive:
+            time.sleep(0.01)
+        worker = pool.take()
+        assert worker is not spare
+        assert worker.alive
+        worker.kill()
+        assert not worker.alive
+
+
+def test_width_is_one_where_the_kernel_needs_all_cores() -> None:
+    assert width_for(CPU) == 1
+    assert width_for(CPU, 3) == 3
+
+
+def test_spares_follow_demand() -> None:
+    pool = WorkerPool(CPU, Gate(CPU), first=0)
+    try:
+        assert pool.wanted == 1
+        pool._most = 6
+        pool._start_seconds, pool._taken_every = 3.0, 1.0
+        assert pool.wanted == 4
+        pool._taken_every = 0.01
+        assert pool.wanted == 6
+        pool._taken_every = 1000.0
+        assert pool.wanted == 2
+    finally:
+        pool.close()
+
+
+def test_workers_are_handed_out_once() -> None:
+    with WorkerPool(CPU, Gate(CPU), first=2) as pool, ThreadPoolExecutor(3) as threads:
+        taken = list(threads.map(lambda _: pool.take(), range(3)))
+        try:
+            assert len({worker.pid for worker in taken}) == 3
+            assert os.getpid() not in {worker.pid for worker in taken}
+        finally:
+            for worker in taken:
+                worker.kill()

@@ -1,0 +1,145 @@
+"""Who tries shares the device, who times has it alone, and who compiles steps back."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.phases import WAITING, Phases
+from kbevolve.evaluators.timing.gate import Gate
+
+#: Seconds after which a thread that has not come through is taken for waiting; and in which it must have.
+SOON, AT_LAST = 0.05, 20.0
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate(find_device("cpu"))
+
+
+def passing(gate: Gate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
+    """A thread that enters and stays until it is told; the event tells that it is inside."""
+    inside = threading.Event()
+
+    def go() -> None:
+        with getattr(gate, kind)():
+            inside.set()
+            assert until.wait(AT_LAST)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    return thread, inside
+
+
+def test_several_share_and_one_is_alone(gate: Gate) -> None:
+    out_first, out_second, out_alone = threading.Event(), threading.Event(), threading.Event()
+    first, first_inside = passing(gate, "shared", out_first)
+    second, second_inside = passing(gate, "shared", out_second)
+    assert first_inside.wait(AT_LAST)
+    assert second_inside.wait(AT_LAST)
+    alone, alone_inside = passing(gate, "exclusive", out_alone)
+    out_first.set()
+    assert not alone_inside.wait(SOON), "alone beside the second"
+    late, late_inside = passing(gate, "shared", out_alone)
+    assert not late_inside.wait(SOON), "who wants to be alone goes before who comes later"
+    out_second.set()
+    assert alone_inside.wait(AT_LAST)
+    assert not late_inside.wait(SOON), "beside one who is alone"
+    out_alone.set()
+    assert late_inside.wait(AT_LAST)
+    for thread in (first, second, alone, late):
+        thread.join(AT_LAST)
+        assert not thread.is_alive()
+
+
+def test_who_compiles_steps_back_and_waits_for_his_turn(gate: Gate) -> None:
+    compiled, out = threading.Event(), threading.Event()
+    released, again = threading.Event(), threading.Event()
+
+    def compile_in_the_middle() -> None:
+        with gate.shared():
+            with gate.released():
+                released.set()
+                assert compiled.wait(AT_LAST)
+            again.set()
+
+    thread = threading.Thread(target=compile_in_the_middle)
+    thread.start()
+    assert released.wait(AT_LAST)
+    alone, alone_inside = passing(gate, "exclusive", out)
+    assert alone_inside.wait(AT_LAST), "nobody is in its way while the other compiles"
+    compiled.set()
+    assert not again.wait(SOON), "it must not touch the device beside one who is alone"
+    out.set()
+    assert again.wait(AT_LAST)
+    thread.join(AT_LAST)
+    alone.join(AT_LAST)
+
+
+def test_who_is_inside_may_pass_again(gate: Gate) -> None:
+    with gate.shared(), gate.shared() as waited:
+        assert waited == 0
+        with pytest.raises(RuntimeError, match="leave the gate first"), gate.exclusive():
+            pytest.fail("it would wait for itself")
+    with gate.exclusive(), gate.exclusive(), gate.shared(), gate.released():
+        entered = threading.Event()
+        thread = threading.Thread(target=lambda: _touch(gate, entered))
+        thread.start()
+        assert not entered.wait(SOON), "alone is alone, whatever is entered or released inside"
+    assert entered.wait(AT_LAST)
+    thread.join(AT_LAST)
+
+
+def _touch(gate: Gate, entered: threading.Event) -> None:
+    with gate.shared():
+        entered.set()
+
+
+def test_an_error_inside_leaves_the_gate_open(gate: Gate) -> None:
+    for enter in (gate.shared, gate.exclusive):
+        with pytest.raises(ZeroDivisionError), enter():
+            raise ZeroDivisionError
+    with gate.exclusive():
+        pass
+
+
+def test_nobody_is_ever_beside_one_who_is_alone(gate: Gate) -> None:
+    inside, seen = [0, 0], []
+    lock = threading.Lock()
+
+    def visit(kind: int, enter: Callable[[], object]) -> None:
+        for _ in range(50):
+            with enter():  # type: ignore[attr-defined]
+                with lock:
+                    inside[kind] += 1
+                    seen.append(tuple(inside))
+                time.sleep(0)
+                with lock:
+                    inside[kind] -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(8):
+            pool.submit(visit, int(number < 3), gate.exclusive if number < 3 else gate.shared).add_done_callback(
+                lambda done: done.result()
+            )
+    assert len(seen) == 400
+    assert all(alone == 0 or (alone == 1 and beside == 0) for beside, alone in seen)
+
+
+def test_waiting_is_a_phase_of_its_own(gate: Gate) -> None:
+    out = threading.Event()
+    alone, inside = passing(gate, "exclusive", out)
+    assert inside.wait(AT_LAST)
+    threading.Timer(0.2, out.set).start()
+    phases = Phases(gate)
+    with phases("trials"), gate.shared() as waited:
+        time.sleep(0.05)
+    alone.join(AT_LAST)
+    assert waited > 0.1
+    assert gate.waited == waited
+    assert phases.seconds[WAITING] == pytest.approx(waited)
+    assert 0.05 <= phases.seconds["trials"] < waited
+    assert list(phases.seconds) == ["trials", WAITING]
