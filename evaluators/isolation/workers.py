@@ -47,6 +47,8 @@ class WorkerPool:
         self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
         self._most = max(1, min(_MOST_SPARES, len(os.sched_getaffinity(0)) // _CORES_PER_START))
         self._nursery: Nursery | None = None
+        #: Whether a nursery is of any use here.
+        self._nurses = True
         self._nursing = threading.Lock()
         self._lock = threading.Lock()
         self._spares: deque[Future[Worker]] = deque()
@@ -124,32 +126,44 @@ class WorkerPool:
         self._spares.append(self._starters.submit(self._start))
         return True
 
+    def _start(self) -> Worker:
+        started = time.monotonic()
+        with self._gate.shared() if self._device.type == "cpu" else contextlib.nullcontext(0.0) as waited:
+            nursery = self._living_nursery()
+            try:
+                worker = self._start_in(nursery)
+            except EvaluatorError:
+                if nursery is None:
+                    raise
+                # Some systems may not let a forked process do what one can that was started alone.
+                worker = self._start_in(None)
+                self._nurses = not nursery.alive
+        seconds = time.monotonic() - started - waited
+        self._start_seconds = (1 - _NEWEST) * self._start_seconds + _NEWEST * seconds
+        return worker
+
+    def _start_in(self, nursery: Nursery | None) -> Worker:
+        worker = Worker(self._device, nursery)
+        self._starting.add(worker)
+        try:
+            if self._closed:
+                worker.end()
+            worker.wait_ready()
+        finally:
+            self._starting.discard(worker)
+        return worker
+
     def _living_nursery(self) -> Nursery | None:
-        """The nursery, a new one when the last has died; None where there is none."""
+        """The nursery, a new one when the last has died; None where workers are started alone."""
         with self._nursing:
             if self._nursery is not None and not self._nursery.alive:
                 self._close_nursery()
-            if self._nursery is None:
+            if self._nursery is None and self._nurses:
                 self._nursery = sandbox.open_nursery(self._device)
-            return self._nursery
+            return self._nursery if self._nurses else None
 
     def _close_nursery(self) -> None:
         if self._nursery is not None:
             self._nursery.close()
             sandbox.remove(self._nursery.folder)
             self._nursery = None
-
-    def _start(self) -> Worker:
-        started = time.monotonic()
-        with self._gate.shared() if self._device.type == "cpu" else contextlib.nullcontext(0.0) as waited:
-            worker = Worker(self._device, self._living_nursery())
-            self._starting.add(worker)
-            try:
-                if self._closed:
-                    worker.end()
-                worker.wait_ready()
-            finally:
-                self._starting.discard(worker)
-        seconds = time.monotonic() - started - waited
-        self._start_seconds = (1 - _NEWEST) * self._start_seconds + _NEWEST * seconds
-        return worker

@@ -63,14 +63,22 @@ def tend(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
 
 
 def _import_all(device: str) -> None:
-    """What most workers need. None of it may touch the device: a CUDA context does not survive a fork."""
-    import torch.utils.cpp_extension  # noqa: F401
+    """What most workers need. Nothing of it may ask the CUDA driver anything: that does not survive a fork."""
+    import torch
 
-    import kbevolve.evaluators.worker.service  # noqa: F401
+    asks = torch.cuda.is_available
+    # torch's builder asks on its import, to say that there is a toolkit and no GPU.
+    torch.cuda.is_available = lambda: device != "cpu"
+    try:
+        import torch.utils.cpp_extension
 
-    if device != "cpu":
-        with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
-            import triton.language  # noqa: F401
+        import kbevolve.evaluators.worker.service  # noqa: F401
+
+        if device != "cpu":
+            with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
+                import triton.language  # noqa: F401
+    finally:
+        torch.cuda.is_available = asks
 
 
 def _begin(request: Message, descriptors: list[int], nursery: int) -> dict[str, Any]:

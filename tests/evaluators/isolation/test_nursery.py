@@ -183,6 +183,45 @@ def test_a_dead_nursery_is_told_and_replaced() -> None:
         assert not dead.folder.exists()
 
 
+def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[bool] = []
+    wait_ready = Worker.wait_ready
+
+    def barren(self: Worker) -> None:
+        in_nursery = not isinstance(self._started.process, subprocess.Popen)
+        started.append(in_nursery)
+        if in_nursery:
+            self.kill()
+            raise EvaluatorError("no CUDA in a fork")
+        wait_ready(self)
+
+    monkeypatch.setattr(Worker, "wait_ready", barren)
+    with WorkerPool(CPU, Gate(CPU), first=1) as pool:
+        for _ in range(2):
+            worker = pool.take()
+            assert worker.alive
+            worker.kill()
+    # The spare may have begun before the first had failed.
+    assert started[0]
+    assert started.count(True) <= 2
+    assert not started[-1]
+
+
+def test_importing_for_all_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys, torch\n"
+        "torch._C._cuda_getDeviceCount = lambda: sys.exit('the driver was asked')\n"
+        "from kbevolve.evaluators.worker.nursery import _import_all\n"
+        "before = torch.cuda.is_available\n"
+        "_import_all('cuda:0')\n"
+        "assert torch.cuda.is_available is before\n"
+        "assert 'torch.utils.cpp_extension' in sys.modules\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "CUDA_HOME": "/usr/local/cuda"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
     program = tmp_path / "judge.py"
     program.write_text(
