@@ -39,7 +39,7 @@ class WorkerPool:
     """
 
     def __init__(self, device: Device, gate: Gate, *, first: int = 1) -> None:
-        """Start the first workers. On a CPU a start keeps off who is timed, by way of the `gate`."""
+        """Start the first workers. A start uses the device, and keeps off who is timed by way of the `gate`."""
         sandbox.sweep_directories()
         self._device = device
         self._gate = gate
@@ -128,7 +128,7 @@ class WorkerPool:
 
     def _start(self) -> Worker:
         started = time.monotonic()
-        with self._gate.shared() if self._device.type == "cpu" else contextlib.nullcontext(0.0) as waited:
+        with self._gate.shared() as waited:
             nursery = self._living_nursery()
             try:
                 worker = self._start_in(nursery)
