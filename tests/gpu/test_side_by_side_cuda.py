@@ -1,0 +1,79 @@
+"""Workers that a nursery bore have a working GPU; kernels judged side by side come out as alone."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbevolve.archive.records import Kernel, Verdict
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.seeds import seed_files
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.nursery import Son
+from kbevolve.evaluators.isolation.workers import WorkerPool
+from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.timing.gate import Gate
+from kbevolve.evolve.reference import as_model_new
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+SETTINGS = EvaluationSettings(profile=False, baselines=False)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    device = find_device("cuda")
+    with WorkerPool(device, Gate(device), first=1) as found:
+        yield found
+
+
+def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
+    starts = []
+    for _ in range(4):
+        for spare in list(pool._spares):
+            spare.result()
+        started = time.perf_counter()
+        worker = pool._start()
+        starts.append(time.perf_counter() - started)
+        try:
+            assert isinstance(worker._started.process, Son), "the nursery was given up: see what its worker said"
+            source = "import torch\nprint(float(torch.ones(4, device='cuda').sum()))\nclass ModelNew:\n    pass\n"
+            assert worker.ask({"request": "import", "source": source}, seconds=30)["ok"] is True
+            worker.ask({"request": "nothing"}, seconds=30)
+            assert worker.printed.strip() == "4.0"
+        finally:
+            worker.kill()
+    print("seconds a start:", [round(seconds, 2) for seconds in starts])
+    assert pool._nurses
+
+
+@pytest.mark.slow
+def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
+    problem = find_problem("L1/softmax")
+    sources = [as_model_new(problem.source_for("cuda"))]
+    sources += [file.read_text() for file in seed_files("L1/softmax", "cuda")]
+    wrong = sources[0].replace("softmax", "log_softmax")
+    kernels = [Kernel.from_source(f"{source}\n# {copy}\n") for copy in range(2) for source in (*sources, wrong)]
+    with Judge(find_device("cuda"), SETTINGS, shelf=Shelf(tmp_path), width=1) as judge:
+        alone = {one.id: judge.evaluate(problem, one) for one in kernels[: len(kernels) // 2]}
+    with (
+        Judge(find_device("cuda"), SETTINGS, shelf=Shelf(tmp_path), width=6) as judge,
+        ThreadPoolExecutor(6) as threads,
+    ):
+        judge.card(problem)
+        started = time.perf_counter()
+        beside = list(threads.map(lambda one: judge.evaluate(problem, one), kernels))
+        seconds = time.perf_counter() - started
+    print(f"{len(kernels)} kernels in {seconds:.1f} s")
+    for kernel, copy in zip(kernels[: len(alone)], kernels[len(alone) :], strict=True):
+        for found in (one for one in beside if one.kernel in (kernel.id, copy.id)):
+            before = alone[kernel.id]
+            print(found.verdict.name, found.speedup, before.speedup, {k: round(v, 2) for k, v in found.phases.items()})
+            assert found.verdict is before.verdict, found.message
+            if found.verdict is Verdict.CORRECT and "clearly-slow" not in found.tags:
+                assert found.speedup == pytest.approx(before.speedup, rel=0.02)
