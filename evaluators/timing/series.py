@@ -20,10 +20,9 @@ REFERENCE = "reference"
 #: A reference that took this many times as long beside a kernel as it takes alone was disturbed by it, on a GPU; on a
 #: CPU, where neighbours do as much, stopping the kernel's processes is the defence.
 _DISTURBED = 1.25
-#: Series that are timed before clocks that disagree are the kernel's fault.
-_ATTEMPTS = 3
-#: Seconds between them: what disturbs a series on a busy machine is often over soon.
-_PAUSE_SECONDS = 0.3
+#: Seconds to wait before a series whose clocks disagreed is timed again: what disturbs one on a busy machine is often
+#: over soon. Clocks that disagree after the last are the kernel's fault.
+_PAUSES_SECONDS = (0.3, 1.0, 3.0)
 
 Round = dict[str, Block]
 
@@ -90,16 +89,18 @@ def hold_believed(
         Rejection: a kernel failed, or its times are not believed; `culprit` is its name.
         EvaluatorError: the reference failed.
     """
-    for attempt in range(_ATTEMPTS):
+    for pause in (*_PAUSES_SECONDS, None):
         held = hold(bench, kernels, plans, is_enough=is_enough)
         try:
             for name, precision_class in classes.items():
                 _check(bench, held, name, precision_class)
             break
         except ClocksDisagree:
-            if attempt == _ATTEMPTS - 1:
+            if pause is None:
                 raise
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(pause)
+            for kernel in kernels.values():
+                kernel.worker.deadline += pause
     return _doubted(bench, held, classes)
 
 

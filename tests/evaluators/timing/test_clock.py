@@ -35,10 +35,15 @@ def test_a_few_delayed_calls_are_nobodys_fault() -> None:
     check_clocks(calls(1.0, delayed), calls(1.0, [0.3] * 10), "cpu")
 
 
-def test_time_hidden_in_most_calls_is_time_hidden() -> None:
+def test_time_hidden_in_most_calls_is_nobodys_gain() -> None:
+    """A machine with other work on it does as much: no reason to refuse a kernel, and none to believe its times."""
     mostly = [0.3, 0.3, 0.3, 0.3] + [2.3] * 6
-    with pytest.raises(Rejection):
-        check_clocks(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu")
+    check_clocks(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu")
+    assert doubt_ms(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu") == pytest.approx(2.0)
+
+
+def test_a_burst_over_all_blocks_of_a_kernel_but_one_call_is_nobodys_fault() -> None:
+    check_clocks(calls(1.0, [4.0, 5.0, 4.2, 6.0, 0.3, 4.4, 4.0, 5.5, 4.1]), calls(1.0, [0.3] * 9), "cpu")
 
 
 def test_a_small_share_of_a_long_call_is_within_what_clocks_may_differ() -> None:
