@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbevolve.configs.errors import ProblemError
+from kbevolve.configs.syntax import parse
 
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")
 
@@ -47,7 +48,7 @@ def parse_problem(source: str, *, name: str, path: Path) -> Problem:
             or its CPU_SIZES is not a literal dictionary of module constants.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except SyntaxError as error:
         raise ProblemError(
             f"{path}: line {error.lineno} is not Python ({error.msg}); a problem is a Python file"
@@ -70,7 +71,7 @@ def with_constants(source: str, values: Mapping[str, int | float]) -> str:
     if not values:
         return source
     lines = source.split("\n")
-    for name, node in _constants(ast.parse(source)).items():
+    for name, node in _constants(parse(source)).items():
         if name in values:
             row = node.lineno - 1
             # Columns of `ast` count UTF-8 bytes, not characters.

@@ -26,8 +26,6 @@ _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
 _FLOOR_SHARE = 0.9
 #: Warm calls of the reference whose fastest says how many fit into the time there is.
 _GAUGED_CALLS = 3
-
-
 #: Share of the free memory that kernels which are tried side by side may take, by an estimate: each has its inputs and
 #: outputs three times over (what it shares with the judge, its own, and as much again for what it makes on its way),
 #: and what a process takes before it does anything.
@@ -153,12 +151,19 @@ class Bench:
         return time_ms < _FLOOR_SHARE * self.card.floor_ms.get(precision_class or "", 0.0)
 
     def gauge_reference(self) -> float:
-        """Milliseconds of a call of the reference, now."""
-        return self._gauge(self.reference)
+        """Milliseconds of a call of the reference, now.
+
+        Raises:
+            EvaluatorError: it fails.
+        """
+        try:
+            return self._gauge(self.reference)
+        except Rejection as failure:  # of no kernel
+            raise EvaluatorError(f"the reference failed when timed again: {failure.message}; try again") from None
 
     def _gauge(self, seat: Seat) -> float:
-        inputs = self.prepared.trial(0).inputs
         with self.court.gate.exclusive():
+            inputs = self.prepared.trial(0).inputs
             return min(seat.remote.timed_call(inputs).ms for _ in range(_GAUGED_CALLS))
 
     def close(self) -> None:

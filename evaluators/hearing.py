@@ -1,6 +1,5 @@
 """One kernel before the judge: read, build, try, time, profile; the first that fails ends it."""
 
-import ast
 import math
 import platform
 import time
@@ -11,8 +10,10 @@ from random import Random
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.bench import Bench, Seat
 from kbevolve.evaluators.builds.resources import completed, resources_of
+from kbevolve.evaluators.correctness.conduct import left_threads
 from kbevolve.evaluators.correctness.trials import run_trials
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.feedback.profile import read_profile
@@ -103,10 +104,10 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
         with phases("timing"):
             held = time_beside_reference(bench, seat.remote, kernel_ms, found.precision_class)
         found = _profile(bench, seat.remote, _conclude(bench, held, found), phases)
-        if seat.worker.census()[0] > 1:
+        if seat.worker.processes > 1:
             found = replace(found, tags=(*found.tags, "left-processes"))
     except Rejection as failure:
-        raise Rejection(failure.verdict, failure.message, tags=found.tags) from None
+        raise Rejection(failure.verdict, failure.message, tags=failure.tags or found.tags) from None
     finally:
         with phases("end"):
             seat.clear()
@@ -125,7 +126,9 @@ def admit(bench: Bench, seat: Seat, found: Evaluation, phases: Phases) -> tuple[
         found, kernel_ms = run_trials(seat.remote, bench.prepared, found)
     if "prepacked-weights" in found.tags and not bench.court.settings.allow_prepacked:
         raise Rejection(
-            Verdict.REFUSED, "not accepted: it keeps weights in a form of its own; read the parameters in each call"
+            Verdict.REFUSED,
+            "not accepted: it keeps weights in a form of its own; read the parameters in each call",
+            tags=found.tags,
         )
     return found, kernel_ms
 
@@ -170,6 +173,7 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     time_ms = median_ms(held, KERNEL)
     tags = {
         "clearly-slow": _is_clearly_slow(ratios),
+        "left-threads": any(left_threads(call) for blocks in held for call in blocks[KERNEL].calls),
         "beyond-roofline": bench.is_beyond_roofline(time_ms, found.precision_class),
     }
     return replace(
@@ -212,7 +216,7 @@ def _profile(bench: Bench, remote: RemoteKernel, found: Evaluation, phases: Phas
 def _check_format(source: str) -> None:
     """Refuse what cannot be a candidate before a process is spent on it."""
     try:
-        ast.parse(source)
+        parse(source)
     except SyntaxError as error:
         line = (error.text or "").strip()[:200]
         raise Rejection(

@@ -36,8 +36,6 @@ from kbevolve.evaluators.timing.statistics import speedup_of
 
 #: What a kernel says that found no memory. Beside others that is no fault of its own.
 _OUT_OF_MEMORY = "out of memory"
-
-
 #: Kernels under way at once on a GPU at most: one is timed, some are tried, some compile. Each has a core for itself.
 _WIDEST = 8
 
@@ -190,8 +188,9 @@ class Judge:
             with self._docket.several(problem.id) as turn:
                 with phases("prepare"):
                     bench = self._bench_for(problem)
-                heard = self._hear_at(bench, kernel, found, phases)
-            if not turn.crowded or heard.verdict is Verdict.CORRECT or _OUT_OF_MEMORY not in heard.message.lower():
+                # Another's hearing may have broken it meanwhile.
+                heard = None if bench.broken else self._hear_at(bench, kernel, found, phases)
+            if heard and not (turn.crowded and _lacked_memory(heard)):
                 return heard
         except EvaluatorError:
             if bench is None:  # the problem itself is broken
@@ -253,14 +252,14 @@ class Judge:
                 raise
 
     def _bench_for(self, problem: Problem) -> Bench:
-        """The problem's bench; whoever comes first prepares it, and the others wait."""
+        """The problem's bench; whoever comes first prepares it, and the others wait.
+
+        A broken one is replaced when nobody else is heard at it, and is returned as it is until then.
+        """
         with self._preparing:
             bench = self._bench
-            if bench is not None and bench.broken and self._docket.crowded:
-                raise EvaluatorError(
-                    f"{problem.name}: the reference's process failed while others were judged; try again"
-                )
-            if bench is None or bench.broken or bench.prepared.problem.id != problem.id:
+            left = bench is not None and bench.prepared.problem.id != problem.id
+            if bench is None or left or (bench.broken and not self._docket.crowded):
                 self._leave_problem()
                 self._bench = bench = Bench(problem, self._court, width=self.width)
             return bench
@@ -269,6 +268,10 @@ class Judge:
         if self._bench is not None:
             self._bench.close()
             self._bench = None
+
+
+def _lacked_memory(found: Evaluation) -> bool:
+    return found.verdict is not Verdict.CORRECT and _OUT_OF_MEMORY in found.message.lower()
 
 
 def _rejected(found: Evaluation, failure: Rejection) -> Evaluation:

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kbevolve.configs.syntax import parse
+
 #: The class that every kernel defines.
 CLASS = "ModelNew"
 
@@ -239,7 +241,7 @@ def checked(source: str) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a child's "\d" is not our warning
-            tree = ast.parse(source)
+            tree = parse(source)
     except SyntaxError as error:
         line = (error.text or "").strip()[:120]
         where = f"line {error.lineno}" + (f", `{line}`" if line else "")

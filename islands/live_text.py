@@ -32,12 +32,21 @@ class LiveText:
 def live_text(source: str) -> LiveText:
     """Split a kernel file and drop what its own constants switch off. Text that is not Python is all native."""
     try:
+        return _split(source)
+    except SystemError:  # another thread parsed beside this one (`configs.syntax`, which nothing here may import)
+        return _split(source)
+
+
+def _split(source: str) -> LiveText:
+    try:
         tree = ast.parse(source)
+        _drop_dead_branches(tree.body, _integers(tree))
+        native = _take_native(tree)
+        return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
     except SyntaxError:
         return LiveText(python="", native=_preprocess(source))
-    _drop_dead_branches(tree.body, _integers(tree))
-    native = _take_native(tree)
-    return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
+    except RecursionError:  # a sum of hundreds of strings; it may be a correct kernel, and is seen as it stands
+        return LiveText(python=source, native=_preprocess(source))
 
 
 def _integers(tree: ast.Module) -> dict[str, int]:

@@ -1,9 +1,9 @@
 """Makes every timed call a checked call: inputs drawn for it alone, and its output compared by a sketch.
 
 The outputs of a hundred calls do not fit into memory; a count sketch of each does, and tells how far two outputs are
-from each other as the outputs themselves would (`evaluators.sketch`). The reference runs on the same inputs in the same
-round, in a process of its own, so its output is there to be compared with. Who differs from it is compared with the
-fp64 truth before anything is said.
+from each other as the outputs themselves would (`correctness.sketch`). The reference runs on the same inputs in the
+same round, in a process of its own, so its output is there to be compared with. Who differs from it is compared with
+the fp64 truth before anything is said.
 """
 
 import secrets
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import torch
 
 from kbevolve.archive.records import Verdict
+from kbevolve.evaluators.correctness.conduct import check_conduct
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.prepared import Draw, PreparedProblem
 from kbevolve.evaluators.correctness.sketch import Sketch
 from kbevolve.evaluators.correctness.truth import scale_of
+from kbevolve.evaluators.isolation.remote import Call
 from kbevolve.evaluators.rejection import Rejection
 
 #: A sketch's estimate of a distance is off by some percent, and draws differ a little: so much more than in a trial is
@@ -54,12 +56,19 @@ class Examiner:
         """What is kept of an output."""
         return tuple(sketch.of(output) for sketch, output in zip(self._sketches, outputs, strict=True))
 
-    def compare(self, question: Question, given: Impression, reference: Impression) -> None:
+    def compare(self, question: Question, call: Call, given: Impression, reference: Impression) -> None:
         """Compare an answer with the reference's, and with the truth if they differ.
 
+        Args:
+            question: what was asked.
+            call: how the kernel was called, and what else it did.
+            given: what is kept of its answer.
+            reference: and of the reference's.
+
         Raises:
-            Rejection: the answer is wrong.
+            Rejection: the answer is wrong, or the call did what none may.
         """
+        check_conduct(call, self._prepared)
         scale = self._prepared.nominal_scale
         bound = _SLACK * scale.bound + scale.reference_error
         if self._error(given, reference, scale.spread) <= bound:

@@ -202,10 +202,10 @@ class PreparedProblem:
 
     def _bearable(self, kind: Sequence[Transform], plain: Answer) -> Transform | None:
         """The first transform of a kind on which the reference stays finite and accurate."""
-        nominal_error = scale_of(plain, [None] * len(plain.truth), self.precision).reference_error
+        nominal_error = self._own_error(plain)
         for transform in kind:
             _, answer = self.solve(Draw(secrets.randbits(62), transform))
-            own = scale_of(answer, [None] * len(answer.truth), self.precision).reference_error
+            own = self._own_error(answer)
             if answer.finite == plain.finite and is_bearable(own, nominal_error, self.precision):
                 return transform
         return None

@@ -16,7 +16,7 @@ from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_
 from kbevolve.evaluators.correctness.truth import CAPS
 from kbevolve.evaluators.correctness.undisturbed import undisturbed
 from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.worker.precision import DTYPES, cast, set_flags
+from kbevolve.evaluators.worker.precision import DTYPES, cast, flags_for
 from kbevolve.evaluators.worker.values import Unpackable, pack, unpack
 
 _Result = TypeVar("_Result")
@@ -67,7 +67,7 @@ class Reference:
 
     def answer(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
         """The reference's own output in the task's precision: structure and tensors."""
-        with _flags(self.precision):
+        with flags_for(self.precision):
             form, leaves = self._run(self.model, structure, tensors)
         self._output_elements = sum(leaf.numel() for leaf in leaves)
         return form, leaves
@@ -91,7 +91,7 @@ class Reference:
             sliced = self._in_slices(structure, tensors)
             if sliced is not None:
                 return sliced, True
-        with _flags("fp32"):
+        with flags_for("fp32"):
             return self._run(self.model, structure, tensors)[1], False
 
     def reweighted(self, seed: int) -> dict[str, torch.Tensor]:
@@ -122,7 +122,7 @@ class Reference:
     def _habits(self) -> tuple[bool, bool]:
         structure, tensors = self.inputs(self._weight_seed, nominal)
         given = [tensor.clone() for tensor in tensors]
-        with _flags(self.precision):
+        with flags_for(self.precision):
             leaves = self._call(self.model, structure, given)[1]
         storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
         return (
@@ -153,7 +153,7 @@ class Reference:
         """The truth from slices of the batch; None when samples depend on each other, or one alone is too large."""
         if self._separable is None:
             outputs = self.answer(structure, tensors)[1]
-            with _flags(self.precision):
+            with flags_for(self.precision):
                 found = separable_inputs(
                     lambda parts: self._run(self.model, structure, parts)[1],
                     tensors,
@@ -217,17 +217,6 @@ class Reference:
             raise EvaluatorError(
                 f"{self.name}: the reference's {what} fails on {self.device}: {type(error).__name__}: {text}; {remedy}"
             ) from error
-
-
-@contextmanager
-def _flags(precision: str) -> Iterator[None]:
-    """The precision's backend flags, and the old ones afterwards: the judge's process may be a user's program."""
-    before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    set_flags(precision)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

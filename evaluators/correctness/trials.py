@@ -5,21 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.evaluators.correctness.conduct import check_conduct
 from kbevolve.evaluators.correctness.inputs import Transform, diminished, nominal, signed
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial
 from kbevolve.evaluators.correctness.truth import accepts, allclose, classify, deviation
 from kbevolve.evaluators.feedback.mismatch import describe_mismatch
 from kbevolve.evaluators.isolation.remote import RemoteKernel
 from kbevolve.evaluators.rejection import Rejection
-
-#: What a candidate may not leave changed: it decides how the next call computes, or runs between the judge's calls.
-_FORBIDDEN_CHANGES = {
-    "torch function mode": "leaves a torch function mode active",
-    "torch dispatch mode": "leaves a torch dispatch mode active",
-    "default dtype": "leaves torch's default dtype changed",
-    "precision flags": "leaves torch's precision flags changed",
-    "no account": "its process gave no account of its state",
-}
 
 
 @dataclass(slots=True)
@@ -99,13 +91,7 @@ def _attempt(remote: RemoteKernel, prepared: PreparedProblem, trial: Trial, find
     """One trial; what is wrong, "" when nothing is."""
     call = remote.attempt(trial.inputs)
     findings.call_ms = min(findings.call_ms, call.ms)
-    for change in call.changes:
-        if change in _FORBIDDEN_CHANGES:
-            raise Rejection(Verdict.REFUSED, f"not accepted: forward() {_FORBIDDEN_CHANGES[change]}; set it back")
-    if call.changed_input and not prepared.in_place:
-        return "forward() changed its input; write to memory of your own"
-    if call.aliases_input and not prepared.aliasing:
-        return "forward() returned memory of its input; the reference returns memory of its own"
+    check_conduct(call, prepared)
     outputs = remote.outputs
     seen = deviation(outputs, trial.answer, trial.scale)
     findings.errors[trial.transform] = _worse(findings.errors.get(trial.transform), seen.error)
@@ -129,14 +115,14 @@ def _look_closer(remote: RemoteKernel, prepared: PreparedProblem, findings: Find
     if not math.isfinite(findings.errors.get(nominal, math.inf)):
         return
     for number in range(prepared.trials):
-        trial = prepared.trial(number)
-        if trial.transform in (signed, diminished) and trial.transform not in findings.errors:
-            try:
-                with remote.on_device():
+        with remote.on_device():
+            trial = prepared.trial(number)
+            if trial.transform in (signed, diminished) and trial.transform not in findings.errors:
+                try:
                     remote.attempt(trial.inputs)
-                    findings.errors[trial.transform] = deviation(remote.outputs, trial.answer, trial.scale).error
-            except Rejection:
-                return
+                except Rejection:
+                    return
+                findings.errors[trial.transform] = deviation(remote.outputs, trial.answer, trial.scale).error
 
 
 def _worse(one: float | None, other: float) -> float:

@@ -14,7 +14,8 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.intake.inspection import WEIGHT_SEED, Inspection, as_judged
+from kbevolve.evaluators.intake.conditions import as_judged
+from kbevolve.evaluators.intake.inspection import WEIGHT_SEED, Inspection
 from kbevolve.evaluators.intake.roofline import Roofline, roofline_of
 from kbevolve.evaluators.shelf import Shelf
 

@@ -4,8 +4,7 @@ import copy
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +20,6 @@ from kbevolve.evaluators.intake.dependence import Dependence
 from kbevolve.evaluators.intake.liveness import dead_tensors
 from kbevolve.evaluators.intake.operations import ZERO_SHARE, Operations, count_operations, zero_tile_share
 from kbevolve.evaluators.intake.roofline import CLASSES, Roofline
-from kbevolve.evaluators.worker.precision import set_flags
 from kbevolve.evaluators.worker.values import pack, unpack
 
 #: The loosest of KernelBench's elementwise tolerances that results were published with.
@@ -229,21 +227,6 @@ class Inspection:
         if self._device.type == "cuda":
             return size < torch.cuda.mem_get_info(self._device.index)[0]
         return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-@contextmanager
-def as_judged(device: Device, precision: str) -> Iterator[None]:
-    """The task's backend flags, all of the device's threads and no gradients; everything as before afterwards."""
-    flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    threads = torch.get_num_threads()
-    set_flags(precision)
-    torch.set_num_threads(device.threads)
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = flags
-        torch.set_num_threads(threads)
 
 
 def _matching(answer: list[torch.Tensor], first: list[torch.Tensor], name: str) -> list[torch.Tensor]:

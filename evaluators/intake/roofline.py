@@ -9,8 +9,7 @@ computed. The floor is a proof of fraud: only what no honest kernel can leave ou
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 
 from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.intake.conditions import as_judged
 from kbevolve.evaluators.shelf import Shelf
 
 #: Classes of precision, the most exact first (`archive.records.Evaluation.precision_class`).
@@ -111,7 +111,7 @@ def roofline_of(device: Device, *, shelf: Shelf | None = None, fresh: bool = Fal
 
 def measure(device: Device) -> Roofline:
     """Run the copies and products now. On a GPU without room for them, smaller ones."""
-    with _backend_flags_kept(), _threads(device), torch.no_grad():
+    with as_judged(device, "fp32"):
         return Roofline(
             bytes_per_second=_bandwidth(device),
             operations_per_second=_products(device),
@@ -182,25 +182,6 @@ def _cache_bytes(device: Device) -> int:
         unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
         sizes.append(int(text.rstrip("KMG") or 0) * unit)
     return max(sizes)
-
-
-@contextmanager
-def _threads(device: Device) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(device.threads)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def _backend_flags_kept() -> Iterator[None]:
-    before = torch.backends.cuda.matmul.allow_tf32
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _from_tree(tree: Any) -> Roofline | None:

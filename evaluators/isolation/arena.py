@@ -29,7 +29,11 @@ class Arena:
         self._descriptor: int | None = None
         self._address: int | None = None
         self._handle = ""
-        self.memory = self._on_cpu() if device.type == "cpu" else self._on_cuda(device)
+        try:
+            self.memory = self._on_cpu() if device.type == "cpu" else self._on_cuda(device)
+        except BaseException:
+            self.close()
+            raise
 
     def ticket(self) -> tuple[dict[str, Any], list[int]]:
         """What a worker needs to open it: plain values, and descriptors to send along."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.worker.channel import Channel
+from kbevolve.evaluators.worker.channel import Channel, Message
 
 #: Seconds that the nursery may take to be ready (importing torch from a cold disk), and to bear a worker.
 _START_SECONDS = 120.0
@@ -77,6 +77,8 @@ class Nursery:
         self._connection = connection
         self._channel = Channel(connection)
         self._ready = False
+        # Answers that are due: one that nobody waited for any longer must not be taken for the next.
+        self._due = 0
         self._lock = threading.Lock()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the nursery)
         self._process = subprocess.Popen(
@@ -115,7 +117,7 @@ class Nursery:
             output: where its output goes.
 
         Raises:
-            EvaluatorError: the nursery has died.
+            EvaluatorError: the nursery has died, or the system has no process left.
         """
         bear = {"orders": json.dumps(orders), "environment": dict(environment), "directory": str(directory)}
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -123,8 +125,9 @@ class Nursery:
             with self._lock:
                 self._wait_ready()
                 self._connection.settimeout(_BIRTH_SECONDS)
-                self._channel.send({"bear": bear}, (theirs.fileno(), output))
-                name = int(self._channel.receive()[0]["born"])
+                answer = self._asked({"bear": bear}, (theirs.fileno(), output))
+            if "failed" in answer:
+                raise OSError(answer["failed"])
             ours.settimeout(_BIRTH_SECONDS)
             _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
             (pid, _, _), *_ = [
@@ -136,13 +139,12 @@ class Nursery:
                 "check that `python -c 'import torch'` works"
             ) from None
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-        return Son(self, pid=pid, name=name)
+        return Son(self, pid=pid, name=answer["born"])
 
     def reap(self, name: int) -> int:
         """The exit code of a process that has ended, whose number is free afterwards; -9 when the nursery is dead."""
         with self._lock, contextlib.suppress(OSError, EOFError):
-            self._channel.send({"reap": name})
-            return int(self._channel.receive()[0]["code"])
+            return int(self._asked({"reap": name})["code"])
         return -signal.SIGKILL
 
     def close(self) -> None:
@@ -153,6 +155,16 @@ class Nursery:
         self._process.wait()
         self._connection.close()
         self._said.close()
+
+    def _asked(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
+        """Its answer; those that came too late for earlier requests are passed over."""
+        self._channel.send(request, descriptors)
+        self._due += 1
+        while True:
+            answer, _ = self._channel.receive()
+            self._due -= 1
+            if not self._due:
+                return answer
 
     def _wait_ready(self) -> None:
         if not self._ready:

@@ -17,8 +17,6 @@ class Process:
     #: Process group and session.
     group: int
     session: int
-    #: Kernel tasks: threads of any library count, also those that Python does not know.
-    threads: int
     #: Ended already, and only waiting for its parent to notice.
     ended: bool
 
@@ -83,6 +81,5 @@ def _parse(pid: int, line: bytes) -> Process:
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        threads=int(fields[17]),
         ended=fields[0] in (b"Z", b"X"),
     )

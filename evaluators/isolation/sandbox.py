@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.devices import Device, visible_name
 from kbevolve.evaluators.isolation import bubblewrap, processes
 from kbevolve.evaluators.isolation.grants import Grants, grants, search_path
 from kbevolve.evaluators.isolation.nursery import Nursery, Son
@@ -305,9 +305,8 @@ def remove(directory: Path) -> None:
 
 def _cuda_environment(device: Device, inherited: Mapping[str, str]) -> dict[str, str]:
     """This GPU alone is visible, and extensions are built for it alone."""
-    visible = [name for name in inherited.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return {
-        "CUDA_VISIBLE_DEVICES": visible[device.index] if device.index < len(visible) else str(device.index),
+        "CUDA_VISIBLE_DEVICES": visible_name(device.index, inherited),
         "TORCH_CUDA_ARCH_LIST": cuda_architecture(device.index),
     }
 

@@ -132,12 +132,13 @@ class Worker:
             raise self._death() from None
         return self._await_reply({"loading": seconds, "building": build_seconds or seconds})
 
-    def census(self) -> tuple[int, int]:
-        """Processes of the worker and all their threads, as the kernel counts them: (1, …) when it has no helpers."""
+    @property
+    def processes(self) -> int:
+        """The worker's, as the kernel of the operating system counts them: 1 when it has no helpers."""
         found = processes.members(self.pid)
         if self._started.led_by_bubblewrap:
             found = bubblewrap.guarded(found, self.pid, self._device_type)
-        return len(found), sum(process.threads for process in found)
+        return len(found)
 
     def pause(self) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
@@ -282,7 +283,7 @@ class Worker:
                 counted = time.monotonic()
 
     def _check_census(self) -> None:
-        count, _ = self.census()
+        count = self.processes
         if count > _MOST_PROCESSES:
             self.end()
             raise Rejection(
@@ -292,8 +293,10 @@ class Worker:
     def _read(self, source: object) -> None:
         if source in (self._started.connection, self._handle):
             try:
-                # What it said before it died comes first.
-                data = self._started.connection.recv(1 << 20, socket.MSG_DONTWAIT)
+                # What it said before it died comes first. With a time limit, Python would wait for words that a helper,
+                # which holds the other end, never says.
+                self._started.connection.setblocking(False)
+                data = self._started.connection.recv(1 << 20)
             except OSError:
                 data = b""
             if not data:

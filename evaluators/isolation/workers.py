@@ -72,7 +72,7 @@ class WorkerPool:
         """A warm worker that never held a candidate; the caller kills it.
 
         Raises:
-            EvaluatorError: workers do not start here.
+            EvaluatorError: workers do not start here, or the pool is closed.
         """
         with self._lock:
             self._note_demand()
@@ -84,8 +84,8 @@ class WorkerPool:
 
     def _take_any(self) -> Worker:
         with self._lock:
-            if not self._spares:
-                self._start_next()
+            if not self._spares and not self._start_next():
+                raise EvaluatorError("no worker can be had: the judge was closed meanwhile")
             ready = next((spare for spare in self._spares if spare.done()), self._spares[0])
             self._spares.remove(ready)
             while len(self._spares) < self.wanted:

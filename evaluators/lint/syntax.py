@@ -4,6 +4,8 @@ import ast
 import warnings
 from collections.abc import Iterable
 
+from kbevolve.configs.syntax import parse
+
 
 def decorators(node: ast.AST) -> list[ast.expr]:
     """The decorators of a function or class, none of anything else."""
@@ -15,7 +17,7 @@ def parsed(source: str) -> ast.Module | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(source)
+            return parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 

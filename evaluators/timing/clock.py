@@ -12,6 +12,7 @@ unchecked calls in which a kernel could be lazy.
 
 import statistics
 from collections.abc import Sequence
+from itertools import chain
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
@@ -26,6 +27,9 @@ _UNTOLD_MS = {"cpu": 0.25, "cuda": 0.15}
 _GRANTED_PERCENTILE = 75
 #: Shares of the round trips whose longest are compared for `doubt_ms`: about the fastest, the fastest quarter, half.
 _COMPARED = (0.1, 0.25, 0.5)
+#: Share of a kernel's blocks whose slowest is what it claims to take. Neither the median of the blocks nor the estimate
+#: over them (`timing.statistics.hodges_lehmann`) falls with the medians of fewer blocks than these.
+_CLAIMED = 0.25
 #: A reference's median is this many times its fastest call at most on a machine that does nothing else: 1.1 on a CPU.
 _SLOWED = 1.5
 
@@ -38,16 +42,25 @@ def untold_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
     return witnessed - statistics.median(call.ms for call in kernel)
 
 
-def doubt_ms(kernel: Sequence[Call], reference: Sequence[Call], device_type: str) -> float:
+def doubt_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device_type: str) -> float:
     """Milliseconds that the judge adds to each time of a kernel, for they may have been spent on it untold; mostly 0.
 
     On a busy machine round trips vary by milliseconds, `check_clocks` grants what most of the reference's took, and
     time could hide in what was granted. A kernel with nothing to hide waits no longer than the reference did, be it in
     the median or in the calls that the machine delayed least. More is the machine's doing or the kernel's, and nobody
     can tell: no kernel gains by it.
+
+    Nor does one that hides time in less than half of its calls, where that lowers the medians of most blocks: what it
+    claims by them is less than even the calls took that the machine delayed least.
+
+    Args:
+        kernel: its calls, block by block.
+        reference: the reference's.
+        device_type: "cpu" or "cuda".
     """
-    excess = max(_excesses(kernel, reference))
-    return excess if excess > _tolerated_ms(kernel, device_type) else 0.0
+    calls = list(chain.from_iterable(kernel))
+    excess = max(*_excesses(calls, reference), _witnessed_ms(calls, reference) - _claimed_ms(kernel))
+    return excess if excess > _tolerated_ms(calls, device_type) else 0.0
 
 
 def undisturbed_share(reference_ms: float, alone_ms: float) -> float:
@@ -88,6 +101,16 @@ def _excesses(kernel: Sequence[Call], reference: Sequence[Call]) -> list[float]:
     """Milliseconds by which a kernel's overheads exceed the reference's, at each of the shares that are compared."""
     mine, theirs = ([_overhead(call) for call in calls] for calls in (kernel, reference))
     return [_low(mine, share) - _low(theirs, share) for share in _COMPARED]
+
+
+def _witnessed_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
+    """Milliseconds of a call, by the judge's clock alone, from the round trips that the machine delayed least."""
+    share = min(_COMPARED)
+    return _low([call.wall_ms for call in kernel], share) - _low([_overhead(call) for call in reference], share)
+
+
+def _claimed_ms(blocks: Sequence[Sequence[Call]]) -> float:
+    return _low([statistics.median(call.ms for call in calls) for calls in blocks], _CLAIMED)
 
 
 def _overhead(call: Call) -> float:

@@ -1,6 +1,6 @@
 """Times kernels in paired rounds: one block of calls each, in random order, each kernel in its own process.
 
-Every timed call is a checked call (`evaluators.examiner`). Its inputs are drawn for it alone and reach the kernel's
+Every timed call is a checked call (`correctness.examiner`). Its inputs are drawn for it alone and reach the kernel's
 process just before it. While one kernel is timed the processes of the others are stopped.
 """
 
@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
-from kbevolve.archive.records import Measurement
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.examiner import Examiner, Impression, Question
 from kbevolve.evaluators.correctness.prepared import Trial
@@ -48,7 +47,7 @@ class Block:
 
     calls: tuple[Call, ...]
     #: What the judge makes of the told times on a busy machine: a share of each, and milliseconds added to it
-    #: (`evaluators.timing.clock`).
+    #: (`timing.clock`).
     share: float = 1.0
     doubt_ms: float = 0.0
 
@@ -61,10 +60,6 @@ class Block:
     def median_ms(self) -> float:
         """Median of the times."""
         return statistics.median(self.times_ms)
-
-    def measurement(self, role: str, number: int) -> Measurement:
-        """The block for the archive."""
-        return Measurement(role=role, round=number, times_ms=self.times_ms)
 
 
 def plan_for(call_ms: float, settings: EvaluationSettings, *, most_calls: int) -> Plan:
@@ -117,9 +112,10 @@ def time_round(
         except Rejection as failure:
             raise Rejection(failure.verdict, failure.message, culprit=name) from None
     for name in impressions.keys() - {reference}:
-        for question, given, right in zip(questions, impressions[name], impressions[reference], strict=False):
+        answers = zip(questions, blocks[name].calls, impressions[name], impressions[reference], strict=False)
+        for question, call, given, right in answers:
             try:
-                examiner.compare(question, given, right)
+                examiner.compare(question, call, given, right)
             except Rejection as failure:
                 raise Rejection(failure.verdict, failure.message, culprit=name) from None
     return blocks

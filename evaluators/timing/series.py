@@ -48,11 +48,11 @@ def hold(
     """
     held: list[Round] = []
     rng = SystemRandom()  # a kernel must not know when its turn comes
-    warm = bench.prepared.trial(0)
     most = min(plan.rounds for name, plan in plans.items() if name != REFERENCE)
     with bench.court.gate.exclusive() as waited:
         for kernel in kernels.values():
             kernel.worker.deadline += waited  # others' fault, not the kernel's
+        warm = bench.prepared.trial(0)  # what was not kept is computed again, on the device
         for number in range(most):
             try:
                 held.append(time_round(kernels, plans, bench.examiner, warm, number, rng, reference=REFERENCE))
@@ -106,7 +106,8 @@ def hold_believed(
 
 def _doubted(bench: Bench, held: Sequence[Round], names: Iterable[str]) -> list[Round]:
     """The rounds with what the judge believes of their times: on a busy machine not all that was told."""
-    doubts = {name: doubt_ms(_calls(held, name), _calls(held, REFERENCE), bench.device.type) for name in names}
+    reference = _calls(held, REFERENCE)
+    doubts = {name: doubt_ms([blocks[name].calls for blocks in held], reference, bench.device.type) for name in names}
     share = undisturbed_share(median_ms(held, REFERENCE), bench.reference_ms) if bench.device.type == "cpu" else 1.0
     return [
         {

@@ -25,9 +25,9 @@ def tend(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
     """Serve until the judge hangs up, and end; returns in each process that is born, with the orders for that worker.
 
     Requests are ``{"bear": {"orders": …, "environment": …, "directory": …}}`` with two descriptors, the worker's
-    connection and where its output goes, answered by ``{"born": pid}``; and ``{"reap": pid}``, answered by ``{"code":
-    n}``, its exit code, or minus the signal that ended it. Until it is asked for, the ended process stays a zombie,
-    so that its number is nobody else's.
+    connection and where its output goes, answered by ``{"born": pid}`` or ``{"failed": why}``; and ``{"reap": pid}``,
+    answered by ``{"code": n}``, its exit code, or minus the signal that ended it. Until it is asked for, the ended
+    process stays a zombie, so that its number is nobody else's.
 
     Args:
         socket_fd: the connection to the judge.
@@ -53,13 +53,18 @@ def tend(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
             continue
         orders = request["bear"]
         nursery = os.getpid()
-        pid = os.fork()
-        if not pid:
-            connection.close()
-            return _begin(orders, descriptors, nursery)
+        try:
+            pid = os.fork()
+        except OSError as error:  # no reason to end, and all the others with it
+            answer: Message = {"failed": str(error)}
+        else:
+            if not pid:
+                connection.close()
+                return _begin(orders, descriptors, nursery)
+            answer = {"born": pid}
         for descriptor in descriptors:
             os.close(descriptor)
-        channel.send({"born": pid})
+        channel.send(answer)
 
 
 def _import_all(device: str) -> None:

@@ -1,5 +1,8 @@
 """One place for the task's precision: the backend flags and the dtype that both sides use."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 #: Floating dtype of weights and inputs, by precision.
@@ -11,6 +14,17 @@ def set_flags(precision: str) -> None:
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
+
+
+@contextmanager
+def flags_for(precision: str) -> Iterator[None]:
+    """The precision's flags, and the old ones afterwards: the judge's process may be a user's program."""
+    before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    set_flags(precision)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
 def flags_are_set(precision: str) -> bool:

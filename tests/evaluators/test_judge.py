@@ -315,6 +315,30 @@ def test_a_kernel_that_changes_its_mind_when_timed_is_wrong(evaluate: Evaluate) 
     assert "not when it was timed" in found.message
 
 
+def test_a_kernel_that_changes_its_process_when_timed_is_refused(evaluate: Evaluate) -> None:
+    body = f"""
+        self.calls = getattr(self, 'calls', 0) + 1
+        if self.calls > {SETTINGS.trials} + 1:
+            torch.set_default_dtype(torch.float16)
+        {RIGHT}
+        """
+    found = evaluate(candidate(body))
+    assert found.verdict is Verdict.REFUSED
+    assert "default dtype" in found.message
+
+
+def test_threads_that_are_left_behind_are_tagged(evaluate: Evaluate) -> None:
+    body = f"""
+        import threading
+        if threading.active_count() == 1:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+        {RIGHT}
+        """
+    found = evaluate(candidate(body))
+    assert found.verdict is Verdict.CORRECT, found.message
+    assert "left-threads" in found.tags
+
+
 def test_nothing_is_left_behind(evaluate: Evaluate) -> None:
     marker = f"kbevolve-test-{os.getpid()}"
     body = f"""

@@ -8,13 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators import hearing
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.arena import Arena
+from kbevolve.evaluators.isolation.quiet_threads import QuietThreads
 from kbevolve.evaluators.isolation.remote import RemoteKernel
 from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.judge import Judge, width_for
@@ -167,6 +171,90 @@ def test_a_reference_that_dies_again_and_again_is_the_rigs_fault(monkeypatch: py
         monkeypatch.setattr(RemoteKernel, "timed_call", timed_call)
         with pytest.raises(EvaluatorError, match="the reference failed"):
             judge.evaluate(problem_of(), Kernel.from_source(candidate(RIGHT)))
+
+
+def test_who_comes_to_a_broken_problem_beside_others_is_heard_alone() -> None:
+    """The reference of a hearing that still goes on has died: that is no fault of the next kernel, nor of the rig."""
+    meek = Kernel.from_source(candidate(f"time.sleep(0.3)\n{RIGHT}"))
+    with Judge(CPU, SETTINGS, width=2) as judge, ThreadPoolExecutor(1) as pool:
+        judge.card(problem_of())
+        bench = judge._bench
+        assert bench is not None
+        first = pool.submit(judge.evaluate, problem_of(), meek)
+        while not judge._docket._heard:
+            time.sleep(0.01)
+        bench.broken = True
+        assert judge.evaluate(problem_of(), Kernel.from_source(candidate(RIGHT))).verdict is Verdict.CORRECT
+        assert first.result().verdict is Verdict.CORRECT
+        assert judge._bench is not bench
+
+
+def test_a_reference_that_dies_when_it_is_timed_again_is_the_rigs_fault() -> None:
+    with Judge(CPU, SETTINGS) as judge:
+        judge.card(problem_of())
+        assert judge._bench is not None
+        judge._bench.reference.worker.end()
+        with pytest.raises(EvaluatorError, match="the reference failed"):
+            judge._bench.gauge_reference()
+
+
+def test_a_closed_pool_says_so() -> None:
+    pool = WorkerPool(CPU, Gate(CPU), first=0)
+    pool.close()
+    with pytest.raises(EvaluatorError, match="closed"):
+        pool.take()
+
+
+def test_each_thread_gets_its_threads_back() -> None:
+    """torch's number of threads is each thread's own, and was left at one by all who were not the last to leave."""
+    quiet, together = QuietThreads(), threading.Barrier(2, timeout=20)
+    left_first = threading.Event()
+
+    def visit(first: bool) -> tuple[int, int]:
+        with quiet(), quiet():
+            together.wait()
+            inside = torch.get_num_threads()
+            if not first:
+                assert left_first.wait(20)
+        after = torch.get_num_threads()
+        left_first.set()
+        return inside, after
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            assert list(pool.map(visit, (True, False))) == [(1, 2), (1, 2)]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_memory_that_cannot_be_lent_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "ftruncate", full)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(EvaluatorError, match="shared memory"):
+        Arena(CPU, 1 << 20)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_only_who_is_let_in_has_trials_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they do not fit into memory they are computed again, on the device on which another may be timed."""
+    held: list[str] = []
+    real_trial = PreparedProblem.trial
+
+    def trial(self: PreparedProblem, number: int) -> object:
+        held.append(judge._court.gate._held)
+        return real_trial(self, number)
+
+    monkeypatch.setattr(PreparedProblem, "trial", trial)
+    with Judge(CPU, SETTINGS.model_copy(update={"profile": True})) as judge:
+        for body in (RIGHT, f"return 1.01 * ({RIGHT.removeprefix('return ')})"):
+            judge.evaluate(problem_of(), Kernel.from_source(candidate(body)))
+    assert len(held) > 10
+    assert all(held), held
 
 
 def test_a_spare_that_somebody_killed_is_passed_over() -> None:

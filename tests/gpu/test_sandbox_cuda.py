@@ -159,7 +159,7 @@ def test_torchs_headers_compile_under_guard(worker: Worker) -> None:
 def test_torch_compiles_under_guard(worker: Worker, mode: str) -> None:
     reply = load(worker, COMPILED.format(mode=mode), seconds=300)
     assert reply["ok"], reply
-    assert worker.census()[0] == 1
+    assert worker.processes == 1
 
 
 @pytest.mark.parametrize("attack", CLOSED)
@@ -204,7 +204,7 @@ def test_helpers_die_with_a_paused_worker() -> None:
         worker.wait_ready()
         assert load(worker, SURVIVOR)["ok"]
         assert load(worker, SPINNER)["ok"]
-        assert worker.census()[0] == 3
+        assert worker.processes == 3
         began = time.perf_counter()
         worker.pause()
         worker.resume()

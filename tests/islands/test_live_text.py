@@ -59,3 +59,11 @@ def test_text_that_is_not_python_is_native() -> None:
 
 def test_unbalanced_directives_do_no_harm() -> None:
     assert "x" in live_text('C = """\n#endif\n#else\nx;\n#if (\ny;\n"""').native
+
+
+def test_endless_expressions_are_seen_as_they_stand() -> None:
+    long = "CODE = " + " + ".join(f'"a[{number}] = __ldg(b);\\n"' for number in range(3000))
+    for text in (long, "if x:\n  pass\n" + "".join(f"elif x == {number}:\n  __ldg\n" for number in range(1200))):
+        found = live_text(text)
+        assert "__ldg" in found.native
+        assert "__ldg" in found.python

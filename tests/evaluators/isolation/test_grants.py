@@ -47,7 +47,7 @@ def test_our_checkout_is_taken_off_the_search_path(tmp_path: Path, monkeypatch: 
 
 def test_bubblewraps_own_processes_are_not_the_workers() -> None:
     found = [
-        Process(pid=pid, parent=parent, group=10, session=10, threads=1, ended=False)
+        Process(pid=pid, parent=parent, group=10, session=10, ended=False)
         for pid, parent in ((10, 1), (11, 10), (12, 11), (13, 12))
     ]
     assert [process.pid for process in bubblewrap.guarded(found, 10, "cpu")] == [12, 13]

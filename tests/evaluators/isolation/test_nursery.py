@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.gate import Gate
 from kbevolve.evaluators.worker import landlock
+from kbevolve.evaluators.worker.channel import Channel
 
 CPU = find_device("cpu")
 KERNEL = "\nclass ModelNew:\n    pass\n"
@@ -58,7 +60,7 @@ def ran(worker: Worker, body: str, seconds: float = 10.0) -> str:
 
 def test_it_is_confined_as_one_that_was_started_alone(worker: Worker) -> None:
     assert worker.sandbox == sandbox.rehearse(CPU)
-    assert worker.census()[0] == 1
+    assert worker.processes == 1
 
 
 def test_it_has_a_directory_an_environment_and_a_session_of_its_own(nursery: Nursery) -> None:
@@ -142,6 +144,67 @@ def test_a_killed_one_leaves_nothing(nursery: Nursery) -> None:
     worker.kill()
     assert not Path(f"/proc/{pid}").exists()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_fork_that_fails_ends_nobody(nursery: Nursery, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import os, sys\n"
+        "from kbevolve.evaluators.worker import nursery\n"
+        "def fork():\n"
+        "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "os.fork, nursery._import_all = fork, lambda device: None\n"
+        "nursery.tend(int(sys.argv[1]), device='cpu', parent=None)\n"
+    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(ours)
+        ours.settimeout(60)
+        tended = subprocess.Popen(
+            [sys.executable, "-c", code, str(theirs.fileno())],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        assert channel.receive()[0] == {"ok": True}
+        for _ in range(2):
+            channel.send({"bear": {}}, (0, 0))
+            answer = channel.receive()[0]
+            assert "temporarily unavailable" in answer["failed"]
+    assert tended.wait(10) == 0, "it ends when the judge hangs up"
+    monkeypatch.setattr(nursery, "_asked", lambda *_: answer)
+    with pytest.raises(EvaluatorError, match="temporarily unavailable"):
+        Worker(CPU, nursery)
+    assert worker.alive
+
+
+def test_a_death_is_noticed_at_once_though_a_helper_holds_its_connection(worker: Worker) -> None:
+    started = time.monotonic()
+    with pytest.raises(Rejection, match="exit code 3"):
+        ran(worker, "import os, time\nif not os.fork():\n    time.sleep(60)\nos._exit(3)", seconds=30.0)
+    assert time.monotonic() - started < 10
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(
+    nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbevolve.evaluators.isolation.nursery._BIRTH_SECONDS", 0.5)
+    first = Worker(CPU, nursery)
+    first.wait_ready()
+    ours, theirs = socket.socketpair()
+    os.killpg(nursery._process.pid, signal.SIGSTOP)
+    try:
+        with ours, pytest.raises(EvaluatorError, match="did not start"):
+            nursery.bear({"confinement": {}}, {}, nursery.folder, ours, theirs, theirs.fileno())
+    finally:
+        theirs.close()
+        os.killpg(nursery._process.pid, signal.SIGCONT)
+    first.end()
+    assert first._started.process.wait() == -signal.SIGKILL
+    first.kill()
+    second = Worker(CPU, nursery)
+    second.wait_ready()
+    assert ran(second, "print('well')") == "well"
+    second.kill()
 
 
 def test_many_at_once(nursery: Nursery) -> None:

@@ -1,9 +1,14 @@
+import math
+from dataclasses import replace
+
 import pytest
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import check_clocks, doubt_ms, undisturbed_share, untold_ms
+from kbevolve.evaluators.timing.rounds import Block
+from kbevolve.evaluators.timing.statistics import hodges_lehmann, round_log_ratio
 
 
 def calls(ms: float, overheads: list[float]) -> list[Call]:
@@ -39,7 +44,41 @@ def test_time_hidden_in_most_calls_is_nobodys_gain() -> None:
     """A machine with other work on it does as much: no reason to refuse a kernel, and none to believe its times."""
     mostly = [0.3, 0.3, 0.3, 0.3] + [2.3] * 6
     check_clocks(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu")
-    assert doubt_ms(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu") == pytest.approx(2.0)
+    assert doubt_ms([calls(1.0, mostly)], calls(1.0, [0.3] * 10), "cpu") == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("overheads", [USUAL, [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]])
+@pytest.mark.parametrize(("rounds", "lying_rounds", "size", "lies"), [(5, 4, 10, 6), (25, 24, 10, 5), (3, 1, 1, 1)])
+def test_time_hidden_in_the_calls_that_settle_the_medians_is_nobodys_gain(
+    overheads: list[float], rounds: int, lying_rounds: int, size: int, lies: int
+) -> None:
+    """A kernel of 3 ms tells 0.5 ms in fewer than half of its calls: the median of all calls shows nothing of it."""
+    true, told = 3.0, 0.5
+    delays = (overheads * rounds)[: rounds * size]
+    kernel = []
+    for number in range(rounds):
+        lying = lies if number < lying_rounds else 0
+        block = calls(true, delays[number * size : (number + 1) * size])
+        kernel.append([*(replace(call, ms=told) for call in block[:lying]), *block[lying:]])
+    every = [call for block in kernel for call in block]
+    reference = calls(3.0, delays)
+    assert sum(call.ms == told for call in every) < len(every) / 2
+    check_clocks(every, reference, "cpu")
+    doubt = doubt_ms(kernel, reference, "cpu")
+    believed = [Block(calls=tuple(block), doubt_ms=doubt) for block in kernel]
+    assert _speedup(believed, true) <= 1.02
+    assert _speedup([Block(calls=tuple(block)) for block in kernel], true) > 1.5, "it would have gained"
+
+
+def _speedup(blocks: list[Block], reference_ms: float) -> float:
+    return math.exp(hodges_lehmann([round_log_ratio([reference_ms], block.times_ms) for block in blocks]))
+
+
+def test_calls_that_truly_differ_are_no_reason_for_doubt() -> None:
+    fast, slow = calls(1.0, USUAL), calls(3.0, USUAL)
+    mixed = [*fast[:4], *slow[4:]]
+    for kernel in ([fast, slow, fast, slow], [fast, fast, fast, slow], [slow, slow, slow, fast], [mixed] * 5):
+        assert doubt_ms(kernel, calls(2.0, USUAL), "cuda") == 0
 
 
 def test_a_burst_over_all_blocks_of_a_kernel_but_one_call_is_nobodys_fault() -> None:
@@ -51,9 +90,9 @@ def test_a_small_share_of_a_long_call_is_within_what_clocks_may_differ() -> None
 
 
 def test_on_a_quiet_machine_there_is_no_doubt() -> None:
-    assert doubt_ms(calls(1.0, USUAL[::-1]), calls(2.0, USUAL), "cuda") == 0
-    assert doubt_ms(calls(1.0, [0.2] * 10), calls(2.0, [0.3] * 10), "cuda") == 0
-    assert doubt_ms(calls(50.0, [4.0] * 10), calls(50.0, [0.3] * 10), "cuda") == 0
+    assert doubt_ms([calls(1.0, USUAL[::-1])], calls(2.0, USUAL), "cuda") == 0
+    assert doubt_ms([calls(1.0, [0.2] * 10)], calls(2.0, [0.3] * 10), "cuda") == 0
+    assert doubt_ms([calls(50.0, [4.0] * 10)], calls(50.0, [0.3] * 10), "cuda") == 0
 
 
 def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
@@ -61,12 +100,12 @@ def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
     busy = [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]
     hiding = [delay + 2.5 for delay in busy]
     check_clocks(calls(0.05, hiding), calls(2.5, busy), "cpu")
-    assert doubt_ms(calls(0.05, hiding), calls(2.5, busy), "cpu") == pytest.approx(2.5)
+    assert doubt_ms([calls(0.05, hiding)], calls(2.5, busy), "cpu") == pytest.approx(2.5)
 
 
 def test_a_kernel_that_was_luckier_in_the_median_still_shows_what_it_hides() -> None:
     burst = [9.0, 9.5, 9.2, 9.1, 9.0, 0.3, 0.4, 9.9, 9.0]
-    assert doubt_ms(calls(0.05, [2.8] * 9), calls(14.0, burst), "cpu") == pytest.approx(2.5)
+    assert doubt_ms([calls(0.05, [2.8] * 9)], calls(14.0, burst), "cpu") == pytest.approx(2.5)
 
 
 def test_what_a_busy_machine_adds_to_the_reference_is_nobodys_gain() -> None:

@@ -1,0 +1,41 @@
+"""A text is parsed whatever other threads parse beside it."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from kbevolve.configs.syntax import parse
+from kbevolve.islands.live_text import live_text
+
+
+@pytest.fixture
+def unlucky(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """`ast.parse` as it is in Python 3.11.7 when another thread interferes; the list says how often yet."""
+    real, left = ast.parse, [2]
+
+    def parse(source: str, mode: str = "exec") -> ast.AST:
+        if left[0]:
+            left[0] -= 1
+            raise SystemError("AST constructor recursion depth mismatch (before=27, after=24)")
+        return real(source, mode=mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ast, "parse", parse)
+        yield left
+
+
+def test_what_another_thread_did_is_no_fault_of_the_text(unlucky: list[int]) -> None:
+    assert ast.dump(parse("x = 1")) == ast.dump(ast.parse("x = 1"))
+    assert unlucky == [0]
+    unlucky[0] = 1
+    assert live_text("x = 1").python == "x = 1"
+    assert unlucky == [0]
+
+
+def test_what_is_wrong_with_the_text_is_told(unlucky: list[int]) -> None:
+    with pytest.raises(SyntaxError):
+        parse("x = ")
+    unlucky[0] = 99
+    with pytest.raises(SystemError):
+        parse("x = 1")
