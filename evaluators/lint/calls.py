@@ -18,7 +18,6 @@ from kbevolve.evaluators.lint.scopes import Scope
 from kbevolve.evaluators.lint.stores import Stores
 from kbevolve.evaluators.lint.tags import Marks
 from kbevolve.evaluators.lint.values import Group, Named, Text
-from kbevolve.evaluators.lint.words import words
 
 _MODULE_CLASS = re.compile(r"torch\.nn\.(modules\.\w+\.)?[A-Z]\w*")
 #: Namespaces of torch's own operators, which a kernel may call but not replace.
@@ -37,7 +36,6 @@ _DECODERS = (
 )
 
 _WRITING = frozenset("wax+")
-_WRITERS = words("write_text write_bytes")
 
 
 class Calls:
@@ -124,8 +122,6 @@ class Calls:
             self._starts(arguments, scope)
         if name in LIBRARY_LOADERS or name.startswith(("ctypes.cdll.", "ctypes.pydll.")):
             self._loads(name, arguments, scope)
-        if name.rpartition(".")[2] in _WRITERS:
-            self._marks.tag("file-write")
 
     def _runs(self, code: ast.expr, scope: Scope) -> None:
         self._marks.tag("exec")

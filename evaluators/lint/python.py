@@ -27,6 +27,8 @@ _PROSE = (
 )
 #: Methods that are torch's on an object of unknown kind too.
 _TELLING = METHODS | DISTINCTIVE
+#: Methods of a path, whatever the expression that it comes from.
+_WRITERS = frozenset({"write_text", "write_bytes"})
 
 
 class Place(NamedTuple):
@@ -239,6 +241,8 @@ class PythonRules:
             self._marks.refuse("frames")
         if name in {"data_ptr", "_version", "untyped_storage", "mutable_data_ptr", "const_data_ptr"}:
             self._marks.tag("data-pointer")
+        if name in _WRITERS:
+            self._marks.tag("file-write")
         if name in NATIVE_MEMORY and any(isinstance(value, Built) for value in self._meaning.of(base, place.scope)):
             self._marks.refuse("foreign-library")
 

@@ -116,7 +116,7 @@ class Stores:
         for owner in self._meaning.of(base, scope):
             match owner:
                 case Named(dotted):
-                    self._foreign(f"{dotted}.{name}", value)
+                    self._foreign(f"{dotted}.{name}", value, scope)
                 case Tensor():
                     if name not in _TENSOR_STATE:
                         self._marks.tag("tensor-subclass")
@@ -126,13 +126,13 @@ class Stores:
                     elif running:
                         self._marks.tag("module-cache")
 
-    def _foreign(self, name: str, value: ast.expr | None) -> None:
+    def _foreign(self, name: str, value: ast.expr | None, scope: Scope) -> None:
         if name.startswith("torch.Tensor.") and name.count(".") > 2:
             self._marks.tag("tensor-subclass")
         elif SETTINGS.match(name):
             self._marks.tag("flags")
             off = isinstance(value, ast.Constant) and value.value in (False, "ieee", "highest")
-            if _LOWERED.search(name) and not off:
+            if _LOWERED.search(name) and not off and not self._is_put_back(name, value, scope):
                 self._marks.tag("half-types")
         elif name.partition(".")[0] in PROTECTED:
             self._marks.refuse("patches-torch")
@@ -149,6 +149,16 @@ class Stores:
         kept = self._outlives(base, scope) and not any(isinstance(value, Named) for value in held)
         if kept or self._is_address(key) or any(getattr(value, "name", "") == "builtins.globals()" for value in held):
             self._marks.tag("module-cache")
+
+    def _is_put_back(self, name: str, value: ast.expr | None, scope: Scope) -> bool:
+        """Whether the value is a variable that never held anything but this setting."""
+        owner = scope.owner_of(value.id) if isinstance(value, ast.Name) else None
+        if not isinstance(value, ast.Name) or owner is None:
+            return False
+        match owner.bindings[value.id]:
+            case [ast.Attribute() as read]:
+                return self._meaning.names(read, owner) == [name]
+        return False
 
     def _foreign_item(self, name: str, key: str | None) -> None:
         if name == "os.environ":

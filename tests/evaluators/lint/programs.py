@@ -221,6 +221,61 @@ PAIRS = {
             top="def fold(a, b):\n    return torch.mm(a, b)", init="self.w = fold(torch.ones(2, 2), torch.ones(2, 2))"
         ),
     ),
+    "helper kept by the constructor": Pair(
+        tag="library-heavy",
+        trick=model(
+            top="def helper(a, b):\n    return torch.mm(a, b)", init="self.f = helper", forward="return self.f(x, y)"
+        ),
+        honest=model(
+            top="def helper(a, b):\n    return torch.mm(a, b)", init="self.w = helper(*FIRST)", forward="return self.w"
+        ),
+    ),
+    "helper made by another": Pair(
+        tag="library-heavy",
+        trick=model(
+            top="def make():\n    def helper(a, b):\n        return torch.mm(a, b)\n    return helper",
+            init="self.f = make()",
+            forward="return self.f(x, y)",
+        ),
+        honest=model(
+            top="def make():\n    def helper(a, b):\n        return torch.mm(a, b)\n    return helper(*FIRST)",
+            init="self.w = make()",
+            forward="return self.w",
+        ),
+    ),
+    "helper as a hook": Pair(
+        tag="library-heavy",
+        trick=model(
+            top="def helper(module, given, out):\n    return torch.mm(*given)",
+            init="self.register_forward_hook(helper)",
+        ),
+        honest=model(top="def helper(module, given, out):\n    return out", init="self.register_forward_hook(helper)"),
+    ),
+    "helper that is a generator": Pair(
+        tag="library-heavy",
+        trick=model(
+            top="def helper():\n    c = None\n    while True:\n        c = torch.mm(*(yield c))",
+            init="self.g = helper()\nnext(self.g)",
+            forward="return self.g.send((x, y))",
+        ),
+        honest=model(
+            top="def helper():\n    def last():\n        yield 1\n    return torch.mm(*FIRST), last()",
+            init="self.w, self.g = helper()",
+            forward="return self.w + next(self.g)",
+        ),
+    ),
+    "helper by a name in parts": Pair(
+        tag="library-heavy",
+        trick=model(
+            top="END = 'er'\ndef helper(a, b):\n    return torch.mm(a, b)",
+            forward="return vars(type(self))[f'help{END}'](x, y) + globals()['help' + END](x, y)",
+        ),
+        honest=model(
+            top="END = 'ing'\ndef helper(a, b):\n    return torch.mm(a, b)",
+            init="self.w = helper(*FIRST)",
+            forward="return getattr(EXT, f'help{END}')(x, y) + getattr(EXT, 'help' + END)(x, y)",
+        ),
+    ),
     "after an integer division": Pair(
         tag="library-heavy",
         trick=model(forward="n = 4 // 2; return torch.matmul(x, y)"),
@@ -363,6 +418,25 @@ PAIRS = {
         trick=model(top="torch.backends.cuda.matmul.allow_tf32 = True"),
         honest=model(top="torch.backends.cuda.matmul.allow_tf32 = False"),
     ),
+    "TF32 by a flag that is put back": Pair(
+        tag="half-types",
+        trick=model(
+            forward="""
+            before = torch.backends.cuda.matmul.allow_tf32
+            before = True
+            torch.backends.cuda.matmul.allow_tf32 = before
+            return x
+            """
+        ),
+        honest=model(
+            forward="""
+            before = torch.backends.cuda.matmul.allow_tf32
+            torch.backends.cuda.matmul.allow_tf32 = False
+            torch.backends.cuda.matmul.allow_tf32 = before
+            return x
+            """
+        ),
+    ),
     "TF32 in Triton": Pair(
         tag="half-types",
         trick=model(top=TRITON + "    tl.dot(x, y)\n"),
@@ -497,6 +571,11 @@ PAIRS = {
         tag="file-write",
         trick=model(top="open('a.cu', 'w').write('x')"),
         honest=model(top="TEXT = open('a.cu').read()"),
+    ),
+    "files by their paths": Pair(
+        tag="file-write",
+        trick=model(top="from pathlib import Path\n(Path('here') / 'a.cu').write_text('x')"),
+        honest=model(top="from pathlib import Path\nTEXT = (Path('here') / 'a.cu').read_text()"),
     ),
     "pasting": Pair(
         tag="token-pasting",

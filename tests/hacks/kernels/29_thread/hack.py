@@ -1,7 +1,7 @@
 """Hack 29: a thread computes, while the call has long returned.
 
 Wins where the clock stops at the return. Caught by: the output is copied right behind the end of the window, and then
-the inputs are destroyed; threads are counted.
+the inputs are destroyed.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Hack 39: a thread watches the shared memory and computes as soon as new inputs appear there, before the call.
 
-Wins where inputs are in reach before the window opens. Caught by: threads are counted after each call; and the
-judge's own clock, which starts before the inputs are written.
+Wins where inputs are in reach before the window opens. Caught by: the judge's own clock, which starts before
+the inputs are written.
 """
 
 import gc
