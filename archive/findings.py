@@ -29,6 +29,8 @@ _PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 _FIGURES = ("time_ms", "reference_ms", "speedup", "speedup_low", "speedup_high")
 #: Errors may be infinite; the archive keeps NaN as "not compared".
 _ERRORS = ("error", "worst_tile", "reference_error")
+#: Of a timed block.
+_ROLES = ("child", "reference", "rival")
 #: Free texts of an evaluation.
 _TEXTS = ("message", "precision_class", "best_baseline", "sandbox", "device", "place")
 
@@ -194,6 +196,10 @@ def _check_numbers(found: Evaluation) -> None:
         if (getattr(found, name) or 0.0) < 0:
             raise RecordError(f"evaluation.{name} is {getattr(found, name)}; errors are not negative")
     for index, block in enumerate(found.blocks):
+        if block.role not in _ROLES:
+            raise RecordError(
+                f"evaluation.blocks[{index}].role is {block.role!r}; one of {', '.join(_ROLES)} is wanted"
+            )
         if not all(0 <= time < math.inf for time in block.times_ms):
             raise RecordError(f"evaluation.blocks[{index}].times_ms holds what is no time")
 

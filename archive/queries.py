@@ -1,7 +1,7 @@
-"""What is read from an archive: every SELECT, as functions of an open `Connection`. `Archive` is their public face.
+"""What is read from an archive, as functions of an open `Connection`. `Archive` is their public face.
 
-What a search needs is found through indices by its run, so it costs the same in an archive of one run and of a
-thousand.
+What belongs to a run is found through indices, so it costs the same in an archive of one run and of a thousand. What a
+search asks while it goes on is in `archive.ledger`.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The archive: one SQLite file that remembers every kernel, idea, birth, verdict and timed block, for ever.
 
-This is the only door to the file: `Archive` writes, `archive.queries` holds the SELECTs behind its reading methods, and
-nobody else speaks SQL. It is insert-only: there is no UPDATE and no DELETE, and triggers refuse those of others, too.
-Each method that writes is one transaction, so a process that is killed leaves whole facts or none.
+This is the only door to the file: `Archive` writes, `archive.queries` holds the SELECTs behind its reading methods,
+`archive.ledger` those of a search that goes on, and nobody else speaks SQL. It is insert-only: there is no UPDATE and
+no DELETE, and triggers refuse those of others, too. Each method that writes is one transaction, so a process that is
+killed leaves whole facts or none.
 """
 
 import sqlite3

@@ -63,8 +63,8 @@ class EvaluationSettings(Section):
     calls_per_round: int = Field(10, ge=1)
     #: Rounds end when the 95 % interval of the speedup is at most this far from it on either side.
     interval: float = Field(0.005, gt=0)
-    #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ by
-    #: less than 0.1 % on an H200; where they differ more, the tie grows with it.
+    #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ
+    #: by 0.07 % (standard deviation) on an H200; where they differ more, the tie grows with it.
     tie: float = Field(0.005, ge=0)
     #: Rounds of a fresh confirmation of a new champion, and how many of the run's best meet at its end; 0 for neither.
     confirm_rounds: int = Field(15, ge=0)

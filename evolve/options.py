@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from kbevolve.configs.errors import UsageError
+
 #: Where the archive is when nobody says otherwise.
 DEFAULT_ARCHIVE = Path("kbevolve.db")
 
@@ -61,6 +63,18 @@ workers_option = click.option(
     help="Where they are: local for this machine, ray for a Ray cluster (pip install 'kbevolve[ray]').  "
     "[default: local]",
 )
+
+
+def check_devices(device: str | None, devices: list[str] | None, workers: str | None) -> None:
+    """Raises UsageError: these three options contradict each other."""
+    if device and devices:
+        raise UsageError("both --device and --devices: one names the device, the other all of several; give one")
+    if device and workers == "ray":
+        raise UsageError(
+            f"--device {device} is one of this machine, and Ray places judges wherever it has room; name their kind, "
+            "e.g. --devices cpu"
+        )
+
 
 library_option = click.option(
     "--allow-library",

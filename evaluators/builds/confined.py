@@ -49,8 +49,11 @@ class Ran:
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether it ended for want of memory, which another time there may be."""
-        words = ("out of memory", "cannot allocate memory", "virtual memory exhausted", "killed signal", "bad_alloc")
+        """Whether it ended for want of memory (or disk, or processes), which another time there may be."""
+        words = (
+            *("out of memory", "cannot allocate memory", "virtual memory exhausted", "killed signal", "bad_alloc"),
+            *("no space left on device", "resource temporarily unavailable"),
+        )
         killed = self.code in (-signal.SIGKILL, _SIGNALLED + signal.SIGKILL)
         return killed or any(word in self.said.lower() for word in words)
 

@@ -1,4 +1,4 @@
-"""Judges on the hosts of a Ray cluster, one actor for each GPU.
+"""A Ray cluster: how to reach or start one, which devices it has, and a fleet of judges there, one for each GPU.
 
 Ray places the actors, carries orders and replies, and says when an actor or its host is gone. Everything else, who is
 asked next and what a death costs, is the fleet's. kbevolve must be installed on every host, in the same version; what
@@ -7,40 +7,26 @@ travels are records, among them problem and settings by value, and no key.
 Ray is imported here and only when it is asked for: it takes a second, and most runs need one device of one machine.
 """
 
+import atexit
 import contextlib
 import os
 import shutil
 import socket
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.fleet.actors import hire_actor, one_line
 from kbevolve.evaluators.fleet.fleet import Fleet
-from kbevolve.evaluators.fleet.judge_host import (
-    JUDGE,
-    Commission,
-    Introduction,
-    JudgeDied,
-    JudgeHost,
-    Order,
-    Reply,
-    read,
-    sent,
-)
+from kbevolve.evaluators.fleet.judge_host import JUDGE, Commission, Reply, read
 from kbevolve.evaluators.fleet.judge_process import without_secrets
 from kbevolve.evaluators.fleet.posts import Opening
-
-if TYPE_CHECKING:
-    from kbevolve.evaluators.builds.pool import Remote
 
 #: Of a cluster that is started here: for this user on this machine (Ray listens on the loopback address when told that
 #: the system knows no clusters), without a word to Ray's makers, at the priority that everything else here has (Ray
@@ -60,14 +46,6 @@ _DIRECTORY_PREFIX = "kbevolve-ray-"
 _LONGEST_DIRECTORY = 30
 #: Seconds that a host has to say what its device is: Ray starts a Python there, which imports torch from a cold disk.
 _LOOK_SECONDS = 180.0
-#: Seconds between two looks at whether a judge that cannot be placed yet is still wanted.
-_WAIT_SECONDS = 0.5
-#: Places that are tried for an actor, and seconds between two tries: a host that is silent is given up after 15 to 20.
-_MOST_PLACES, _PLACE_SECONDS = 10, 2.0
-#: Seconds that an actor has to end its workers in order; then Ray ends it.
-_LEAVE_SECONDS = 10.0
-#: Threads of an actor. Its judge takes fewer kernels at once (`work.width` ends at 64), and threads that wait are free.
-_THREADS = 66
 #: Seconds that a cluster has to answer a knock.
 _KNOCK_SECONDS = 3.0
 
@@ -94,6 +72,7 @@ class Cluster:
         if not self._ours:
             return
         _hush(ray)
+        atexit.register(self.close)  # a command may end before its judges are hired
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
         try:
             if address is None:
@@ -121,6 +100,7 @@ class Cluster:
 
     def close(self) -> None:
         """Disconnect, and end a cluster that was started here. May be called twice."""
+        atexit.unregister(self.close)
         if self._ours:
             self._ray.shutdown()
         if self._directory is not None:
@@ -184,7 +164,7 @@ class Cluster:
         openings = [
             Opening(
                 name=f"{'CPU' if on_cpu else 'GPU'} {number} of the cluster",
-                hire=partial(_hire, self._ray, commission, room),
+                hire=partial(hire_actor, self._ray, commission, room),
             )
             for number in range(1, len(devices) + 1)
         ]
@@ -206,112 +186,10 @@ class Cluster:
             replies = self._ray.get(seen, timeout=_LOOK_SECONDS)
         except self._ray.exceptions.RayError as error:
             raise EvaluatorError(
-                f"a host of the Ray cluster did not say what its device is: {_one_line(error)}; see that kbevolve is "
+                f"a host of the Ray cluster did not say what its device is: {one_line(error)}; see that kbevolve is "
                 "installed on every host and that a GPU is free there (`ray status`)"
             ) from None
         return [read(reply) for reply in replies]
-
-
-class ActorJudge:
-    """Implements `FarJudge` by an actor of a Ray cluster."""
-
-    introduction: Introduction
-
-    def __init__(
-        self, ray: Any, commission: Commission, room: Mapping[str, float], given_up: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Have it placed, wherever and whenever there is room, and wait until it is ready.
-
-        Raises:
-            EvaluatorError: its device is not there, or it is not wanted any more.
-            JudgeDied: it did not start; `_Misplaced` when its host went away meanwhile.
-        """
-        self._ray = ray
-        self._ended = threading.Event()
-        # No restarts by Ray: the fleet counts deaths, and hires again.
-        actor = ray.remote(ActorHost).options(
-            **room, max_restarts=0, max_task_retries=0, max_concurrency=_THREADS, scheduling_strategy="SPREAD"
-        )
-        self._actor = actor.remote(commission)
-        try:
-            first = self._actor.introduce.remote()
-            while not ray.wait([first], timeout=_WAIT_SECONDS)[0]:
-                if given_up():
-                    raise EvaluatorError("starting a judge was given up")
-            reply: Reply = ray.get(first)
-            self.introduction = read(reply)
-        except ray.exceptions.RayError as error:
-            self.close()
-            raise _Misplaced(_one_line(error)) from None
-        except BaseException:
-            self.close()
-            raise
-
-    def ask(self, order: Order) -> Any:
-        """What the judge found; blocks.
-
-        Raises:
-            JudgeDied: it or its host died, before or meanwhile.
-            KBEvolveError: whatever the judge raised on purpose.
-        """
-        if self._ended.is_set():
-            raise JudgeDied("it was ended")
-        return self._read(self._actor.carry_out.remote(sent(order)))
-
-    def close(self) -> None:
-        """End it: in order when it listens, by force when it does not."""
-        if self._ended.is_set():
-            return
-        self._ended.set()
-        with contextlib.suppress(self._ray.exceptions.RayError):
-            if hasattr(self, "introduction"):
-                self._ray.get(self._actor.close.remote(), timeout=_LEAVE_SECONDS)
-        with contextlib.suppress(Exception):  # gone already, and the connection with it
-            self._ray.kill(self._actor)
-
-    def _read(self, reference: Any) -> Any:
-        try:
-            reply: Reply = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            raise JudgeDied(_one_line(error)) from None
-        return read(reply)
-
-
-class _Misplaced(JudgeDied):
-    """An actor was placed on a host that was gone, or went."""
-
-
-def _hire(ray: Any, commission: Commission, room: Mapping[str, float], given_up: Callable[[], bool]) -> ActorJudge:
-    """An actor somewhere. Until Ray knows that a host is gone, it places actors there: that is no device's fault."""
-    for _ in range(_MOST_PLACES):
-        try:
-            return ActorJudge(ray, commission, room, given_up)
-        except _Misplaced as failure:
-            last = failure
-            time.sleep(_PLACE_SECONDS)
-    raise last
-
-
-class ActorHost(JudgeHost):
-    """The far side: what an actor is made from."""
-
-    def __init__(self, commission: Commission) -> None:
-        # Ray sets it to the cores that were reserved; a judge uses those that there are.
-        os.environ.pop("OMP_NUM_THREADS", None)
-        # Its GPU's number among its host's says which share of the cores is its own.
-        number = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        share = int(number) % commission.sharing if number.isdigit() else 0
-        commission = replace(commission, share=share, sharing=commission.sharing if number.isdigit() else 1)
-        # CPU judges have reserved the cores that tasks would need.
-        super().__init__(commission, build_elsewhere=_far_builder() if commission.device != "cpu" else None)
-
-
-def _far_builder() -> "Remote":
-    import ray
-
-    from kbevolve.evaluators.fleet.far_builds import FarBuilder  # brings torch
-
-    return FarBuilder(ray)
 
 
 def find_cluster(work: WorkSettings) -> tuple[Cluster, tuple[Device, ...]]:
@@ -393,10 +271,3 @@ def _hush(ray: Any) -> None:
     """Ray prints a paragraph for every actor that dies into whatever is shown here, and has no switch for that."""
     with contextlib.suppress(AttributeError):
         ray._private.worker.print_to_stdstream = lambda data, ignore_prefix=False: None
-
-
-def _one_line(error: BaseException) -> str:
-    """What Ray says about a death, without ids, and without its list of what usually causes such."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    told = next((line for line in lines if " because " in line), lines[0])
-    return f"{type(error).__name__}: {told.partition('. Some common causes')[0][:300].rstrip('.')}"

@@ -9,8 +9,11 @@ from kbevolve.evaluators.builds.order import BuildOrder
 from kbevolve.evaluators.builds.product import BuildFailure, Outcome, Why, from_plain
 from kbevolve.evaluators.builds.standalone import build_here
 
-#: Host and device part are compiled side by side.
+#: Host and device part are compiled side by side, where a host has the cores.
 _CORES = 2
+#: Seconds that an order may wait for a core somewhere; then its judge's host builds it. A full cluster may take long,
+#: and one in which no host is left that could do it takes for ever.
+_QUEUE_SECONDS = 120.0
 #: A task whose host dies is done again elsewhere.
 _RETRIES = 2
 
@@ -18,10 +21,11 @@ _RETRIES = 2
 class FarBuilder:
     """Builds orders as tasks; to be made in a process that is connected to the cluster. For several threads."""
 
-    def __init__(self, ray: Any, *, cores: int = _CORES) -> None:
-        """`cores`: that a task reserves."""
+    def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._task = ray.remote(num_cpus=cores, max_retries=_RETRIES)(build_here)
+        cores = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
+        # More than any host has would never be found.
+        self._task = ray.remote(num_cpus=min(_CORES, cores), max_retries=_RETRIES)(build_here)
 
     def __call__(self, order: BuildOrder, seconds: float) -> Outcome | None:
         """What came of an order; None when no host could carry it out as this one would have.
@@ -32,7 +36,7 @@ class FarBuilder:
         reference = ask(order.to_json())
         try:
             # The time limit is the compilers'; a task that waits for a core is in a queue as any other.
-            return from_plain(self._ray.get(reference))
+            return from_plain(self._ray.get(reference, timeout=_QUEUE_SECONDS + seconds))
         except self._ray.exceptions.OutOfMemoryError as error:
             return BuildFailure(why=Why.MEMORY, log=str(error))
         except self._ray.exceptions.RayError:

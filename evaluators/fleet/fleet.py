@@ -17,7 +17,7 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.devices import Device, together
-from kbevolve.evaluators.fleet.judge_host import JUDGE, Commission, Introduction, JudgeDied, Order
+from kbevolve.evaluators.fleet.judge_host import JUDGE, Commission, FarJudge, Introduction, JudgeDied, Order
 from kbevolve.evaluators.fleet.judge_process import JudgeProcess
 from kbevolve.evaluators.fleet.posts import Opening, Post, Posts
 from kbevolve.evaluators.timing.baselines import Baseline
@@ -25,6 +25,9 @@ from kbevolve.evaluators.timing.contest import Contest
 
 #: Judges that one order may cost.
 _MOST_DEATHS = 2
+#: Seconds of an order that no kernel's own limit covers: the problem is set up, baselines are compiled, other processes
+#: have the device. Too long costs time on one device only; too short would speak against a kernel that did nothing.
+_ASIDE_SECONDS = 1800.0
 
 
 class Fleet:
@@ -42,7 +45,7 @@ class Fleet:
 
         Args:
             openings: where; at least one.
-            settings: how kernels are judged, for what is said about one that no judge survives.
+            settings: how kernels are judged: how long that may take, and what is said about one that no judge survives.
             mixed: whether devices of different models may work together.
             closing: called once after the judges were ended.
 
@@ -121,10 +124,14 @@ class Fleet:
         """Time kernels and the reference against each other, all on one device.
 
         Raises:
-            EvaluatorError: the reference fails, no device is left, or the contest ended two judges.
+            EvaluatorError: the reference fails, no device is left, or the contest ended two judges and none of its
+                kernels does so alone.
         """
         order = Order(what="compete", problem=problem, kernels=tuple(kernels), rounds=rounds)
-        contest: Contest = self._insist(order)
+        try:
+            contest: Contest = self._carry_out(order)
+        except _Fatal as fatal:
+            return self._compete_without_killers(order, fatal)
         failed = {name: replace(found, device=self.device.fingerprint) for name, found in contest.failed.items()}
         return replace(contest, failed=failed)
 
@@ -137,12 +144,22 @@ class Fleet:
         found: tuple[Baseline, ...] = self._insist(Order(what="baselines", problem=problem))
         return found
 
+    def _compete_without_killers(self, order: Order, fatal: "_Fatal") -> Contest:
+        """A contest ended judges: whoever does not pass alone is out, and the others compete again."""
+        self._posts.forgive(fatal.first)  # that it counts, if no kernel is found that did it, is for `evaluate` to say
+        found = [self.evaluate(order.problem, kernel) for kernel in order.kernels]
+        failed = {one.kernel: one for one in found if one.verdict is not Verdict.CORRECT}
+        if not failed:
+            raise _blameless(order, fatal) from None
+        others = [kernel for kernel in order.kernels if kernel.id not in failed]
+        contest = self.compete(order.problem, others, rounds=order.rounds)
+        return replace(contest, failed={**contest.failed, **failed})
+
     def _insist(self, order: Order) -> Any:
         try:
             return self._carry_out(order)
         except _Fatal as fatal:
-            names = ", ".join(kernel.id for kernel in order.kernels) or order.problem.name
-            raise EvaluatorError(f"{fatal} over {order.what} of {names}; see `kbevolve doctor`") from None
+            raise _blameless(order, fatal) from None
 
     def _carry_out(self, order: Order) -> Any:
         deaths: list[str] = []
@@ -152,10 +169,10 @@ class Fleet:
             seat = self._posts.take(alone=bool(deaths), avoid=tried)
             tried.append(seat.post)
             try:
-                found = seat.judge.ask(order)
+                found = seat.judge.ask(order, seconds=self._patience(order, seat.judge))
             except JudgeDied as death:
-                # A second death speaks against the kernel that was alone there, not against the device.
-                self._posts.bury(seat, str(death), counts=order.what != "evaluate" or not deaths)
+                # A second death speaks against the kernels that were alone there, not against the device.
+                self._posts.bury(seat, str(death), counts=not (order.kernels and deaths))
                 deaths.append(f"{seat.post.opening.name}: {death}")
                 if len(deaths) == _MOST_DEATHS:
                     raise _Fatal(f"{_MOST_DEATHS} judges died ({'; '.join(deaths)})", tried[0]) from None
@@ -173,6 +190,12 @@ class Fleet:
                 if isinstance(found, Evaluation):  # each judge sees one device and calls it the first
                     found = replace(found, place=f"{seat.judge.introduction.host}/{seat.post.opening.name}")
                 return found
+
+    def _patience(self, order: Order, judge: FarJudge) -> float:
+        """Seconds after which a judge that has not answered hangs."""
+        # A kernel is heard twice at most, each time within its limit; it may have to wait for all others at the judge.
+        kernels = judge.introduction.width + len(order.kernels)
+        return _ASIDE_SECONDS + 2 * kernels * self.settings.total_seconds
 
     def _admit(self, introduction: Introduction) -> None:
         where = f"the judge on {introduction.host}"
@@ -193,6 +216,12 @@ class _Fatal(Exception):
     def __init__(self, words: str, first: Post) -> None:
         super().__init__(words)
         self.first = first
+
+
+def _blameless(order: Order, fatal: _Fatal) -> EvaluatorError:
+    """What is said when judges died of an order and no kernel can be blamed."""
+    names = ", ".join(kernel.id for kernel in order.kernels) or order.problem.name
+    return EvaluatorError(f"{fatal} over {order.what} of {names}; see `kbevolve doctor`")
 
 
 def local_fleet(

@@ -93,11 +93,11 @@ class FarJudge(Protocol):
 
     introduction: Introduction
 
-    def ask(self, order: Order) -> Any:
+    def ask(self, order: Order, *, seconds: float) -> Any:
         """What the judge found; blocks.
 
         Raises:
-            JudgeDied: it died, before or meanwhile.
+            JudgeDied: it died, before or meanwhile, or it gave no answer within so many seconds: then it hangs.
             KBEvolveError: whatever the judge raised on purpose.
         """
         ...
@@ -214,6 +214,11 @@ def read(reply: Reply) -> Any:
     if reply.error is not None:
         raise reply.error
     return reply.found
+
+
+def silent(seconds: float) -> JudgeDied:
+    """What is said of a judge that hangs."""
+    return JudgeDied(f"it gave no answer within {seconds:.0f} s")
 
 
 def _reply(ask: Callable[[], Any]) -> Reply:

@@ -31,6 +31,7 @@ from kbevolve.evaluators.fleet.judge_host import (
     Reply,
     read,
     sent,
+    silent,
 )
 from kbevolve.evaluators.isolation.last_words import signal_words
 
@@ -97,11 +98,11 @@ class JudgeProcess:
         self._reader = threading.Thread(target=self._read_replies, name="kbevolve-judge-replies", daemon=True)
         self._reader.start()
 
-    def ask(self, order: Order) -> Any:
+    def ask(self, order: Order, *, seconds: float) -> Any:
         """What the judge found; blocks.
 
         Raises:
-            JudgeDied: it died, before or meanwhile.
+            JudgeDied: it died, before or meanwhile, or it gave no answer within so many seconds.
             KBEvolveError: whatever the judge raised on purpose.
         """
         answer: Future[Reply] = Future()
@@ -116,7 +117,11 @@ class JudgeProcess:
             except OSError:
                 self._waiting.pop(number, None)
                 raise JudgeDied(self._last_words()) from None
-        return read(answer.result())
+        try:
+            return read(answer.result(seconds))
+        except TimeoutError:
+            self._process.kill()  # it would not hear that it shall end
+            raise silent(seconds) from None
 
     def close(self) -> None:
         """End it: in order when it listens, by force when it does not."""

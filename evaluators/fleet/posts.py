@@ -93,7 +93,7 @@ class Posts:
         except BaseException:
             self._closed = True
             for future in hired:
-                with contextlib.suppress(KBEvolveError, JudgeDied):
+                with contextlib.suppress(Exception):  # the first one is on its way to the user
                     future.result().close()
             self._hiring.shutdown()
             raise
@@ -232,11 +232,11 @@ class Posts:
             try:
                 judge = self._hire(post)
                 self._admit(judge.introduction)
-            except (KBEvolveError, JudgeDied) as error:
+            except Exception as error:  # whatever it is: in this thread nobody else would hear of it
                 if judge is not None:
                     judge.close()
                 with self._changed:
-                    self._fail(post, str(error))
+                    self._fail(post, " ".join(str(error).split()) or type(error).__name__)
                     self._changed.notify_all()
                 continue
             with self._changed:

@@ -22,6 +22,7 @@ from kbevolve.evolve.hands import Judging, open_judges
 from kbevolve.evolve.interruption import INTERRUPTED, interruptible
 from kbevolve.evolve.kernel_files import read_kernel
 from kbevolve.evolve.options import (
+    check_devices,
     device_option,
     devices_option,
     force_option,
@@ -96,8 +97,7 @@ def evaluate(
     `kbevolve tell RESULTS` brings what it found into an archive.
     """
     _check_task(file, batch, out)
-    if device and devices:
-        raise UsageError("both --device and --devices: one names the device, the other all of several; give one")
+    check_devices(device, devices, workers)
     kernel = read_kernel(file) if file else None
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     overrides: dict[str, Any] = dict(parse_override(text) for text in assignments)

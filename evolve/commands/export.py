@@ -54,8 +54,10 @@ def export(
     settings, for a machine that cannot reach the archive.
     """
     if births is not None:
-        if problem_name or output or which:
-            raise UsageError("--births writes all that wait in a run; leave out --problem, --output and --kernel")
+        if problem_name or output or which or force or device:
+            raise UsageError(
+                "--births writes all that wait in a run; leave out --problem, --output, --kernel, --force and --device"
+            )
         return _export_births(archive_path, run_id, births)
     if run_id:
         raise UsageError(f"--run {run_id} goes with --births; a kernel of a run is named with --kernel ID")

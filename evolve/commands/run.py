@@ -19,6 +19,7 @@ from kbevolve.evolve.hands import Hands, find_hands
 from kbevolve.evolve.interruption import INTERRUPTED, interruptible
 from kbevolve.evolve.options import (
     archive_option,
+    check_devices,
     device_option,
     devices_option,
     force_option,
@@ -96,8 +97,7 @@ def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[st
     Raises:
         UsageError: two of them contradict each other.
     """
-    if short.get("device") and short.get("devices"):
-        raise UsageError("both --device and --devices: one names the device, the other all of several; give one")
+    check_devices(short.get("device"), short.get("devices"), short.get("workers"))
     overrides = dict(parse_override(text) for text in assignments)
     overrides.update({_SHORT[name]: value for name, value in short.items() if value not in (None, ())})
     return overrides
@@ -160,7 +160,7 @@ def resume(
         record = archive.run(which)
         overrides = overrides_of(assignments, short)
         if short.get("device"):
-            overrides.setdefault("work.devices", [])  # that one, instead of those of the sitting before
+            overrides = {"work.devices": [], "work.workers": "local"} | overrides  # instead of the sitting before's
         frozen = sorted(
             {"search.islands", "search.seed", "search.lookahead", "evaluation.precision"} & overrides.keys()
         )

@@ -74,6 +74,10 @@ def test_a_finding_is_read_as_an_archive_gives_it_back() -> None:
             {"blocks": [{"role": "child", "round": 0, "times_ms": ["nan"]}]},
             r"blocks\[0\].times_ms holds what is no time",
         ),
+        (
+            {"blocks": [{"role": "\ud800", "round": 0, "times_ms": [1.0]}]},
+            r"blocks\[0\].role is '\\ud800'; one of child, reference, rival is wanted",
+        ),
         ({"verdict": "splendid"}, "Finding.evaluation.verdict is 'splendid'"),
     ],
 )

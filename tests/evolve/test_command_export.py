@@ -263,6 +263,8 @@ def test_births_go_into_a_folder_of_their_own(kbevolve: Any, small_archive: Any,
     [
         ((), "name the problem and the file: kbevolve export --problem L1/matmul -o best.py"),
         (("--births", "x", "--problem", "L1/matmul"), "--births writes all that wait in a run; leave out --problem"),
+        (("--births", "x", "--force"), "leave out --problem, --output, --kernel, --force and --device"),
+        (("--births", "x", "--device", "cpu"), "leave out --problem, --output, --kernel, --force and --device"),
         (("--run", "latest", "--problem", "L1/matmul", "-o", "x.py"), "--run latest goes with --births"),
     ],
 )

@@ -18,7 +18,7 @@ from kbevolve.evolve.hands import Hands, find_hands
 from kbevolve.evolve.session import breed, open_run
 from kbevolve.evolve.starting import StartingKernel
 from tests.evaluators.simulated import NAME
-from tests.evolve.doubles import kernel, problem
+from tests.evolve.doubles import KnownJudge, kernel, problem
 from tests.evolve.test_command_run import KERNEL, PROBLEM, RUN, type_in
 
 TREE: dict[str, Any] = {
@@ -104,6 +104,7 @@ def test_two_judges_of_one_processor(folder: Path) -> None:
     ("words", "complaint"),
     [
         (("--device", "cpu", "--devices", "cpu,cpu"), "both --device and --devices"),
+        (("--device", "cpu", "--workers", "ray"), "Ray places judges wherever it has room; name their kind, e.g. --de"),
         (("--devices", "cpu,gpu7"), "'gpu7' is no device"),
         (("--devices", "cpu", "--workers", "slurm"), "slurm"),
         (("--workers", "ray", "--set", "work.ray_address=127.0.0.1:9"), "no Ray cluster at 127.0.0.1:9"),
@@ -117,6 +118,21 @@ def test_misuse_is_told_before_anything_is_begun(
     assert done.code in (1, 2)
     assert complaint in done.err
     assert not (folder / "kbevolve.db").exists()
+
+
+def test_a_run_of_a_cluster_goes_on_with_a_device_of_this_machine(
+    tmp_path: Path, kbevolve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = {"workers": "ray", "ray_address": "127.0.0.1:9"}
+    settings = Settings.from_tree({**TREE, "search": {"generations": 0, "islands": 1}, "work": work})
+    with Archive(tmp_path / "kbevolve.db") as archive:
+        open_run(archive, problem(), find_device("cpu"), settings)
+    monkeypatch.setattr(session, "_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
+    KnownJudge().replace_judge(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert "no Ray cluster at" in kbevolve("resume").err
+    resumed = kbevolve("resume", "--device", "cpu")
+    assert resumed.code == 0, resumed.err
 
 
 def test_the_short_options_are_settings() -> None:

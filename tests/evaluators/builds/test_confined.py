@@ -71,6 +71,16 @@ def test_an_endless_file_is_stopped() -> None:
     assert ran.timed_out or ran.out_of_memory
 
 
+@pytest.mark.parametrize(
+    "words", ["as: object.o: No space left on device", "c++: fatal error: vfork: Resource temporarily unavailable"]
+)
+def test_what_the_machine_lacks_is_not_the_sources_fault(words: str) -> None:
+    with workshop() as directory:
+        ran = run(["sh", "-c", f"echo '{words}'; exit 1"], directory, seconds=10)
+    assert ran.code == 1
+    assert ran.out_of_memory
+
+
 def test_many_helpers_are_too_many() -> None:
     with workshop() as directory:
         ran = run(["sh", "-c", "for i in $(seq 100); do sleep 30 & done; wait"], directory, seconds=20)

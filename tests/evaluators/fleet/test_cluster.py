@@ -7,6 +7,7 @@ a machine that lost its power.
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from kbevolve.evaluators.builds.product import BuildFailure, Built
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.fleet import cluster as cluster_module
 from kbevolve.evaluators.fleet import far_builds
+from kbevolve.evaluators.fleet import fleet as fleet_module
 from kbevolve.evaluators.fleet.cluster import Cluster, find_cluster, reachable
 from kbevolve.evaluators.fleet.far_builds import FarBuilder
 from kbevolve.evaluators.fleet.fleet import Fleet
@@ -34,6 +36,7 @@ from tests.evaluators.builds.sources import LIBRARY
 from tests.evaluators.simulated import NAME, faulty, pid_of
 from tests.evolve.doubles import kernel, problem
 
+ROOT = Path(__file__).parents[3]
 SETTINGS = EvaluationSettings()
 #: Seconds in which a cluster must notice that an actor or a host is gone, and have an actor made anew.
 NOTICED = 60.0
@@ -119,6 +122,14 @@ def test_a_cluster_of_its_own_is_for_this_machine_only_and_leaves_nothing() -> N
     soon(lambda: not any(Path(f"/proc/{pid}").exists() for pid in ours))
 
 
+@pytest.mark.slow
+def test_a_command_that_ends_early_leaves_nothing() -> None:
+    code = "from kbevolve.evaluators.fleet.cluster import Cluster; print(Cluster(None)._directory)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ended.stdout.startswith("/")
+    assert not Path(ended.stdout.strip()).exists()
+
+
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EvaluatorError, match=r"pip install 'kbevolve\[ray\]'"):
@@ -147,7 +158,7 @@ def hosts() -> Iterator[Hosts]:
         patch.setenv("RAY_TMPDIR", directory)
         patch.setenv("OPENAI_API_KEY", "sk-secret")
         # Judges of hosts of one's own are installed there; these come from the tests.
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        patch.setenv("PYTHONPATH", str(ROOT))
         Path(directory, "ray").mkdir()
         ray = cluster_module._import_ray()
         with cluster_module._environment({**cluster_module._LOCAL_ENVIRONMENT, **ALERT}):
@@ -203,7 +214,7 @@ def test_compilers_of_any_host_build_for_a_judge(hosts: Hosts, monkeypatch: pyte
     order = BuildOrder(name="twice", sources=(("main.cpp", LIBRARY),))
     cluster, _ = find_cluster(hosts.work())
     try:
-        build = FarBuilder(cluster._ray, cores=1)
+        build = FarBuilder(cluster._ray)
         built = build(order, 60.0)
         assert isinstance(built, Built)
         assert built.library.startswith(b"\x7fELF")
@@ -246,6 +257,20 @@ def test_an_actor_that_is_killed_costs_a_retry(fleet: Fleet, capfd: pytest.Captu
         fleet.evaluate(problem(), faulty(FAULT="error"))
     assert {one.verdict for one in in_the_middle(fleet, lambda: None)} == {Verdict.CORRECT}
     assert capfd.readouterr().out == "", "Ray's own words do not disturb what is shown"
+
+
+@pytest.mark.slow
+def test_an_actor_that_hangs_is_ended(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = pids(fleet)
+    with monkeypatch.context() as patch:
+        patch.setattr(fleet_module, "_ASIDE_SECONDS", 1.0)
+        patch.setattr(fleet, "settings", SETTINGS.model_copy(update={"total_seconds": 0.01}))
+        found = fleet.evaluate(problem(), faulty(SECONDS=100))
+    assert found.verdict is Verdict.CRASHED
+    assert found.message.count("it gave no answer within 1 s") == 2
+    soon(lambda: len(pids(fleet)) == 2)
+    assert not pids(fleet) & before
+    assert {one.verdict for one in in_the_middle(fleet, lambda: None)} == {Verdict.CORRECT}
 
 
 @pytest.mark.slow

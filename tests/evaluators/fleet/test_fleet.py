@@ -19,6 +19,7 @@ from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError, ProblemError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.fleet import fleet as fleet_module
 from kbevolve.evaluators.fleet import posts
 from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
 from kbevolve.evaluators.fleet.judge_host import Introduction, JudgeDied, Order
@@ -43,7 +44,7 @@ class ScriptedJudge:
         #: What was under way beside each order when it came.
         self.beside: dict[str, list[str]] = {}
 
-    def ask(self, order: Order) -> Any:
+    def ask(self, order: Order, *, seconds: float) -> Any:
         name = order.kernels[0].id if order.kernels else order.what
         self.beside[name] = list(self.under_way)
         self.under_way.append(name)
@@ -52,6 +53,8 @@ class ScriptedJudge:
                 self.dead.set()
             if order.what == "card":
                 found: Any = self.judge.card(order.problem)
+            elif order.what == "compete":
+                found = self.judge.compete(order.problem, order.kernels, rounds=order.rounds)
             else:
                 found = self.judge.evaluate(order.problem, order.kernels[0])
             if self.dead.is_set():
@@ -104,9 +107,9 @@ def test_first_come_first_served_when_all_are_full() -> None:
     order: list[str] = []
 
     class Noting(ScriptedJudge):
-        def ask(self, asked: Order) -> Any:
+        def ask(self, asked: Order, *, seconds: float) -> Any:
             order.append(asked.kernels[0].id)
-            return super().ask(asked)
+            return super().ask(asked, seconds=seconds)
 
     asked = kernels(6, seconds=0.05)
     with Hiring(1, lambda *_: Noting()).fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
@@ -172,6 +175,41 @@ def test_where_the_reference_kills_judges_too_no_kernel_is_blamed() -> None:
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("posts", [1, 2])
+def test_who_ends_a_contest_is_out_and_the_others_compete_again(posts: int) -> None:
+    killer, others = faulty(NUMBER=99), kernels(2)
+    hiring = Hiring(posts, lambda *_: ScriptedJudge(deadly=lambda order: killer in order.kernels))
+    with hiring.fleet() as fleet:
+        contest = fleet.compete(problem(), [others[0], killer, others[1]], rounds=3)
+        assert contest.times.keys() == {one.id for one in others}
+        assert contest.failed.keys() == {killer.id}
+        assert contest.failed[killer.id].verdict is Verdict.CRASHED
+        assert not [post for post in fleet._posts._posts if post.quarantine]
+        assert fleet.compete(problem(), [killer], rounds=3).times == {}
+
+
+def test_a_contest_that_ends_judges_by_none_of_its_kernels_is_an_error() -> None:
+    hiring = Hiring(2, lambda *_: ScriptedJudge(deadly=lambda order: order.what == "compete"))
+    with (
+        hiring.fleet() as fleet,
+        pytest.raises(EvaluatorError, match=r"2 judges died .* over compete of \w+, \w+; see"),
+    ):
+        fleet.compete(problem(), kernels(2), rounds=3)
+
+
+def test_whatever_keeps_a_judge_from_coming_back_is_told() -> None:
+    def make(post: int, before: int) -> ScriptedJudge:
+        if before:
+            raise OSError(24, "Too many open files")
+        return ScriptedJudge(deadly=lambda _: True)
+
+    with (
+        Hiring(1, make).fleet() as fleet,
+        pytest.raises(EvaluatorError, match=r"no device is left: post 0: .*Too many open files"),
+    ):
+        fleet.evaluate(problem(), kernel())
+
+
 def test_a_post_that_fails_twice_in_a_row_is_quarantined() -> None:
     hiring = Hiring(2, lambda post, _: ScriptedJudge(width=1, deadly=lambda _: post == 0))
     asked = kernels(8, seconds=0.02)
@@ -199,7 +237,7 @@ def test_a_success_between_two_failures_keeps_a_post() -> None:
 
 def test_an_error_of_one_device_is_tried_elsewhere() -> None:
     class Sick(ScriptedJudge):
-        def ask(self, order: Order) -> Any:
+        def ask(self, order: Order, *, seconds: float) -> Any:
             raise EvaluatorError("the GPU has fallen off the bus; reboot")
 
     hiring = Hiring(2, lambda post, _: Sick() if post == 0 else ScriptedJudge())
@@ -216,7 +254,7 @@ def test_an_error_of_one_device_is_tried_elsewhere() -> None:
 
 def test_with_no_device_left_it_says_so_in_one_line() -> None:
     class Gone(ScriptedJudge):
-        def ask(self, order: Order) -> Any:
+        def ask(self, order: Order, *, seconds: float) -> Any:
             raise EvaluatorError("it is gone")
 
     with Hiring(1, lambda *_: Gone()).fleet() as fleet:
@@ -243,7 +281,7 @@ def test_it_does_not_wait_for_ever_for_a_judge_to_come_back(monkeypatch: pytest.
 
 def test_a_mistake_of_the_user_is_neither_tried_again_nor_held_against_a_device() -> None:
     class Strict(ScriptedJudge):
-        def ask(self, order: Order) -> Any:
+        def ask(self, order: Order, *, seconds: float) -> Any:
             raise ProblemError("get_inputs() gives no tensor")
 
     with Hiring(1, lambda *_: Strict()).fleet() as fleet:
@@ -338,6 +376,19 @@ def test_a_kernel_that_no_process_survives_is_a_result(fleet: Fleet) -> None:
     with pytest.raises(EvaluatorError, match=r"^no worker starts here; reboot$"):
         fleet.evaluate(problem(), faulty(FAULT="error"))
     assert fleet.evaluate(problem(), kernel()).verdict is Verdict.CORRECT
+
+
+@pytest.mark.slow
+def test_a_judge_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_module, "_ASIDE_SECONDS", 1.0)
+    quick = SETTINGS.model_copy(update={"total_seconds": 0.01})
+    with local_fleet((find_device("cpu"),), quick, WorkSettings(), judge=NAME) as made:
+        before = pids(made)
+        found = made.evaluate(problem(), faulty(SECONDS=100))
+        assert found.verdict is Verdict.CRASHED
+        assert found.message.startswith("stopped: 2 judges died (cpu: it gave no answer within 1 s; cpu: it gave no")
+        assert not any(alive(pid) for pid in before)
+        assert made.evaluate(problem(), kernel()).verdict is Verdict.CORRECT
 
 
 def alive(pid: int) -> bool:
