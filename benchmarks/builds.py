@@ -8,6 +8,7 @@ something on a busy machine too. CUDA is compiled wherever there is nvcc; where 
 for those of torch that it is linked with, and headers that torch lacks then are not used.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -172,6 +173,7 @@ def find_cuda(folder: Path) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     clock = Clock()
     # Nothing hostile is built here, and what is spent inside a namespace of its own would not be told.
     bubblewrap.obstacle = lambda device_type: "switched off by a benchmark"

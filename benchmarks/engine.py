@@ -255,7 +255,7 @@ class _Timed:
 
 
 class InstantProposer:
-    """Hands out kernels that were made before the clock was started."""
+    """Hands out kernels that were named before the clock was started."""
 
     def __init__(self, kernels: Iterator[Kernel]) -> None:
         self.kernels = kernels
@@ -296,15 +296,16 @@ def search_on(archive: Archive, run: Run, generations: int, kernels: Iterator[Ke
 def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
     """Resume the run in an archive and breed on."""
     base = start().source
-    # Their ids are computed here: naming a kernel is its proposer's work.
-    ready = [Kernel.from_source(f"{base}\nNUMBER = {number}\n") for number in range(children)]
+    # Their ids are computed here: naming a kernel is its proposer's work. Their texts would be memory of the benchmark.
+    ids = [Kernel.from_source(_numbered(base, number)).id for number in range(children)]
+    ready = (Kernel(id=id_, backend=Backend.TRITON, source=_numbered(base, at)) for at, id_ in enumerate(ids))
     briefs, writes = Stopwatch(), Stopwatch()
     began: list[float] = []
     with Archive(path) as archive:
         run = archive.run() if kernels else open_run(archive)
         last = kernels // ISLANDS
-        search = search_on(archive, run, last + children // ISLANDS, iter(ready))
-        search.breeding = briefs.on(search.breeding, "brief")  # type: ignore[misc]
+        search = search_on(archive, run, last + children // ISLANDS, ready)
+        search.breeding = briefs.on(search.breeding, "brief")
         timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_closing")
         search.archive = search.brood._archive = timed
         watch(search, last, began)
@@ -321,6 +322,10 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
         "rss_mb": round(_peak_megabytes()),
         "replay_s": round(replayed - started, 1),
     }
+
+
+def _numbered(base: str, number: int) -> str:
+    return f"{base}\nNUMBER = {number}\n"
 
 
 def watch(search: Search, last: int, began: list[float]) -> None:

@@ -209,11 +209,13 @@ def main() -> None:
     parser.add_argument("--size", type=int, help="of the matrices")
     options = parser.parse_intermixed_args()
     device = find_device(options.device)
+    if options.question in ("power", "agreement", "classes") and device.type != "cuda":
+        raise SystemExit(f"{options.question} needs a CUDA device; this one is {device.description}")
     preset = "cpu" if device.type == "cpu" else None
     settings = Settings.load(preset=preset).evaluation.model_copy(update={"profile": False, "baselines": False})
     started = time.perf_counter()
     ask: Callable[..., Iterator[dict[str, Any]]] = globals()[options.question]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in ask(device, settings, options):
         if not rows:
             print("| " + " | ".join(row) + " |")

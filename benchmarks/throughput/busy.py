@@ -1,12 +1,13 @@
 """How much of the time a GPU had something to do, as its driver counts it."""
 
+import os
 import shutil
 import statistics
 import subprocess
 from types import TracebackType
 from typing import Self
 
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.devices import Device, visible_name
 
 #: Milliseconds between two readings. The driver's own window is between 1/6 s and 1 s long.
 _EVERY_MS = 250
@@ -20,7 +21,8 @@ class BusyMeter:
 
     def __init__(self, device: Device) -> None:
         self._program = shutil.which("nvidia-smi") if device.type == "cuda" else None
-        self._index = device.index
+        # `nvidia-smi` counts all of the machine's devices, torch those that it may see.
+        self._name = visible_name(device.index, os.environ)
         self._reader: subprocess.Popen[str] | None = None
         self._readings: list[float] = []
 
@@ -28,7 +30,7 @@ class BusyMeter:
         if self._program is not None:
             query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
             self._reader = subprocess.Popen(
-                [self._program, *query, f"--id={self._index}", f"--loop-ms={_EVERY_MS}"],
+                [self._program, *query, f"--id={self._name}", f"--loop-ms={_EVERY_MS}"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 text=True,

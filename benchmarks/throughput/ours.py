@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.archived import add_all, open_run
 from benchmarks.throughput import lines
@@ -20,7 +21,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.judge import Judge, width_for
-from kbevolve.evaluators.shelf import VARIABLE, Shelf
+from kbevolve.evaluators.shelf import VARIABLE
 
 
 def evaluate_all(
@@ -40,63 +41,43 @@ def evaluate_all(
     thousands of children. So is the judge's start.
     """
     out.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kbevolve-throughput-") as cache:
-        before = os.environ.get(VARIABLE)
-        os.environ[VARIABLE] = cache
-        try:
-            _evaluate_all(mix, problems, device, settings, out, width, archive, Shelf(Path(cache)))
-        finally:
-            os.environ.pop(VARIABLE)
-            if before is not None:
-                os.environ[VARIABLE] = before
+    with tempfile.TemporaryDirectory(prefix="kbevolve-throughput-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
+        started = time.perf_counter()
+        preparing: dict[str, float] = {}
+        judging: dict[str, float] = {}
+        busy = BusyMeter(device)
+        writing = threading.Lock()
+        with Judge(device, settings, width=width_for(device, width)) as judge:
+            start_seconds = time.perf_counter() - started
+            for name in dict.fromkeys(child.problem for child in mix):
+                problem = problems[name]
+                begun = time.perf_counter()
+                judge.card(problem)
+                preparing[name] = time.perf_counter() - begun
 
+                def one(child: Child, problem: Problem = problem) -> tuple[Child, Evaluation]:
+                    found = judge.evaluate(problem, child.kernel)
+                    with writing:
+                        lines.append(out, _facts(child, found))
+                        print(_row(child, found), flush=True)
+                    return child, found
 
-def _evaluate_all(
-    mix: Sequence[Child],
-    problems: Mapping[str, Problem],
-    device: Device,
-    settings: EvaluationSettings,
-    out: Path,
-    width: int,
-    archive: Path | None,
-    shelf: Shelf,
-) -> None:
-    started = time.perf_counter()
-    preparing: dict[str, float] = {}
-    judging: dict[str, float] = {}
-    busy = BusyMeter(device)
-    writing = threading.Lock()
-    with Judge(device, settings, shelf=shelf, width=width_for(device, width)) as judge:
-        start_seconds = time.perf_counter() - started
-        for name in dict.fromkeys(child.problem for child in mix):
-            problem = problems[name]
-            begun = time.perf_counter()
-            judge.card(problem)
-            preparing[name] = time.perf_counter() - begun
-
-            def one(child: Child, problem: Problem = problem) -> tuple[Child, Evaluation]:
-                found = judge.evaluate(problem, child.kernel)
-                with writing:
-                    lines.append(out, _facts(child, found))
-                    print(_row(child, found), flush=True)
-                return child, found
-
-            moment = datetime.now(UTC)
-            begun = time.perf_counter()
-            with busy, ThreadPoolExecutor(judge.width) as callers:
-                found = list(callers.map(one, [child for child in mix if child.problem == name]))
-            judging[name] = time.perf_counter() - begun
-            if archive is not None:
-                _keep(archive, problem, device, moment, [(child.name, child.kernel, one) for child, one in found])
-    facts = {
-        "run": device.description,
-        "width": judge.width,
-        "start_seconds": start_seconds,
-        "preparing_seconds": preparing,
-        "judging_seconds": judging,
-        "busy_share": busy.share,
-    }
-    lines.append(out, facts)
+                moment = datetime.now(UTC)
+                begun = time.perf_counter()
+                with busy, ThreadPoolExecutor(judge.width) as callers:
+                    found = list(callers.map(one, [child for child in mix if child.problem == name]))
+                judging[name] = time.perf_counter() - begun
+                if archive is not None:
+                    _keep(archive, problem, device, moment, [(child.name, child.kernel, one) for child, one in found])
+        facts = {
+            "run": device.description,
+            "width": judge.width,
+            "start_seconds": start_seconds,
+            "preparing_seconds": preparing,
+            "judging_seconds": judging,
+            "busy_share": busy.share,
+        }
+        lines.append(out, facts)
 
 
 def _facts(child: Child, found: Evaluation) -> dict[str, Any]:

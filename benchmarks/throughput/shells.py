@@ -88,10 +88,10 @@ class Interface:
         return self.prototype.partition("(")[0].split()[-1]
 
 
-def filled(template: str, **pieces: str) -> str:
+def filled(template: str, **pieces: object) -> str:
     """The template with ``@NAME@`` replaced, pieces within pieces too."""
     for name, piece in pieces.items():
-        template = template.replace(f"@{name}@", piece)
+        template = template.replace(f"@{name}@", str(piece))
     return template
 
 
@@ -104,7 +104,7 @@ def fast_lane(interface: Interface, code: str, *, name: str, title: str, cuda: b
         LINKAGE='extern "C"',
         SUFFIX="cu" if cuda else "cpp",
         FLAGS="extra_cuda_cflags" if cuda else "extra_cflags",
-        CUDA=str(cuda),
+        CUDA=cuda,
         TITLE=title,
         NAME=name,
     )

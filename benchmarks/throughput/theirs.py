@@ -16,7 +16,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.devices import Device
 
 RECIPE = Path(__file__).with_name("recipe.py")
-#: Seconds after which a child is ended; the slowest of the mix needs about 100.
+#: Seconds after which a child is ended: those who need so long hang.
 CHILD_SECONDS = 400.0
 
 

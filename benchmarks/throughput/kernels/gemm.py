@@ -1,7 +1,10 @@
 """Children for L2/gemm_bias_relu: y = relu(x @ weight.T + bias) in fp32."""
 
+from functools import partial
+
 from benchmarks.throughput.child import Fate, Kind, declared, edited
 from benchmarks.throughput.kernels.family import Family, Plan
+from benchmarks.throughput.kernels.tiles import blocked, tiled
 from benchmarks.throughput.shells import Interface
 from kbevolve.archive.records import Verdict
 
@@ -155,7 +158,8 @@ _FUSED_TAIL_ENTRY = """torch::Tensor gemm_bias_relu(torch::Tensor x, torch::Tens
   return y;
 }"""
 
-_TRITON = '''"""@TITLE@"""
+_TRITON = (
+    '''"""@TITLE@"""
 
 import torch
 import triton
@@ -178,16 +182,9 @@ def gemm_kernel(x_ptr, w_ptr, bias_ptr, y_ptr, M, N, K, BM: tl.constexpr, BN: tl
     acc += tl.load(bias_ptr + offs_n)[None, :]
     tl.store(y_ptr + offs_m[:, None] * N + offs_n[None, :], tl.maximum(acc, 0.0))
 
-
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features):
-        super().__init__()
-        self.gemm = nn.Linear(in_features, out_features, bias=False)
-        self.bias = nn.Parameter(torch.randn(out_features))
-
-    def forward(self, x):
-        x = x.contiguous()
-        (M, K), N = x.shape, self.gemm.weight.shape[0]
+'''
+    + _MODEL
+    + """        (M, K), N = x.shape, self.gemm.weight.shape[0]
         y = torch.empty((M, N), device=x.device, dtype=x.dtype)
         BM, BN, BK = @BM@, @BN@, @BK@
         grid = (triton.cdiv(M, BM) * triton.cdiv(N, BN),)
@@ -195,24 +192,15 @@ class ModelNew(nn.Module):
             x, self.gemm.weight, self.bias, y, M, N, K, BM, BN, BK, num_warps=@WARPS@, num_stages=@STAGES@
         )
         return y
-'''
+"""
+)
 
 
-def _tiled(bm: int, bn: int, bk: int, tm: int, tn: int, *changes: tuple[str, str]) -> str:
-    return declared(BM=bm, BN=bn, BK=bk, TM=tm, TN=tn) + edited(_TILED, *changes)
-
-
-def _triton(bm: int, bn: int, bk: int, warps: int, stages: int, precision: str, *changes: tuple[str, str]) -> str:
-    values = {"BM": bm, "BN": bn, "BK": bk, "WARPS": warps, "STAGES": stages, "PRECISION": precision}
-    text = edited(_TRITON, *changes)
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", str(value))
-    return text
-
+_tiled, _blocked = partial(tiled, _TILED), partial(blocked, _TRITON)
 
 #: A split-K kernel that keeps its parts in memory that was never there: 4 splits // 8 are none.
 _NO_WORKSPACE = edited(
-    declared(BM=128, BN=128, BK=8, TM=8, TN=8) + _TILED,
+    _tiled(128, 128, 8, 8, 8),
     (
         "y[(size_t)row * N + col] = fmaxf(acc[i][j] + bias[col], 0.0f);",
         "parts[(size_t)row * N + col] = acc[i][j];\n"
@@ -264,13 +252,13 @@ PLANS = (
         entry=edited(INTERFACE.entry, ("torch::Tensor bias) {", "torch::Tensor bias, bool relu) {")),
     ),
     Plan(Kind.INLINE, Fate.SLOW, "16x16 tiles in shared memory, one output a thread", declared(TILE=16) + _TEXTBOOK),
-    Plan(Kind.TRITON, Fate.CORRECT, "128x128x32 blocks, three TF32 products", _triton(128, 128, 32, 8, 3, "tf32x3")),
-    Plan(Kind.TRITON, Fate.CORRECT, "64x128x32 blocks, three TF32 products", _triton(64, 128, 32, 4, 3, "tf32x3")),
+    Plan(Kind.TRITON, Fate.CORRECT, "128x128x32 blocks, three TF32 products", _blocked(128, 128, 32, 8, 3, "tf32x3")),
+    Plan(Kind.TRITON, Fate.CORRECT, "64x128x32 blocks, three TF32 products", _blocked(64, 128, 32, 4, 3, "tf32x3")),
     Plan(
         Kind.TRITON,
         Fate.WRONG,
         "reads the weight as if it were transposed",
-        _triton(
+        _blocked(
             128,
             64,
             32,
@@ -285,7 +273,7 @@ PLANS = (
         Kind.TRITON,
         Fate.FAILING,
         "multiplies blocks whose shapes do not fit",
-        _triton(
+        _blocked(
             64,
             128,
             64,
@@ -296,7 +284,7 @@ PLANS = (
         ),
         Verdict.BUILD_FAILED,
     ),
-    Plan(Kind.TRITON, Fate.SLOW, "32x32x32 blocks without tensor cores", _triton(32, 32, 32, 4, 2, "ieee")),
+    Plan(Kind.TRITON, Fate.SLOW, "32x32x32 blocks without tensor cores", _blocked(32, 32, 32, 4, 2, "ieee")),
 )
 
 FAMILY = Family(problem="L2/gemm_bias_relu", label="gemm", interface=INTERFACE, plans=PLANS)

@@ -2,7 +2,7 @@
 
 from benchmarks.throughput.child import Fate, Kind, declared, edited
 from benchmarks.throughput.kernels.family import Family, Plan
-from benchmarks.throughput.shells import Interface
+from benchmarks.throughput.shells import Interface, filled
 from kbevolve.archive.records import Verdict
 
 _MODEL = """
@@ -165,7 +165,8 @@ _PER_CHANNEL = (
     ("layernorm_kernel<<<rows, THREADS", "layernorm_kernel<<<rows * (width / PLANE), THREADS"),
 )
 
-_TRITON = '''"""@TITLE@"""
+_TRITON = (
+    '''"""@TITLE@"""
 
 import torch
 import triton
@@ -214,15 +215,9 @@ def normalise_kernel(
     out = (v - mean) * rstd * tl.load(w_ptr + offsets) + tl.load(b_ptr + offsets)
     tl.store(y_ptr + row * width + offsets, out)
 
-
-class ModelNew(nn.Module):
-    def __init__(self, normalized_shape):
-        super().__init__()
-        self.norm = nn.LayerNorm(normalized_shape)
-
-    def forward(self, x):
-        x = x.contiguous()
-        w, b = self.norm.weight, self.norm.bias
+'''
+    + _MODEL
+    + """        w, b = self.norm.weight, self.norm.bias
         width = w.numel()
         rows = x.numel() // width
         y = torch.empty_like(x)
@@ -232,10 +227,12 @@ class ModelNew(nn.Module):
         grid = (triton.cdiv(width, BLOCK), rows)
         normalise_kernel[grid](x, w, b, y, part, part2, width, self.norm.eps, SPLITS, BLOCK, num_warps=@WARPS@)
         return y
-'''
+"""
+)
 
 #: One program of one warp a row.
-_TRITON_ROW = '''"""@TITLE@"""
+_TRITON_ROW = (
+    '''"""@TITLE@"""
 
 import torch
 import triton
@@ -263,72 +260,59 @@ def layernorm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, width, eps, BLOCK: tl.constexpr
         out = (v - mean) * rstd * tl.load(w_ptr + start + offsets) + tl.load(b_ptr + start + offsets)
         tl.store(y_ptr + start + offsets, out)
 
-
-class ModelNew(nn.Module):
-    def __init__(self, normalized_shape):
-        super().__init__()
-        self.norm = nn.LayerNorm(normalized_shape)
-
-    def forward(self, x):
-        x = x.contiguous()
-        y = torch.empty_like(x)
+'''
+    + _MODEL
+    + """        y = torch.empty_like(x)
         width = self.norm.weight.numel()
         rows = x.numel() // width
         layernorm_kernel[(rows,)](x, self.norm.weight, self.norm.bias, y, width, self.norm.eps, BLOCK=64, num_warps=1)
         return y
-'''
+"""
+)
 
 
 def _code(threads: int, splits: int, code: str, *changes: tuple[str, str], **more: int) -> str:
     return declared(THREADS=threads, SPLITS=splits, **more) + edited(code, *changes)
 
 
-def _splits(splits: int) -> tuple[tuple[str, str], ...]:
-    return (("SPLITS = @SPLITS@", f"SPLITS = {splits}"),)
+def _fast(
+    fate: Fate,
+    summary: str,
+    threads: int,
+    splits: int,
+    code: str,
+    *changes: tuple[str, str],
+    failure: Verdict | None = None,
+) -> Plan:
+    """In the fast lane, where Python makes room for the parts and so must know how many there are."""
+    in_python = (("SPLITS = @SPLITS@", f"SPLITS = {splits}"),)
+    return Plan(Kind.FAST, fate, summary, _code(threads, splits, code, *changes), failure, changes=in_python)
 
 
 def _triton(splits: int, block: int, warps: int, *changes: tuple[str, str]) -> str:
-    text = edited(_TRITON, *changes)
-    return text.replace("@SPLITS@", str(splits)).replace("@BLOCK@", str(block)).replace("@WARPS@", str(warps))
+    return filled(edited(_TRITON, *changes), SPLITS=splits, BLOCK=block, WARPS=warps)
 
 
 PLANS = (
-    Plan(
-        Kind.FAST,
-        Fate.CORRECT,
-        "64 blocks share a row, 256 threads each",
-        _code(256, 64, _SPLIT),
-        changes=_splits(64),
-    ),
-    Plan(
-        Kind.FAST,
-        Fate.CORRECT,
-        "16 blocks share a row, 512 threads each",
-        _code(512, 16, _SPLIT),
-        changes=_splits(16),
-    ),
-    Plan(
-        Kind.FAST,
+    _fast(Fate.CORRECT, "64 blocks share a row, 256 threads each", 256, 64, _SPLIT),
+    _fast(Fate.CORRECT, "16 blocks share a row, 512 threads each", 512, 16, _SPLIT),
+    _fast(
         Fate.WRONG,
         "the variance is divided by the width of a part",
-        _code(256, 32, _SPLIT, ("(part2 + row * SPLITS) / width", "(part2 + row * SPLITS) / (width / SPLITS)")),
-        changes=_splits(32),
+        256,
+        32,
+        _SPLIT,
+        ("(part2 + row * SPLITS) / width", "(part2 + row * SPLITS) / (width / SPLITS)"),
     ),
-    Plan(
-        Kind.FAST,
+    _fast(
         Fate.FAILING,
         "blocks of 2048 threads, which no device has",
-        _code(2048, 64, _SPLIT),
-        Verdict.CRASHED,
-        changes=_splits(64),
+        2048,
+        64,
+        _SPLIT,
+        failure=Verdict.CRASHED,
     ),
-    Plan(
-        Kind.FAST,
-        Fate.SLOW,
-        "one warp a row",
-        _code(32, 1, _BLOCK_PER_ROW),
-        changes=_splits(1),
-    ),
+    _fast(Fate.SLOW, "one warp a row", 32, 1, _BLOCK_PER_ROW),
     Plan(Kind.INLINE, Fate.CORRECT, "128 blocks share a row, 256 threads each", _code(256, 128, _SPLIT)),
     Plan(Kind.INLINE, Fate.CORRECT, "one block of 1024 threads a row", _code(1024, 1, _BLOCK_PER_ROW)),
     Plan(

@@ -1,7 +1,10 @@
 """Children for L1/matmul: C = A @ B in fp32."""
 
-from benchmarks.throughput.child import Fate, Kind, declared, edited
+from functools import partial
+
+from benchmarks.throughput.child import Fate, Kind, declared
 from benchmarks.throughput.kernels.family import Family, Plan
+from benchmarks.throughput.kernels.tiles import blocked, tiled
 from benchmarks.throughput.shells import Interface
 from kbevolve.archive.records import Verdict
 
@@ -175,17 +178,7 @@ class ModelNew(nn.Module):
 '''
 
 
-def _tiled(bm: int, bn: int, bk: int, tm: int, tn: int, *changes: tuple[str, str]) -> str:
-    return declared(BM=bm, BN=bn, BK=bk, TM=tm, TN=tn) + edited(_TILED, *changes)
-
-
-def _triton(bm: int, bn: int, bk: int, warps: int, stages: int, precision: str) -> str:
-    values = {"BM": bm, "BN": bn, "BK": bk, "WARPS": warps, "STAGES": stages, "PRECISION": precision}
-    text = _TRITON
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", str(value))
-    return text
-
+_tiled, _blocked = partial(tiled, _TILED), partial(blocked, _TRITON)
 
 PLANS = (
     Plan(Kind.FAST, Fate.CORRECT, "128x128x8 tiles, 8x8 entries a thread", _tiled(128, 128, 8, 8, 8)),
@@ -228,17 +221,17 @@ PLANS = (
         Verdict.CRASHED,
     ),
     Plan(Kind.INLINE, Fate.SLOW, "8x8 tiles in shared memory, one entry a thread", declared(TILE=8) + _TEXTBOOK),
-    Plan(Kind.TRITON, Fate.CORRECT, "128x128x32 blocks, three TF32 products", _triton(128, 128, 32, 8, 3, "tf32x3")),
-    Plan(Kind.TRITON, Fate.CORRECT, "128x64x32 blocks, three TF32 products", _triton(128, 64, 32, 4, 3, "tf32x3")),
-    Plan(Kind.TRITON, Fate.WRONG, "a single TF32 product in an fp32 task", _triton(128, 256, 32, 8, 3, "tf32")),
+    Plan(Kind.TRITON, Fate.CORRECT, "128x128x32 blocks, three TF32 products", _blocked(128, 128, 32, 8, 3, "tf32x3")),
+    Plan(Kind.TRITON, Fate.CORRECT, "128x64x32 blocks, three TF32 products", _blocked(128, 64, 32, 4, 3, "tf32x3")),
+    Plan(Kind.TRITON, Fate.WRONG, "a single TF32 product in an fp32 task", _blocked(128, 256, 32, 8, 3, "tf32")),
     Plan(
         Kind.TRITON,
         Fate.FAILING,
         "needs more shared memory than there is",
-        _triton(128, 256, 64, 8, 4, "tf32"),
+        _blocked(128, 256, 64, 8, 4, "tf32"),
         Verdict.CRASHED,
     ),
-    Plan(Kind.TRITON, Fate.SLOW, "32x32x32 blocks without tensor cores", _triton(32, 32, 32, 4, 2, "ieee")),
+    Plan(Kind.TRITON, Fate.SLOW, "32x32x32 blocks without tensor cores", _blocked(32, 32, 32, 4, 2, "ieee")),
 )
 
 FAMILY = Family(problem="L1/matmul", label="matmul", interface=INTERFACE, plans=PLANS)

@@ -2,7 +2,7 @@
 
 from benchmarks.throughput.child import Fate, Kind, declared, edited
 from benchmarks.throughput.kernels.family import Family, Plan
-from benchmarks.throughput.shells import Interface
+from benchmarks.throughput.shells import Interface, filled
 from kbevolve.archive.records import Verdict
 
 INTERFACE = Interface(
@@ -230,8 +230,7 @@ def _threads(count: int, code: str, *changes: tuple[str, str]) -> str:
 
 
 def _triton(block: str, warps: int, body: str, *changes: tuple[str, str]) -> str:
-    text = _TRITON.replace("@BODY@", edited(body, *changes))
-    return text.replace("@BLOCK@", block).replace("@WARPS@", str(warps))
+    return filled(_TRITON, BODY=edited(body, *changes), BLOCK=block, WARPS=warps)
 
 
 PLANS = (
