@@ -1,6 +1,7 @@
 """A problem set up on a device: its truth, its card, and the worker that runs its reference."""
 
 import threading
+import time
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,17 +16,20 @@ from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.intake.card import inspect
 from kbevolve.evaluators.intake.roofline import roofline_of
 from kbevolve.evaluators.isolation.arena import Arena
-from kbevolve.evaluators.isolation.remote import RemoteKernel
+from kbevolve.evaluators.isolation.remote import Call, RemoteKernel
 from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.clock import Alone
+from kbevolve.evaluators.timing.rounds import time_block
 
 #: What makes the reference a candidate of its own, so that the same program times it.
 _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
 #: Share of the roofline's floor below which a time cannot be: the floor rests on a measured bandwidth, and a few
 #: percent more than was measured are possible.
 _FLOOR_SHARE = 0.9
-#: Warm calls of the reference whose fastest says how many fit into the time there is.
-_GAUGED_CALLS = 3
+#: Calls of the reference at most, and seconds, until it is sure what it takes alone. On a quiet machine a few do.
+_GAUGED_CALLS = 100
+_GAUGE_SECONDS = 2.0
 #: Share of the free memory that kernels which are tried side by side may take, by an estimate: each has its inputs and
 #: outputs three times over (what it shares with the judge, its own, and as much again for what it makes on its way),
 #: and what a process takes before it does anything.
@@ -76,9 +80,11 @@ class Bench:
             self.examiner = Examiner(self.prepared)
         #: Lower end of the best speedup seen here so far: faster kernels are worth a closer look.
         self.best_speedup = 0.0
-        self.reference, self.reference_ms = self.seat_reference()
+        #: Of the reference's worker, lowered by every series that shows it faster.
+        self.alone: Alone
+        self.reference, self.alone = self.seat_reference()
         # As it is timed here and now: the card may have been made on a busier day.
-        self.card = replace(self.card, eager_ms=self.reference_ms)
+        self.card = replace(self.card, eager_ms=self.alone.ms)
         #: Kernels that fit into memory side by side; to be entered before a seat is taken.
         self.room = threading.BoundedSemaphore(self._fitting(width))
 
@@ -111,8 +117,8 @@ class Bench:
         )
         return Seat(remote=remote, worker=worker, arena=arena)
 
-    def seat_reference(self, *, wrap: str = "eager") -> tuple[Seat, float]:
-        """The reference in a fresh worker, warm, and the milliseconds of a call of it.
+    def seat_reference(self, *, wrap: str = "eager") -> tuple[Seat, Alone]:
+        """The reference in a fresh worker, warm, and what a call of it takes.
 
         Raises:
             EvaluatorError: it fails there.
@@ -143,7 +149,7 @@ class Bench:
             return False
         # The rates on the shelf may have been measured beside somebody else's work.
         with self.court.gate.exclusive():
-            self.card = replace(self._inspect(fresh=True), eager_ms=self.reference_ms)
+            self.card = replace(self._inspect(fresh=True), eager_ms=self.alone.ms)
         return self.is_beyond_roofline(time_ms, precision_class)
 
     def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:
@@ -157,14 +163,20 @@ class Bench:
             EvaluatorError: it fails.
         """
         try:
-            return self._gauge(self.reference)
+            return self._gauge(self.reference).ms
         except Rejection as failure:  # of no kernel
             raise EvaluatorError(f"the reference failed when timed again: {failure.message}; try again") from None
 
-    def _gauge(self, seat: Seat) -> float:
+    def _gauge(self, seat: Seat) -> Alone:
         with self.court.gate.exclusive():
-            inputs = self.prepared.trial(0).inputs
-            return min(seat.remote.timed_call(inputs).ms for _ in range(_GAUGED_CALLS))
+            started, warm = time.monotonic(), self.prepared.trial(0)
+            calls: list[Call] = []
+            while len(calls) < _GAUGED_CALLS and time.monotonic() - started < _GAUGE_SECONDS:
+                block, _ = time_block(seat.remote, self.examiner, [self.examiner.question()], warm=warm, warmup=0)
+                calls += block.calls
+                if Alone.of(calls).is_sure(calls):
+                    break
+            return Alone.of(calls)
 
     def close(self) -> None:
         """May be called twice."""

@@ -140,7 +140,7 @@ def time_beside_reference(
     settings, most_calls = bench.court.settings, bench.prepared.most_calls
     plans: dict[str, Plan] = {
         name: plan_for(call_ms, settings, most_calls=most_calls)
-        for name, call_ms in ((REFERENCE, bench.reference_ms), (KERNEL, kernel_ms))
+        for name, call_ms in ((REFERENCE, bench.alone.ms), (KERNEL, kernel_ms))
     }
     least = plans[KERNEL].least_rounds
 
@@ -152,7 +152,7 @@ def time_beside_reference(
         kernels = {REFERENCE: bench.reference.remote, KERNEL: remote}
         return hold_believed(bench, kernels, plans, {KERNEL: precision_class}, is_enough=is_enough)
 
-    if kernel_ms > _HOPELESS * bench.reference_ms:
+    if kernel_ms > _HOPELESS * bench.alone.ms:
         glance = hold({name: replace(plan, calls=1, rounds=_FIRST_ROUNDS) for name, plan in plans.items()})
         if _is_clearly_slow(log_ratios(glance, KERNEL)):
             return glance

@@ -227,11 +227,11 @@ class Judge:
 
     def _measure_baseline(self, bench: Bench, name: str) -> Baseline:
         try:
-            seat, call_ms = bench.seat_reference(wrap=name)
+            seat, alone = bench.seat_reference(wrap=name)
         except EvaluatorError as error:
             return Baseline(name=name, failure=str(error))
         try:
-            held = time_beside_reference(bench, seat.remote, call_ms, None)
+            held = time_beside_reference(bench, seat.remote, alone.ms, None)
         except Rejection as failure:
             return Baseline(name=name, failure=failure.message)
         finally:

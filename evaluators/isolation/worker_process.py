@@ -140,6 +140,11 @@ class Worker:
             found = bubblewrap.guarded(found, self.pid, self._device_type)
         return len(found)
 
+    @property
+    def processor_seconds(self) -> float:
+        """Processor time that it and its helpers have taken so far."""
+        return processes.processor_seconds(self.pid)
+
     def pause(self) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
         if self._signal(signal.SIGSTOP):

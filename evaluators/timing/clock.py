@@ -12,7 +12,9 @@ unchecked calls in which a kernel could be lazy.
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
+from typing import Self
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
@@ -30,8 +32,39 @@ _COMPARED = (0.1, 0.25, 0.5)
 #: Share of a kernel's blocks whose slowest is what it claims to take. Neither the median of the blocks nor the estimate
 #: over them (`timing.statistics.hodges_lehmann`) falls with the medians of fewer blocks than these.
 _CLAIMED = 0.25
-#: A reference's median is this many times its fastest call at most on a machine that does nothing else: 1.1 on a CPU.
+#: A reference's calls and round trips take this many times their fastest at most on a machine that does nothing else.
 _SLOWED = 1.5
+#: Milliseconds of a round trip in which nobody works: a process wakes up, twice.
+_WAKING_MS = 0.5
+#: Calls within this many times the fastest that make sure of it, and how many of them.
+_NEAR = 1.2
+_SURE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The reference's fastest calls with nothing else there: what other programs on the machine add is known by it."""
+
+    ms: float
+    #: Milliseconds of a round trip beside the call.
+    overhead_ms: float
+
+    @classmethod
+    def of(cls, calls: Sequence[Call]) -> Self:
+        """What these calls show of it: the fastest, for nothing makes a call faster than it is."""
+        return cls(min(call.ms for call in calls), min(_overhead(call) for call in calls))
+
+    def is_sure(self, calls: Sequence[Call]) -> bool:
+        """Whether enough of these calls come near it; what a machine adds that is busy differs."""
+        nears = (
+            sum(call.ms <= _NEAR * self.ms for call in calls),
+            sum(_overhead(call) <= _NEAR * self.overhead_ms for call in calls),
+        )
+        return min(nears) >= _SURE
+
+    def or_less(self, seen: "Alone") -> "Alone":
+        """What holds if both were seen."""
+        return Alone(min(self.ms, seen.ms), min(self.overhead_ms, seen.overhead_ms))
 
 
 def untold_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
@@ -42,7 +75,7 @@ def untold_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
     return witnessed - statistics.median(call.ms for call in kernel)
 
 
-def doubt_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device_type: str) -> float:
+def doubt_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device_type: str, *, alone: Alone) -> float:
     """Milliseconds that the judge adds to each time of a kernel, for they may have been spent on it untold; mostly 0.
 
     On a busy machine round trips vary by milliseconds, `check_clocks` grants what most of the reference's took, and
@@ -50,25 +83,47 @@ def doubt_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device
     the median or in the calls that the machine delayed least. More is the machine's doing or the kernel's, and nobody
     can tell: no kernel gains by it.
 
-    Nor does one that hides time in less than half of its calls, where that lowers the medians of most blocks: what it
-    claims by them is less than even the calls took that the machine delayed least.
+    Nor does one that hides time in less than half of its calls, where that lowers the medians of most blocks, or while
+    all of the reference's round trips are delayed: what it claims is less than even the calls took that the machine
+    delayed least.
 
     Args:
         kernel: its calls, block by block.
         reference: the reference's.
         device_type: "cpu" or "cuda".
+        alone: the reference with nothing else there.
     """
     calls = list(chain.from_iterable(kernel))
-    excess = max(*_excesses(calls, reference), _witnessed_ms(calls, reference) - _claimed_ms(kernel))
+    overhead_ms = min(_low([_overhead(call) for call in reference], min(_COMPARED)), _SLOWED * alone.overhead_ms)
+    excess = max(*_excesses(calls, reference), _fastest_trip_ms(calls) - overhead_ms - claimed_ms(kernel))
     return excess if excess > _tolerated_ms(calls, device_type) else 0.0
 
 
-def undisturbed_share(reference_ms: float, alone_ms: float) -> float:
-    """What of the reference's time in a series can be its own, if it took `alone_ms` when nothing else was there.
+def undisturbed_share(reference_ms: float, alone: Alone) -> float:
+    """What of the reference's time in a series can be its own.
 
     Other programs that slow the reference while they leave a kernel alone would make that kernel fast.
     """
-    return min(1.0, _SLOWED * alone_ms / reference_ms)
+    return min(1.0, _SLOWED * alone.ms / reference_ms)
+
+
+def is_overloaded(trip_ms: float, processor_ms: float) -> bool:
+    """Whether the reference, on a CPU, was kept waiting for a processor for much of its round trips.
+
+    Args:
+        trip_ms: milliseconds of its median round trip.
+        processor_ms: of processor time that its process took in it.
+    """
+    return trip_ms > _SLOWED * processor_ms + _WAKING_MS
+
+
+def least_ms(kernel_processor_ms: float, reference_processor_ms: float, reference_ms: float) -> float:
+    """Milliseconds that a kernel is believed to take at the least on an overloaded machine.
+
+    Round trips say nothing there: the machine may keep the reference waiting and leave the kernel alone for a whole
+    series. Processor time does not depend on waiting, so no kernel gains more than it saves of that.
+    """
+    return reference_ms * kernel_processor_ms / reference_processor_ms
 
 
 class ClocksDisagree(Rejection):
@@ -103,13 +158,13 @@ def _excesses(kernel: Sequence[Call], reference: Sequence[Call]) -> list[float]:
     return [_low(mine, share) - _low(theirs, share) for share in _COMPARED]
 
 
-def _witnessed_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
-    """Milliseconds of a call, by the judge's clock alone, from the round trips that the machine delayed least."""
-    share = min(_COMPARED)
-    return _low([call.wall_ms for call in kernel], share) - _low([_overhead(call) for call in reference], share)
+def _fastest_trip_ms(kernel: Sequence[Call]) -> float:
+    """Milliseconds, by the judge's clock alone, of the round trips that the machine delayed least."""
+    return _low([call.wall_ms for call in kernel], min(_COMPARED))
 
 
-def _claimed_ms(blocks: Sequence[Sequence[Call]]) -> float:
+def claimed_ms(blocks: Sequence[Sequence[Call]]) -> float:
+    """Milliseconds that a kernel claims to take by the calls of its blocks."""
     return _low([statistics.median(call.ms for call in calls) for calls in blocks], _CLAIMED)
 
 

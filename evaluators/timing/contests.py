@@ -30,10 +30,10 @@ def hold_contest(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit:
     """
     with ExitStack() as stack:
         # The reference gets a fresh process like everybody else: what one process is lucky with, another is not.
-        reference, reference_ms = bench.seat_reference()
+        reference, alone = bench.seat_reference()
         stack.callback(reference.clear)
         field = _Field(bench, rounds)
-        field.enter(REFERENCE, reference, reference_ms)
+        field.enter(REFERENCE, reference, alone.ms)
         for kernel in kernels:
             seat = bench.seat(kernel.source)
             stack.callback(seat.clear)

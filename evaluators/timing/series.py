@@ -11,7 +11,16 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.bench import Bench
 from kbevolve.evaluators.isolation.remote import Call, RemoteKernel
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.timing.clock import ClocksDisagree, check_clocks, doubt_ms, undisturbed_share
+from kbevolve.evaluators.timing.clock import (
+    Alone,
+    ClocksDisagree,
+    check_clocks,
+    claimed_ms,
+    doubt_ms,
+    is_overloaded,
+    least_ms,
+    undisturbed_share,
+)
 from kbevolve.evaluators.timing.rounds import Block, Plan, time_round
 from kbevolve.evaluators.timing.statistics import round_log_ratio
 
@@ -101,14 +110,21 @@ def hold_believed(
             time.sleep(pause)
             for kernel in kernels.values():
                 kernel.worker.deadline += pause
+    bench.alone = bench.alone.or_less(Alone.of(_calls(held, REFERENCE)))
     return _doubted(bench, held, classes)
 
 
 def _doubted(bench: Bench, held: Sequence[Round], names: Iterable[str]) -> list[Round]:
     """The rounds with what the judge believes of their times: on a busy machine not all that was told."""
-    reference = _calls(held, REFERENCE)
-    doubts = {name: doubt_ms([blocks[name].calls for blocks in held], reference, bench.device.type) for name in names}
-    share = undisturbed_share(median_ms(held, REFERENCE), bench.reference_ms) if bench.device.type == "cpu" else 1.0
+    reference, device_type = _calls(held, REFERENCE), bench.device.type
+    doubts = {
+        name: doubt_ms([blocks[name].calls for blocks in held], reference, device_type, alone=bench.alone)
+        for name in names
+    }
+    share = 1.0
+    if device_type == "cpu":
+        share = undisturbed_share(median_ms(held, REFERENCE), bench.alone)
+        doubts = {name: max(doubt, _unspent_ms(held, name, share)) for name, doubt in doubts.items()}
     return [
         {
             name: replace(block, share=share) if name == REFERENCE else replace(block, doubt_ms=doubts[name])
@@ -116,6 +132,17 @@ def _doubted(bench: Bench, held: Sequence[Round], names: Iterable[str]) -> list[
         }
         for blocks in held
     ]
+
+
+def _unspent_ms(held: Sequence[Round], name: str, share: float) -> float:
+    """Milliseconds that a kernel claims to take less than its processor time says, on an overloaded machine; else 0."""
+    reference, kernel = ([blocks[one] for blocks in held] for one in (REFERENCE, name))
+    spent_by_reference = statistics.median(block.processor_ms for block in reference)
+    if not is_overloaded(statistics.median(block.trip_ms for block in reference), spent_by_reference):
+        return 0.0
+    spent = statistics.median(block.processor_ms for block in kernel)
+    least = least_ms(spent, spent_by_reference, share * median_ms(held, REFERENCE))
+    return max(0.0, least - claimed_ms([block.calls for block in kernel]))
 
 
 def _calls(held: Sequence[Round], name: str) -> list[Call]:
@@ -144,7 +171,7 @@ def disturbs(bench: Bench, held: Sequence[Round]) -> bool:
     if bench.device.type != "cuda":
         return False
     beside = median_ms(held, REFERENCE)
-    if beside <= _DISTURBED * bench.reference_ms:
+    if beside <= _DISTURBED * bench.alone.ms:
         return False
     alone = bench.gauge_reference()
     return beside > _DISTURBED * alone

@@ -10,6 +10,7 @@ from kbevolve.archive.records import ProblemCard
 from kbevolve.evaluators import bench as benches
 from kbevolve.evaluators.bench import Bench
 from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.timing.clock import Alone
 from kbevolve.evaluators.timing.gate import Gate
 
 CPU = find_device("cpu")
@@ -27,7 +28,7 @@ class _Anything:
 def bench_on(device: Device, card: ProblemCard) -> Bench:
     bench = object.__new__(Bench)
     bench.device, bench.card = device, card
-    bench.reference_ms = 2.0
+    bench.alone = Alone(2.0, 0.1)
     bench.prepared = cast(Any, _Anything())
     bench.court = cast(Any, SimpleNamespace(gate=Gate(CPU), device=device, settings=_Anything(), shelf=None))
     return bench

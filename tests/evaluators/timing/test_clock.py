@@ -6,7 +6,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.timing.clock import check_clocks, doubt_ms, undisturbed_share, untold_ms
+from kbevolve.evaluators.timing.clock import Alone, check_clocks, doubt_ms, undisturbed_share, untold_ms
 from kbevolve.evaluators.timing.rounds import Block
 from kbevolve.evaluators.timing.statistics import hodges_lehmann, round_log_ratio
 
@@ -18,6 +18,8 @@ def calls(ms: float, overheads: list[float]) -> list[Call]:
     ]
 
 
+#: The reference on a machine with nothing else on it.
+ALONE = Alone(ms=1.0, overhead_ms=0.3)
 #: Milliseconds that a round trip takes beside the call, as a machine with other work on it gives them.
 USUAL = [0.3, 0.31, 0.35, 0.3, 0.29, 0.8, 0.33, 0.3, 0.32, 5.0]
 
@@ -44,7 +46,7 @@ def test_time_hidden_in_most_calls_is_nobodys_gain() -> None:
     """A machine with other work on it does as much: no reason to refuse a kernel, and none to believe its times."""
     mostly = [0.3, 0.3, 0.3, 0.3] + [2.3] * 6
     check_clocks(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu")
-    assert doubt_ms([calls(1.0, mostly)], calls(1.0, [0.3] * 10), "cpu") == pytest.approx(2.0)
+    assert doubt_ms([calls(1.0, mostly)], calls(1.0, [0.3] * 10), "cpu", alone=ALONE) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("overheads", [USUAL, [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]])
@@ -64,10 +66,12 @@ def test_time_hidden_in_the_calls_that_settle_the_medians_is_nobodys_gain(
     reference = calls(3.0, delays)
     assert sum(call.ms == told for call in every) < len(every) / 2
     check_clocks(every, reference, "cpu")
-    doubt = doubt_ms(kernel, reference, "cpu")
-    believed = [Block(calls=tuple(block), doubt_ms=doubt) for block in kernel]
+    doubt = doubt_ms(kernel, reference, "cpu", alone=ALONE)
+    believed = [Block(trip_ms=1.0, processor_ms=1.0, calls=tuple(block), doubt_ms=doubt) for block in kernel]
     assert _speedup(believed, true) <= 1.02
-    assert _speedup([Block(calls=tuple(block)) for block in kernel], true) > 1.5, "it would have gained"
+    assert _speedup([Block(trip_ms=1.0, processor_ms=1.0, calls=tuple(block)) for block in kernel], true) > 1.5, (
+        "it would have gained"
+    )
 
 
 def _speedup(blocks: list[Block], reference_ms: float) -> float:
@@ -78,7 +82,7 @@ def test_calls_that_truly_differ_are_no_reason_for_doubt() -> None:
     fast, slow = calls(1.0, USUAL), calls(3.0, USUAL)
     mixed = [*fast[:4], *slow[4:]]
     for kernel in ([fast, slow, fast, slow], [fast, fast, fast, slow], [slow, slow, slow, fast], [mixed] * 5):
-        assert doubt_ms(kernel, calls(2.0, USUAL), "cuda") == 0
+        assert doubt_ms(kernel, calls(2.0, USUAL), "cuda", alone=ALONE) == 0
 
 
 def test_a_burst_over_all_blocks_of_a_kernel_but_one_call_is_nobodys_fault() -> None:
@@ -90,9 +94,9 @@ def test_a_small_share_of_a_long_call_is_within_what_clocks_may_differ() -> None
 
 
 def test_on_a_quiet_machine_there_is_no_doubt() -> None:
-    assert doubt_ms([calls(1.0, USUAL[::-1])], calls(2.0, USUAL), "cuda") == 0
-    assert doubt_ms([calls(1.0, [0.2] * 10)], calls(2.0, [0.3] * 10), "cuda") == 0
-    assert doubt_ms([calls(50.0, [4.0] * 10)], calls(50.0, [0.3] * 10), "cuda") == 0
+    assert doubt_ms([calls(1.0, USUAL[::-1])], calls(2.0, USUAL), "cuda", alone=ALONE) == 0
+    assert doubt_ms([calls(1.0, [0.2] * 10)], calls(2.0, [0.3] * 10), "cuda", alone=ALONE) == 0
+    assert doubt_ms([calls(50.0, [4.0] * 10)], calls(50.0, [0.3] * 10), "cuda", alone=ALONE) == 0
 
 
 def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
@@ -100,14 +104,28 @@ def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
     busy = [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]
     hiding = [delay + 2.5 for delay in busy]
     check_clocks(calls(0.05, hiding), calls(2.5, busy), "cpu")
-    assert doubt_ms([calls(0.05, hiding)], calls(2.5, busy), "cpu") == pytest.approx(2.5)
+    assert doubt_ms([calls(0.05, hiding)], calls(2.5, busy), "cpu", alone=ALONE) == pytest.approx(2.5)
 
 
 def test_a_kernel_that_was_luckier_in_the_median_still_shows_what_it_hides() -> None:
     burst = [9.0, 9.5, 9.2, 9.1, 9.0, 0.3, 0.4, 9.9, 9.0]
-    assert doubt_ms([calls(0.05, [2.8] * 9)], calls(14.0, burst), "cpu") == pytest.approx(2.5)
+    assert doubt_ms([calls(0.05, [2.8] * 9)], calls(14.0, burst), "cpu", alone=ALONE) == pytest.approx(2.5)
+
+
+def test_who_hides_time_while_all_of_the_references_trips_are_delayed_gains_little() -> None:
+    """As it was once seen: a machine with more to do than cores, and a kernel that computes before its clock starts."""
+    delayed = [6.0, 5.2, 7.1, 9.0, 5.0, 5.5, 6.3, 5.1, 8.0]
+    told, hidden = 0.03, 4.0
+    doubt = doubt_ms([calls(told, [0.3 + hidden] * 9)], calls(3.0, delayed), "cpu", alone=ALONE)
+    assert doubt == pytest.approx(hidden, abs=0.2)
+
+
+def test_alone_is_what_the_fastest_calls_show() -> None:
+    seen = Alone.of(calls(2.0, USUAL))
+    assert seen == Alone(2.0, pytest.approx(0.3, abs=0.01))
+    assert ALONE.or_less(seen) == Alone(1.0, seen.overhead_ms)
 
 
 def test_what_a_busy_machine_adds_to_the_reference_is_nobodys_gain() -> None:
-    assert undisturbed_share(1.2, 1.0) == 1
-    assert undisturbed_share(15.0, 2.5) * 15.0 == pytest.approx(1.5 * 2.5)
+    assert undisturbed_share(1.2, ALONE) == 1
+    assert undisturbed_share(15.0, ALONE) * 15.0 == pytest.approx(1.5)

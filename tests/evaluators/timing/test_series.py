@@ -1,23 +1,31 @@
 """What the judge believes of the times of a series."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
 
 from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.timing.clock import Alone
 from kbevolve.evaluators.timing.rounds import Block
 from kbevolve.evaluators.timing.series import REFERENCE, Round, _doubted, log_ratios
 from kbevolve.evaluators.timing.statistics import hodges_lehmann
 from tests.evaluators.timing.test_clock import calls
 
+ALONE = Alone(3.0, 0.3)
 
-def block(told: list[float], trip: float) -> Block:
+
+def block(told: list[float], trip: float, processor_ms: float | None = None) -> Block:
     """Calls whose round trips take as long, whatever they tell."""
-    return Block(calls=tuple(call for ms in told for call in calls(ms, [trip - ms])))
+    return Block(
+        calls=tuple(call for ms in told for call in calls(ms, [trip - ms])),
+        trip_ms=trip,
+        processor_ms=trip if processor_ms is None else processor_ms,
+    )
 
 
-def believed(held: list[Round]) -> float:
-    bench = SimpleNamespace(device=find_device("cpu"), reference_ms=3.0)
+def believed(held: list[Round], alone: Alone = ALONE) -> float:
+    bench = SimpleNamespace(device=find_device("cpu"), alone=alone)
     return hodges_lehmann(log_ratios(_doubted(bench, held, ["kernel"]), "kernel"))  # type: ignore[arg-type]
 
 
@@ -31,3 +39,15 @@ def test_a_kernel_that_lies_in_most_calls_of_most_rounds_gains_nothing() -> None
 def test_the_times_of_an_honest_kernel_stand() -> None:
     held: list[Round] = [{REFERENCE: block([3.0] * 4, 3.3), "kernel": block([1.5] * 4, 1.8)} for _ in range(5)]
     assert believed(held) == pytest.approx(hodges_lehmann(log_ratios(held, "kernel")))
+
+
+def test_on_an_overloaded_machine_nobody_gains_more_than_he_saves_of_processor_time() -> None:
+    """As it was once seen: the reference is delayed in all of its calls, those that it was gauged by too."""
+    waiting = block([16.0, 20.0, 16.0], 60.0, processor_ms=7.0)
+    hiding = block([0.03, 0.03, 0.04], 10.0, processor_ms=9.0)
+    held: list[Round] = [{REFERENCE: waiting, "kernel": hiding} for _ in range(3)]
+    assert believed(held, Alone(16.0, 35.0)) <= 0
+
+    lighter = block([2.0, 2.0, 2.0], 9.0, processor_ms=3.5)
+    held = [{REFERENCE: waiting, "kernel": lighter} for _ in range(3)]
+    assert believed(held, Alone(16.0, 35.0)) == pytest.approx(math.log(2), abs=0.05)
