@@ -50,7 +50,7 @@ class ModelNew(nn.Module):
             if INPLACE:
                 torch.mul(piece, 2, out=part)
             else:
-                part.copy_((piece + 1) * 2 - 2 if DETOUR else piece * 2)
+                part.copy_(piece * 8 / 4 if DETOUR else piece * 2)
         return out
 """
 

@@ -19,7 +19,7 @@ from tests.evolve.test_command_run import KERNEL, PROBLEM, command, environment
 #: Starting kernels of the run; the first is honest, the others are not, each in its own way.
 STARTS = {
     "chunks.py": KERNEL,
-    "wrong.py": KERNEL.replace("piece * 2", "piece * 3").replace("(piece + 1) * 2 - 2", "piece * 3"),
+    "wrong.py": KERNEL.replace("piece * 2", "piece * 3").replace("piece * 8 / 4", "piece * 3"),
     "crash.py": KERNEL.replace("out = torch", 'raise ValueError("half a pair: \\ud800")\n        out = torch'),
 }
 
