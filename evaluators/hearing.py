@@ -41,8 +41,15 @@ CLEARLY_SLOW = 2.0
 _FIRST_ROUNDS = 3
 #: Whose calls took this many times the reference's in the trials is timed call by call at first.
 _HOPELESS = 2 * CLEARLY_SLOW
+#: Rounds may take this many times the seconds that their calls are given: where inputs take long to draw and outputs to
+#: compare, a narrower interval is not worth the wait.
+_ROUNDS_OVER_CALLS = 3.0
 #: Kernels this close to the best one here are profiled: the profiler costs a second, and only parents need it.
 _WORTH_PROFILING = 0.9
+#: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`), and processes that it is timed in
+#: before that stands.
+UNTOLD = "untold-time"
+_PROCESSES = 3
 #: Name of the only kernel in an evaluation, beside the reference.
 KERNEL = "kernel"
 
@@ -83,6 +90,19 @@ def check_card(bench: Bench, found: Evaluation) -> Evaluation:
             tags=found.tags,
         )
     return found
+
+
+def hear_until_sure(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
+    """What `hear` finds, in another process when the judge's clock saw time in this one that was not told.
+
+    Round trips of identical code differ between processes, by where their memory lies and which cores they get. A
+    kernel that hides time hides it in all of them.
+    """
+    for _ in range(_PROCESSES - 1):
+        heard = hear(bench, kernel, found, phases)
+        if UNTOLD not in heard.tags:
+            return heard
+    return hear(bench, kernel, found, phases)
 
 
 def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
@@ -143,10 +163,12 @@ def time_beside_reference(
         for name, call_ms in ((REFERENCE, bench.alone.ms), (KERNEL, kernel_ms))
     }
     least = plans[KERNEL].least_rounds
+    patience = time.monotonic() + _ROUNDS_OVER_CALLS * settings.timing_seconds
 
     def is_enough(held: Sequence[Round]) -> bool:
         ratios = log_ratios(held, KERNEL)
-        return _is_clearly_slow(ratios) or (len(ratios) >= least and enough(ratios, settings.interval))
+        over = time.monotonic() > patience or enough(ratios, settings.interval)
+        return _is_clearly_slow(ratios) or (len(ratios) >= least and over)
 
     def hold(plans: Mapping[str, Plan]) -> list[Round]:
         kernels = {REFERENCE: bench.reference.remote, KERNEL: remote}
@@ -174,6 +196,7 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     tags = {
         "clearly-slow": _is_clearly_slow(ratios),
         "left-threads": any(left_threads(call) for blocks in held for call in blocks[KERNEL].calls),
+        UNTOLD: any(blocks[KERNEL].doubt_ms for blocks in held),
         "beyond-roofline": bench.is_beyond_roofline(time_ms, found.precision_class),
     }
     return replace(

@@ -20,7 +20,7 @@ from kbevolve.evaluators.builds.pool import BuildPool, Remote
 from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.docket import Docket
-from kbevolve.evaluators.hearing import KERNEL, admit, blank, check_card, hear, read, time_beside_reference
+from kbevolve.evaluators.hearing import KERNEL, admit, blank, check_card, hear_until_sure, read, time_beside_reference
 from kbevolve.evaluators.isolation.quiet_threads import QuietThreads
 from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.phases import Phases
@@ -36,8 +36,10 @@ from kbevolve.evaluators.timing.statistics import speedup_of
 
 #: What a kernel says that found no memory. Beside others that is no fault of its own.
 _OUT_OF_MEMORY = "out of memory"
-#: Kernels under way at once on a GPU at most: one is timed, some are tried, some compile. Each has a core for itself.
-_WIDEST = 8
+#: Kernels under way at once on a GPU at most: one is timed, some are tried, most compile. Each has a core for itself,
+#: and the judge and its timing have two.
+_WIDEST = 16
+_TIMING_CORES = 2
 
 
 def width_for(device: Device, asked: int = 0) -> int:
@@ -47,7 +49,7 @@ def width_for(device: Device, asked: int = 0) -> int:
     """
     if asked:
         return asked
-    return 1 if device.type == "cpu" else max(1, min(_WIDEST, len(os.sched_getaffinity(0)) // 2))
+    return 1 if device.type == "cpu" else max(1, min(_WIDEST, len(os.sched_getaffinity(0)) - _TIMING_CORES))
 
 
 class Judge:
@@ -201,8 +203,13 @@ class Judge:
     def _hear_at(self, bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
         try:
             found = check_card(bench, found)
-            with bench.room, self._quiet():
-                return hear(bench, kernel, found, phases)
+            with phases("room"):
+                bench.room.acquire()
+            try:
+                with self._quiet():
+                    return hear_until_sure(bench, kernel, found, phases)
+            finally:
+                bench.room.release()
         except Rejection as failure:
             return _rejected(found, failure)
         except EvaluatorError:

@@ -30,6 +30,7 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.hearing import UNTOLD
 from kbevolve.evaluators.judge import Judge
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.confirming import confirmations_of
@@ -106,6 +107,7 @@ def drift(device: Device, settings: EvaluationSettings, options: argparse.Namesp
             found = [_expect(judge.evaluate(problem, kernel)) for _ in range(options.evaluations)]
         speedups = [one.speedup or 0.0 for one in found]
         middle = statistics.median(speedups)
+        print(name, *(f"{speedup:.4f}" for speedup in speedups), file=sys.stderr)
         yield {
             "kernel": name,
             "time": f"{1e3 * statistics.median(one.time_ms or 0.0 for one in found):.1f} us",
@@ -114,6 +116,7 @@ def drift(device: Device, settings: EvaluationSettings, options: argparse.Namesp
             "spread": f"{100 * (max(speedups) - min(speedups)) / middle:.3f} %",
             "interval held": f"{sum((one.speedup_low or 0) <= middle <= (one.speedup_high or 0) for one in found)}"
             f"/{len(found)}",
+            "untold time": f"{sum(UNTOLD in one.tags for one in found)}/{len(found)}",
             "rounds": statistics.median(len(one.blocks) // 2 for one in found),
             "seconds each": f"{(time.perf_counter() - started) / options.evaluations:.2f}",
         }

@@ -5,6 +5,7 @@
     python -m benchmarks.throughput recipe --out DIR --sample      # 12 of them by the recipe, one of each stratum
     python -m benchmarks.throughput recipe --out DIR --children 0:10
     python -m benchmarks.throughput report --out DIR               # what came of it
+    python -m benchmarks.throughput scaling --judges 2 --workers ray   # how it grows with GPUs
 
 The recipe goes on where it was stopped: a child that is in DIR already is not evaluated again, and after --seconds no
 other is begun. `--small` takes twelve children that need no GPU.
@@ -14,7 +15,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.throughput import ours, report, theirs
+from benchmarks.throughput import ours, report, scaling, theirs
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.mix import children, sample, small_children, table
 from benchmarks.throughput.problems import problems
@@ -40,7 +41,7 @@ def chosen(mix: tuple[Child, ...], options: argparse.Namespace) -> tuple[Child, 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("mix", "ours", "recipe", "report"))
+    parser.add_argument("stage", choices=("mix", "ours", "recipe", "report", "scaling"))
     parser.add_argument("--out", type=Path, default=Path("throughput"), help="folder of the results")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--small", action="store_true", help="twelve small children that need no GPU")
@@ -49,6 +50,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=540.0, help="begin no child that would end later (recipe)")
     parser.add_argument("--width", type=int, default=0, help="kernels under way at once; 0 for what the machine bears")
     parser.add_argument("--archive", type=Path, help="keep our evaluations in this archive too")
+    parser.add_argument("--judges", type=int, default=2, help="one for each device (scaling)")
+    parser.add_argument("--times", type=int, default=4, help="passes over the mix for each judge (scaling)")
+    parser.add_argument("--workers", choices=("local", "ray"), default="local", help="where the judges are (scaling)")
+    parser.add_argument("--problem", default="L1/matmul", help="whose children (scaling)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object and nothing else")
     options = parser.parse_args()
     mix = small_children() if options.small else children()
@@ -67,6 +72,17 @@ def main() -> None:
             out = options.out / report.THEIRS
             left = theirs.evaluate_all(part, problems(small=options.small), device, out, seconds=options.seconds)
             print(f"{left} left" if left else "all done", flush=True)
+        case "scaling":
+            found = scaling.measure(
+                [child for child in mix if child.problem == options.problem],
+                problems(small=options.small)[options.problem],
+                device=find_device(options.device).type,
+                judges=options.judges,
+                times=options.times,
+                workers=options.workers,
+                width=options.width,
+            )
+            print(json.dumps(found))
         case "report":
             found = report.figures(mix, options.out)
             if not options.json:

@@ -24,6 +24,8 @@ from kbevolve.evaluators.rejection import Rejection
 #: A sketch's estimate of a distance is off by some percent, and draws differ a little: so much more than in a trial is
 #: accepted.
 _SLACK = 1.5
+#: Up to this many times the accepted error it is rounding that grew on some inputs, in the eyes of whoever is told.
+_INACCURATE = 10.0
 
 #: Sketches of the tensors of one output.
 Impression = tuple[torch.Tensor, ...]
@@ -77,11 +79,17 @@ class Examiner:
         own = scale_of(answer, self._prepared.nominal_means, self._prepared.precision)
         error = self._error(given, self.impression(answer.truth), own.spread)
         if not error <= _SLACK * own.bound:
+            numbers = f"relative error {error:.2g} against fp64 (the reference: {own.reference_error:.2g})"
+            if error <= _INACCURATE * own.bound:
+                raise Rejection(
+                    Verdict.WRONG,
+                    f"not accurate enough on some of the inputs it was timed on: {numbers}; add up long sums in "
+                    "pieces, or with more than one accumulator",
+                )
             raise Rejection(
                 Verdict.WRONG,
-                "right when it was checked first, not when it was timed: the output of a timed call has a relative "
-                f"error of {error:.2g} (the reference: {own.reference_error:.2g}); compute each output from the inputs "
-                "of its own call, and finish before forward() returns",
+                f"right when it was checked first, not when it was timed: {numbers}; compute each output from the "
+                "inputs of its own call, and finish before forward() returns",
             )
 
     def _error(self, given: Impression, right: Impression, spread: Sequence[float]) -> float:

@@ -96,12 +96,18 @@ class Sketch:
     ) -> torch.Tensor:
         """The buckets: elements that are `buckets` apart, each times its factor, added in fp64 or modulo 2^64."""
         dtype = torch.float64 if factors.is_floating_point() else torch.int64
-        total = torch.zeros(self._stretch, dtype=dtype, device=self._device)
+        total = torch.zeros(self.buckets, dtype=dtype, device=self._device)
         for piece, start in zip(torch.split(flat, self._stretch), self._starts, strict=False):
             size = piece.numel()
             # A product with a sign is exact in the tensor's own precision.
-            total[:size] += (look(piece) if look else piece) * factors[start : start + size]
-        return total.view(-1, self.buckets).sum(0)
+            signed = (look(piece) if look else piece) * factors[start : start + size]
+            whole = size // self.buckets * self.buckets
+            if whole > self.buckets:
+                # Added up before they are put to the total: that is read and written once for all rows.
+                total += signed[:whole].view(-1, self.buckets).sum(0, dtype=dtype)
+                signed = signed[whole:]
+            total[: signed.numel()] += signed
+        return total
 
     def _share(self, differing: float) -> float:
         """Share of the elements that differ, from the share of the buckets: n of them miss a bucket with e^(-n / P)."""

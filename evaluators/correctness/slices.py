@@ -13,6 +13,8 @@ from kbevolve.configs.errors import EvaluatorError
 
 #: Tensors of the input -> tensors of the output.
 Compute = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+#: Of a tensor whose copy in fp64 might not fit.
+_PIECES = 64
 
 
 def separable_inputs(
@@ -101,5 +103,13 @@ def _agrees(part: torch.Tensor, same: torch.Tensor, whole: torch.Tensor, toleran
         return False
     if not part.is_floating_point():
         return torch.equal(part, same)
-    part, same, whole = (tensor.double().nan_to_num() for tensor in (part, same, whole))
-    return bool((part - same).norm() <= tolerance * (same - whole.mean()).norm())
+    if not torch.equal(part.isfinite(), same.isfinite()):
+        return False
+    part, same = (tensor.double().nan_to_num(0.0, 0.0, 0.0) for tensor in (part, same))
+    return bool((part - same).norm() <= tolerance * (same - _mean(whole)).norm())
+
+
+def _mean(tensor: torch.Tensor) -> float:
+    """Of what is finite; piece by piece, for memory is too short for another copy of it."""
+    pieces = torch.split(tensor, -(-tensor.shape[0] // _PIECES))
+    return sum(float(piece.double().nan_to_num(0.0, 0.0, 0.0).sum()) for piece in pieces) / max(tensor.numel(), 1)

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.throughput.child import OUTCOMES, Child, Fate, Kind, Outcome, edited
 from benchmarks.throughput.mix import children, sample, small_children, stratum, table
 from benchmarks.throughput.problems import problems
+from benchmarks.throughput.scaling import copies
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.lint import lint
 
@@ -107,3 +108,20 @@ def test_device_code_compiles_where_it_should(name: str, tmp_path: Path) -> None
         check=False,
     )
     assert (done.returncode != 0) == (child.verdict is Verdict.BUILD_FAILED), done.stderr
+
+
+@pytest.mark.parametrize("mix", [MIX, small_children()], ids=["mix", "small"])
+def test_copies_are_children_of_their_own(mix: tuple[Child, ...]) -> None:
+    many = copies(mix, 3)
+    assert len({child.name for child in many}) == len({child.kernel.id for child in many}) == 3 * len(mix)
+    for number, child in enumerate(many):
+        original, copy = mix[number % len(mix)], number // len(mix)
+        assert child.verdict is original.verdict
+        assert len(child.source) > len(original.source)
+        assert child.source.replace(f"// copy {copy}\n", "").replace(f"\nCOPY = {copy}\n", "") == original.source
+
+
+def test_what_a_compiler_reads_of_a_copy_is_new() -> None:
+    cuda = [child for child in MIX if child.kind in (Kind.FAST, Kind.INLINE)]
+    code = [found[1] for child in copies(cuda, 2) if (found := _DEVICE_CODE.search(child.source))]
+    assert len(set(code)) == len(code) == 2 * len(cuda)

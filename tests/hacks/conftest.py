@@ -35,6 +35,8 @@ LENIENT = EvaluationSettings(
     run_seconds=5,
     total_seconds=60,
 )
+#: Seconds that an import may take where torch has CUDA: of torch.compile's parts alone more than five.
+CUDA_IMPORT_SECONDS = 30
 #: How often a kernel is judged whose times were not believed.
 PATIENCE = 3
 #: Settings by policy.
@@ -59,7 +61,10 @@ class Court:
     ) -> Evaluation:
         """Judge `source` on the problem of that name."""
         if policy not in self._judges:
-            self._judges[policy] = Judge(find_device(self._device), POLICIES[policy], shelf=self._shelf)
+            settings = POLICIES[policy]
+            if self._device == "cuda":
+                settings = settings.model_copy(update={"import_seconds": CUDA_IMPORT_SECONDS})
+            self._judges[policy] = Judge(find_device(self._device), settings, shelf=self._shelf)
         with pytest.MonkeyPatch.context() as patch:
             if not lint_refuses:
                 patch.setattr(hearing, "lint", tags_only)

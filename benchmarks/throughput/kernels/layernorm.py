@@ -127,19 +127,31 @@ __global__ void normalise(const float* __restrict__ x, const float* __restrict__
 """
 )
 
-#: One block a row, three passes.
+#: One block a row, three passes. Each thread adds up in pieces: of a hundred thousand terms added one by one, the last
+#: are rounded at the size of the whole.
 _BLOCK_PER_ROW = (
     _SUM
     + """
+constexpr int PIECE = 256;
+
 __global__ void layernorm_kernel(const float* x, const float* weight, const float* bias, float* y, long long width,
                                  float eps) {
   const float* in = x + blockIdx.x * width;
   float* out = y + blockIdx.x * width;
+  const long long piece = PIECE * blockDim.x;
   float sum = 0.0f;
-  for (long long i = threadIdx.x; i < width; i += blockDim.x) sum += in[i];
+  for (long long start = threadIdx.x; start < width; start += piece) {
+    float part = 0.0f;
+    for (long long i = start; i < width && i < start + piece; i += blockDim.x) part += in[i];
+    sum += part;
+  }
   const float mean = block_sum(sum) / width;
   float squares = 0.0f;
-  for (long long i = threadIdx.x; i < width; i += blockDim.x) squares += (in[i] - mean) * (in[i] - mean);
+  for (long long start = threadIdx.x; start < width; start += piece) {
+    float part = 0.0f;
+    for (long long i = start; i < width && i < start + piece; i += blockDim.x) part += (in[i] - mean) * (in[i] - mean);
+    squares += part;
+  }
   const float rstd = rsqrtf(block_sum(squares) / width + eps);
   for (long long i = threadIdx.x; i < width; i += blockDim.x) out[i] = (in[i] - mean) * rstd * weight[i] + bias[i];
 }
@@ -230,7 +242,7 @@ def normalise_kernel(
 """
 )
 
-#: One program of one warp a row.
+#: One program of one warp a row; it adds up in pieces too.
 _TRITON_ROW = (
     '''"""@TITLE@"""
 
@@ -241,19 +253,25 @@ from torch import nn
 
 
 @triton.jit
-def layernorm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, width, eps, BLOCK: tl.constexpr):
+def layernorm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, width, eps, BLOCK: tl.constexpr, PIECE: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     x_ptr += row * width
     y_ptr += row * width
     offsets = tl.arange(0, BLOCK)
     acc = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, width, BLOCK):
-        acc += tl.load(x_ptr + start + offsets)
+    for piece in range(0, width, PIECE):
+        part = tl.zeros((BLOCK,), tl.float32)
+        for start in range(piece, tl.minimum(piece + PIECE, width), BLOCK):
+            part += tl.load(x_ptr + start + offsets)
+        acc += part
     mean = tl.sum(acc, 0) / width
     acc = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, width, BLOCK):
-        diff = tl.load(x_ptr + start + offsets) - mean
-        acc += diff * diff
+    for piece in range(0, width, PIECE):
+        part = tl.zeros((BLOCK,), tl.float32)
+        for start in range(piece, tl.minimum(piece + PIECE, width), BLOCK):
+            diff = tl.load(x_ptr + start + offsets) - mean
+            part += diff * diff
+        acc += part
     rstd = 1.0 / tl.sqrt(tl.sum(acc, 0) / width + eps)
     for start in range(0, width, BLOCK):
         v = tl.load(x_ptr + start + offsets)
@@ -265,7 +283,8 @@ def layernorm_kernel(x_ptr, w_ptr, b_ptr, y_ptr, width, eps, BLOCK: tl.constexpr
     + """        y = torch.empty_like(x)
         width = self.norm.weight.numel()
         rows = x.numel() // width
-        layernorm_kernel[(rows,)](x, self.norm.weight, self.norm.bias, y, width, self.norm.eps, BLOCK=64, num_warps=1)
+        w, b, eps = self.norm.weight, self.norm.bias, self.norm.eps
+        layernorm_kernel[(rows,)](x, w, b, y, width, eps, BLOCK=64, PIECE=1 << 14, num_warps=1)
         return y
 """
 )

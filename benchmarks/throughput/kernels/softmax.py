@@ -116,7 +116,7 @@ __global__ void softmax_kernel(const float* x, float* y, int rows, int columns) 
     + _LAUNCH
 )
 
-#: One thread a row.
+#: One thread a row. It adds up in pieces: of 65536 terms added one by one to the largest, the small ones are lost.
 _ROW_PER_THREAD = """
 #include <math.h>
 
@@ -128,7 +128,11 @@ __global__ void softmax_kernel(const float* x, float* y, int rows, int columns) 
   float top = in[0];
   for (int i = 1; i < columns; i++) top = fmaxf(top, in[i]);
   float sum = 0.0f;
-  for (int i = 0; i < columns; i++) sum += expf(in[i] - top);
+  for (int start = 0; start < columns; start += 256) {
+    float piece = 0.0f;
+    for (int i = start; i < start + 256 && i < columns; i++) piece += expf(in[i] - top);
+    sum += piece;
+  }
   for (int i = 0; i < columns; i++) out[i] = expf(in[i] - top) / sum;
 }
 
@@ -191,7 +195,7 @@ _TRITON_THREE_PASSES = """    top = tl.full((BLOCK,), float("-inf"), tl.float32)
         tl.store(y_ptr + start + offsets, numerator / denominator)
 """
 
-#: 128 rows in a program, one column of them at a time: no two lanes read neighbouring words.
+#: 128 rows in a program, one column of them at a time: no two lanes read neighbouring words. It adds up in pieces too.
 _TRITON_COLUMNWISE = '''"""@TITLE@"""
 
 import torch
@@ -209,8 +213,11 @@ def softmax_kernel(x_ptr, y_ptr, columns, ROWS: tl.constexpr):
     for column in range(0, columns):
         top = tl.maximum(top, tl.load(x_ptrs + column))
     total = tl.zeros((ROWS,), tl.float32)
-    for column in range(0, columns):
-        total += tl.exp(tl.load(x_ptrs + column) - top)
+    for start in range(0, columns, 256):
+        piece = tl.zeros((ROWS,), tl.float32)
+        for column in range(start, tl.minimum(start + 256, columns)):
+            piece += tl.exp(tl.load(x_ptrs + column) - top)
+        total += piece
     for column in range(0, columns):
         tl.store(y_ptrs + column, tl.exp(tl.load(x_ptrs + column) - top) / total)
 

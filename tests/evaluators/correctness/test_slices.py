@@ -30,6 +30,12 @@ def test_samples_that_do_not_meet_can_be_cut() -> None:
     assert separable(lambda t: [t[0].argmax(-1)], X) == (0,)
 
 
+def test_infinite_outputs_are_compared_like_others() -> None:
+    masked = torch.where(X > 0, X, -torch.inf)
+    assert separable(lambda t: [t[0] * 2], masked) == (0,)
+    assert separable(lambda t: [t[0] - t[0][t[0].isfinite()].mean()], masked) is None
+
+
 def test_a_weight_with_as_many_rows_as_samples_is_left_whole() -> None:
     assert separable(lambda t: [t[0] @ t[1]], SQUARE, SQUARE + 1) == (0,)
     assert separable(lambda t: [t[1] @ t[0]], SQUARE, SQUARE + 1) == (1,)
