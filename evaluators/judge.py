@@ -89,8 +89,8 @@ class Judge:
         #: Kernels that may be under way at once; more are waited for.
         self.width = width
         shelf, gate = shelf or Shelf(), Gate(device)
-        # Two at first: one for the reference, one for the first kernel.
-        self._pool = WorkerPool(device, gate, first=2)
+        # One for the reference, and one for each of those that come first: they start while the problem is prepared.
+        self._pool = WorkerPool(device, gate, first=1 + width)
         self._builds = BuildPool(device, settings, shelf, width=builders, plain=plain, elsewhere=build_elsewhere)
         self._court = Court(
             device=device,

@@ -23,9 +23,9 @@ from kbevolve.evaluators.timing.gate import Gate
 
 __all__ = ["Worker", "WorkerPool"]
 
-#: Spares at most (each holds 0.5 GB of a GPU), and cores for each of them: importing torch keeps one busy for seconds.
+#: Spares at most (each holds 0.5 GB of a GPU), and cores for each of them: a start keeps one busy for a second or two.
 _MOST_SPARES = 6
-_CORES_PER_START = 4
+_CORES_PER_START = 2
 #: Weight of the newest observation in the means that say how many spares are needed.
 _NEWEST = 0.3
 #: Seconds that a start takes, before one was seen.
@@ -39,7 +39,10 @@ class WorkerPool:
     """
 
     def __init__(self, device: Device, gate: Gate, *, first: int = 1) -> None:
-        """Start the first workers. A start uses the device, and keeps off who is timed by way of the `gate`."""
+        """Start the `first` workers, or as many as the machine bears.
+
+        A start uses the device, and keeps off who is timed by way of the `gate`.
+        """
         sandbox.sweep_directories()
         self._device = device
         self._gate = gate
@@ -57,7 +60,7 @@ class WorkerPool:
         self._taken_every = math.inf
         self._taken = 0.0
         self._closed = False
-        for _ in range(first):
+        for _ in range(min(first, 1 + self._most)):
             self._start_next()
 
     def __enter__(self) -> Self:

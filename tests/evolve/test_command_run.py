@@ -104,7 +104,7 @@ def test_run_export_evaluate(folder: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_is_stopped_loses_nothing_and_goes_on(folder: Path, how: signal.Signals) -> None:
     process = subprocess.Popen(
-        command(*RUN, "--generations", "4"),
+        command(*RUN, "--generations", "8"),
         cwd=folder,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -134,7 +134,7 @@ def test_a_run_that_is_stopped_loses_nothing_and_goes_on(folder: Path, how: sign
         after = archive.evaluations(run.id)
     assert before.items() <= after.items(), "an evaluation that was finished changed or is gone"
     children = [birth for birth in births if birth.generation]
-    assert len(children) == 4 * 2
+    assert len(children) == 8 * 2
     assert all(birth.kernel in after for birth in children if birth.state is BirthState.BORN)
     assert not orphans(folder)
 

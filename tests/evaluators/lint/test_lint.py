@@ -219,7 +219,15 @@ def given(source: str) -> tuple[set[str], set[str]]:
     """The texts that a module of ours puts among an evaluation's tags, and among a card's flags."""
     tags: set[str] = set()
     flags: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    named = {
+        name: value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for name, value in [(getattr(node.targets[0], "id", ""), getattr(node.value, "value", None))]
+        if isinstance(value, str)
+    }
+    for node in ast.walk(tree):
         match node:
             case ast.AugAssign(target=ast.Attribute(attr="tags"), value=value) | ast.keyword(arg="tags", value=value):
                 parts = list(ast.walk(value))
@@ -231,6 +239,7 @@ def given(source: str) -> tuple[set[str], set[str]]:
             case _:
                 continue
         tags |= {part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+        tags |= {named[part.id] for part in parts if isinstance(part, ast.Name) and part.id in named}
     return tags, flags
 
 
