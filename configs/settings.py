@@ -62,7 +62,7 @@ class EvaluationSettings(Section):
     rounds: int = Field(25, ge=3)
     calls_per_round: int = Field(10, ge=1)
     #: Rounds end when the 95 % interval of the speedup is at most this far from it on either side.
-    interval: float = Field(0.005, gt=0)
+    interval: float = Field(0.0025, gt=0)
     #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ
     #: by 0.07 % (standard deviation) on an H200; where they differ more, the tie grows with it.
     tie: float = Field(0.005, ge=0)

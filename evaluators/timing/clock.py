@@ -23,7 +23,7 @@ from kbevolve.evaluators.rejection import Rejection
 
 #: Shares of a kernel's time and of the fastest overhead that may go untold, and milliseconds, by device, of what
 #: differs honestly between processes: launches hidden behind the flush, allocations, waking up. On an H200 the fastest
-#: round trips of honest kernels and the reference were up to 0.31 ms apart (docs/results/2026-11-21-judge-h200.md).
+#: round trips of honest kernels and the reference were up to 0.27 ms apart (docs/results/2026-11-21-judge-h200.md).
 _UNTOLD_SHARE = 0.1
 _UNTOLD_OVERHEAD = 0.05
 _UNTOLD_MS = {"cpu": 0.25, "cuda": 0.4}
