@@ -1,0 +1,78 @@
+import math
+import statistics
+from random import Random
+
+import pytest
+
+from kbevolve.islands.belief import Belief
+
+
+def after(gains: list[float | None], belief: Belief | None = None) -> Belief:
+    belief = belief or Belief()
+    for gain in gains:
+        belief = belief.with_failure() if gain is None else belief.with_gain(gain)
+    return belief
+
+
+def test_many_children_are_believed_more_than_the_prior() -> None:
+    gains = [0.1 + 0.05 * math.sin(number) for number in range(400)]
+    belief = after([*gains, *[None] * 100])
+    assert belief.validity == pytest.approx(0.8, abs=0.01)
+    assert belief.gain == pytest.approx(statistics.fmean(gains), abs=0.002)
+    assert belief.spread == pytest.approx(statistics.pstdev(gains), rel=0.1)
+
+
+def test_the_order_of_children_does_not_matter() -> None:
+    gains: list[float | None] = [0.3, None, -0.2, 0.05, None, 0.0]
+    one, other = after(gains), after(gains[::-1])
+    assert one.valid == other.valid
+    assert one.gain == pytest.approx(other.gain)
+    assert one.scale == pytest.approx(other.scale)
+
+
+def test_draws_agree_with_the_expectation_and_narrow_with_children() -> None:
+    rng = Random(1)
+    few, many = after([0.1, None]), after([0.1, None, 0.05, 0.15] * 100)
+    draws = {belief: [belief.draw(rng) for _ in range(4000)] for belief in (few, many)}
+    assert statistics.fmean(draws[many]) == pytest.approx(many.improvement, rel=0.02)
+    assert statistics.pstdev(draws[many]) < 0.2 * statistics.pstdev(draws[few])
+    assert min(map(min, draws.values())) >= 0
+
+
+def test_a_loss_is_worth_nothing_and_no_less() -> None:
+    losing, failing = after([-0.5, -0.4, -0.6] * 20), after([None] * 60)
+    assert 0 <= losing.improvement < 0.005
+    assert 0 <= failing.improvement < 0.005
+    wild = after([0.8, -0.8] * 30)
+    assert wild.improvement > 0.1, "who gains half of the time is worth more than who never moves"
+
+
+def test_a_miracle_counts_as_much_as_a_large_gain() -> None:
+    assert after([20.0]).gain == after([math.log(8.0)]).gain
+    assert after([-20.0]).gain == -after([20.0]).gain
+
+
+def test_what_fades_comes_back_to_the_prior() -> None:
+    prior = Belief(gain=0.02)
+    belief = after([0.5] * 30, prior)
+    assert belief.faded(1.0, prior) == belief
+    faded = belief
+    for _ in range(400):
+        faded = faded.faded(0.97, prior)
+    assert faded.gain == pytest.approx(prior.gain, abs=1e-3)
+    assert faded.children == pytest.approx(prior.children, abs=1e-3)
+    once = belief.faded(0.5, prior)
+    assert prior.children < once.children < belief.children
+    assert prior.gain < once.gain < belief.gain
+
+
+def test_a_prior_expects_the_same_and_rests_on_few() -> None:
+    belief = after([0.2, 0.25, None, 0.15] * 50)
+    prior = belief.as_prior(6.0)
+    assert prior.children == pytest.approx(6.0)
+    assert prior.validity == pytest.approx(belief.validity)
+    assert prior.gain == belief.gain
+    assert prior.spread == pytest.approx(belief.spread, rel=0.01)
+    moved = after([None] * 12, prior)
+    assert moved.validity < 0.5 * belief.validity
+    assert Belief().as_prior(6.0).children == Belief().children, "what rests on nothing does not grow"
