@@ -87,13 +87,20 @@ class Started:
         return self.bubblewrap and isinstance(self.process, subprocess.Popen)
 
 
-def start(device: Device, nursery: Nursery | None = None) -> Started:
+def start(device: Device, nursery: Nursery | None = None, *, built: Path | None = None) -> Started:
     """Start a worker in a session of its own, or have a nursery bear it.
+
+    Args:
+        device: that it works on.
+        nursery: what bears it.
+        built: what Triton built for itself in another worker (`triton_cache`), for this one to find.
 
     Raises:
         EvaluatorError: the nursery has died.
     """
     directory = _make_directory(nursery.folder if nursery else None)
+    if built is not None:
+        shutil.copytree(built, triton_cache(directory))
     ours, theirs = socket.socketpair()
     output, output_write = os.pipe()
     wrapped = bubblewrap.obstacle(device.type) is None
@@ -187,6 +194,11 @@ def full_level(reached: str, *, wrapped: bool) -> str:
     return f"bubblewrap, {reached}" if wrapped else reached
 
 
+def triton_cache(directory: Path) -> Path:
+    """Where Triton keeps what it builds in the worker with this directory."""
+    return directory / "tmp" / "triton"
+
+
 def _make_directory(parent: Path | None = None) -> Path:
     directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
     for name in ("home", "tmp", "work"):
@@ -246,7 +258,7 @@ def environment(device: Device, directory: Path, inherited: Mapping[str, str]) -
         "PYTHONUSERBASE": site.getuserbase(),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TORCH_EXTENSIONS_DIR": f"{scratch}/extensions",
-        "TRITON_CACHE_DIR": f"{scratch}/triton",
+        "TRITON_CACHE_DIR": str(triton_cache(directory)),
         "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
         "CUDA_CACHE_PATH": f"{scratch}/cuda",
         # Compilers of torch.compile in the process itself: a pool of them needs the machine's shared memory folder,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
@@ -45,13 +46,13 @@ _SIGNALLED = 128
 class Worker:
     """One worker process."""
 
-    def __init__(self, device: Device, nursery: Nursery | None = None) -> None:
-        """Start it, on its own or in a nursery.
+    def __init__(self, device: Device, nursery: Nursery | None = None, *, built: Path | None = None) -> None:
+        """Start it, on its own or in a nursery; `built` is what Triton built for itself in another one.
 
         Raises:
             EvaluatorError: the nursery has died.
         """
-        self._started = sandbox.start(device, nursery)
+        self._started = sandbox.start(device, nursery, built=built)
         self._device_type = device.type
         self._received = bytearray()
         self._printed = Printed()
@@ -77,6 +78,11 @@ class Worker:
     def pid(self) -> int:
         """Process id, also of its process group; inside bubblewrap, bubblewrap's."""
         return self._started.process.pid
+
+    @property
+    def triton_cache(self) -> Path:
+        """Where Triton keeps what it builds there. To be believed before a candidate was there, and never after."""
+        return sandbox.triton_cache(self._started.directory)
 
     @property
     def alive(self) -> bool:

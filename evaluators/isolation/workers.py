@@ -7,10 +7,13 @@ and creating a CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU) are paid beside 
 import contextlib
 import math
 import os
+import shutil
+import tempfile
 import threading
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -50,6 +53,9 @@ class WorkerPool:
         self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
         self._most = max(1, min(_MOST_SPARES, len(os.sched_getaffinity(0)) // _CORES_PER_START))
         self._nursery: Nursery | None = None
+        #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
+        self._built = Path(tempfile.mkdtemp(prefix=f"{sandbox.DIRECTORY_PREFIX}{os.getpid()}-built-"))
+        self._is_built = False
         #: Whether a nursery is of any use here.
         self._nurses = True
         self._nursing = threading.Lock()
@@ -114,6 +120,7 @@ class WorkerPool:
                 future.result().kill()
         self._starters.shutdown()
         self._close_nursery()
+        sandbox.remove(self._built)
 
     def _note_demand(self) -> None:
         now = time.monotonic()
@@ -146,7 +153,7 @@ class WorkerPool:
         return worker
 
     def _start_in(self, nursery: Nursery | None) -> Worker:
-        worker = Worker(self._device, nursery)
+        worker = Worker(self._device, nursery, built=self._built if self._is_built else None)
         self._starting.add(worker)
         try:
             if self._closed:
@@ -154,7 +161,15 @@ class WorkerPool:
             worker.wait_ready()
         finally:
             self._starting.discard(worker)
+        self._keep_built(worker)
         return worker
+
+    def _keep_built(self, worker: Worker) -> None:
+        # A worker that is ended meanwhile, or a full disk, costs the next one a second of compiling and nothing else.
+        with self._nursing, contextlib.suppress(OSError, shutil.Error):
+            if not self._is_built and worker.triton_cache.is_dir():
+                shutil.copytree(worker.triton_cache, self._built, dirs_exist_ok=True)
+                self._is_built = True
 
     def _living_nursery(self) -> Nursery | None:
         """The nursery, a new one when the last has died; None where workers are started alone."""

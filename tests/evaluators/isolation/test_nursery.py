@@ -246,6 +246,33 @@ def test_a_dead_nursery_is_told_and_replaced() -> None:
         assert not dead.folder.exists()
 
 
+def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    wait_ready = Worker.wait_ready
+
+    def building(self: Worker) -> None:
+        wait_ready(self)
+        library = self.triton_cache / "AB12" / "cuda_utils.so"
+        found.append(library.exists())
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.touch()
+
+    monkeypatch.setattr(Worker, "wait_ready", building)
+    with WorkerPool(CPU, Gate(CPU), first=1) as pool:
+        taken = [pool.take()]
+        (taken[0].triton_cache / "AB12" / "of a candidate.so").touch()
+        taken += [pool.take(), pool.take()]  # the second may have been started before the first was ready
+        try:
+            assert [path.name for path in (taken[2].triton_cache / "AB12").iterdir()] == ["cuda_utils.so"]
+        finally:
+            for worker in taken:
+                worker.kill()
+        kept = pool._built
+    assert found[0] is False
+    assert True in found
+    assert not kept.exists()
+
+
 def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[bool] = []
     wait_ready = Worker.wait_ready
