@@ -23,6 +23,7 @@ from kbevolve.evaluators.lint import lint
 from kbevolve.evaluators.phases import Phases
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.baselines import best, over_best, recall
+from kbevolve.evaluators.timing.clock import PROCESSES
 from kbevolve.evaluators.timing.rounds import Plan, plan_for
 from kbevolve.evaluators.timing.series import (
     REFERENCE,
@@ -46,10 +47,8 @@ _HOPELESS = 2 * CLEARLY_SLOW
 _ROUNDS_OVER_CALLS = 3.0
 #: Kernels this close to the best one here are profiled: the profiler costs a second, and only parents need it.
 _WORTH_PROFILING = 0.9
-#: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`), and processes that it is timed in
-#: before that stands.
+#: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`).
 UNTOLD = "untold-time"
-_PROCESSES = 3
 #: Name of the only kernel in an evaluation, beside the reference.
 KERNEL = "kernel"
 
@@ -95,10 +94,9 @@ def check_card(bench: Bench, found: Evaluation) -> Evaluation:
 def hear_until_sure(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
     """What `hear` finds, in another process when the judge's clock saw time in this one that was not told.
 
-    Round trips of identical code differ between processes, by where their memory lies and which cores they get. A
-    kernel that hides time hides it in all of them.
+    A kernel that hides time hides it in all of them.
     """
-    for _ in range(_PROCESSES - 1):
+    for _ in range(PROCESSES - 1):
         heard = hear(bench, kernel, found, phases)
         if UNTOLD not in heard.tags:
             return heard

@@ -37,6 +37,9 @@ _CERTAIN = 2.6
 #: Share of a kernel's blocks whose slowest is what it claims to take. Neither the median of the blocks nor the estimate
 #: over them (`timing.statistics.hodges_lehmann`) falls with the medians of fewer blocks than these.
 _CLAIMED = 0.25
+#: Processes that a kernel is timed in before time that was added to its own stands: identical code in two processes
+#: differs, by where its memory lies and which cores it gets.
+PROCESSES = 3
 #: A reference's calls and round trips take this many times their fastest at most on a machine that does nothing else.
 _SLOWED = 1.5
 #: Milliseconds of a round trip in which nobody works: a process wakes up, twice.

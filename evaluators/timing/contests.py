@@ -7,6 +7,7 @@ from dataclasses import replace
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.evaluators.bench import Bench, Seat
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.clock import PROCESSES
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.rounds import Plan, plan_for
 from kbevolve.evaluators.timing.series import REFERENCE, Round, hold_believed
@@ -28,6 +29,20 @@ def hold_contest(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit:
     Raises:
         EvaluatorError: the reference fails, or no worker can be started.
     """
+    for last in (*[False] * (PROCESSES - 1), True):
+        field, held = _hold(bench, kernels, rounds=rounds, admit=admit)
+        if last or not any(block.doubt_ms for blocks in held for block in blocks.values()):
+            break
+    return Contest(
+        reference=_times(held, REFERENCE),
+        times={name: _times(held, name) for name in field.seats if name != REFERENCE},
+        failed={name: found for name, found in field.found.items() if found.verdict < Verdict.CORRECT},
+        tie=tie,
+    )
+
+
+def _hold(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit: Admission) -> tuple["_Field", list[Round]]:
+    """One contest, in processes of its own."""
     with ExitStack() as stack:
         # The reference gets a fresh process like everybody else: what one process is lucky with, another is not.
         reference, alone = bench.seat_reference()
@@ -41,13 +56,7 @@ def hold_contest(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit:
             field.found[kernel.id] = found
             if found.verdict is Verdict.CORRECT:
                 field.enter(kernel.id, seat, kernel_ms)
-        held = field.compete()
-    return Contest(
-        reference=_times(held, REFERENCE),
-        times={name: _times(held, name) for name in field.seats if name != REFERENCE},
-        failed={name: found for name, found in field.found.items() if found.verdict < Verdict.CORRECT},
-        tie=tie,
-    )
+        return field, field.compete()
 
 
 class _Field:
