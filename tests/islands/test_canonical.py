@@ -95,7 +95,7 @@ def test_a_small_change_resembles_and_another_kernel_does_not() -> None:
     seeds = [file.read_text() for name in ("L1/matmul", "L1/softmax") for file in seed_files(name, "cuda")]
     same = sample(seeds[0])
     assert resemblance(same, sample(seeds[0].replace("BLOCK_M", "ROWS"))) == 1
-    changed = seeds[0].replace("for (", "for (int extra = 0; ", 1)
+    changed = seeds[0].replace("        return C\n", "        return C.clone() if C.numel() > 7 else C\n")
     assert changed != seeds[0]
     assert 0.9 < resemblance(same, sample(changed)) < 1
     assert all(resemblance(same, sample(other)) < 0.6 for other in seeds[1:])
