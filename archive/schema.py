@@ -107,6 +107,13 @@ def _closings(db: "Database") -> None:
     _table(db, "closings", dict(run=str, generation=int, at=str), pk=("run", "generation"), refers={"run": "runs.id"})
     # A run that goes on reads its placements generation by generation.
     db.table("placements").create_index(["run", "generation"])
+
+
+def _sittings(db: "Database") -> None:
+    """When somebody sat at a run: a row as a sitting begins, and another with its end, which a kill leaves out."""
+    _table(db, "sittings", dict(number=int, run=str, began=str, ended=str), nullable=("ended",),
+        refers={"run": "runs.id"})
+    db.table("sittings").create_index(["run"])
 # fmt: on
 
 
@@ -149,7 +156,7 @@ def _table_and_column(name: str) -> tuple[str, str]:
 
 
 #: In order; a file's format is how many of them it has been through.
-MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables, _confirmations, _phases, _closings)
+MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables, _confirmations, _phases, _closings, _sittings)
 
 
 def bring_up_to_date(connection: "Connection") -> None:

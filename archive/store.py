@@ -30,6 +30,7 @@ from kbevolve.archive.records import (
     StopReason,
 )
 from kbevolve.archive.schema import bring_up_to_date
+from kbevolve.archive.sittings import wall_seconds
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
 
@@ -173,6 +174,22 @@ class Archive:
             births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
             self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
 
+    def add_sitting(self, run_id: str) -> str:
+        """Remember that somebody sat down at a run now.
+
+        Returns:
+            The moment, by which `end_sitting` knows it again.
+        """
+        began = _now()
+        with self._fact(f"sitting at run {run_id}"):
+            self._connection.insert("sittings", {"run": run_id, "began": began, "ended": None})
+        return began
+
+    def end_sitting(self, run_id: str, began: str) -> None:
+        """Remember that a sitting ended now. One that was killed has no end; it lasted up to its last fact."""
+        with self._fact(f"end of the sitting at run {run_id}"):
+            self._connection.insert("sittings", {"run": run_id, "began": began, "ended": _now()})
+
     def _insert_evaluation(self, evaluation: Evaluation) -> None:
         number = self._connection.insert("evaluations", {**rows.evaluation_row(evaluation), "at": _now()})
         self._connection.insert_all("blocks", rows.block_rows(evaluation.blocks, evaluation=number))
@@ -248,6 +265,10 @@ class Archive:
     def tokens(self, run_id: str) -> tuple[int, int]:
         """Prompt and completion tokens that a run has used."""
         return queries.tokens(self._connection, run_id)
+
+    def wall_seconds(self, run_id: str) -> float:
+        """Seconds of all sittings at a run together; 0 for one that was over before sittings were written down."""
+        return wall_seconds(self._connection, run_id)
 
     # Reading: kernels
 

@@ -4,17 +4,36 @@ Later sources win: defaults < preset < file < ``--set section.name=value``. An u
 names the nearest known one. API keys are never settings: they are read from the environment where they are used.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from kbevolve.configs.errors import SettingsError, nearest
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+
+
+def _without_credentials(address: str | None) -> str | None:
+    """An address without the user name and the password that it may hold: what is written down never has them."""
+    return address and re.sub(r"^(\w+://)?[^/?#]*@", r"\1", address)
+
+
+#: Base address of an endpoint; None for the provider's own.
+Address = Annotated[str | None, PlainSerializer(_without_credentials)]
 
 
 class Section(BaseModel):
@@ -108,15 +127,55 @@ class WorkSettings(Section):
     builders: int = Field(0, ge=0, le=512)
 
 
+class ModelSettings(Section):
+    """One of several models that write children. What is None is as `LLMSettings` has it."""
+
+    #: Model name as the endpoint knows it.
+    name: str = Field(min_length=1)
+    #: Children are shared out in proportion to the weights.
+    weight: float = Field(1.0, gt=0, allow_inf_nan=False)
+    api_base: Address = None
+    api_key_variable: str | None = None
+    temperature: float | None = Field(None, ge=0, le=2)
+    max_tokens: int | None = Field(None, ge=256)
+
+
+class BudgetSettings(Section):
+    """What a run may cost, and when it is good enough; None for no limit. The first limit that is reached stops it.
+
+    Limits count the whole run, all its sittings together, and are looked at between generations: what is under way then
+    finishes and counts. `search.generations` is a limit, too.
+    """
+
+    #: Kernels judged for this run.
+    evaluations: int | None = Field(None, ge=1)
+    #: Seconds that evaluations kept a device busy, several at once counted each; contests are not in it.
+    device_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    #: Dollars for models at the prices of `configs/prices.yaml`; a model without a price is refused.
+    dollars: float | None = Field(None, gt=0, allow_inf_nan=False)
+    #: Tokens sent and received.
+    tokens: int | None = Field(None, ge=1)
+    #: Seconds of all sittings together, the pauses between them left out.
+    wall_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
+    #: Speedup over eager that is enough, once it is confirmed.
+    target_speedup: float | None = Field(None, gt=0, allow_inf_nan=False)
+    #: Share of the roofline that is enough, of the best kernel, where the judge knows it (CUDA only).
+    roofline_share: float | None = Field(None, gt=0, le=1)
+    #: A YAML file of your own prices, in the form of `configs/prices.yaml`; they win over those.
+    prices: Path | None = None
+
+
 class LLMSettings(Section):
     """Which model writes children; none by default, then the tunables proposer works alone."""
 
     #: Model name as the endpoint knows it, None for no model.
     model: str | None = None
+    #: Several models instead of the one, each with a name of its own; () for the one.
+    models: tuple[ModelSettings, ...] = ()
     #: "openai" (any OpenAI-compatible endpoint), "claude_code", "copilot_cli" or "manual".
     provider: Literal["openai", "claude_code", "copilot_cli", "manual"] = "openai"
     #: Base address of the endpoint, e.g. http://127.0.0.1:8000/v1; None for the provider's own.
-    api_base: str | None = None
+    api_base: Address = None
     #: Name of the environment variable that holds the key.
     api_key_variable: str = "OPENAI_API_KEY"
     temperature: float = Field(0.8, ge=0, le=2)
@@ -124,10 +183,33 @@ class LLMSettings(Section):
     #: Seconds a request may take, and how often a failed one is tried again.
     timeout: float = Field(300.0, gt=0)
     retries: int = Field(4, ge=0)
+    #: Requests that are begun in a minute, evenly spread, and requests under way at once; of all models together. None
+    #: for no limit: then there is at most one request for each child that is under way.
+    requests_per_minute: float | None = Field(None, gt=0, allow_inf_nan=False)
+    parallel: int | None = Field(None, ge=1)
     #: Ideas asked for at once.
     ideas_per_call: int = Field(4, ge=1, le=16)
     #: Directory where prompts are left and answers awaited (provider "manual").
     manual_dir: Path = Path("kbevolve-out/manual")
+
+    @field_validator("models")
+    @classmethod
+    def _tell_apart(cls, models: tuple[ModelSettings, ...], others: ValidationInfo) -> tuple[ModelSettings, ...]:
+        names = [model.name for model in models]
+        if models and others.data.get("model") is not None:
+            raise PydanticCustomError("two_ways", "llm.model names one model and llm.models names several; set one")
+        if len(set(names)) < len(names):
+            raise PydanticCustomError("twice", "A name is there twice; an archive tells models apart by their names")
+        return models
+
+    def each(self) -> "tuple[LLMSettings, ...]":
+        """The settings of every model by itself, as if it were the only one; those of no model count as one."""
+        return tuple(self._only(model) for model in self.models) or (self,)
+
+    def _only(self, model: ModelSettings) -> "LLMSettings":
+        own = ("api_base", "api_key_variable", "temperature", "max_tokens")
+        given = {name: value for name in own if (value := getattr(model, name)) is not None}
+        return self.model_copy(update={"model": model.name, "models": (), **given})
 
 
 class Settings(Section):
@@ -145,6 +227,7 @@ class Settings(Section):
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     work: WorkSettings = WorkSettings()
+    budget: BudgetSettings = BudgetSettings()
     llm: LLMSettings = LLMSettings()
 
     @classmethod

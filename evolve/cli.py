@@ -24,6 +24,10 @@ COMMANDS = {
     "archive": ("kbevolve.evolve.commands.archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
     "plot": ("kbevolve.evolve.commands.plot:plot", "Draw best-so-far over the children."),
     "problems": ("kbevolve.evolve.commands.problems:problems", "List and show problems."),
+    "bench-search": (
+        "kbevolve.evolve.commands.bench_search:bench_search",
+        "Compare search laws at equal budget, without a model.",
+    ),
     "doctor": ("kbevolve.evolve.commands.doctor:doctor", "Say what was found here: torch, GPU, compilers, LLM."),
 }
 

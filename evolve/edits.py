@@ -5,30 +5,17 @@ without trailing blanks and blank border lines, and shifted by one indentation. 
 exactly one place. What cannot be carried out is an `AnswerError` whose text can be sent back to the model.
 """
 
-import ast
 import difflib
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kbevolve.configs.syntax import parse
-
-#: The class that every kernel defines.
-CLASS = "ModelNew"
+from kbevolve.evolve.fences import FENCE, lines_of
+from kbevolve.evolve.whole_files import AnswerError, checked, ends_inside, whole_file
 
 _SEARCH = re.compile(r"\s*<{5,9}\s*(SEARCH|ORIGINAL)\b.*", re.IGNORECASE)
 _DIVIDER = re.compile(r"\s*={5,9}\s*")
 _REPLACE = re.compile(r"\s*>{5,9}\s*(REPLACE|UPDATED)\b.*", re.IGNORECASE)
-_FENCE = re.compile(r"(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>[^`]*)")
-
-#: A later whole file is preferred to an earlier, longer one (the quoted parent), but not to one more than this many
-#: times as long: then it is an excerpt that shows how the class is used.
-EXCERPT = 3
-
-
-class AnswerError(ValueError):
-    """An answer without a usable source; the text says which part, and what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +55,11 @@ def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Re
     except AnswerError as error:
         complaint = error
     try:
-        return Reading(source=whole_file(answer, truncated=truncated))
+        source = whole_file(answer, truncated=truncated)
+        quoted = base is not None and lines_of(source.strip()) == lines_of(base.strip())
+        if quoted and (truncated or ends_inside(answer)):
+            raise AnswerError("the answer quotes the old file and is cut short before the new one is whole.")
+        return Reading(source=source)
     except AnswerError as error:
         raise complaint or error from None
 
@@ -77,7 +68,7 @@ def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Re
 
 
 def parse_edits(answer: str) -> tuple[Edit, ...]:
-    """The SEARCH/REPLACE blocks of an answer, in order; () when it has none.
+    """The SEARCH/REPLACE blocks of an answer, in order; () when it has none. One that is repeated counts once.
 
     Raises:
         AnswerError: a block is not finished.
@@ -85,7 +76,7 @@ def parse_edits(answer: str) -> tuple[Edit, ...]:
     edits: list[Edit] = []
     search: list[str] | None = None
     replace: list[str] | None = None
-    for line in _lines(answer):
+    for line in lines_of(answer):
         if search is None:
             if _SEARCH.fullmatch(line):
                 search = []
@@ -105,7 +96,7 @@ def parse_edits(answer: str) -> tuple[Edit, ...]:
             replace.append(line)
     if search is not None:
         raise AnswerError(f"block {len(edits) + 1} is not closed by a line >>>>>>> REPLACE.")
-    return tuple(edits)
+    return tuple(dict.fromkeys(edits))
 
 
 def apply_edits(source: str, edits: Sequence[Edit]) -> str:
@@ -114,7 +105,7 @@ def apply_edits(source: str, edits: Sequence[Edit]) -> str:
     Raises:
         AnswerError: a SEARCH part is empty, is not in the source, or is there more than once.
     """
-    lines = _lines(source)
+    lines = lines_of(source)
     for number, edit in enumerate(edits, start=1):
         first, last, replace = _place(lines, edit, number)
         lines[first:last] = replace
@@ -197,81 +188,6 @@ def _nearest(lines: Sequence[str], search: Sequence[str]) -> str:
 def _unfenced(lines: list[str]) -> tuple[str, ...]:
     """Without the code fence that some models put around the lines of a part."""
     kept = _trimmed(lines)
-    if len(kept) >= 2 and _FENCE.fullmatch(kept[0]) and _FENCE.fullmatch(kept[-1]):
+    if len(kept) >= 2 and FENCE.fullmatch(kept[0]) and FENCE.fullmatch(kept[-1]):
         return tuple(kept[1:-1])
     return tuple(lines)
-
-
-# ---- whole files -------------------------------------------------------------------------------------------------
-
-
-def whole_file(answer: str, *, truncated: bool = False) -> str:
-    """The last whole file of an answer that defines ModelNew: an old one quoted before it is passed over.
-
-    Raises:
-        AnswerError: there is no code, or what is there is no kernel; the text is about the last attempt.
-    """
-    blocks = [block for block, closed in _fenced(answer) if closed or not truncated]
-    named = [block for block in blocks if f"class {CLASS}" in block]
-    if not named and f"class {CLASS}" in answer and not blocks and not truncated:
-        named = [answer]  # a bare file
-    whole, complaint = [], None
-    for block in named:
-        try:
-            whole.append(checked(block))
-        except AnswerError as error:
-            complaint = error
-    if whole:
-        longest = max(len(block) for block in whole)
-        return next(block for block in reversed(whole) if len(block) * EXCERPT >= longest)
-    if complaint is not None:
-        raise complaint
-    if blocks:
-        raise AnswerError(f"no code block of the answer defines class {CLASS}.")
-    raise AnswerError("there is no code in the answer.")
-
-
-def checked(source: str) -> str:
-    """`source` ended by one line end, when it is Python that defines ModelNew at the top level.
-
-    Raises:
-        AnswerError: it is not.
-    """
-    source = source.replace("\r\n", "\n").strip("\n") + "\n"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a child's "\d" is not our warning
-            tree = parse(source)
-    except SyntaxError as error:
-        line = (error.text or "").strip()[:120]
-        where = f"line {error.lineno}" + (f", `{line}`" if line else "")
-        raise AnswerError(f"the file is not Python: {where}: {error.msg}.") from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise AnswerError(f"the file is not Python: {error}.") from None
-    if not any(isinstance(node, ast.ClassDef) and node.name == CLASS for node in tree.body):
-        raise AnswerError(f"the file defines no class {CLASS} at the top level.")
-    return source
-
-
-def _fenced(answer: str) -> list[tuple[str, bool]]:
-    """Content of each fenced block without the fence's own indentation, and whether the block was closed."""
-    blocks: list[tuple[str, bool]] = []
-    inside: list[str] | None = None
-    ticks, indent = "", 0
-    for line in _lines(answer):
-        fence = _FENCE.fullmatch(line)
-        if inside is None:
-            if fence:
-                inside, ticks, indent = [], fence["ticks"], len(fence["indent"])
-        elif fence and not fence["info"] and fence["ticks"].startswith(ticks):
-            blocks.append(("\n".join(inside), True))
-            inside = None
-        else:
-            inside.append(line[min(indent, len(_indent(line))) :])
-    if inside is not None:
-        blocks.append(("\n".join(inside), False))
-    return blocks
-
-
-def _lines(text: str) -> list[str]:
-    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from kbevolve.archive.ledger import Ledger
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Verdict
+from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
 from kbevolve.evolve.brief import Failure
 from kbevolve.evolve.history import FITTEST, NEWEST, History
 from kbevolve.islands.descriptors import describe
@@ -22,6 +23,8 @@ SHOWN_FAILURES = 5
 #: Ideas remembered with what came of them. Prompts show the newest 20; no idea is carried out twice while it is
 #: remembered, and after so many others its parents are different ones.
 TRIED = 512
+#: Phases of an evaluation that hold the device.
+DEVICE_PHASES = (*SHARED_PHASES, *ALONE_PHASES)
 #: Generations in which a kernel may be born twice without being called a duplicate: all that may be open at once
 #: (`search.lookahead` is at most 16), and the one that closes.
 TWINS = 17
@@ -33,18 +36,23 @@ class Population:
     Args:
         islands: how many.
         ledger: what the archive holds of the run.
+        since: when the run began, in seconds since 1970: what was judged before cost another run.
     """
 
-    def __init__(self, islands: int, ledger: Ledger) -> None:
+    def __init__(self, islands: int, ledger: Ledger, *, since: float = 0.0) -> None:
         self.islands = [Island(index=index) for index in range(islands)]
         #: Distinct kernels by verdict, and births by state.
         self.verdicts: Counter[Verdict] = Counter()
         self.states: Counter[BirthState] = Counter()
-        self.prompt_tokens = 0
-        self.completion_tokens = 0
+        #: Prompt and completion tokens by the model that was asked, also where it told none.
+        self.tokens: dict[str, tuple[int, int]] = {}
+        #: Kernels judged for this run, and the seconds that their phases held a device.
+        self.evaluations = 0
+        self.device_seconds = 0.0
         #: The newest generation in which an island had anything new; -1 before the first.
         self.newest_fruit = -1
         self._ledger = ledger
+        self._since = since
         self._history = History()
         self._recalled: tuple[Member, ...] | None = None
         self._ideas: dict[str, Idea] = {}
@@ -62,8 +70,9 @@ class Population:
     def observe(self, birth: Birth, evaluation: Evaluation | None) -> None:
         """Take note of a birth and of what the judge found about its kernel; both are in the archive."""
         self.states[birth.state] += 1
-        self.prompt_tokens += birth.prompt_tokens
-        self.completion_tokens += birth.completion_tokens
+        sent, received = self.tokens.get(birth.model, (0, 0))
+        if birth.model or birth.prompt_tokens or birth.completion_tokens:
+            self.tokens[birth.model] = sent + birth.prompt_tokens, received + birth.completion_tokens
         if birth.state is not BirthState.EXHAUSTED:
             self.newest_fruit = birth.generation
         if birth.parents:
@@ -76,6 +85,7 @@ class Population:
         if birth.state is BirthState.BORN and not any(birth.kernel in born for born in self._twins):
             self._twins[-1].add(birth.kernel)
             self.verdicts[evaluation.verdict] += 1
+            self._pay(evaluation)
             if correct:
                 self._history.add(birth.kernel, evaluation.speedup_low or 0.0)
                 self._recalled = None
@@ -117,6 +127,16 @@ class Population:
         self._withdrawn.update(kernel_ids)
 
     # ---- asked -----------------------------------------------------------------------------------------------------
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens sent to all models."""
+        return sum(sent for sent, _ in self.tokens.values())
+
+    @property
+    def completion_tokens(self) -> int:
+        """Tokens received from all models."""
+        return sum(received for _, received in self.tokens.values())
 
     def is_correct(self, kernel_id: str) -> bool:
         """Whether the judge accepted this kernel."""
@@ -177,6 +197,12 @@ class Population:
         return birth.note if birth else ""
 
     # ---- kept ------------------------------------------------------------------------------------------------------
+
+    def _pay(self, evaluation: Evaluation) -> None:
+        # Earlier versions did not tell when an evaluation began (0): such a one counts.
+        if not 0 < evaluation.began < self._since:
+            self.evaluations += 1
+            self.device_seconds += sum(evaluation.phases.get(name, 0.0) for name in DEVICE_PHASES)
 
     def _try(self, idea_id: str) -> None:
         if idea_id not in self._ideas:

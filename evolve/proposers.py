@@ -8,20 +8,27 @@ from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.brief import Proposer
 from kbevolve.evolve.llm import build_language_model
+from kbevolve.evolve.models import SeveralModels, WeightedChoice
+from kbevolve.evolve.pace import pace_of
+from kbevolve.evolve.recording import Maker
 from kbevolve.evolve.tuner import TunablesProposer
 
 #: Operators that write code, and so need a model or a third party's proposer.
 WRITING = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR)
 
 
-def build_proposers(settings: Settings) -> Mapping[Operator, Proposer]:
+def build_proposers(settings: Settings, make: Maker = build_language_model) -> Mapping[Operator, Proposer]:
     """Operator -> who carries it out. Without MUTATE the run is an offline one.
+
+    Args:
+        settings: all settings.
+        make: makes the language models, e.g. those of a recording.
 
     Raises:
         SettingsError: the proposer asked for is unknown, or wants a model and none is configured.
     """
     tuner = TunablesProposer()
-    writer = _writer(settings)
+    writer = _writer(settings, make)
     if writer is None:
         return {Operator.TUNE: tuner, Operator.CROSS: tuner}
     return {**dict.fromkeys(WRITING, writer), Operator.TUNE: tuner}
@@ -36,15 +43,17 @@ def give_up(proposers: Mapping[Operator, Proposer]) -> None:
 
 
 def proposer_words(settings: Settings) -> str:
-    """Who proposes, for the display: the model's name, the third party's, or the tunables."""
+    """Who proposes, for the display: the models' names with their weights, the third party's, or the tunables."""
     if ":" in settings.proposer:
         return settings.proposer
+    if settings.proposer != "tunables" and settings.llm.models:
+        return ", ".join(f"{model.name} ({model.weight:g})" for model in settings.llm.models)
     if settings.proposer != "tunables" and (settings.llm.model or settings.llm.provider != "openai"):
         return settings.llm.model or settings.llm.provider
     return "tunables, no model"
 
 
-def _writer(settings: Settings) -> Proposer | None:
+def _writer(settings: Settings, make: Maker) -> Proposer | None:
     choice = settings.proposer
     if ":" in choice:
         return _third_party(choice)
@@ -52,15 +61,32 @@ def _writer(settings: Settings) -> Proposer | None:
         raise SettingsError(
             f"proposer = {choice!r}: neither auto, tunables, llm nor a dotted name such as package.module:Class"
         )
-    model = build_language_model(settings.llm) if choice != "tunables" else None
-    if model is not None:
-        # Imported here because an offline run must not pay for the templates.
-        from kbevolve.evolve.writer import LLMProposer
-
-        return LLMProposer(model, settings.llm, precision=settings.evaluation.precision)
+    writer = _model_writer(settings, make) if choice != "tunables" else None
+    if writer is not None:
+        return writer
     if choice == "llm":
         raise SettingsError("proposer = 'llm' but no model is configured; add --model NAME (and --api-base URL)")
     return None
+
+
+def _model_writer(settings: Settings, make: Maker) -> Proposer | None:
+    """The proposer that asks the models of the settings; None when they name none."""
+    pace = pace_of(settings.llm)
+    models = [(one, make(one, pace)) for one in settings.llm.each()]
+    if models[0][1] is None:
+        return None
+    # Imported here because an offline run must not pay for the templates.
+    from kbevolve.evolve.writer import LLMProposer
+
+    writers = {
+        one.model or one.provider: LLMProposer(model, one, precision=settings.evaluation.precision)
+        for one, model in models
+        if model is not None
+    }
+    if len(writers) == 1:
+        return next(iter(writers.values()))
+    weights = {model.name: model.weight for model in settings.llm.models}
+    return SeveralModels(proposers=writers, choice=WeightedChoice(weights))
 
 
 def _third_party(dotted: str) -> Proposer:

@@ -7,12 +7,15 @@ anything rests on it. Resuming replays the generations that were closed and ente
 there are not asked for, evaluations and contests that are there are not made, so nothing is paid for twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
+from kbevolve.archive.champion import champion_of
 from kbevolve.archive.records import (
     Birth,
     BirthState,
+    Confirmation,
     Evaluation,
     Kernel,
     Operator,
@@ -29,6 +32,7 @@ from kbevolve.evaluators.evaluator import Confirmer, Evaluator
 from kbevolve.evolve.breeding import Breeding
 from kbevolve.evolve.brief import Proposal, Proposer
 from kbevolve.evolve.brood import ASKING, JUDGING, Brood, Child, Outlook
+from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.confirming import Confirming
 from kbevolve.evolve.crew import Crew
 from kbevolve.evolve.events import Event, Observer
@@ -64,6 +68,7 @@ class Search:
         card: what the judge found out about the problem, for prompts.
         confirmer: measures would-be champions again; None publishes what the first evaluation found.
         width: how many kernels the judge may be asked about at once, each in a thread of its own.
+        elapsed: tells how many seconds all sittings at this run have lasted by now.
         observer: told of every step.
     """
 
@@ -82,6 +87,7 @@ class Search:
         card: ProblemCard | None = None,
         confirmer: Confirmer | None = None,
         width: int = 1,
+        elapsed: Callable[[], float] = lambda: 0.0,
         observer: Observer = lambda event: None,
     ) -> None:
         self.archive = archive
@@ -91,7 +97,10 @@ class Search:
         self.starts = starts
         self.observer = observer
         self.ledger = archive.ledger(run)
-        self.population = Population(self.settings.islands, self.ledger)
+        since = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0
+        self.population = Population(self.settings.islands, self.ledger, since=since)
+        self.budget = Budget.of(settings)
+        self.elapsed = elapsed
         self.breeding = Breeding(
             problem=problem,
             device_type=device_type,
@@ -116,13 +125,15 @@ class Search:
             width=width,
             announce=lambda birth: self._tell(birth=birth),
         )
+        self._reference = Kernel.from_source(as_model_new(problem.source_for(device_type))).id
+        self._contests = confirmer is not None and settings.evaluation.confirm_rounds > 0
         self.confirming = Confirming(
             archive=archive,
             run=run,
             problem=problem,
             confirmer=confirmer,
             settings=settings.evaluation,
-            reference=Kernel.from_source(as_model_new(problem.source_for(device_type))).id,
+            reference=self._reference,
             announce=lambda kernels: self._tell(contest=kernels),
         )
         #: Operators that are carried out in this thread, in order: their children may know each other.
@@ -132,6 +143,8 @@ class Search:
         self._open: dict[int, list[Child]] = {}
         #: The newest generation that an earlier sitting has closed, and the newest of which it left a birth.
         self._replayed, self._left = -1, -1
+        #: The confirmations that earlier sittings left, without kernels that did not pass again.
+        self._confirmed: Sequence[Confirmation] = ()
         #: Whether anybody watches: nothing that is replayed is news.
         self._heard = True
 
@@ -147,7 +160,7 @@ class Search:
         bred = -1
         try:
             while True:
-                while reason is None and bred < self._horizon():
+                while self._may_breed(bred + 1, reason):
                     bred += 1
                     self._breed(bred)
                 self._heard = self._closing > self._replayed
@@ -180,6 +193,20 @@ class Search:
         last = max(self.settings.generations, self._replayed)
         return 0 if self._closing == 0 else min(self._closing + self.settings.lookahead, last)
 
+    def _may_breed(self, generation: int, reason: StopReason | None) -> bool:
+        """Whether a generation may be bred by now. What earlier sittings began is gone through in any case.
+
+        Every child under way may become an evaluation: breeding waits for their verdicts rather than ask for more than
+        the budget has. That rests on generations alone, never on how far each child is, so that a replay agrees.
+        """
+        if generation > self._horizon():
+            return False
+        begun, alone = generation <= self._left, generation == self._closing
+        if generation <= self._replayed or (begun and alone):
+            return True
+        under_way = (generation - self._closing) * self.settings.islands
+        return (begun or reason is None) and self.budget.has_room(self.population.evaluations + under_way)
+
     # ---- before: what the archive knows ----------------------------------------------------------------------------
 
     def _remember(self) -> None:
@@ -189,6 +216,8 @@ class Search:
         # An archive of a time when closings were not written down yet: every generation but the last one was over.
         self._left, self._replayed = left, closed if closed is not None else left - 1
         self._heard = self._replayed < 0
+        failed = self.archive.failed(self.record.id)
+        self._confirmed = [one for one in self.archive.confirmations(self.record.id) if one.kernel not in failed]
         self.confirming.recall()
 
     def _replay(self, generation: int) -> None:
@@ -310,7 +339,27 @@ class Search:
             return StopReason.NO_SEED
         if generation - self.population.newest_fruit >= EXHAUSTED_GENERATIONS:
             return StopReason.EXHAUSTED
-        return None
+        speedup, share = self._reached(generation)
+        spent = self.budget.spent(self.population, wall_seconds=self.elapsed(), speedup=speedup, roofline_share=share)
+        return self.budget.exceeded(spent)
+
+    def _reached(self, generation: int) -> tuple[float | None, float | None]:
+        """The speedup that was published when a generation was closed, and that kernel's share of the roofline.
+
+        A confirmed one; in a run without contests, what the first evaluation of the best kernel found.
+        """
+        if self.budget.limits.target_speedup is None and self.budget.limits.roofline_share is None:
+            return None, None  # not worth a look at the archive in every generation
+        if self._contests:
+            champion = self.confirming.champion
+            if generation <= self._replayed:
+                champion = champion_of([one for one in self._confirmed if one.generation <= generation])
+            speedup, kernel = (champion.speedup, champion.kernel) if champion else (None, None)
+        else:
+            best = self.population.best(apart_from=self._reference)
+            speedup, kernel = (best.evaluation.speedup, best.kernel.id) if best else (None, None)
+        found = self.ledger.evaluation(kernel) if kernel else None
+        return speedup, found.profile.roofline_share if found and found.profile else None
 
     def _tell(self, **facts: Any) -> None:
         if self._heard:

@@ -2,18 +2,22 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
+from time import monotonic
 
-from kbevolve.archive.records import Kernel, ProblemCard, Run, StopReason
+from kbevolve.archive.records import Kernel, Operator, ProblemCard, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
+from kbevolve.evolve.brief import Proposer
+from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.events import Observer
 from kbevolve.evolve.hands import Hands, Judging, open_judges
 from kbevolve.evolve.proposers import build_proposers, give_up
@@ -68,6 +72,7 @@ def breed(
     tell: Callable[[str], None],
     *,
     judge: str | None = None,
+    proposers: Mapping[Operator, Proposer] | None = None,
 ) -> Ending:
     """Go on with a run until it stops; the reason is in the archive whatever it is.
 
@@ -80,6 +85,7 @@ def breed(
         observer: told of every step.
         tell: hears lines for the user, e.g. why a starting kernel is missing.
         judge: "module:Class" of the judges, for simulations; None for those that judge.
+        proposers: who carries out which operator; None for those that the settings name.
 
     Raises:
         ProposerError, EvaluatorError, ArchiveError: the rig is broken; what was finished is in the archive.
@@ -91,9 +97,10 @@ def breed(
             f"run {run.id} was measured on {run.device}; this is {device.fingerprint}, and times of two devices are "
             "never ranked together; start a new run here"
         )
-    proposers = build_proposers(settings)
+    Budget.of(settings).check(settings)
+    proposers = proposers or build_proposers(settings)
     try:
-        with open_judges(hands, settings, judge=judge) as judges:
+        with _sitting(archive, run) as elapsed, open_judges(hands, settings, judge=judge) as judges:
             card = _card(judges, archive, problem, settings, tell)
             reason = Search(
                 archive=archive,
@@ -108,6 +115,7 @@ def breed(
                 card=card,
                 confirmer=judges,
                 width=judges.width,
+                elapsed=elapsed,
                 observer=observer,
             ).run()
             return Ending(reason=reason, baselines=_baselines(judges, problem, settings, reason, tell))
@@ -124,11 +132,28 @@ def breed(
         give_up(proposers)
 
 
+@contextmanager
+def _sitting(archive: Archive, run: Run) -> Iterator[Callable[[], float]]:
+    """Write down when a sitting begins and ends; tells how long all of the run have lasted by now, in seconds."""
+    before, started = archive.wall_seconds(run.id), monotonic()
+    began = archive.add_sitting(run.id)
+    try:
+        yield lambda: before + monotonic() - started
+    finally:
+        archive.end_sitting(run.id, began)
+
+
 def _card(
     judges: Judging, archive: Archive, problem: Problem, settings: Settings, tell: Callable[[str], None]
 ) -> ProblemCard:
-    """What the judge finds out about the problem, told and written down before anything is bred for it."""
-    card = judges.card(problem)
+    """What the judge finds out about the problem, told and written down before anything is bred for it.
+
+    Times that differ from those of an earlier sitting by chance are no news. Prompts quote them: what is asked must
+    depend neither on how often a run was stopped nor on whether it is a replay.
+    """
+    found = judges.card(problem)
+    known = archive.card(found.problem, found.device, found.precision)
+    card = known if known is not None and known.flags.keys() == found.flags.keys() else found
     archive.add_card(card)
     for flag, reason in card.flags.items():
         tell(f"{problem.name}: {flag}: {reason}")
@@ -144,7 +169,7 @@ def _baselines(
     judges: Judging, problem: Problem, settings: Settings, reason: StopReason, tell: Callable[[str], None]
 ) -> tuple[Baseline, ...]:
     """The baselines of a run that is over; none when they cannot be measured, for the run stands without them."""
-    if not settings.evaluation.baselines or reason not in (StopReason.GENERATIONS, StopReason.EXHAUSTED):
+    if not settings.evaluation.baselines or reason is StopReason.NO_SEED:
         return ()
     tell("Timing what PyTorch itself makes of the reference; Ctrl-C leaves it out …")
     try:

@@ -12,10 +12,18 @@ from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, Run, StopReason, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
+from kbevolve.evolve.budget import LIMITS, Spent
 from kbevolve.evolve.options import DEFAULT_ARCHIVE
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.tables import Column, print_table
-from kbevolve.evolve.words import CONFIRMED, count_words, published_words, time_words, verdict_words
+from kbevolve.evolve.words import (
+    CONFIRMED,
+    count_words,
+    duration_words,
+    published_words,
+    time_words,
+    verdict_words,
+)
 from kbevolve.islands.island import Member
 
 #: Kernels in the closing table, beside the starting kernels.
@@ -41,20 +49,22 @@ def print_summary(
     reason: StopReason,
     archive: Archive,
     generations: int,
+    spent: Spent,
     baselines: Sequence[Baseline] = (),
 ) -> None:
-    """Print the closing table, what is published, the reason of the stop and the next commands."""
+    """Print the closing table, what is published, what it cost, the reason of the stop and the next commands."""
     champion, ledger = archive.champion(run.id), archive.ledger(run)
+    confirmed = {one.kernel: one for one in archive.confirmations(run.id)}
     if population.best() is None:
         console.print(Text("No kernel was correct."))
     else:
-        confirmed = {one.kernel: one for one in archive.confirmations(run.id)}
         print_table(console, _COLUMNS, _rows(population, ledger, confirmed, champion))
     if champion is not None:
         console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
     for line in _failed_starts(ledger):
         console.print(Text(line, style="yellow"), soft_wrap=True)
     console.print(Text(count_words(population)))
+    console.print(Text(cost_words(spent, _gain(population, ledger, confirmed, champion))), soft_wrap=True)
     console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
     fittest = population.best()
     shown = champion.kernel if champion else fittest.kernel.id if fittest else None
@@ -70,6 +80,50 @@ def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
         words += f", {over} over the best of {', '.join(names[:-1])} and {names[-1]} ({best(baselines).name})"
     failed = [f"{one.name} failed: {one.failure}" for one in baselines if one.speedup is None]
     return "; ".join([words, *failed])
+
+
+def cost_words(spent: Spent, gain: float | None) -> str:
+    """``Cost: 204 evaluations, 12:30 of device time, …; for each of the 120 % over …: 6.25 s of device time, $0.027``.
+
+    Args:
+        spent: what the run has spent.
+        gain: percent by which the published kernel is faster than the best starting kernel; None or less than zero
+            where there is nothing to divide by.
+    """
+    parts = [_counted(spent.evaluations, "evaluation"), f"{duration_words(spent.device_seconds)} of device time"]
+    parts.append(f"{duration_words(spent.wall_seconds)} in all")
+    if spent.tokens:
+        parts.append(_counted(spent.tokens, "token"))
+        parts.append("dollars unknown" if spent.dollars is None else f"${spent.dollars:.2f}")
+    words = f"Cost: {', '.join(parts)}"
+    if gain is None or gain <= 0:
+        return words
+    each = [f"{spent.evaluations / gain:.3g} evaluations", f"{spent.device_seconds / gain:.3g} s of device time"]
+    if spent.tokens and spent.dollars is not None:
+        each.append(f"${spent.dollars / gain:.2g}")
+    return f"{words}; for each of the {gain:.3g} % gained over the best start: {', '.join(each)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _gain(
+    population: Population, ledger: Ledger, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+) -> float | None:
+    """Percent by which what is published is faster than the best starting kernel, by confirmed numbers where there are
+    any; None where nothing is, or no starting kernel was correct."""
+    fittest = population.best()
+    # Where contests were held and nobody holds the title, nothing is accepted.
+    best = champion or (fittest.evaluation if fittest and not confirmed else None)
+    starts = [
+        (confirmed.get(evaluation.kernel) or evaluation).speedup or 0.0
+        for _, evaluation in _starts(ledger)
+        if evaluation.verdict is Verdict.CORRECT and population.stands(evaluation.kernel)
+    ]
+    if best is None or not best.speedup or not max(starts, default=0.0):
+        return None
+    return (best.speedup / max(starts) - 1) * 100
 
 
 def _rows(
@@ -133,6 +187,8 @@ def _print_next(
     if reason in (StopReason.GENERATIONS, StopReason.INTERRUPTED):
         more = f" --generations {generations * 2}" if reason is StopReason.GENERATIONS else ""
         commands.append((f"kbevolve resume{more}{where}", "go on"))
+    if reason in LIMITS:
+        commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null{where}", "go on without this limit"))
     console.print(Text(f"Archive: {archive}. Next:"))
     width = max((len(command) for command, _ in commands), default=0)
     for command, why in commands:

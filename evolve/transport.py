@@ -27,6 +27,9 @@ from kbevolve.evolve.wire import Line, silence_libraries, while_wanted
 #: class turns into the word "None" on the command line.
 CLAUDE_DOLLARS = 1.0
 
+#: Reasons to finish that mean `max_tokens`: OpenAI's, and the one that gateways to other providers pass through.
+CUT_SHORT = ("length", "max_tokens")
+
 #: A 4xx whose text matches is about this prompt alone; any other one would meet every child.
 _ABOUT_THE_PROMPT = re.compile(r"context|too (long|large)|maximum.*(length|tokens)|content|policy|safety|filter", re.I)
 
@@ -71,12 +74,14 @@ class Reply:
 class Transient(Exception):
     """A failed request that may work when it is sent again."""
 
-    def __init__(self, reason: str, *, remedy: str, wait: float | None = None) -> None:
+    def __init__(self, reason: str, *, remedy: str, wait: float | None = None, too_many: bool = False) -> None:
         super().__init__(reason)
         #: What the user can do when it stays so.
         self.remedy = remedy
         #: Seconds after which the endpoint asks to be tried again; None when it does not say.
         self.wait = wait
+        #: Whether the endpoint has had more requests than it takes.
+        self.too_many = too_many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +169,10 @@ class OpenAITransport:
             refusal = "the endpoint's content filter kept the answer back"
         return Reply(
             text=self._redact(text) if isinstance(text, str) else "",
-            model=str(getattr(completion, "model", None) or self.settings.model),
+            model=self._clean(str(getattr(completion, "model", None) or self.settings.model)),
             prompt_tokens=usage.get("prompt_tokens", 0),
             completion_tokens=tokens,
-            truncated=choice.finish_reason == "length"
+            truncated=choice.finish_reason in CUT_SHORT
             or (choice.finish_reason is None and tokens >= self.settings.max_tokens),
             refusal=self._clean(str(refusal)),
         )
@@ -195,6 +200,7 @@ class OpenAITransport:
                 said,
                 remedy="wait until the endpoint works again, then `kbevolve resume`",
                 wait=_retry_after(error.response.headers),
+                too_many=status == 429,
             ) from None
         if status in (400, 413, 422) and _ABOUT_THE_PROMPT.search(f"{error.code} {detail}"):
             return Reply(text="", model=str(self.settings.model), refusal=f"answered {status}: {detail}")

@@ -5,6 +5,7 @@ Each child costs one request for ideas (not for CROSS and REPAIR), one for code,
 could not be used.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,10 +15,11 @@ from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
 from kbevolve.configs.settings import LLMSettings, Precision
 from kbevolve.evolve.brief import Brief, Proposal
-from kbevolve.evolve.edits import AnswerError, Reading, read_answer
+from kbevolve.evolve.edits import Reading, read_answer
 from kbevolve.evolve.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea
 from kbevolve.evolve.llm import LanguageModel, Message, Reply
 from kbevolve.evolve.prompt_texts import PromptTexts, backends, edited
+from kbevolve.evolve.whole_files import AnswerError
 
 #: Playbook ideas shown in one prompt, drawn anew for each child: all fifty would be most of the prompt.
 SHORTLIST = 6
@@ -63,7 +65,8 @@ class LLMProposer:
                 f"a language model was asked to {brief.operator}; it does {', '.join(carry_out)}: "
                 "give that operator to another proposer"
             )
-        return carry_out[brief.operator](brief, _Talk(model=self._model, system=self._texts.system(brief)))
+        talk = _Talk(model=self._model, child=_name_of_child(brief), system=self._texts.system(brief))
+        return carry_out[brief.operator](brief, talk)
 
     def close(self) -> None:
         """Give up requests that are under way in other threads; they end with `ProposerError`."""
@@ -175,6 +178,8 @@ class _Talk:
     """The requests of one child: everything that was sent and received, and what it cost."""
 
     model: LanguageModel
+    #: For whom it is asked.
+    child: str
     system: str
     _sent: list[str] = field(default_factory=list)
     _received: list[str] = field(default_factory=list)
@@ -182,7 +187,7 @@ class _Talk:
 
     def ask(self, stage: str, conversation: list[Message]) -> Reply:
         """Send a conversation and keep both sides under the stage's name."""
-        reply = self.model.complete(self.system, conversation)
+        reply = self.model.complete(self.system, conversation, child=self.child)
         number = len(self._replies) + 1
         turns = [f"[{message.role}]\n{message.content.rstrip()}" for message in conversation]
         if number == 1:
@@ -207,6 +212,16 @@ class _Talk:
             prompt_tokens=sum(reply.prompt_tokens for reply in self._replies),
             completion_tokens=sum(reply.completion_tokens for reply in self._replies),
         )
+
+
+def _name_of_child(brief: Brief) -> str:
+    """What tells a child from every other one of its run, and a little about it, e.g. ``mutate of 3f2a9c, 81d04e55``.
+
+    Briefs may be equal but for their random numbers, which are seeded by run, island, generation and slot.
+    """
+    parents = (brief.repair.kernel,) if brief.repair else tuple(parent.kernel for parent in brief.parents)
+    drawn = hashlib.sha256(repr(brief.rng.getstate()).encode("ascii")).hexdigest()[:8]
+    return f"{brief.operator} of {' and '.join(parent.id for parent in parents) or 'nothing'}, {drawn}"
 
 
 def _stated_idea(reply: Reply) -> Idea:

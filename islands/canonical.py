@@ -6,10 +6,10 @@ Triton, attributes) keep their text: ``tl.max`` and ``tl.sum`` are different pro
 """
 
 import ast
+import hashlib
 import re
 from collections.abc import Iterator
 
-from kbevolve.archive.identity import digest
 from kbevolve.islands.live_text import live_text
 
 #: Names that the format prescribes.
@@ -35,7 +35,8 @@ def canonical_tokens(source: str) -> tuple[str, ...]:
 
 def canonical_id(source: str) -> str:
     """Hash of the canonical tokens, 16 hexadecimal digits: equal where nothing that is compiled differs."""
-    return digest("\x1f".join(canonical_tokens(source)))
+    text = "\x1f".join(canonical_tokens(source))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _tokens(python: str, native: str) -> Iterator[str]:

@@ -80,18 +80,29 @@ def ray_cluster(work: WorkSettings) -> Finding:
 
 
 def language_model(settings: LLMSettings) -> Finding:
-    """Whether a model is configured; of a key, only whether there is one."""
-    variable = settings.api_key_variable
-    key = f"a key in {variable}" if os.environ.get(variable) else f"no key in {variable}"
-    if settings.model is None:
+    """Whether models are configured; of a key, only whether there is one."""
+    if settings.provider == "openai" and not any(one.model for one in settings.each()):
         return Finding(
             name="LLM",
             found=False,
-            detail=f"no model is configured, {key}; searches change tunables only",
+            detail=f"no model is configured, {_key(settings)}; searches change tunables only",
             remedy="kbevolve run --model NAME [--api-base URL]",
         )
-    where = settings.api_base or "the provider's own endpoint"
-    return Finding(name="LLM", found=True, detail=f"{settings.model} by {settings.provider} at {where}, {key}")
+    return Finding(name="LLM", found=True, detail="; ".join(map(_model, settings.each())))
+
+
+def _model(settings: LLMSettings) -> str:
+    """One model, where it is asked, and whether there is a key for it."""
+    if settings.provider != "openai":
+        return f"{settings.model or 'its own model'} by {settings.provider}"
+    # As it is written down: an address may hold a password.
+    where = settings.model_dump()["api_base"] or "the provider's own endpoint"
+    return f"{settings.model} by {settings.provider} at {where}, {_key(settings)}"
+
+
+def _key(settings: LLMSettings) -> str:
+    variable = settings.api_key_variable
+    return f"a key in {variable}" if os.environ.get(variable) else f"no key in {variable}"
 
 
 def _line(finding: Finding, width: int) -> Text:

@@ -1,6 +1,6 @@
 """`kbevolve run` and `kbevolve resume`: breed kernels and show how it goes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,28 +8,36 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.records import Kernel, Run, StopReason
+from kbevolve.archive.records import Kernel, Operator, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings, parse_override
+from kbevolve.evolve.brief import Proposer
+from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.hands import Hands, find_hands
 from kbevolve.evolve.interruption import INTERRUPTED, interruptible
 from kbevolve.evolve.options import (
+    BUDGET_SHORT,
     archive_option,
+    budget_options,
     check_devices,
     device_option,
     devices_option,
     force_option,
     kernelbench_option,
     library_option,
+    model_option,
     problem_option,
+    record_option,
+    replay_option,
     workers_option,
 )
 from kbevolve.evolve.progress import Header, progress_for
 from kbevolve.evolve.proposers import build_proposers, proposer_words
+from kbevolve.evolve.recording import Recorded, model_maker
 from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.session import breed, given_starts, open_run, settings_of
 from kbevolve.evolve.setup import settings_and_hands
@@ -41,6 +49,7 @@ def _settings_options(command: Any) -> Any:
     for option in reversed(
         (
             click.option("--generations", type=int, help="Generations to reach; in each, every island bears a child."),
+            *budget_options,
             click.option("--islands", type=int, help="Number of islands."),
             click.option("--seed", type=int, help="Seed of the search; the same seed replays the same choices."),
             device_option,
@@ -54,7 +63,7 @@ def _settings_options(command: Any) -> Any:
                 default=None,
                 help="At the end, time torch.compile and eager in a CUDA graph as well.  [default: baselines]",
             ),
-            click.option("--model", help="Model that writes children, e.g. gpt-5; without one, only tunables change."),
+            model_option,
             click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
             click.option("--provider", help="openai, claude_code, copilot_cli or manual."),
             click.option(
@@ -74,6 +83,7 @@ def _settings_options(command: Any) -> Any:
 
 
 _SHORT = {
+    **BUDGET_SHORT,
     "generations": "search.generations",
     "islands": "search.islands",
     "seed": "search.seed",
@@ -84,7 +94,6 @@ _SHORT = {
     "allow_library": "evaluation.allow_library",
     "force": "evaluation.force",
     "baselines": "evaluation.baselines",
-    "model": "llm.model",
     "api_base": "llm.api_base",
     "provider": "llm.provider",
     "starts": "starts",
@@ -99,7 +108,9 @@ def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[st
     """
     check_devices(short.get("device"), short.get("devices"), short.get("workers"))
     overrides = dict(parse_override(text) for text in assignments)
-    overrides.update({_SHORT[name]: value for name, value in short.items() if value not in (None, ())})
+    overrides.update(short.get("models", {}))
+    given = {name: value for name, value in short.items() if name != "models" and value not in (None, ())}
+    overrides.update({_SHORT[name]: value for name, value in given.items()})
     return overrides
 
 
@@ -109,6 +120,8 @@ def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[st
 )
 @problem_option
 @_settings_options
+@record_option
+@replay_option
 @archive_option
 @kernelbench_option
 def run(
@@ -116,6 +129,8 @@ def run(
     preset: str | None,
     config: Path | None,
     assignments: tuple[str, ...],
+    record_to: Path | None,
+    replay_from: Path | None,
     archive_path: Path,
     kernelbench_dir: Path | None,
     **short: Any,
@@ -127,11 +142,15 @@ def run(
     """
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, hands = settings_and_hands(preset=preset, config=config, overrides=overrides_of(assignments, short))
-    build_proposers(settings)  # a key or a file that is missing is said before the archive is touched
-    given_starts(settings)
-    with Archive(archive_path) as archive:
-        record = open_run(archive, problem, hands.device, settings)
-        return _breed_and_report(archive, record, problem, hands, settings)
+    settings, recorded = _with_recording(settings, replay_from)
+    with model_maker(settings, record=record_to, replay=recorded) as make:
+        # A key or a file that is missing is said before the archive is touched.
+        proposers = build_proposers(settings, make)
+        given_starts(settings)
+        Budget.of(settings).check(settings)
+        with Archive(archive_path) as archive:
+            record = open_run(archive, problem, hands.device, settings)
+            return _breed_and_report(archive, record, problem, hands, settings, proposers)
 
 
 @click.command(
@@ -140,19 +159,24 @@ def run(
 )
 @click.argument("which", default="latest", metavar="[RUN]")
 @_settings_options
+@record_option
+@replay_option
 @archive_option
 def resume(
     which: str,
     preset: str | None,
     config: Path | None,
     assignments: tuple[str, ...],
+    record_to: Path | None,
+    replay_from: Path | None,
     archive_path: Path,
     **short: Any,
 ) -> int:
     """Go on with a run: the latest one, or the one whose id begins with RUN.
 
-    Nothing that was finished is done again. Give --generations to go further than the run was asked to. It goes on with
-    the devices that it had, or with as many others of the same model as --devices and --workers say.
+    Nothing that was finished is done again. Give --generations, or more of what it has spent, to go further than the
+    run was asked to. It goes on with the devices that it had, or with as many others of the same model as --devices and
+    --workers say.
     """
     if preset or config:
         raise UsageError("a run keeps its settings; change one with --set NAME=VALUE or a short option")
@@ -174,10 +198,28 @@ def resume(
                 f"run {record.id} is over after {reached} generations; "
                 f"give --generations {reached * 2 or 50} to go further"
             )
-        return _breed_and_report(archive, record, archive.problem(record.problem), find_hands(settings), settings)
+        settings, recorded = _with_recording(settings, replay_from)
+        with model_maker(settings, record=record_to, replay=recorded, more=True) as make:
+            proposers, problem = build_proposers(settings, make), archive.problem(record.problem)
+            return _breed_and_report(archive, record, problem, find_hands(settings), settings, proposers)
 
 
-def _breed_and_report(archive: Archive, record: Run, problem: Problem, hands: Hands, settings: Settings) -> int:
+def _with_recording(settings: Settings, replay_from: Path | None) -> tuple[Settings, Recorded | None]:
+    """A recording, and the settings with its models where they name none."""
+    if replay_from is None:
+        return settings, None
+    recorded = Recorded.read(replay_from)
+    return settings.model_copy(update={"llm": recorded.settings_for(settings.llm)}), recorded
+
+
+def _breed_and_report(
+    archive: Archive,
+    record: Run,
+    problem: Problem,
+    hands: Hands,
+    settings: Settings,
+    proposers: Mapping[Operator, Proposer],
+) -> int:
     console = Console()
     words = proposer_words(settings)
     for line in _hints(settings, words):
@@ -199,17 +241,19 @@ def _breed_and_report(archive: Archive, record: Run, problem: Problem, hands: Ha
         def tell(line: str) -> None:
             console.print(Text(line, style="dim"), soft_wrap=True)
 
-        ending = breed(archive, record, problem, hands, settings, observe, tell)
+        ending = breed(archive, record, problem, hands, settings, observe, tell, proposers=proposers)
     if not seen:
         console.print(f"Run {record.id}: {ending.reason.value}.", highlight=False)
     else:
+        population, wall = seen[0].population, archive.wall_seconds(record.id)
         print_summary(
             console,
             run=record,
-            population=seen[0].population,
+            population=population,
             reason=ending.reason,
             archive=archive,
             generations=settings.search.generations,
+            spent=Budget.of(settings).spent(population, wall_seconds=wall),
             baselines=ending.baselines,
         )
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)

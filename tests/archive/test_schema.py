@@ -35,11 +35,12 @@ def columns(path: Path) -> set[str]:
 def test_what_a_file_went_through_is_recorded(small_archive: Any) -> None:
     connection = sqlite3.connect(small_archive.path)
     migrations = connection.execute("select number, name, kbevolve from migrations").fetchall()
-    assert migrations[:4] == [
+    assert migrations[:5] == [
         (1, "first_tables", __version__),
         (2, "confirmations", __version__),
         (3, "phases", __version__),
         (4, "closings", __version__),
+        (5, "sittings", __version__),
     ]
     assert len(migrations) == len(schema.MIGRATIONS)
     assert connection.execute("pragma journal_mode").fetchone() == ("wal",)

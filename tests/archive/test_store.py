@@ -396,6 +396,7 @@ def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
     sample = make_archive(confirmed=True)
     with Archive(sample.path) as archive:
         archive.add_closing(sample.run.id, 0)
+        archive.add_sitting(sample.run.id)
     connection = sqlite3.connect(sample.path)
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
     assert {"runs", "kernels", "births", "evaluations", "blocks", "placements", "stops", "migrations"} <= set(tables)

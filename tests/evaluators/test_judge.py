@@ -142,7 +142,8 @@ def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
     # have come out 58 times apart. benchmarks/ and tests/gpu measure on quiet machines.
     assert found.speedup_low > 0  # type: ignore[operator]
     assert [block.role for block in found.blocks] == ["reference", "child"] * SETTINGS.rounds
-    assert all(len(block.times_ms) == SETTINGS.calls_per_round for block in found.blocks)
+    # On a machine with much else to do it may look hopeless at first, and is timed call by call then.
+    assert {len(block.times_ms) for block in found.blocks} <= {1, SETTINGS.calls_per_round}
     assert found.device == find_device("cpu").fingerprint
 
 

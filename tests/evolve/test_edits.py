@@ -1,6 +1,10 @@
+import time
+from textwrap import indent
+
 import pytest
 
-from kbevolve.evolve.edits import AnswerError, Edit, apply_edits, checked, parse_edits, read_answer, whole_file
+from kbevolve.evolve.edits import Edit, apply_edits, parse_edits, read_answer
+from kbevolve.evolve.whole_files import AnswerError, checked, whole_file
 
 PARENT = """import torch
 
@@ -39,10 +43,17 @@ EDIT = block("        y = y * 2", "        y = y * 3")
         EDIT.replace("<<<<<<< SEARCH", "<<<<<< search").replace(">>>>>>> REPLACE", ">>>>>>> REPLACE (block 1)"),
         block("y = x + 1\ny = y * 2", "y = x + 1\ny = y * 3"),
         f"```python\n{PARENT}```\n{EDIT}",
+        indent(EDIT, "    "),
+        indent(f"1. So:\n```diff\n{EDIT}```\n", "\t"),
+        f"```markdown\n```diff\n{EDIT}```\n```",
+        indent(f"```python\n{PARENT}```\n{EDIT}".replace("\n", "\r\n"), "  "),
+        EDIT + "Once more, all of it:\n" + EDIT,
     ],
     ids=[
         "plain", "prose", "fence", "diff fence", "crlf", "trailing blanks", "blank borders", "indentation lost",
         "indentation added", "fences inside", "other markers", "two lines unindented", "parent quoted before",
+        "answer indented", "answer indented by a tab", "fence in a fence", "parent quoted before, crlf, indented",
+        "said twice",
     ],
 )  # fmt: skip
 def test_an_edit_is_found_and_carried_out(answer: str) -> None:
@@ -132,10 +143,24 @@ def test_an_answer_without_edits_has_none() -> None:
         "1. The file:\n" + "\n".join(f"   {line}" for line in f"```python\n{CHILD}```".split("\n")),
         f"```python\n{CHILD}",
         f"```python\nclass ModelNew(\n```\n```python\n{CHILD}```",
+        f"```markdown\nHere:\n```python\n{CHILD}```\nDone.\n```",
+        f"````markdown\nHere:\n```python\n{CHILD}```\n````",
+        f"```\n```python\n{CHILD}```\n```",
+        f"```markdown\nOld:\n```python\n{PARENT}```\nNew:\n```python\n{CHILD}```\n```",
+        f"````markdown\nOld:\n```python\n{PARENT}```\nNew:\n```python\n{CHILD}```\n````",
+        indent(CHILD, "    "),
+        "```python\n" + indent(CHILD, "\t") + "```",
+        indent(f"Old:\n```python\n{PARENT}```\nNew:\n```python\n{CHILD}```", "    "),
+        indent(f"Old:\n```python\n{PARENT}```\nNew:\n```python\n{CHILD}```", "    ").replace("\n", "\r\n"),
+        f"```python\n{CHILD}```".replace("\n", "\r"),
+        "\ufeff" + CHILD,
     ],
     ids=[
         "fence", "py, prose", "no language", "tildes", "four ticks", "bare", "old one first", "usage after",
-        "shell after", "crlf", "in a list", "fence left open", "false start",
+        "shell after", "crlf", "in a list", "fence left open", "false start", "fence in a fence",
+        "fence in a longer fence", "fence in a bare fence", "old one first, in a fence",
+        "old one first, in a longer fence", "bare, indented", "indented by a tab", "old one first, indented",
+        "old one first, indented, crlf", "cr", "byte order mark",
     ],
 )  # fmt: skip
 def test_a_whole_file_is_found(answer: str) -> None:
@@ -156,6 +181,44 @@ def test_what_is_no_file_is_said(answer: str, words: str) -> None:
     with pytest.raises(AnswerError) as caught:
         whole_file(answer)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("quoted", ["```python\nModelNew()(x)\n```", "```\nModelNew()(x)\n```", "~~~\nx\n~~~"])
+def test_a_docstring_may_quote_code(quoted: str) -> None:
+    child = f'"""Use it so:\n\n{quoted}\n"""\n\n{CHILD}'
+    assert whole_file(f"Here it is:\n```python\n{child}```\nDone.") == child
+
+
+def test_many_fences_cost_no_patience() -> None:
+    answer = "```python\nclass ModelNew(\n" * 4000 + "```\n" * 4000
+    started = time.monotonic()
+    with pytest.raises(AnswerError):
+        whole_file(answer)
+    assert time.monotonic() - started < 5
+
+
+def test_blank_lines_stay_as_they_are_written() -> None:
+    child = CHILD.replace("BLOCK", 'TEXT = """\n   \n"""\nBLOCK', 1)
+    assert whole_file(f"```python\n{child}```") == child
+
+
+@pytest.mark.parametrize("kept", ["    def forward(self, x):\n        y = x", "    def forw", "    pass\n"])
+def test_a_fence_left_open_with_half_a_kernel_is_a_cut_answer(kept: str) -> None:
+    """Also where the endpoint does not say so, and what is there is Python by chance."""
+    with pytest.raises(AnswerError, match="not closed, the answer seems to be cut short"):
+        read_answer(f"```python\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n{kept}", PARENT)
+
+
+@pytest.mark.parametrize("truncated", [True, False])
+def test_the_quoted_old_file_is_not_taken_for_a_new_one_that_was_cut(truncated: bool) -> None:
+    cut = CHILD[: CHILD.index("        return")]
+    with pytest.raises(AnswerError, match="quotes the old file and is cut short"):
+        read_answer(f"Old:\n```python\n{PARENT}```\nNew:\n```python\n{cut}", PARENT, truncated=truncated)
+    assert read_answer(f"```python\n{PARENT}```", PARENT).source == PARENT, "a duplicate, but a whole one"
+
+
+def test_what_is_mended_may_be_no_python() -> None:
+    assert read_answer(f"```python\n{CHILD}", "class ModelNew(").source == CHILD
 
 
 def test_a_file_that_was_cut_short_is_not_taken() -> None:
@@ -187,3 +250,5 @@ def test_a_childs_warning_is_not_ours() -> None:
     """With warnings as errors, an invalid escape would be a SyntaxError."""
     source = 'class ModelNew:\n    x = "\\d"\n'
     assert checked(source) == source
+    open_block = f"```python\n{source}\n    def forward(self, x):\n        return x"
+    assert whole_file(open_block).startswith(source)

@@ -12,7 +12,9 @@ import pytest
 from kbevolve.configs.errors import ProposerError, SettingsError
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm import Message, PatientModel, Reply, build_language_model
+from kbevolve.evolve.pace import pace_of
 from kbevolve.evolve.transport import OpenAITransport, Transient
+from tests.evolve.loopback import completion
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = (Message(role="user", content="hello"),)
@@ -66,7 +68,14 @@ def test_missing_usage_is_tolerated(endpoint: Any, waits: Waits) -> None:
 
 @pytest.mark.parametrize(
     ("finish", "tokens", "truncated"),
-    [("length", 20, True), ("stop", 20, False), ("stop", 256, False), (None, 256, True), (None, 255, False)],
+    [
+        ("length", 20, True),
+        ("max_tokens", 20, True),
+        ("stop", 20, False),
+        ("stop", 256, False),
+        (None, 256, True),
+        (None, 255, False),
+    ],
 )
 def test_a_truncated_answer_is_seen(
     endpoint: Any, waits: Waits, finish: str | None, tokens: int, truncated: bool
@@ -96,6 +105,37 @@ def test_retry_after_may_be_a_date(endpoint: Any, waits: Waits) -> None:
     endpoint.say("now")
     assert model(endpoint, waits).complete("", HELLO).text == "now"
     assert 15 <= waits[0] <= 22
+
+
+@pytest.mark.parametrize("asked", ["0", formatdate(time.time() - 60, usegmt=True), "-3", "soon", ""])
+def test_a_retry_after_that_is_over_or_nonsense_is_no_reason_to_hurry(endpoint: Any, waits: Waits, asked: str) -> None:
+    for _ in range(3):
+        endpoint.fail(503, retry_after=asked)
+    endpoint.say("now")
+    assert model(endpoint, waits, retries=3).complete("", HELLO).text == "now"
+    assert [0.5 * 2**n <= wait <= 2**n for n, wait in enumerate(waits)] == [True] * 3
+
+
+def test_too_many_requests_are_waited_for_about_a_minute(endpoint: Any, waits: Waits) -> None:
+    """Where the endpoint does not say how long; a run must not stop because a minute's quota is used up."""
+    for _ in range(5):
+        endpoint.fail(429, message="rate limit")
+    with pytest.raises(ProposerError, match="tried 5 times"):
+        model(endpoint, waits, retries=4).complete("", HELLO)
+    assert len(waits) == 4
+    assert sum(waits) > 50
+    assert max(waits) <= 30
+
+
+def test_every_try_takes_its_turn(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(500)
+    endpoint.say("fine")
+    settings = LLMSettings(model="m", api_base=endpoint.base, requests_per_minute=1.0)
+    transport = OpenAITransport(settings=settings, key=KEY)
+    asked = PatientModel(transport=transport, retries=1, pace=pace_of(settings), jitter=Random(1), sleep=waits)
+    assert asked.complete("", HELLO).text == "fine"
+    assert len(waits) == 2, "the back-off, and then the turn"
+    assert 50 < waits[1] <= 60
 
 
 def test_a_very_long_retry_after_ends_the_run(endpoint: Any, waits: Waits) -> None:
@@ -213,7 +253,8 @@ def test_the_key_never_shows(
     endpoint: Any, waits: Waits, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    endpoint.say(f"your key is {KEY}")
+    echo = completion(f"your key is {KEY}").replace(b"loopback-1", f"for-{KEY}".encode())
+    endpoint.send(echo)
     endpoint.fail(401, message=f"Incorrect API key provided: {KEY}")
     endpoint.fail(400, message=f"context of {KEY}")
     endpoint.fail(500, message=f"{KEY} crashed")
@@ -278,8 +319,9 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ProposerError, match=r"OPENAI_API_KEY is empty; export"):
         build_language_model(LLMSettings(model="m"))
-    with pytest.raises(SettingsError, match="--model"):
-        build_language_model(LLMSettings(api_base="http://127.0.0.1:1/v1"))
+    with pytest.raises(SettingsError, match="--model") as nameless:
+        build_language_model(LLMSettings(api_base="http://me:secretword@127.0.0.1:1/v1"))
+    assert "secretword" not in str(nameless.value)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-“curly”")
     with pytest.raises(ProposerError, match="copy it again") as caught:
         build_language_model(LLMSettings(model="m"))
@@ -299,6 +341,19 @@ def test_a_program_gets_the_whole_conversation(tmp_path: Path, monkeypatch: pyte
     assert reply.model == "sonnet"
     assert "[--max-budget-usd][1.0]" in reply.text
     assert reply.text.endswith("[I asked:\n\nhello\n\nYou answered:\n\nhi\n\nNow:\n\nand now?]")
+
+
+def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, note = tmp_path / "claude", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {note}\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    built = build_language_model(LLMSettings(provider="claude_code", timeout=0.5, retries=0))
+    assert built is not None
+    with pytest.raises(ProposerError, match=r"`claude` gave no answer within 0.5 s, tried once"):
+        built.complete("", HELLO)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
 
 
 def test_a_program_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

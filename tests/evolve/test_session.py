@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from kbevolve.archive import store
 from kbevolve.archive.records import StopReason
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import EvaluatorError, ProblemError
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
+from kbevolve.configs.settings import BudgetSettings, LLMSettings, Settings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve import session
+from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.hands import Hands
 from kbevolve.evolve.progress import Header, LineProgress, LiveProgress
@@ -21,7 +23,7 @@ from kbevolve.evolve.session import Ending, breed, open_run
 from kbevolve.evolve.starting import StartingKernel
 from kbevolve.evolve.summary import best_words, print_summary
 from tests.conftest import confirmation
-from tests.evolve.doubles import DEVICE, KnownJudge, kernel, problem, settings
+from tests.evolve.doubles import DEVICE, KnownJudge, kernel, problem, settings, speed_of
 
 DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
 CHOSEN = settings(generations=3)
@@ -64,6 +66,26 @@ def test_a_run_is_confirmed_and_its_baselines_are_measured(sitting: Any) -> None
     assert sat.archive.card(problem().id, DEVICE, "fp32").flags == judge.flags
     assert sat.told[0] == "L1/double: launch-bound: a call takes 20 µs"
     assert judge.closed
+
+
+def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any) -> None:
+    """A resumed run and a replay ask what was asked before, although eager takes another time today."""
+
+    class Hasty(KnownJudge):
+        def card(self, problem: Any) -> Any:
+            return replace(super().card(problem), eager_ms=next(times))
+
+    times = iter((3.0, 2.0, 1.0))
+    judge = Hasty(flags={"launch-bound": "a call takes 20 µs"})
+    sat = sitting(judge)
+
+    def kept() -> float:
+        sat.breed(settings(generations=1))
+        return float(sat.archive.card(problem().id, DEVICE, "fp32").eager_ms)
+
+    assert [kept(), kept()] == [3.0, 3.0]
+    judge.flags = {"shared-output": "found by a newer judge"}
+    assert kept() == 1.0, "but a verdict that changed is news"
 
 
 def test_baselines_can_be_left_out(sitting: Any) -> None:
@@ -135,7 +157,7 @@ def test_the_summary_states_what_is_published(sitting: Any) -> None:
     console = Console(record=True, width=200)
     print_summary(
         console, run=run, population=sat.events[-1].population, reason=ending.reason, archive=sat.archive,
-        generations=3, baselines=ending.baselines,
+        generations=3, spent=Budget().spent(sat.events[-1].population), baselines=ending.baselines,
     )  # fmt: skip
     champion = sat.archive.champion(run.id)
     text = console.export_text()
@@ -143,6 +165,63 @@ def test_the_summary_states_what_is_published(sitting: Any) -> None:
     assert f"{champion.speedup / 2:#.3g}× over the best of eager and compile (compile)" in text
     assert "graph failed: no graphs here" in text
     assert f"kbevolve archive lineage {champion.kernel}" in text
+    # The better of the two starts is 1.12 times eager; `KnownJudge` prepares each kernel in 0.1 s.
+    judged = len(sat.archive.evaluations(run.id))
+    gain = (champion.speedup / speed_of({"UNROLL": "2"}) - 1) * 100
+    assert f"Cost: {judged} evaluations, 0:01 of device time, 0:00 in all; for each of the {gain:.3g} % gained" in text
+    assert f"{judged / gain:.3g} evaluations, {judged / 10 / gain:.3g} s of device time" in text
+
+
+def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
+    judge = KnownJudge()
+    sat = sitting(judge)
+    chosen = settings(generations=30).model_copy(update={"budget": BudgetSettings(evaluations=8)})
+    ending = sat.breed(chosen)
+    assert ending.reason is StopReason.EVALUATIONS_SPENT
+    assert judge.measured_baselines
+    console = Console(record=True, width=200)
+    population = sat.events[-1].population
+    print_summary(
+        console, run=sat.archive.run(), population=population, reason=ending.reason, archive=sat.archive,
+        generations=30, spent=Budget.of(chosen).spent(population),
+    )  # fmt: skip
+    text = console.export_text()
+    assert "stopped: its evaluations are spent; `kbevolve resume --max-evaluations N` allows more" in text
+    assert "kbevolve resume --set budget.evaluations=null" in text
+
+
+def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sat = sitting(KnownJudge())
+    chosen = settings(generations=3).model_copy(update={"budget": BudgetSettings(wall_seconds=3000)})
+
+    def stop(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    assert sat.breed(chosen, observer=stop).reason is StopReason.INTERRUPTED
+    run = sat.archive.run()
+    first = sat.archive.wall_seconds(run.id)
+    assert 0 < first < 60
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_now", lambda: "2025-01-01T10:00:00.000+00:00")
+        began = sat.archive.add_sitting(run.id)
+        patch.setattr(store, "_now", lambda: "2025-01-01T10:50:00.000+00:00")
+        sat.archive.end_sitting(run.id, began)
+    hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
+    ending = breed(sat.archive, run, problem(), hands, chosen, sat.events.append, sat.told.append)
+    assert ending.reason is StopReason.WALL_TIME_SPENT
+    assert sat.archive.ledger(run).last_generation() == 0
+    assert sat.archive.wall_seconds(run.id) > 3000 + first
+
+
+def test_a_limit_that_cannot_be_kept_is_refused_before_anybody_sits_down(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    chosen = settings().model_copy(
+        update={"budget": BudgetSettings(dollars=3), "llm": LLMSettings(model="nobody", api_base="http://127.0.0.1:9")}
+    )
+    with pytest.raises(SettingsError, match="price of model 'nobody'"):
+        sat.breed(chosen)
+    assert sat.archive.births(sat.archive.run().id) == []
 
 
 def test_eager_is_a_baseline_itself() -> None:

@@ -1,0 +1,87 @@
+"""How long somebody sat at a run: ends that were written, ends that a kill left out, and pauses."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive import schema, store
+from kbevolve.archive.records import Birth, BirthState, Operator, StopReason
+from kbevolve.archive.store import Archive
+from tests.evolve.doubles import KnownEvaluator, kernel, open_run, problem, settings
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The minute of an hour that the archive takes for now; set ``clock[0]``."""
+    minute = [0]
+    monkeypatch.setattr(store, "_now", lambda: f"2026-11-21T08:{minute[0]:02}:00.000+00:00")
+    return minute
+
+
+def birth_of(run_id: str) -> Birth:
+    return Birth(
+        run=run_id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.BORN, kernel=kernel().id
+    )
+
+
+def test_sittings_add_up_without_the_pauses(clock: list[int]) -> None:
+    archive = Archive(":memory:")
+    run, other = (open_run(archive, settings(), name) for name in ("one", "two"))
+    assert archive.wall_seconds(run.id) == 0
+    for begins, ends in ((0, 5), (20, 22)):
+        clock[0] = begins
+        began = archive.add_sitting(run.id)
+        clock[0] = ends
+        archive.end_sitting(run.id, began)
+    assert archive.wall_seconds(run.id) == 7 * 60
+    assert archive.wall_seconds(other.id) == 0
+
+
+def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
+    archive = Archive(":memory:")
+    run, other = (open_run(archive, settings(), name) for name in ("one", "two"))
+    archive.add_sitting(run.id)
+    clock[0] = 3
+    archive.add_closing(run.id, 0)
+    clock[0] = 9
+    archive.add_closing(other.id, 0)
+    assert archive.wall_seconds(run.id) == 3 * 60, "facts of another run are none of this one"
+    clock[0] = 30
+    archive.add_sitting(run.id)
+    assert archive.wall_seconds(run.id) == 3 * 60
+    clock[0] = 40
+    archive.add_stop(run.id, StopReason.INTERRUPTED)
+    assert archive.wall_seconds(run.id) == (3 + 10) * 60
+
+
+def test_what_was_judged_is_a_fact_of_the_sitting(clock: list[int]) -> None:
+    archive = Archive(":memory:")
+    run = open_run(archive, settings())
+    archive.add_sitting(run.id)
+    clock[0] = 1
+    archive.add_birth(birth_of(run.id), kernel=kernel())
+    clock[0] = 4
+    archive.add_evaluation(KnownEvaluator().evaluate(problem(), kernel()))
+    assert archive.wall_seconds(run.id) == 4 * 60
+
+
+def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "old.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:4])
+        with Archive(path) as archive:
+            run = open_run(archive, settings())
+            archive.add_birth(birth_of(run.id), kernel=kernel())
+            archive.add_evaluation(KnownEvaluator().evaluate(problem(), kernel()))
+            archive.add_closing(run.id, 0)
+    with Archive(path, create=False) as archive:
+        assert archive.wall_seconds(run.id) == 0, "nobody wrote down how long that took"
+        assert archive.ledger(run).last_closed() == 0
+        archive.end_sitting(run.id, archive.add_sitting(run.id))
+        assert archive.wall_seconds(run.id) < 5
+    connection = sqlite3.connect(path)
+    assert connection.execute("pragma foreign_key_check").fetchall() == []
+    with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
+        connection.execute("update sittings set ended = began")
+    connection.close()

@@ -1,0 +1,17 @@
+"""What the search is worth, in small: a change that loses this is a mistake, whatever else it brings."""
+
+import pytest
+
+from kbevolve.evolve.trials.tournament import LAWS, hold
+
+
+@pytest.mark.slow
+def test_our_law_is_ahead_of_all_others_at_150() -> None:
+    rows = hold(["ladder-a", "ladder-b"], laws=tuple(LAWS), budgets=(150,), seeds=12, jobs=2)
+    for one in rows:
+        if one.law in ("best-of-n", "openevolve", "openevolve-database", "shinka"):
+            assert one.behind > 2 * one.behind_se, one
+        if one.law == "greedy":
+            assert one.behind > -one.behind_se, one
+        if one.law == "ours":
+            assert abs(one.inflation) < 0.01
