@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from kbevolve.archive.findings import BEGINNING, Conditions, Finding, from_line, read_findings, to_line
+from kbevolve.archive.whole_lines import append_whole
 from kbevolve.configs.errors import ArchiveError, RecordError, UsageError
 
 
@@ -60,16 +61,9 @@ class FindingsFile:
         Raises:
             ArchiveError: the disk does not take it; the lines before it are kept.
         """
-        line = f"{to_line(finding)}\n".encode("ascii")
-        before = os.fstat(self._file).st_size
         try:
-            written = os.write(self._file, line)
-            if written < len(line):  # a disk that is nearly full takes a part
-                os.write(self._file, line[written:])
-            os.fsync(self._file)
+            append_whole(self._file, f"{to_line(finding)}\n", wait=True)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file, before)
             raise ArchiveError(
                 f"{self.path}: {error.strerror}; make room and give the same command again (what was judged is kept)"
             ) from None

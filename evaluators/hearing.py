@@ -23,7 +23,6 @@ from kbevolve.evaluators.lint import lint
 from kbevolve.evaluators.phases import Phases
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.baselines import best, over_best, recall
-from kbevolve.evaluators.timing.clock import PROCESSES
 from kbevolve.evaluators.timing.rounds import Plan, plan_for
 from kbevolve.evaluators.timing.series import (
     REFERENCE,
@@ -89,18 +88,6 @@ def check_card(bench: Bench, found: Evaluation) -> Evaluation:
             tags=found.tags,
         )
     return found
-
-
-def hear_until_sure(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
-    """What `hear` finds, in another process when the judge's clock saw time in this one that was not told.
-
-    A kernel that hides time hides it in all of them.
-    """
-    for _ in range(PROCESSES - 1):
-        heard = hear(bench, kernel, found, phases)
-        if UNTOLD not in heard.tags:
-            return heard
-    return hear(bench, kernel, found, phases)
 
 
 def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:

@@ -20,13 +20,14 @@ from kbevolve.evaluators.builds.pool import BuildPool, Remote
 from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.docket import Docket
-from kbevolve.evaluators.hearing import KERNEL, admit, blank, check_card, hear_until_sure, read, time_beside_reference
+from kbevolve.evaluators.hearing import KERNEL, UNTOLD, admit, blank, check_card, hear, read, time_beside_reference
 from kbevolve.evaluators.isolation.quiet_threads import QuietThreads
 from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.phases import Phases
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.shelf import Shelf
 from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
+from kbevolve.evaluators.timing.clock import until_sure
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.contests import hold_contest
 from kbevolve.evaluators.timing.gate import Gate
@@ -207,7 +208,7 @@ class Judge:
                 bench.room.acquire()
             try:
                 with self._quiet():
-                    return hear_until_sure(bench, kernel, found, phases)
+                    return until_sure(lambda: hear(bench, kernel, found, phases), lambda heard: UNTOLD in heard.tags)
             finally:
                 bench.room.release()
         except Rejection as failure:

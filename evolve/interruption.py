@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C."""
+"""SIGTERM as Ctrl-C, and the end of what is under way then."""
 
 import signal
 from collections.abc import Iterator
@@ -21,3 +21,13 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def end_requests(one: object) -> None:
+    """End the requests that a proposer or a language model has under way, if it is one that has such.
+
+    So an interrupted run does not wait for answers that nobody will read.
+    """
+    close = getattr(one, "close", None)
+    if close is not None:
+        close()

@@ -7,8 +7,9 @@ from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.brief import Proposer
+from kbevolve.evolve.interruption import end_requests
 from kbevolve.evolve.llm import build_language_model
-from kbevolve.evolve.models import SeveralModels, WeightedChoice
+from kbevolve.evolve.models import SeveralModels
 from kbevolve.evolve.pace import pace_of
 from kbevolve.evolve.recording import Maker
 from kbevolve.evolve.tuner import TunablesProposer
@@ -35,11 +36,9 @@ def build_proposers(settings: Settings, make: Maker = build_language_model) -> M
 
 
 def give_up(proposers: Mapping[Operator, Proposer]) -> None:
-    """End requests that are under way, so that an interrupted run does not wait for answers nobody will read."""
+    """End the requests of all proposers, each once."""
     for proposer in {id(proposer): proposer for proposer in proposers.values()}.values():
-        close = getattr(proposer, "close", None)
-        if close is not None:
-            close()
+        end_requests(proposer)
 
 
 def proposer_words(settings: Settings) -> str:
@@ -86,7 +85,7 @@ def _model_writer(settings: Settings, make: Maker) -> Proposer | None:
     if len(writers) == 1:
         return next(iter(writers.values()))
     weights = {model.name: model.weight for model in settings.llm.models}
-    return SeveralModels(proposers=writers, choice=WeightedChoice(weights))
+    return SeveralModels(proposers=writers, weights=weights)
 
 
 def _third_party(dotted: str) -> Proposer:

@@ -20,8 +20,10 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
+from kbevolve.archive.whole_lines import append_whole
 from kbevolve.configs.errors import ProposerError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
+from kbevolve.evolve.interruption import end_requests
 from kbevolve.evolve.llm import LanguageModel, Message, Reply, build_language_model
 from kbevolve.evolve.pace import Pace
 
@@ -101,20 +103,13 @@ class Recording:
             if self._file < 0:
                 return  # a request that outlived its run: nobody reads the answer
             text = (self._sitting or "") + _line({"digest": digest, "child": child, "reply": asdict(reply)})
-            before = os.fstat(self._file).st_size
             try:
-                self._write(text.encode("ascii"))
+                append_whole(self._file, text)
             except OSError as error:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(self._file, before)
                 raise ProposerError(
                     f"{self.path}: {error.strerror}; make room, then `kbevolve resume --record {self.path}`"
                 ) from None
             self._sitting = None
-
-    def _write(self, text: bytes) -> None:
-        while text:  # a disk that is nearly full takes a part
-            text = text[os.write(self._file, text) :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +129,7 @@ class Recorder:
 
     def close(self) -> None:
         """Give up all requests."""
-        close = getattr(self.model, "close", None)
-        if close is not None:
-            close()
+        end_requests(self.model)
 
 
 # ---- replay ------------------------------------------------------------------------------------------------------

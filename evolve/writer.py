@@ -17,6 +17,7 @@ from kbevolve.configs.settings import LLMSettings, Precision
 from kbevolve.evolve.brief import Brief, Proposal
 from kbevolve.evolve.edits import Reading, read_answer
 from kbevolve.evolve.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea
+from kbevolve.evolve.interruption import end_requests
 from kbevolve.evolve.llm import LanguageModel, Message, Reply
 from kbevolve.evolve.prompt_texts import PromptTexts, backends, edited
 from kbevolve.evolve.whole_files import AnswerError
@@ -70,9 +71,7 @@ class LLMProposer:
 
     def close(self) -> None:
         """Give up requests that are under way in other threads; they end with `ProposerError`."""
-        close = getattr(self._model, "close", None)
-        if close is not None:
-            close()
+        end_requests(self._model)
 
     # ---- the operators -----------------------------------------------------------------------------------------------
 

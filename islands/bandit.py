@@ -1,4 +1,4 @@
-"""Which way to make the next child: a bandit over operators, techniques or models, by what each brought per cost."""
+"""Which way to make the next child: a bandit over operators or techniques, by what each brought."""
 
 from collections.abc import Mapping
 from random import Random
@@ -10,16 +10,14 @@ def choose(
     beliefs: Mapping[str, Belief],
     rng: Random,
     *,
-    costs: Mapping[str, float] | None = None,
     shares: Mapping[str, float] | None = None,
     floor: float = 0.0,
 ) -> str:
-    """One arm by Thompson sampling: the one whose draw promises most per cost.
+    """One arm by Thompson sampling: the one whose draw promises most.
 
     Args:
         beliefs: of each arm; at least one.
         rng: the only source of randomness.
-        costs: what a child of each arm costs, in any unit; 1 for those that are not named.
         shares: how the draws that are made without looking at beliefs are spread over the arms; evenly when None.
         floor: share of the draws that each arm gets whatever is believed of it, at most 1 / arms: a technique that
             failed on the first parents may be the one that the later ones need.
@@ -33,7 +31,7 @@ def choose(
     blind = min(1.0, floor * len(arms))
     # Drawn in any case, so that one decision never moves the numbers of another.
     look, lot = rng.random() >= blind, rng.random()
-    draws = {arm: beliefs[arm].draw(rng) / (costs or {}).get(arm, 1.0) for arm in arms}
+    draws = {arm: beliefs[arm].draw(rng) for arm in arms}
     if look:
         return max(arms, key=draws.__getitem__)
     return _lot(arms, shares or {}, lot)

@@ -79,19 +79,6 @@ class Belief:
             scale=prior.scale + share * (self.scale - prior.scale),
         )
 
-    def as_prior(self, children: float) -> "Belief":
-        """The same expectations, resting on at most so many children: what one place tells another."""
-        share = min(1.0, children / self.children)
-        shape = 1.0 + share * (self.shape - 1.0)
-        return Belief(
-            valid=share * self.valid,
-            invalid=share * self.invalid,
-            gain=self.gain,
-            weight=share * self.weight,
-            shape=shape,
-            scale=self.spread**2 * max(shape - 1, 0.5),
-        )
-
     def draw(self, rng: Random) -> float:
         """Expected improvement of one child, E[max(0, gain)] times validity, in a world drawn from the belief.
 
@@ -101,11 +88,6 @@ class Belief:
         precision = rng.gammavariate(self.shape, 1 / self.scale)
         mean = rng.gauss(self.gain, 1 / math.sqrt(self.weight * precision))
         return rng.betavariate(self.valid, self.invalid) * _improvement(mean, 1 / math.sqrt(precision))
-
-    @property
-    def improvement(self) -> float:
-        """The same in expectation, for tables."""
-        return self.validity * _improvement(self.gain, self.spread)
 
 
 def _improvement(mean: float, spread: float) -> float:

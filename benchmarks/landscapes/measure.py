@@ -97,10 +97,6 @@ def ratios(blocks: Sequence[Measurement]) -> list[float]:
 
 
 def _done(out: Path, space: Space, device: Device) -> set[tuple[tuple[str, str], ...]]:
-    if out.exists() and out.stat().st_size and not out.read_bytes().endswith(b"\n"):
-        # Stopped in the middle of a line: what is appended must not become its end.
-        with out.open("a") as file:
-            file.write("\n")
     found = lines.read(out)
     wanted = (space.name, space.problem.id, device.description)
     for line in found:

@@ -1,6 +1,7 @@
 """Results as lines of JSON in a file that grows: what was done stays when the time is over."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 def append(path: Path, facts: Mapping[str, Any]) -> None:
     """One more line, on disk when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(facts) + "\n")
+    with path.open("ab+") as file:
+        if file.tell():
+            # Stopped in the middle of a line: what is appended must not become its end.
+            file.seek(-1, os.SEEK_END)
+            file.write(b"" if file.read(1) == b"\n" else b"\n")
+        file.write(f"{json.dumps(facts)}\n".encode())
         file.flush()

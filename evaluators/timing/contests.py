@@ -7,7 +7,7 @@ from dataclasses import replace
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.evaluators.bench import Bench, Seat
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.timing.clock import PROCESSES
+from kbevolve.evaluators.timing.clock import until_sure
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.rounds import Plan, plan_for
 from kbevolve.evaluators.timing.series import REFERENCE, Round, hold_believed
@@ -29,10 +29,10 @@ def hold_contest(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit:
     Raises:
         EvaluatorError: the reference fails, or no worker can be started.
     """
-    for last in (*[False] * (PROCESSES - 1), True):
-        field, held = _hold(bench, kernels, rounds=rounds, admit=admit)
-        if last or not any(block.doubt_ms for blocks in held for block in blocks.values()):
-            break
+    field, held = until_sure(
+        lambda: _hold(bench, kernels, rounds=rounds, admit=admit),
+        lambda found: any(block.doubt_ms for blocks in found[1] for block in blocks.values()),
+    )
     return Contest(
         reference=_times(held, REFERENCE),
         times={name: _times(held, name) for name in field.seats if name != REFERENCE},

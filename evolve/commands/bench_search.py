@@ -1,4 +1,4 @@
-"""`kbevolve bench-search`: does the search earn its keep? Laws at equal budget, without a model or a device."""
+"""`kbevolve bench-search`: laws of search at equal budget, without a model or a device."""
 
 import os
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def bench_search(
 
     Needs no model and no GPU. Every law has the same author of children, the same cache of duplicates and the same
     repair turns, and the same seeds. Shown is the fraction of the fastest speed that a search delivers, by the true
-    speed of what it would publish.
+    speed of what it would publish. `ours` chooses operators and ideas by credit, which `kbevolve run` does not do yet.
     """
     laws, numbers, console = _laws(names), _numbers(budgets), Console()
     everything: list[Standing] = []

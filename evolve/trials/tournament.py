@@ -69,7 +69,7 @@ def hold(
 
     Args:
         landscapes: names of ladders, or paths of files (`trials.measured`).
-        laws: names in `LAWS`; ours is needed for the differences.
+        laws: names in `LAWS`, ours among them: differences are to it.
         budgets: evaluations of a search.
         seeds: trials of each law, paired by seed.
         jobs: processes.
@@ -126,7 +126,7 @@ def _standing(
 ) -> Standing:
     mine = [results[landscape, law, budget, seed] for seed in range(seeds)]
     fractions = [_fraction(one) for one in mine]
-    ours = [_fraction(results.get((landscape, OURS, budget, seed), mine[seed])) for seed in range(seeds)]
+    ours = [_fraction(results[landscape, OURS, budget, seed]) for seed in range(seeds)]
     lead = [first - second for first, second in zip(ours, fractions, strict=True)]
     return Standing(
         landscape=_landscape(landscape).name,

@@ -137,7 +137,7 @@ def test_who_found_no_memory_beside_others_is_heard_again_alone(monkeypatch: pyt
             heard.append((kernel.id, judge._docket._alone))
             return hear(bench, kernel, *rest)  # type: ignore[arg-type]
 
-        monkeypatch.setattr("kbevolve.evaluators.hearing.hear", counted)
+        monkeypatch.setattr("kbevolve.evaluators.judge.hear", counted)
         first = pool.submit(judge.evaluate, problem_of(), meek)
         while not heard:
             time.sleep(0.01)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Idea, Operator
+from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
-from kbevolve.evolve.models import Gains, SeveralModels, WeightedChoice, gains_of
+from kbevolve.evolve.models import SeveralModels
 from kbevolve.evolve.proposers import build_proposers, give_up, proposer_words
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, problem
@@ -58,39 +58,24 @@ def brief(seed: int, **changes: Any) -> Brief:
     return Brief(**facts | changes)
 
 
+def named(name: str) -> Proposer:
+    return ScriptedProposer(lambda _: Proposal(state=BirthState.NO_CODE, model=name))
+
+
+def drawn(weights: dict[str, float], seeds: range) -> list[str]:
+    several = SeveralModels(proposers={name: named(name) for name in weights}, weights=weights)
+    return [several.propose(brief(seed)).model for seed in seeds]
+
+
 def test_models_share_the_children_by_weight() -> None:
-    choice = WeightedChoice({"a": 3.0, "b": 1.0})
-    drawn = Counter(choice.choose({}, Random(seed)) for seed in range(2000))
-    assert 0.70 < drawn["a"] / 2000 < 0.80
-    assert drawn.keys() == {"a", "b"}
+    names = Counter(drawn({"a": 3.0, "b": 1.0}, range(1000)))
+    assert 0.70 < names["a"] / 1000 < 0.80
+    assert names.keys() == {"a", "b"}
 
 
 def test_the_same_random_numbers_choose_the_same_model() -> None:
-    choice = WeightedChoice({"a": 1.0, "b": 1.0, "c": 1.0})
-    assert [choice.choose({}, Random(seed)) for seed in range(20)] == [
-        choice.choose({}, Random(seed)) for seed in range(20)
-    ]
-
-
-def test_what_came_of_earlier_births_reaches_the_choice() -> None:
-    tried = {
-        Idea(title="one", mechanism="", technique="other", proposed_by="a"): 1.5,
-        Idea(title="two", mechanism="", technique="other", proposed_by="b"): None,
-        Idea(title="three", mechanism="", technique="other", proposed_by="a"): None,
-    }
-    assert gains_of(tried) == {"a": [1.5, None], "b": [None]}
-
-    class Best:
-        """A greedy choice: what a bandit needs is there."""
-
-        def choose(self, gains: Gains, rng: Random) -> str:
-            return max(gains, key=lambda name: max(gain or 0.0 for gain in gains[name]))
-
-    proposers: dict[str, Proposer] = {
-        name: ScriptedProposer(lambda _, name=name: Proposal(state=BirthState.NO_CODE, model=name)) for name in "ab"
-    }
-    several = SeveralModels(proposers=proposers, choice=Best())
-    assert several.propose(brief(1, tried=tried)).model == "a"
+    weights = {"a": 1.0, "b": 1.0, "c": 1.0}
+    assert drawn(weights, range(20)) == drawn(weights, range(20))
 
 
 def test_all_requests_of_a_child_go_to_one_model(servers: dict[str, Loopback]) -> None:

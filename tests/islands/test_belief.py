@@ -30,21 +30,25 @@ def test_the_order_of_children_does_not_matter() -> None:
     assert one.scale == pytest.approx(other.scale)
 
 
-def test_draws_agree_with_the_expectation_and_narrow_with_children() -> None:
+def mean_draw(belief: Belief) -> float:
+    rng = Random(1)
+    return statistics.fmean(belief.draw(rng) for _ in range(4000))
+
+
+def test_draws_agree_with_what_children_brought_and_narrow_with_them() -> None:
     rng = Random(1)
     few, many = after([0.1, None]), after([0.1, None, 0.05, 0.15] * 100)
     draws = {belief: [belief.draw(rng) for _ in range(4000)] for belief in (few, many)}
-    assert statistics.fmean(draws[many]) == pytest.approx(many.improvement, rel=0.02)
+    # Three quarters are valid and gain a tenth, with a spread so small that next to none of them loses.
+    assert statistics.fmean(draws[many]) == pytest.approx(0.075, rel=0.05)
     assert statistics.pstdev(draws[many]) < 0.2 * statistics.pstdev(draws[few])
     assert min(map(min, draws.values())) >= 0
 
 
 def test_a_loss_is_worth_nothing_and_no_less() -> None:
-    losing, failing = after([-0.5, -0.4, -0.6] * 20), after([None] * 60)
-    assert 0 <= losing.improvement < 0.005
-    assert 0 <= failing.improvement < 0.005
-    wild = after([0.8, -0.8] * 30)
-    assert wild.improvement > 0.1, "who gains half of the time is worth more than who never moves"
+    assert 0 <= mean_draw(after([-0.5, -0.4, -0.6] * 20)) < 0.005
+    assert 0 <= mean_draw(after([None] * 60)) < 0.005
+    assert mean_draw(after([0.8, -0.8] * 30)) > 0.1, "who gains half of the time is worth more than who never moves"
 
 
 def test_a_miracle_counts_as_much_as_a_large_gain() -> None:
@@ -64,15 +68,3 @@ def test_what_fades_comes_back_to_the_prior() -> None:
     once = belief.faded(0.5, prior)
     assert prior.children < once.children < belief.children
     assert prior.gain < once.gain < belief.gain
-
-
-def test_a_prior_expects_the_same_and_rests_on_few() -> None:
-    belief = after([0.2, 0.25, None, 0.15] * 50)
-    prior = belief.as_prior(6.0)
-    assert prior.children == pytest.approx(6.0)
-    assert prior.validity == pytest.approx(belief.validity)
-    assert prior.gain == belief.gain
-    assert prior.spread == pytest.approx(belief.spread, rel=0.01)
-    moved = after([None] * 12, prior)
-    assert moved.validity < 0.5 * belief.validity
-    assert Belief().as_prior(6.0).children == Belief().children, "what rests on nothing does not grow"

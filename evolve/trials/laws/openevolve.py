@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from random import Random
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.trials.law import Claim, Found, Setting
-from kbevolve.evolve.trials.laws.plain import better, claim_of, favourite
+from kbevolve.evolve.trials.law import Found, Setting
+from kbevolve.evolve.trials.laws.plain import FirstLook, favourite
 from kbevolve.evolve.trials.operator import Task
 
 ISLANDS = 5
@@ -25,13 +25,12 @@ MIGRATION_RATE = 0.1
 INSPIRATIONS = 5
 
 
-class OpenEvolveLaw:
+class OpenEvolveLaw(FirstLook):
     """Islands and an archive of the best. Nobody has to leave: its limit is a thousand programs."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+        super().__init__(setting)
         self._islands: list[list[Found]] = [[] for _ in range(ISLANDS)]
-        self._best: Found | None = None
         self._generations = [0] * ISLANDS
         self._migrated = 0
         self._turn = 0
@@ -54,9 +53,9 @@ class OpenEvolveLaw:
 
         Such a parent would be an error to the author here, so they are left out, which favours the law.
         """
+        super().note(found)
         if found.task is None:
             if found.score is not None:
-                self._best = better(self._best, found)
                 for home in self._islands:  # an empty island begins with a copy of the best
                     home.append(found)
             return
@@ -64,18 +63,9 @@ class OpenEvolveLaw:
         self._turn += 1
         if found.score is not None and not found.duplicate:
             self._islands[island].append(found)
-            self._best = better(self._best, found)
         self._generations[island] += 1
         if max(self._generations) - self._migrated >= MIGRATION_INTERVAL:
             self._migrate()
-
-    def reserve(self) -> int:
-        """Nothing is measured twice."""
-        return 0
-
-    def claim(self) -> Claim:
-        """The best score."""
-        return claim_of(self._best)
 
     def _parent(self, island: int, rng: Random) -> Found:
         home, kind = self._islands[island], rng.random()

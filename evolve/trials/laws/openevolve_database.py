@@ -16,21 +16,20 @@ from typing import Any
 
 from kbevolve.archive.records import Operator
 from kbevolve.evolve.trials.landscape import Program
-from kbevolve.evolve.trials.law import Claim, Found, Setting
-from kbevolve.evolve.trials.laws.plain import better, claim_of, favourite
+from kbevolve.evolve.trials.law import Found, Setting
+from kbevolve.evolve.trials.laws.plain import FirstLook, favourite
 from kbevolve.evolve.trials.operator import Task
 
 INSPIRATIONS = 5
 
 
-class OpenEvolveDatabaseLaw:
+class OpenEvolveDatabaseLaw(FirstLook):
     """The database with its default configuration."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+        super().__init__(setting)
         self._random = random.Random(setting.seed).getstate()
         self._programs: dict[str, Program] = {}
-        self._best: Found | None = None
         self._turn = 0
         config, database, self._program = _openevolve()
         with self._its_generator():
@@ -53,8 +52,8 @@ class OpenEvolveDatabaseLaw:
 
     def note(self, found: Found) -> None:
         """A valid child is added to the island that it was sampled from."""
+        super().note(found)
         if found.score is not None and not found.duplicate:
-            self._best = better(self._best, found)
             self._add(found)
         if found.task is None:
             return
@@ -64,15 +63,6 @@ class OpenEvolveDatabaseLaw:
             self._database.increment_island_generation(island)
             if self._database.should_migrate():
                 self._database.migrate_programs()
-        self._adopt_copies()
-
-    def reserve(self) -> int:
-        """Nothing is measured twice."""
-        return 0
-
-    def claim(self) -> Claim:
-        """The best score."""
-        return claim_of(self._best)
 
     def _add(self, found: Found) -> None:
         name = f"{self._turn}-{len(self._programs)}"

@@ -1,4 +1,8 @@
-"""Our search as a law: the islands, the parents and the credit are the very modules that breed kernels."""
+"""Our search as a law: niches and parents by the modules that breed kernels, operators and techniques by credit.
+
+A run does not use the credit yet (`evolve.operators` draws by fixed shares). The constants below were chosen on the
+ladders of `trials.ladders`.
+"""
 
 import math
 from collections import Counter

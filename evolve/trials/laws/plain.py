@@ -13,13 +13,37 @@ def favourite(setting: Setting, program: Program, number: int) -> Idea:
     return rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
 
 
-class BestOfN:
-    """Repeated sampling (IID): every child is written from the best program that the search began with."""
+class FirstLook:
+    """What laws have in common that measure nothing twice: they publish the best score that they happened to see."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._start: Found | None = None
         self._best: Found | None = None
+
+    def note(self, found: Found) -> None:
+        """Remember the better one; the earlier one of equals."""
+        if found.score is None or found.duplicate:
+            return
+        if self._best is None or found.score > (self._best.score or 0.0):
+            self._best = found
+
+    def reserve(self) -> int:
+        """Nothing is kept for another look."""
+        return 0
+
+    def claim(self) -> Claim:
+        """The best program with the score that it got when it was first seen."""
+        assert self._best is not None
+        assert self._best.score is not None
+        return Claim(program=self._best.program, score=self._best.score)
+
+
+class BestOfN(FirstLook):
+    """Repeated sampling (IID): every child is written from the best program that the search began with."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._start: Found | None = None
         self._number = 0
 
     def task(self, spent: int) -> Task:
@@ -32,28 +56,17 @@ class BestOfN:
         return Task(operator=operator, parents=(parent,), idea=idea)
 
     def note(self, found: Found) -> None:
-        """Only the best is remembered, by the score that it happened to get."""
-        if found.score is None or found.duplicate:
-            return
+        """The best of the programs that it begins with stays its parent."""
+        super().note(found)
         if found.task is None:
-            self._start = better(self._start, found)
-        self._best = better(self._best, found)
-
-    def reserve(self) -> int:
-        """Nothing is measured twice."""
-        return 0
-
-    def claim(self) -> Claim:
-        """The best score."""
-        return claim_of(self._best)
+            self._start = self._best
 
 
-class Greedy:
+class Greedy(FirstLook):
     """(1+1): one child of the best so far, which it replaces when it scores better."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        self._best: Found | None = None
+        super().__init__(setting)
         self._number = 0
 
     def task(self, spent: int) -> Task:
@@ -64,28 +77,3 @@ class Greedy:
         idea = favourite(self._setting, parent, self._number)
         operator = Operator.REWRITE if self._setting.rng("how", self._number).random() < 0.3 else Operator.MUTATE
         return Task(operator=operator, parents=(parent,), idea=idea)
-
-    def note(self, found: Found) -> None:
-        """The better one stays."""
-        if found.score is not None and not found.duplicate:
-            self._best = better(self._best, found)
-
-    def reserve(self) -> int:
-        """Nothing is measured twice."""
-        return 0
-
-    def claim(self) -> Claim:
-        """The best score."""
-        return claim_of(self._best)
-
-
-def better(one: Found | None, other: Found) -> Found:
-    """The one with the larger score; the earlier one of equals."""
-    return other if one is None or (other.score or 0.0) > (one.score or 0.0) else one
-
-
-def claim_of(best: Found | None) -> Claim:
-    """A program with the score that it got when it was first seen."""
-    assert best is not None
-    assert best.score is not None
-    return Claim(program=best.program, score=best.score)

@@ -2,8 +2,8 @@
 
 Two islands, each begun with a copy of the first program, one drawn for each child. A parent is drawn among the programs
 of the island in an archive of the forty fittest, with weight sigmoid(10 (score - median) / MAD) / (1 + children). No
-migration by default. One program of the archive and one of the best are shown. Three kinds of change, as its README's
-examples weigh them: an edit 60 %, a rewrite 30 %, a crossing 10 %.
+migration by default. One program of the archive and one of the best are shown. Three kinds of change, as its defaults
+weigh them (``shinka/defaults.py``): an edit 60 %, a rewrite 30 %, a crossing 10 %.
 """
 
 import math
@@ -12,8 +12,8 @@ from collections import Counter
 
 from kbevolve.archive.records import Operator
 from kbevolve.evolve.trials.landscape import Program
-from kbevolve.evolve.trials.law import Claim, Found, Setting
-from kbevolve.evolve.trials.laws.plain import better, claim_of, favourite
+from kbevolve.evolve.trials.law import Found, Setting
+from kbevolve.evolve.trials.laws.plain import FirstLook, favourite
 from kbevolve.evolve.trials.operator import Task
 
 ISLANDS = 2
@@ -22,14 +22,13 @@ SHARPNESS = 10.0
 KINDS = {Operator.MUTATE: 0.6, Operator.REWRITE: 0.3, Operator.CROSS: 0.1}
 
 
-class ShinkaLaw:
+class ShinkaLaw(FirstLook):
     """Weighted by fitness relative to the median, and by how few children a program had."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+        super().__init__(setting)
         self._islands: list[list[Found]] = [[] for _ in range(ISLANDS)]
         self._children: Counter[tuple[int, Program]] = Counter()
-        self._best: Found | None = None
         self._number = 0
         self._island = 0
 
@@ -64,20 +63,12 @@ class ShinkaLaw:
 
     def note(self, found: Found) -> None:
         """Correct children join the island of their parent."""
+        super().note(found)
         if found.score is None or found.duplicate:
             return
-        self._best = better(self._best, found)
         for number, island in enumerate(self._islands):
             if found.task is None or number == self._island:
                 island.append(found)
-
-    def reserve(self) -> int:
-        """Nothing is measured twice."""
-        return 0
-
-    def claim(self) -> Claim:
-        """The best score."""
-        return claim_of(self._best)
 
     def _elite(self, island: int) -> list[Found]:
         """The island's part of the archive; the whole island's best when none of it is there."""

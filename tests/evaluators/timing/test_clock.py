@@ -6,7 +6,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.timing.clock import Alone, check_clocks, doubt_ms, undisturbed_share, untold_ms
+from kbevolve.evaluators.timing.clock import Alone, check_clocks, doubt_ms, undisturbed_share, until_sure, untold_ms
 from kbevolve.evaluators.timing.rounds import Block
 from kbevolve.evaluators.timing.statistics import hodges_lehmann, round_log_ratio
 
@@ -141,3 +141,17 @@ def test_alone_is_what_the_fastest_calls_show() -> None:
 def test_what_a_busy_machine_adds_to_the_reference_is_nobodys_gain() -> None:
     assert undisturbed_share(1.2, ALONE) == 1
     assert undisturbed_share(15.0, ALONE) * 15.0 == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(("looks", "found", "count"), [("s", "s", 1), ("us", "s", 2), ("uuu", "u", 3), ("uus", "s", 3)])
+def test_doubts_stand_when_all_processes_show_them(looks: str, found: str, count: int) -> None:
+    """u: something had to be added; s: sure."""
+    left = iter(looks)
+    taken: list[str] = []
+
+    def look() -> str:
+        taken.append(next(left))
+        return taken[-1]
+
+    assert until_sure(look, lambda one: one == "u") == found
+    assert len(taken) == count

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 import pytest
 
+from kbevolve.archive.records import Operator
 from kbevolve.evolve.trials.ladders import find_ladder
 from kbevolve.evolve.trials.landscape import Program
 from kbevolve.evolve.trials.law import Claim, Found, Setting
@@ -45,13 +48,7 @@ class Repeating:
         self.told: list[Found] = []
 
     def task(self, spent: int) -> Task:
-        return Task(operator=self._how, parents=(self._program, self._program))
-
-    @property
-    def _how(self):  # type: ignore[no-untyped-def]
-        from kbevolve.archive.records import Operator
-
-        return Operator.CROSS
+        return Task(operator=Operator.CROSS, parents=(self._program, self._program))
 
     @property
     def _program(self) -> Program:
@@ -101,7 +98,7 @@ def test_ours_keeps_a_part_of_the_budget_for_a_last_look() -> None:
                 looks.append(program)
                 return again(program)
 
-            object.__setattr__(self._setting, "again", counted)
+            self._setting = replace(self._setting, again=counted)
             return super().claim()
 
     result = run_trial(LADDER, Watched, author=Author(), budget=100, seed=4)
