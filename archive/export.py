@@ -97,7 +97,7 @@ def _speedup(evaluation: Evaluation) -> str:
 def _times(evaluation: Evaluation) -> str:
     if evaluation.time_ms is None or evaluation.reference_ms is None:
         return "not measured"
-    return f"{evaluation.time_ms:.4g} ms; eager {evaluation.reference_ms:.4g} ms in the same rounds (medians)"
+    return f"{evaluation.time_ms:.4g} ms; eager {evaluation.reference_ms:.4g} ms in the same rounds"
 
 
 def _confirmed(confirmation: Confirmation) -> str:

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -15,7 +16,6 @@ from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.intake.card import inspect
 from kbevolve.evaluators.intake.roofline import roofline_of
-from kbevolve.evaluators.isolation.arena import Arena
 from kbevolve.evaluators.isolation.remote import Call, RemoteKernel
 from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
@@ -40,16 +40,18 @@ _PROCESS_BYTES = 1 << 30
 
 @dataclass(slots=True, kw_only=True)
 class Seat:
-    """A kernel in its worker, with memory that the two share with the judge."""
+    """A kernel in its worker."""
 
     remote: RemoteKernel
     worker: Worker
-    arena: Arena
+    #: Left when the worker is dead and its memory is free again.
+    room: ExitStack = field(default_factory=ExitStack)
 
     def clear(self) -> None:
         """End the worker, give the memory back. May be called twice."""
         self.worker.kill()
-        self.arena.close()
+        self.remote.take_back()
+        self.room.close()
 
 
 class Bench:
@@ -85,7 +87,7 @@ class Bench:
         self.reference, self.alone = self.seat_reference()
         # As it is timed here and now: the card may have been made on a busier day.
         self.card = replace(self.card, eager_ms=self.alone.ms)
-        #: Kernels that fit into memory side by side; to be entered before a seat is taken.
+        #: Kernels that fit into memory side by side; to be entered before memory is lent to one.
         self.room = threading.BoundedSemaphore(self._fitting(width))
 
     def _inspect(self, *, fresh: bool = False) -> ProblemCard:
@@ -97,25 +99,20 @@ class Bench:
         )
 
     def _fitting(self, width: int) -> int:
-        needed = _TIMES_OVER * self.prepared.arena_bytes + _PROCESS_BYTES
-        return max(1, min(width, int(_SEATED_SHARE * free_bytes(self.device) / needed)))
+        free = _SEATED_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
+        return max(1, min(width, int(free / (_TIMES_OVER * self.prepared.arena_bytes))))
 
     def seat(self, source: str, *, wrap: str = "eager") -> Seat:
-        """A fresh worker and memory of its own for one kernel; nothing of it has been run."""
+        """A fresh worker for one kernel, of which nothing has been run."""
         worker = self.court.pool.take()
         worker.builder = self.court.builds.builder
         if self.device.type == "cuda":
             # On a CPU compilers run on the cores that kernels are timed on: there they keep their place at the gate.
             worker.while_compiling = self.court.gate.released
-        try:
-            arena = Arena(self.device, self.prepared.arena_bytes)
-        except BaseException:
-            worker.kill()
-            raise
         remote = RemoteKernel(
-            worker, arena, self.prepared, self.court.settings, source, gate=self.court.gate, wrap=wrap
+            worker, self.device, self.prepared, self.court.settings, source, gate=self.court.gate, wrap=wrap
         )
-        return Seat(remote=remote, worker=worker, arena=arena)
+        return Seat(remote=remote, worker=worker)
 
     def seat_reference(self, *, wrap: str = "eager") -> tuple[Seat, Alone]:
         """The reference in a fresh worker, warm, and what a call of it takes.
@@ -128,6 +125,7 @@ class Bench:
         try:
             with seat.remote.on_device():
                 seat.remote.load()
+                seat.remote.lend()
                 seat.remote.construct(self.prepared.weights)
                 seat.remote.timed_call(self.prepared.trial(0).inputs)
             return seat, self._gauge(seat)

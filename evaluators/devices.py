@@ -134,6 +134,13 @@ def shared(device: Device) -> Iterator[None]:
 
 
 @contextmanager
+def beside(device: Device) -> Iterator[None]:
+    """Share the device for longer than who shares it now, without waiting: to be entered inside `shared`."""
+    with _locked(device, "use", fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
 def _locked(device: Device, what: str, operation: int) -> Iterator[None]:
     name = hashlib.sha256(f"{device.type}:{_cuda_identity(device)}".encode()).hexdigest()[:12]
     path = Path(tempfile.gettempdir()) / f"kbevolve-{os.getuid()}-{name}-{what}.lock"

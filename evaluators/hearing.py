@@ -4,6 +4,7 @@ import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from random import Random
 
@@ -31,7 +32,7 @@ from kbevolve.evaluators.timing.series import (
     hold_believed,
     log_ratios,
     measurements,
-    median_ms,
+    time_ms,
 )
 from kbevolve.evaluators.timing.statistics import enough, speedup_of, standing_of
 
@@ -103,7 +104,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
     try:
         seat.worker.deadline = time.monotonic() + bench.court.settings.total_seconds
         found = replace(found, sandbox=seat.worker.sandbox)
-        found, kernel_ms = admit(bench, seat, found, phases)
+        found, kernel_ms = admit(bench, seat, found, phases, room=bench.room)
         if found.verdict < Verdict.CORRECT:
             return found
         with phases("timing"):
@@ -123,11 +124,33 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
     return found
 
 
-def admit(bench: Bench, seat: Seat, found: Evaluation, phases: Phases) -> tuple[Evaluation, float]:
-    """Build and try a kernel; also the milliseconds of its fastest call."""
+def admit(
+    bench: Bench,
+    seat: Seat,
+    found: Evaluation,
+    phases: Phases,
+    *,
+    room: AbstractContextManager[object] | None = None,
+) -> tuple[Evaluation, float]:
+    """Build and try a kernel; also the milliseconds of its fastest call.
+
+    Args:
+        bench: the problem.
+        seat: the kernel.
+        found: what is known of it by now.
+        phases: told what takes how long.
+        room: entered before it gets memory, left when its seat is cleared; None where there is room for all.
+    """
     with phases("build"), seat.remote.on_device():
         seat.remote.load()
+    if room is not None:
+        with phases("room"):
+            waiting = time.monotonic()
+            seat.room.enter_context(room)
+            seat.worker.deadline += time.monotonic() - waiting  # others' memory, not the kernel's fault
     with phases("trials"):
+        with seat.remote.on_device():
+            seat.remote.lend()
         found, kernel_ms = run_trials(seat.remote, bench.prepared, found)
     if "prepacked-weights" in found.tags and not bench.court.settings.allow_prepacked:
         raise Rejection(
@@ -177,17 +200,17 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     speedup = speedup_of(ratios, Random(found.kernel))
     court.repeatability.note(found.problem, found.kernel, speedup)
     known = recall(court.shelf, problem=found.problem, device=court.device, precision=court.settings.precision)
-    time_ms = median_ms(held, KERNEL)
+    kernel_ms = time_ms(held, KERNEL)
     tags = {
         "clearly-slow": _is_clearly_slow(ratios),
         "left-threads": any(left_threads(call) for blocks in held for call in blocks[KERNEL].calls),
         UNTOLD: any(blocks[KERNEL].doubt_ms for blocks in held),
-        "beyond-roofline": bench.is_beyond_roofline(time_ms, found.precision_class),
+        "beyond-roofline": bench.is_beyond_roofline(kernel_ms, found.precision_class),
     }
     return replace(
         found,
-        time_ms=time_ms,
-        reference_ms=median_ms(held, REFERENCE),
+        time_ms=kernel_ms,
+        reference_ms=time_ms(held, REFERENCE),
         speedup=speedup.estimate,
         speedup_low=speedup.low,
         speedup_high=speedup.high,

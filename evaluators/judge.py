@@ -90,8 +90,7 @@ class Judge:
         #: Kernels that may be under way at once; more are waited for.
         self.width = width
         shelf, gate = shelf or Shelf(), Gate(device)
-        # One for the reference, and one for each of those that come first: they start while the problem is prepared.
-        self._pool = WorkerPool(device, gate, first=1 + width)
+        self._pool = WorkerPool(device, gate, spares=width)
         self._builds = BuildPool(device, settings, shelf, width=builders, plain=plain, elsewhere=build_elsewhere)
         self._court = Court(
             device=device,
@@ -204,13 +203,8 @@ class Judge:
     def _hear_at(self, bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
         try:
             found = check_card(bench, found)
-            with phases("room"):
-                bench.room.acquire()
-            try:
-                with self._quiet():
-                    return until_sure(lambda: hear(bench, kernel, found, phases), lambda heard: UNTOLD in heard.tags)
-            finally:
-                bench.room.release()
+            with self._quiet():
+                return until_sure(lambda: hear(bench, kernel, found, phases), lambda heard: UNTOLD in heard.tags)
         except Rejection as failure:
             return _rejected(found, failure)
         except EvaluatorError:

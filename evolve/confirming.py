@@ -1,6 +1,5 @@
 """Holds contests and writes down what came of them before anything rests on it."""
 
-import statistics
 from collections.abc import Callable, Collection, Sequence
 from random import Random
 
@@ -11,7 +10,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.evaluator import Confirmer
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evaluators.timing.statistics import round_log_ratio, speedup_of, standing_of
+from kbevolve.evaluators.timing.statistics import round_log_ratio, rounds_ms, speedup_of, standing_of
 from kbevolve.evolve.champions import Champions
 from kbevolve.evolve.population import Population
 from kbevolve.islands.island import Member
@@ -191,16 +190,12 @@ def confirmations_of(
                 speedup=speedup.estimate,
                 speedup_low=speedup.low,
                 speedup_high=speedup.high,
-                time_ms=_median(own),
-                reference_ms=_median(contest.reference),
+                time_ms=rounds_ms(own),
+                reference_ms=rounds_ms(contest.reference),
                 blocks=_blocks(child=own, reference=contest.reference, **({"rival": against} if beside else {})),
             )
         )
     return confirmations
-
-
-def _median(rounds: Rounds) -> float:
-    return statistics.median(statistics.median(calls) for calls in rounds)
 
 
 def _blocks(**roles: Rounds) -> tuple[Measurement, ...]:

@@ -1,6 +1,5 @@
 """Every configuration of a space through our judge, one line of JSON each."""
 
-import statistics
 import threading
 import time
 from collections import Counter, defaultdict
@@ -15,6 +14,7 @@ from kbevolve.archive.records import Evaluation, Measurement, Verdict
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.judge import Judge, width_for
+from kbevolve.evaluators.timing.statistics import block_ms
 
 #: A landscape wants many configurations, each with its noise, not few with narrow intervals: two trials, four rounds of
 #: three calls.
@@ -89,10 +89,10 @@ def facts(space: Space, device: Device, configuration: Mapping[str, str], found:
 
 
 def ratios(blocks: Sequence[Measurement]) -> list[float]:
-    """Kernel's time over the reference's, by medians, one a round: what drifts in the device cancels."""
+    """Kernel's time over the reference's, one a round: what drifts in the device cancels."""
     rounds: dict[int, dict[str, float]] = defaultdict(dict)
     for block in blocks:
-        rounds[block.round][block.role] = statistics.median(block.times_ms)
+        rounds[block.round][block.role] = block_ms(block.times_ms)
     return [times["child"] / times["reference"] for _, times in sorted(rounds.items())]
 
 

@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=0, help="kernels under way at once; 0 for what the machine bears")
     parser.add_argument("--archive", type=Path, help="keep our evaluations in this archive too")
     parser.add_argument("--judges", type=int, default=2, help="one for each device (scaling)")
-    parser.add_argument("--times", type=int, default=4, help="passes over the mix for each judge (scaling)")
+    parser.add_argument("--times", type=int, help="passes over the mix (ours: 1), for each judge (scaling: 4)")
     parser.add_argument("--workers", choices=("local", "ray"), default="local", help="where the judges are (scaling)")
     parser.add_argument("--problem", default="L1/matmul", help="whose children (scaling)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object and nothing else")
@@ -66,7 +66,8 @@ def main() -> None:
             settings = Settings.load(preset="cpu" if device.type == "cpu" else None).evaluation
             out = options.out / report.OURS
             known = problems(small=options.small)
-            ours.evaluate_all(part, known, device, settings, out, width=options.width, archive=options.archive)
+            asked = {"width": options.width, "times": options.times or 1, "archive": options.archive}
+            ours.evaluate_all(part, known, device, settings, out, **asked)
         case "recipe":
             device = find_device(options.device)
             out = options.out / report.THEIRS
@@ -78,7 +79,7 @@ def main() -> None:
                 problems(small=options.small)[options.problem],
                 device=find_device(options.device).type,
                 judges=options.judges,
-                times=options.times,
+                times=options.times or 4,
                 workers=options.workers,
                 width=options.width,
             )

@@ -15,6 +15,7 @@ from benchmarks.archived import add_all, open_run
 from benchmarks.throughput import lines
 from benchmarks.throughput.busy import BusyMeter
 from benchmarks.throughput.child import Child
+from benchmarks.throughput.copies import copies, original
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
@@ -32,6 +33,7 @@ def evaluate_all(
     out: Path,
     *,
     width: int = 0,
+    times: int = 1,
     archive: Path | None = None,
 ) -> None:
     """Judge all children with empty caches; one line for each, then one line about the run.
@@ -39,6 +41,17 @@ def evaluate_all(
     The clock of a problem's children runs from the first to the last of them, with nothing built before. Preparing a
     problem (truth, tolerances, card, a worker for the reference) is measured on its own: a search pays it once for
     thousands of children. So is the judge's start.
+
+    Args:
+        mix: the children.
+        problems: theirs, by name.
+        device: to judge on.
+        settings: how.
+        out: where the lines go.
+        width: kernels under way at once; 0 for what the machine bears.
+        times: how often each problem's children come, each time as copies that nothing knows yet; the last of one pass
+            end beside the first of the next, as in a search.
+        archive: where the evaluations go, too.
     """
     out.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(prefix="kbevolve-throughput-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
@@ -65,13 +78,14 @@ def evaluate_all(
                 moment = datetime.now(UTC)
                 begun = time.perf_counter()
                 with busy, ThreadPoolExecutor(judge.width) as callers:
-                    found = list(callers.map(one, [child for child in mix if child.problem == name]))
+                    found = list(callers.map(one, copies([child for child in mix if child.problem == name], times)))
                 judging[name] = time.perf_counter() - begun
                 if archive is not None:
                     _keep(archive, problem, device, moment, [(child.name, child.kernel, one) for child, one in found])
         facts = {
             "run": device.description,
             "width": judge.width,
+            "times": times,
             "start_seconds": start_seconds,
             "preparing_seconds": preparing,
             "judging_seconds": judging,
@@ -82,7 +96,7 @@ def evaluate_all(
 
 def _facts(child: Child, found: Evaluation) -> dict[str, Any]:
     return {
-        "child": child.name,
+        "child": original(child.name),
         "verdict": found.verdict.name,
         "message": found.message[:300],
         "seconds": found.seconds,

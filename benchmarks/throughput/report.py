@@ -55,7 +55,7 @@ def figures(mix: Sequence[Child], folder: Path) -> dict[str, Any]:
             ),
             "rows": speedups,
         }
-        if run is not None and pace.children == len(ours):
+        if run is not None and len(ours) == pace.children * run["times"]:
             found["ratio"] = round(found["children_per_hour"] / pace.per_hour, 1)
             found["ratio_with_preparation"] = round(found["children_per_hour_with_preparation"] / pace.per_hour, 1)
     return found
@@ -67,6 +67,7 @@ def _our_pace(count: int, run: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "device": run["run"],
         "width": run["width"],
+        "times": run["times"],
         "start_seconds": round(start, 1),
         "preparing_seconds": round(preparing, 1),
         "judging_seconds": round(judging, 1),
@@ -139,6 +140,7 @@ def _pace_table(found: Mapping[str, Any]) -> str:
         rows += [
             ["device", found["device"]],
             ["kernels at once", found["width"]],
+            ["passes over the mix", found["times"]],
             ["children an hour", found["children_per_hour"]],
             ["with start and preparation of the problems", found["children_per_hour_with_preparation"]],
             ["seconds to start, to prepare, to judge", " / ".join(

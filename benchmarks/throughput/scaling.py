@@ -1,28 +1,16 @@
-"""How throughput grows with judges: the mix's children of one problem, as many times over as there are judges.
-
-Every copy is a child of its own: what its source says of its number makes its hash and its build new.
-"""
+"""How throughput grows with judges: the mix's children of one problem, as many times over as there are judges."""
 
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
-from benchmarks.throughput.child import Child, Kind
+from benchmarks.throughput.child import Child
+from benchmarks.throughput.copies import copies
 from kbevolve.archive.records import Evaluation
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.hands import find_hands, open_judges
-
-#: Where a child with code for a compiler bears a comment that it reads; others end with a statement.
-_COMPILED = (Kind.FAST, Kind.INLINE)
-_CODE = 'r"""\n'
-
-
-def copies(mix: Sequence[Child], count: int) -> list[Child]:
-    """All children `count` times, the kinds mixed as in one pass."""
-    return [_copy(child, number) for number in range(count) for child in mix]
 
 
 def measure(
@@ -71,14 +59,6 @@ def measure(
         "children_per_hour": round(3600 * len(asked) / seconds),
         "surprises": surprises,
     }
-
-
-def _copy(child: Child, number: int) -> Child:
-    if child.kind in _COMPILED:
-        source = child.source.replace(_CODE, f"{_CODE}// copy {number}\n", 1)
-    else:
-        source = f"{child.source}\nCOPY = {number}\n"
-    return replace(child, name=f"{child.name}-copy-{number}", source=source)
 
 
 def _local(device: str, judges: int) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import torch
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
+from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.feedback.mismatch import describe_shape
 from kbevolve.evaluators.isolation.arena import Arena
@@ -59,7 +60,7 @@ class RemoteKernel:
     def __init__(
         self,
         worker: Worker,
-        arena: Arena,
+        device: Device,
         prepared: PreparedProblem,
         settings: EvaluationSettings,
         source: str,
@@ -70,7 +71,8 @@ class RemoteKernel:
         """`wrap`: how the model is called (`worker.baselines`); anything but "eager" is for the reference only."""
         self.worker = worker
         self._gate = gate
-        self._arena = arena
+        self._device = device
+        self._arena: Arena | None = None
         self._prepared = prepared
         self._settings = settings
         self._source = source
@@ -90,13 +92,26 @@ class RemoteKernel:
     @property
     def outputs(self) -> list[torch.Tensor]:
         """What it wrote last, in the judge's memory; valid until the next call."""
-        return [place.view(self._arena.memory) for place in self._prepared.output_places]
+        return [place.view(self._memory) for place in self._prepared.output_places]
 
     def load(self) -> None:
-        """Import the file."""
+        """Import the file, and build what it asks for: that takes seconds, but no memory of the device."""
+        self._ask({"request": "import", "source": self._source}, self._settings.import_seconds)
+
+    def lend(self) -> None:
+        """Allocate the memory that it shares with the judge; before anything else is asked than to load.
+
+        Raises:
+            EvaluatorError: there is not that much.
+        """
+        self._arena = Arena(self._device, self._prepared.arena_bytes)
         ticket, descriptors = self._arena.ticket()
         self._ask({"request": "open", "ticket": ticket}, _OPEN_SECONDS, descriptors=descriptors)
-        self._ask({"request": "import", "source": self._source}, self._settings.import_seconds)
+
+    def take_back(self) -> None:
+        """Free that memory, when the worker is dead. May be called twice."""
+        if self._arena is not None:
+            self._arena.close()
 
     def construct(self, weights: Weights) -> None:
         """A fresh `ModelNew` with these weights."""
@@ -167,7 +182,7 @@ class RemoteKernel:
 
     def _check_form(self, reply: Message) -> list[dict[str, Any]]:
         """Facts about each tensor of the output, which has the reference's form."""
-        prepared, device = self._prepared, self._arena.memory.device.type
+        prepared, device = self._prepared, self._memory.device.type
         expected = [
             {"shape": list(place.shape), "dtype": place.dtype, "device": device, "expanded": expanded}
             for place, expanded in zip(prepared.output_places, prepared.output_expanded, strict=True)
@@ -185,9 +200,14 @@ class RemoteKernel:
 
     def _write(self, places: Sequence[Place], tensors: Sequence[torch.Tensor]) -> None:
         for place, tensor in zip(places, tensors, strict=True):
-            place.view(self._arena.memory).copy_(tensor)
-        if self._arena.memory.is_cuda:
-            torch.cuda.synchronize(self._arena.memory.device)
+            place.view(self._memory).copy_(tensor)
+        if self._memory.is_cuda:
+            torch.cuda.synchronize(self._memory.device)
+
+    @property
+    def _memory(self) -> torch.Tensor:
+        assert self._arena is not None, "memory is lent before a kernel is called"
+        return self._arena.memory
 
     def _ask(self, request: Message, seconds: float, *, descriptors: list[int] | None = None) -> Message:
         reply = self.worker.ask(

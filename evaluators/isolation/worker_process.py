@@ -63,6 +63,9 @@ class Worker:
         self._handle = os.pidfd_open(self._started.process.pid)
         self._selector.register(self._handle, selectors.EVENT_READ)
         self._killed = False
+        # Moment at which it was stopped, None while it runs, and seconds that it has stood in all.
+        self._stopped: float | None = None
+        self._stood = 0.0
         #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is ready.
         self.sandbox = ""
         #: Moment (`time.monotonic`) at which patience ends whatever it is doing.
@@ -151,15 +154,20 @@ class Worker:
         """Processor time that it and its helpers have taken so far."""
         return processes.processor_seconds(self.pid)
 
-    def pause(self) -> None:
+    def pause(self, *, wait: bool = True) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
-        if self._signal(signal.SIGSTOP):
+        if self._signal(signal.SIGSTOP) and self._stopped is None:
+            self._stopped = time.monotonic()
+        if wait:
             patience = time.monotonic() + _VANISH_SECONDS
             while not processes.stands(self.pid) and time.monotonic() < patience:
                 time.sleep(0)
 
     def resume(self) -> None:
         """Let it go on."""
+        if self._stopped is not None:
+            self._stood += time.monotonic() - self._stopped
+            self._stopped = None
         self._signal(signal.SIGCONT)
 
     def end(self) -> None:
@@ -274,7 +282,7 @@ class Worker:
     def _next_words(self, phase: str, limits: dict[str, float], spent: dict[str, float]) -> Message:
         """The next message, within what is left of the phase's time."""
         last = time.monotonic()
-        counted = last
+        counted, stood = last, self._stood
         while True:
             message = self._next_message()
             if message is not None:
@@ -287,8 +295,9 @@ class Worker:
             for key, _ in self._selector.select(min(left, _WATCH_SECONDS)):
                 self._read(key.fileobj)
             now = time.monotonic()
-            spent[phase] += now - last
-            last = now
+            if self._stopped is None:  # what a worker stood still while another was timed is no fault of its own
+                spent[phase] += now - last - (self._stood - stood)
+                last, stood = now, self._stood
             if now - counted >= _WATCH_SECONDS:
                 self._check_census()
                 counted = time.monotonic()

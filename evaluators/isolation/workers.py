@@ -5,17 +5,18 @@ and creating a CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU) are paid beside 
 """
 
 import contextlib
-import math
 import os
 import shutil
 import tempfile
 import threading
-import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import torch
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import Device
@@ -26,32 +27,30 @@ from kbevolve.evaluators.timing.gate import Gate
 
 __all__ = ["Worker", "WorkerPool"]
 
-#: Spares at most (each holds 0.5 GB of a GPU), and cores for each of them: a start keeps one busy for a second or two.
-_MOST_SPARES = 6
-_CORES_PER_START = 2
-#: Weight of the newest observation in the means that say how many spares are needed.
-_NEWEST = 0.3
-#: Seconds that a start takes, before one was seen.
-_USUAL_START = 3.0
+#: Bytes of a GPU that a spare's context holds, and the share of it that all of them may hold.
+_SPARE_BYTES = 1 << 29
+_SPARE_SHARE = 0.05
 
 
 class WorkerPool:
-    """Workers for one device: each `take` hands over a warm one and sees to it that the next are starting.
+    """Workers for one device: each `take` hands over a warm one, and the next one starts. For several threads."""
 
-    As many are kept as are taken while one starts, within what the machine bears. May be used by several threads.
-    """
+    def __init__(self, device: Device, gate: Gate, *, spares: int = 1) -> None:
+        """Start the first workers: the spares, and one for the reference.
 
-    def __init__(self, device: Device, gate: Gate, *, first: int = 1) -> None:
-        """Start the `first` workers, or as many as the machine bears.
+        A start uses the device, and stands still by way of the `gate` while somebody is timed.
 
-        A start uses the device, and keeps off who is timed by way of the `gate`.
+        Args:
+            device: theirs.
+            gate: to it.
+            spares: workers that may be taken at once; fewer are kept where memory or cores are few.
         """
         sandbox.sweep_directories()
         self._device = device
         self._gate = gate
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
-        self._most = max(1, min(_MOST_SPARES, len(os.sched_getaffinity(0)) // _CORES_PER_START))
+        self._kept = max(1, min(spares, _bearable(device)))
         self._nursery: Nursery | None = None
         #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
         self._built = Path(tempfile.mkdtemp(prefix=f"{sandbox.DIRECTORY_PREFIX}{os.getpid()}-built-"))
@@ -62,11 +61,8 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._spares: deque[Future[Worker]] = deque()
         self._starting: set[Worker] = set()
-        self._start_seconds = _USUAL_START
-        self._taken_every = math.inf
-        self._taken = 0.0
         self._closed = False
-        for _ in range(min(first, 1 + self._most)):
+        for _ in range(1 + self._kept):
             self._start_next()
 
     def __enter__(self) -> Self:
@@ -83,8 +79,6 @@ class WorkerPool:
         Raises:
             EvaluatorError: workers do not start here, or the pool is closed.
         """
-        with self._lock:
-            self._note_demand()
         worker = self._take_any()
         while not worker.alive:  # somebody ended it while it waited; no candidate is to be blamed for that
             worker.kill()
@@ -97,15 +91,9 @@ class WorkerPool:
                 raise EvaluatorError("no worker can be had: the judge was closed meanwhile")
             ready = next((spare for spare in self._spares if spare.done()), self._spares[0])
             self._spares.remove(ready)
-            while len(self._spares) < self.wanted:
-                if not self._start_next():
-                    break
+            while len(self._spares) < self._kept and self._start_next():
+                pass
         return ready.result()
-
-    @property
-    def wanted(self) -> int:
-        """Spares that are kept: as many as are taken while one starts, and one more."""
-        return max(1, min(self._most, 1 + math.ceil(self._start_seconds / self._taken_every)))
 
     def close(self) -> None:
         """Kill all spares, those that are starting too."""
@@ -122,14 +110,6 @@ class WorkerPool:
         self._close_nursery()
         sandbox.remove(self._built)
 
-    def _note_demand(self) -> None:
-        now = time.monotonic()
-        if self._taken:
-            since = max(now - self._taken, 1e-3)
-            known = self._taken_every if math.isfinite(self._taken_every) else since
-            self._taken_every = (1 - _NEWEST) * known + _NEWEST * since
-        self._taken = now
-
     def _start_next(self) -> bool:
         if self._closed:
             return False
@@ -137,30 +117,28 @@ class WorkerPool:
         return True
 
     def _start(self) -> Worker:
-        started = time.monotonic()
-        with self._gate.shared() as waited:
+        with self._gate.shared():
             nursery = self._living_nursery()
-            try:
-                worker = self._start_in(nursery)
-            except EvaluatorError:
-                if nursery is None:
-                    raise
-                # Some systems may not let a forked process do what one can that was started alone.
-                worker = self._start_in(None)
-                self._nurses = not nursery.alive
-        seconds = time.monotonic() - started - waited
-        self._start_seconds = (1 - _NEWEST) * self._start_seconds + _NEWEST * seconds
+        try:
+            worker = self._start_in(nursery)
+        except EvaluatorError:
+            if nursery is None:
+                raise
+            # Some systems may not let a forked process do what one can that was started alone.
+            worker = self._start_in(None)
+            self._nurses = not nursery.alive
         return worker
 
     def _start_in(self, nursery: Nursery | None) -> Worker:
-        worker = Worker(self._device, nursery, built=self._built if self._is_built else None)
-        self._starting.add(worker)
-        try:
+        with ExitStack() as until_ready:
+            with self._gate.shared():
+                worker = Worker(self._device, nursery, built=self._built if self._is_built else None)
+                until_ready.enter_context(self._gate.aside(worker))
+            self._starting.add(worker)
+            until_ready.callback(self._starting.discard, worker)
             if self._closed:
                 worker.end()
             worker.wait_ready()
-        finally:
-            self._starting.discard(worker)
         self._keep_built(worker)
         return worker
 
@@ -185,3 +163,12 @@ class WorkerPool:
             self._nursery.close()
             sandbox.remove(self._nursery.folder)
             self._nursery = None
+
+
+def _bearable(device: Device) -> int:
+    """Spares that leave cores and memory to those that work."""
+    cores = len(os.sched_getaffinity(0))
+    if device.type == "cpu":
+        return cores // 2
+    memory = torch.cuda.get_device_properties(device.index).total_memory
+    return min(cores, int(_SPARE_SHARE * memory / _SPARE_BYTES))

@@ -20,6 +20,7 @@ from typing import Self, TypeVar
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.remote import Call
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.statistics import block_ms
 
 Looked = TypeVar("Looked")
 
@@ -37,7 +38,7 @@ _COMPARED = (0.1, 0.25, 0.5)
 #: Standard deviations to each side in the intervals for medians of overheads.
 _CERTAIN = 2.6
 #: Share of a kernel's blocks whose slowest is what it claims to take. Neither the median of the blocks nor the estimate
-#: over them (`timing.statistics.hodges_lehmann`) falls with the medians of fewer blocks than these.
+#: over them (`timing.statistics.hodges_lehmann`) falls with fewer blocks than these.
 _CLAIMED = 0.25
 #: Processes that a kernel is timed in before time that was added to its own stands: identical code differs in two.
 PROCESSES = 3
@@ -89,8 +90,8 @@ def doubt_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device
 
     On a busy machine round trips vary by milliseconds, `check_clocks` grants what most of the reference's took, and
     time could hide in what was granted. But whoever hides time that his work needs claims less than even the calls took
-    that the machine delayed least, whether he hides it in all calls or only in those that settle the medians. And time
-    hidden in most calls shows in the median overhead, which differs honestly by what chance makes of it.
+    that the machine delayed least, whether he hides it in all calls or only in the few that a block is taken to be. And
+    time hidden in most calls shows in the median overhead, which differs honestly by what chance makes of it.
 
     Args:
         kernel: its calls, block by block.
@@ -199,7 +200,7 @@ def _fastest_trip_ms(kernel: Sequence[Call]) -> float:
 
 def claimed_ms(blocks: Sequence[Sequence[Call]]) -> float:
     """Milliseconds that a kernel claims to take by the calls of its blocks."""
-    return _low([statistics.median(call.ms for call in calls) for calls in blocks], _CLAIMED)
+    return _low([block_ms([call.ms for call in calls]) for calls in blocks], _CLAIMED)
 
 
 def _overhead(call: Call) -> float:

@@ -2,15 +2,29 @@
 
 Trying and comparing take milliseconds at a time, so the gate is held for one call and not for a whole kernel, and who
 wants the device alone comes first: a pipeline moves at the pace of its timing. While a compiler runs, a thread steps
-back from the gate (`Gate.released`).
+back from the gate (`Gate.released`). A worker that is starting holds no candidate yet, and takes seconds: it is not
+waited for but stopped while somebody is alone (`Gate.aside`).
 """
 
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Protocol
 
-from kbevolve.evaluators.devices import Device, exclusive, shared
+from kbevolve.evaluators.devices import Device, beside, exclusive, shared
+
+
+class Bystander(Protocol):
+    """What can be stopped where it is."""
+
+    def pause(self, *, wait: bool = True) -> None:
+        """Stop it; returns when it stands, at once without `wait`."""
+        ...
+
+    def resume(self) -> None:
+        """Let it go on."""
+        ...
 
 
 class Gate:
@@ -27,6 +41,9 @@ class Gate:
         self._alone = False
         self._waiting = 0
         self._mine = threading.local()
+        self._bystanders: list[Bystander] = []
+        # For all of them together, beside other kbevolve processes.
+        self._standing = ExitStack()
 
     @contextmanager
     def shared(self) -> Iterator[float]:
@@ -63,7 +80,7 @@ class Gate:
                 self._changed.notify_all()
         self._mine.held = "exclusive"
         try:
-            with exclusive(self._device):
+            with self._stilled(), exclusive(self._device):
                 yield self._count(started)
         finally:
             self._mine.held = ""
@@ -82,6 +99,43 @@ class Gate:
             yield
         finally:
             self._enter()
+
+    @contextmanager
+    def aside(self, bystander: Bystander) -> Iterator[None]:
+        """Have a process use the device a little, with nobody waiting for it: it stands still while somebody is alone.
+
+        To be entered by who shares the device, who may leave it before.
+        """
+        with self._changed:
+            if not self._bystanders:
+                self._standing.enter_context(beside(self._device))
+            self._bystanders.append(bystander)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._bystanders.remove(bystander)
+                if not self._bystanders:
+                    self._standing.close()
+
+    @contextmanager
+    def _stilled(self) -> Iterator[None]:
+        """All bystanders stopped. None comes meanwhile, for nobody shares the device; some may have just got ready."""
+        with self._changed:
+            bystanders = tuple(self._bystanders)
+        for wait in (False, True):  # none goes on while another is waited for
+            for bystander in bystanders:
+                bystander.pause(wait=wait)
+        with self._changed:
+            self._standing.close()
+        try:
+            yield
+        finally:
+            with shared(self._device), self._changed:
+                if self._bystanders:
+                    self._standing.enter_context(beside(self._device))
+            for bystander in bystanders:
+                bystander.resume()
 
     @property
     def waited(self) -> float:

@@ -60,11 +60,6 @@ class Block:
         """As the worker told, and as the judge believes it."""
         return tuple(self.share * call.ms + self.doubt_ms for call in self.calls)
 
-    @property
-    def median_ms(self) -> float:
-        """Median of the times."""
-        return statistics.median(self.times_ms)
-
 
 def plan_for(call_ms: float, settings: EvaluationSettings, *, most_calls: int) -> Plan:
     """What fits into `timing_seconds` at this many milliseconds a call, and `most_calls` inputs into memory."""

@@ -22,7 +22,7 @@ from kbevolve.evaluators.timing.clock import (
     undisturbed_share,
 )
 from kbevolve.evaluators.timing.rounds import Block, Plan, time_round
-from kbevolve.evaluators.timing.statistics import round_log_ratio
+from kbevolve.evaluators.timing.statistics import round_log_ratio, rounds_ms
 
 #: The reference's name among kernels that are timed together.
 REFERENCE = "reference"
@@ -123,7 +123,7 @@ def _doubted(bench: Bench, held: Sequence[Round], names: Iterable[str]) -> list[
     }
     share = 1.0
     if device_type == "cpu":
-        share = undisturbed_share(median_ms(held, REFERENCE), bench.alone)
+        share = undisturbed_share(time_ms(held, REFERENCE), bench.alone)
         doubts = {name: max(doubt, _unspent_ms(held, name, share)) for name, doubt in doubts.items()}
     return [
         {
@@ -141,7 +141,7 @@ def _unspent_ms(held: Sequence[Round], name: str, share: float) -> float:
     if not is_overloaded(statistics.median(block.trip_ms for block in reference), spent_by_reference):
         return 0.0
     spent = statistics.median(block.processor_ms for block in kernel)
-    least = least_ms(spent, spent_by_reference, share * median_ms(held, REFERENCE))
+    least = least_ms(spent, spent_by_reference, share * time_ms(held, REFERENCE))
     return max(0.0, least - claimed_ms([block.calls for block in kernel]))
 
 
@@ -155,7 +155,7 @@ def _check(bench: Bench, held: Sequence[Round], name: str, precision_class: str 
         check_clocks(_calls(held, name), _calls(held, REFERENCE), bench.device.type)
     except ClocksDisagree as failure:
         raise ClocksDisagree(failure.verdict, failure.message, culprit=name) from None
-    if bench.is_impossible(median_ms(held, name), precision_class):
+    if bench.is_impossible(time_ms(held, name), precision_class):
         raise Rejection(
             Verdict.REFUSED,
             "not accepted: faster than this device can do the work that the problem asks for",
@@ -170,7 +170,7 @@ def disturbs(bench: Bench, held: Sequence[Round]) -> bool:
     """
     if bench.device.type != "cuda":
         return False
-    beside = median_ms(held, REFERENCE)
+    beside = time_ms(held, REFERENCE)
     if beside <= _DISTURBED * bench.alone.ms:
         return False
     alone = bench.gauge_reference()
@@ -182,9 +182,9 @@ def log_ratios(held: Sequence[Round], name: str) -> list[float]:
     return [round_log_ratio(blocks[REFERENCE].times_ms, blocks[name].times_ms) for blocks in held]
 
 
-def median_ms(held: Sequence[Round], name: str) -> float:
-    """Median over the rounds of the blocks' medians."""
-    return statistics.median(blocks[name].median_ms for blocks in held)
+def time_ms(held: Sequence[Round], name: str) -> float:
+    """Milliseconds of a call."""
+    return rounds_ms(blocks[name].times_ms for blocks in held)
 
 
 def measurements(held: Sequence[Round], roles: Mapping[str, str]) -> Iterator[Measurement]:

@@ -1,9 +1,12 @@
 """From paired rounds to a speedup with an interval, and from intervals to faster, slower or tie.
 
 The unit is a round, never a call: calls of one block share the machine's state and are not independent. A round
-gives s = log(t_reference / t_kernel) from the medians of its two blocks, which were timed one after the other, so
-that what changes slowly (clocks, temperature, neighbours) falls out. The estimate over rounds is Hodges and
-Lehmann's (1963), the median of all pairwise means: nearly as efficient as the mean, and unmoved by a disturbed round.
+gives s = log(t_reference / t_kernel) from its two blocks, which were timed one after the other, so that what changes
+slowly (clocks, temperature, neighbours) falls out. A block counts as the mean of the fastest fifth of its calls:
+nothing makes a call faster than it is, and what slows calls comes in bursts that a median does not outlast (Chen and
+Revels 2016, "Robust benchmarking in noisy environments"; docs/decisions.md has what it changed). The estimate over
+rounds is Hodges and Lehmann's (1963), the median of all pairwise means: nearly as efficient as the mean, and unmoved by
+a disturbed round.
 
 Each end of the interval is the wider of two: the bootstrap's percentile over rounds (Efron 1979), which follows skewed
 rounds, and the end of a t-interval on trimmed rounds (Tukey and McLaughlin 1963), which knows how few they are. On 5 to
@@ -19,6 +22,8 @@ from random import Random
 
 from kbevolve.archive.records import Standing
 
+#: Part of a block's calls, the fastest, that it is taken to be.
+_FASTEST = 0.2
 #: Resamples of the bootstrap: the ends of a 95 % interval then rest on 50 resamples each.
 RESAMPLES = 2000
 #: Rounds before which no interval is believed: the spread of fewer is anyone's guess.
@@ -42,8 +47,18 @@ class Speedup:
 
 
 def round_log_ratio(reference_ms: Sequence[float], kernel_ms: Sequence[float]) -> float:
-    """log(t_reference / t_kernel) of one round, from the medians of its blocks."""
-    return math.log(statistics.median(reference_ms) / statistics.median(kernel_ms))
+    """log(t_reference / t_kernel) of one round."""
+    return math.log(block_ms(reference_ms) / block_ms(kernel_ms))
+
+
+def block_ms(times_ms: Sequence[float]) -> float:
+    """What a call takes by one block: the mean of its fastest fifth, of one call at least."""
+    return statistics.fmean(sorted(times_ms)[: max(1, round(_FASTEST * len(times_ms)))])
+
+
+def rounds_ms(blocks: Iterable[Sequence[float]]) -> float:
+    """What a call takes by a kernel's blocks of all rounds: their median."""
+    return statistics.median(map(block_ms, blocks))
 
 
 def speedup_of(log_ratios: Sequence[float], rng: Random) -> Speedup:

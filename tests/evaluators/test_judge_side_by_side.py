@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -199,7 +200,7 @@ def test_a_reference_that_dies_when_it_is_timed_again_is_the_rigs_fault() -> Non
 
 
 def test_a_closed_pool_says_so() -> None:
-    pool = WorkerPool(CPU, Gate(CPU), first=0)
+    pool = WorkerPool(CPU, Gate(CPU))
     pool.close()
     with pytest.raises(EvaluatorError, match="closed"):
         pool.take()
@@ -258,7 +259,7 @@ def test_only_who_is_let_in_has_trials_computed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_spare_that_somebody_killed_is_passed_over() -> None:
-    with WorkerPool(CPU, Gate(CPU), first=2) as pool:
+    with WorkerPool(CPU, Gate(CPU)) as pool:
         spare = pool._spares[0].result()
         spare.end()
         while spare.alive:
@@ -275,23 +276,21 @@ def test_width_is_one_where_the_kernel_needs_all_cores() -> None:
     assert width_for(CPU, 3) == 3
 
 
-def test_spares_follow_demand() -> None:
-    pool = WorkerPool(CPU, Gate(CPU), first=0)
-    try:
-        assert pool.wanted == 1
-        pool._most = 6
-        pool._start_seconds, pool._taken_every = 3.0, 1.0
-        assert pool.wanted == 4
-        pool._taken_every = 0.01
-        assert pool.wanted == 6
-        pool._taken_every = 1000.0
-        assert pool.wanted == 2
-    finally:
-        pool.close()
+@pytest.mark.parametrize(("cores", "kept"), [(1, 1), (4, 2), (8, 3)])
+def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
+    monkeypatch: pytest.MonkeyPatch, cores: int, kept: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(WorkerPool, "_start", lambda _: SimpleNamespace(alive=True, kill=lambda: None))
+    with WorkerPool(CPU, Gate(CPU), spares=3) as pool:
+        assert len(pool._spares) == 1 + kept, "one for the reference"
+        for _ in range(4):
+            pool.take()
+        assert len(pool._spares) == kept
 
 
 def test_workers_are_handed_out_once() -> None:
-    with WorkerPool(CPU, Gate(CPU), first=2) as pool, ThreadPoolExecutor(3) as threads:
+    with WorkerPool(CPU, Gate(CPU)) as pool, ThreadPoolExecutor(3) as threads:
         taken = list(threads.map(lambda _: pool.take(), range(3)))
         try:
             assert len({worker.pid for worker in taken}) == 3

@@ -28,7 +28,7 @@ SETTINGS = EvaluationSettings(profile=False, baselines=False)
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
     device = find_device("cuda")
-    with WorkerPool(device, Gate(device), first=1) as found:
+    with WorkerPool(device, Gate(device)) as found:
         yield found
 
 

@@ -221,7 +221,7 @@ def test_many_at_once(nursery: Nursery) -> None:
 
 
 def test_a_dead_nursery_is_told_and_replaced() -> None:
-    with WorkerPool(CPU, Gate(CPU), first=1) as pool:
+    with WorkerPool(CPU, Gate(CPU)) as pool:
         pool.take().kill()
         for spare in list(pool._spares):
             spare.result()
@@ -258,7 +258,7 @@ def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: 
         library.touch()
 
     monkeypatch.setattr(Worker, "wait_ready", building)
-    with WorkerPool(CPU, Gate(CPU), first=1) as pool:
+    with WorkerPool(CPU, Gate(CPU)) as pool:
         taken = [pool.take()]
         (taken[0].triton_cache / "AB12" / "of a candidate.so").touch()
         taken += [pool.take(), pool.take()]  # the second may have been started before the first was ready
@@ -286,7 +286,7 @@ def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch
         wait_ready(self)
 
     monkeypatch.setattr(Worker, "wait_ready", barren)
-    with WorkerPool(CPU, Gate(CPU), first=1) as pool:
+    with WorkerPool(CPU, Gate(CPU)) as pool:
         for _ in range(2):
             worker = pool.take()
             assert worker.alive

@@ -62,8 +62,10 @@ def test_the_tails_of_a_noisy_machine_are_no_reason_for_doubt() -> None:
 
 
 @pytest.mark.parametrize("overheads", [USUAL, [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]])
-@pytest.mark.parametrize(("rounds", "lying_rounds", "size", "lies"), [(5, 4, 10, 6), (25, 24, 10, 5), (3, 1, 1, 1)])
-def test_time_hidden_in_the_calls_that_settle_the_medians_is_nobodys_gain(
+@pytest.mark.parametrize(
+    ("rounds", "lying_rounds", "size", "lies"), [(5, 4, 10, 6), (5, 5, 10, 2), (25, 24, 10, 5), (3, 1, 1, 1)]
+)
+def test_time_hidden_in_the_calls_that_a_block_is_taken_to_be_is_nobodys_gain(
     overheads: list[float], rounds: int, lying_rounds: int, size: int, lies: int
 ) -> None:
     """A kernel of 3 ms tells 0.5 ms in fewer than half of its calls: the median of all calls shows nothing of it."""

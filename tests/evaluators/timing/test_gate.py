@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -143,3 +144,58 @@ def test_waiting_is_a_phase_of_its_own(gate: Gate) -> None:
     assert phases.seconds[WAITING] == pytest.approx(waited)
     assert 0.05 <= phases.seconds["trials"] < waited
     assert list(phases.seconds) == ["trials", WAITING]
+
+
+class Standing:
+    """What `aside` stops and lets go on, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def pause(self, *, wait: bool = True) -> None:
+        self.told.append("stand" if wait else "stop")
+
+    def resume(self) -> None:
+        self.told.append("go")
+
+
+def test_who_stands_aside_is_stopped_and_not_waited_for(gate: Gate) -> None:
+    first, second = Standing(), Standing()
+    with ExitStack() as starting:
+        with gate.shared():
+            starting.enter_context(gate.aside(first))
+            starting.enter_context(gate.aside(second))
+        with gate.shared():
+            assert first.told == [], "beside who shares it goes on"
+        with gate.exclusive():
+            assert first.told == second.told == ["stop", "stand"]
+        assert first.told == second.told == ["stop", "stand", "go"]
+    with gate.exclusive():
+        assert len(first.told) == 3, "it is through"
+
+
+def test_one_that_gets_ready_while_it_is_stopped_goes_on_all_the_same(gate: Gate) -> None:
+    starting, one = ExitStack(), Standing()
+    with gate.shared():
+        starting.enter_context(gate.aside(one))
+    with gate.exclusive():
+        starting.close()
+    assert one.told == ["stop", "stand", "go"]
+
+
+def test_other_processes_wait_for_who_stands_aside_and_have_their_turn_when_it_is_stopped(gate: Gate) -> None:
+    """Locks of files belong to their open files: another gate of this process stands for one of another."""
+    other, starting, out = Gate(find_device("cpu")), ExitStack(), threading.Event()
+    out.set()
+    with gate.shared():
+        starting.enter_context(gate.aside(Standing()))
+    alone, inside = passing(other, "exclusive", out)
+    assert not inside.wait(SOON)
+    with gate.exclusive():  # who wanted it first had it first
+        assert inside.is_set()
+    alone.join(AT_LAST)
+    again, inside = passing(other, "exclusive", out)
+    assert not inside.wait(SOON), "it goes on, and counts again"
+    starting.close()
+    assert inside.wait(AT_LAST)
+    again.join(AT_LAST)
