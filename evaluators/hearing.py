@@ -36,7 +36,8 @@ from kbevolve.evaluators.timing.series import (
 )
 from kbevolve.evaluators.timing.statistics import enough, speedup_of, standing_of
 
-#: A kernel that took this many times the reference's time in each of the first rounds is not timed any longer.
+#: A kernel that took this many times the time of the reference, or of the best kernel here, in each of the first rounds
+#: is not timed any longer: nothing rests on its number.
 CLEARLY_SLOW = 2.0
 #: Rounds after which that is asked.
 _FIRST_ROUNDS = 3
@@ -176,7 +177,7 @@ def time_beside_reference(
     def is_enough(held: Sequence[Round]) -> bool:
         ratios = log_ratios(held, KERNEL)
         over = time.monotonic() > patience or enough(ratios, settings.interval)
-        return _is_clearly_slow(ratios) or (len(ratios) >= least and over)
+        return _is_clearly_slow(ratios, bench.best_speedup) or (len(ratios) >= least and over)
 
     def hold(plans: Mapping[str, Plan]) -> list[Round]:
         kernels = {REFERENCE: bench.reference.remote, KERNEL: remote}
@@ -184,13 +185,13 @@ def time_beside_reference(
 
     if kernel_ms > _HOPELESS * bench.alone.ms:
         glance = hold({name: replace(plan, calls=1, rounds=_FIRST_ROUNDS) for name, plan in plans.items()})
-        if _is_clearly_slow(log_ratios(glance, KERNEL)):
+        if _is_clearly_slow(log_ratios(glance, KERNEL), bench.best_speedup):
             return glance
     return hold(plans)
 
 
-def _is_clearly_slow(ratios: Sequence[float]) -> bool:
-    return len(ratios) == _FIRST_ROUNDS and max(ratios) < -math.log(CLEARLY_SLOW)
+def _is_clearly_slow(ratios: Sequence[float], best: float) -> bool:
+    return len(ratios) == _FIRST_ROUNDS and max(ratios) < math.log(max(best, 1.0) / CLEARLY_SLOW)
 
 
 def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluation:
@@ -202,7 +203,7 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     known = recall(court.shelf, problem=found.problem, device=court.device, precision=court.settings.precision)
     kernel_ms = time_ms(held, KERNEL)
     tags = {
-        "clearly-slow": _is_clearly_slow(ratios),
+        "clearly-slow": _is_clearly_slow(ratios, bench.best_speedup),
         "left-threads": any(left_threads(call) for blocks in held for call in blocks[KERNEL].calls),
         UNTOLD: any(blocks[KERNEL].doubt_ms for blocks in held),
         "beyond-roofline": bench.is_beyond_roofline(kernel_ms, found.precision_class),
