@@ -8,9 +8,10 @@ run of a hundred kernels and of a million, and nothing of the past has to stay i
 from collections.abc import Collection
 
 from kbevolve.archive import rows
+from kbevolve.archive.champion import CHALLENGE
 from kbevolve.archive.connection import Connection
 from kbevolve.archive.queries import precision_of
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Operator, Placement, Run
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Placement, Run, Standing
 
 #: Columns of a birth without its conversation.
 _BIRTH = ", ".join(
@@ -58,6 +59,20 @@ class Ledger:
             f"select {_BIRTH} from births where run = ? and generation = ? order by island, slot", self._run, generation
         )
         return [rows.birth_from(row) for row in found]
+
+    def conversation(self, birth: Birth) -> tuple[str, str]:
+        """What was sent for a birth and what came back; "" where no model was asked."""
+        (row,) = self._connection.rows(
+            "select prompts.text as prompt, replies.text as reply from births"
+            " left join texts as prompts on prompts.id = births.prompt"
+            " left join texts as replies on replies.id = births.reply"
+            " where births.run = ? and births.generation = ? and births.island = ? and births.slot = ?",
+            birth.run,
+            birth.generation,
+            birth.island,
+            birth.slot,
+        )
+        return row["prompt"] or "", row["reply"] or ""
 
     def verdicts(self, generation: int) -> list[tuple[Birth, Evaluation | None]]:
         """The same births, each with the evaluation that counts; without blocks."""
@@ -117,15 +132,38 @@ class Ledger:
         return None if row is None else rows.birth_from(row)
 
     def knows(self, kernel_id: str, *, generation: int) -> bool:
-        """Whether a birth brought this kernel, up to and including a generation."""
+        """Whether a birth brought this kernel to be judged, up to and including a generation."""
         # With "+": SQLite would else take the index by generations and read the whole run.
         found = self._connection.row(
-            "select 1 from births where kernel = ? and run = ? and +generation <= ? limit 1",
+            "select 1 from births where kernel = ? and run = ? and +generation <= ? and +state <> ? limit 1",
+            kernel_id,
+            self._run,
+            generation,
+            BirthState.FAMILIAR.name,
+        )
+        return found is not None
+
+    def saw(self, kernel_id: str, *, generation: int) -> bool:
+        """Whether this kernel was written as another name of one that the run had, up to and including a generation."""
+        found = self._connection.row(
+            "select 1 from births where written = ? and run = ? and +generation <= ? limit 1",
             kernel_id,
             self._run,
             generation,
         )
         return found is not None
+
+    def of_form(self, form: str, *, generation: int) -> str | None:
+        """The first kernel of this canonical form up to and including a generation; None when there is none."""
+        row = self._connection.row(
+            "select kernel from births where run = ? and form = ? and +generation <= ? and +state = ?"
+            " order by +generation, +island, +slot limit 1",
+            self._run,
+            form,
+            generation,
+            BirthState.BORN.name,
+        )
+        return None if row is None else str(row["kernel"])
 
     def knows_of(self, kernel_id: str, operators: Collection[Operator], *, before: tuple[int, int]) -> bool:
         """Whether one of these operators bore this kernel before the given generation and island."""
@@ -162,6 +200,21 @@ class Ledger:
             self._run,
         )
         return {row["kernel"] for row in found}
+
+    def published(self, generation: int) -> float | None:
+        """The speedup of the kernel that last won a challenge, up to a generation; None while nobody has.
+
+        Whatever became of it since: what a run took for an improvement then does not change.
+        """
+        row = self._connection.row(
+            "select speedup from confirmations where run = ? and generation <= ? and purpose = ? and standing = ?"
+            " order by number desc limit 1",
+            self._run,
+            generation,
+            CHALLENGE,
+            Standing.FASTER.name,
+        )
+        return None if row is None else float(row["speedup"])
 
     def contenders(self, *, generation: int, above: float, count: int) -> list[str]:
         """Ids of the fittest CORRECT kernels up to a generation that have at least shown more than `above`.

@@ -98,6 +98,11 @@ def precision_of(run: Run) -> str:
     return str(json.loads(run.settings).get("evaluation", {}).get("precision", "fp32"))
 
 
+def strategy_of(run: Run) -> str:
+    """The strategy of a run, from its settings; "evolve", the setting's default, where they state none."""
+    return str(json.loads(run.settings).get("search", {}).get("strategy", "evolve"))
+
+
 def _conditions(run: Run) -> tuple[str, str, str, str]:
     """Parameters of `_OF_RUN`."""
     return run.id, run.problem, run.device, precision_of(run)
@@ -181,6 +186,25 @@ def runs_like(connection: Connection, run: Run) -> list[Run]:
         "select * from runs where problem = ? and device = ? order by number", run.problem, run.device
     )
     return [rows.run_from(row) for row in found]
+
+
+def runs_elsewhere(connection: Connection, run: Run, *, limit: int) -> list[Run]:
+    """Earlier runs on other problems on the same device, the newest first."""
+    found = connection.rows(
+        "select * from runs where problem <> ? and device = ?"
+        " and number < (select number from runs where id = ?) order by number desc limit ?",
+        run.problem,
+        run.device,
+        run.id,
+        limit,
+    )
+    return [rows.run_from(row) for row in found]
+
+
+def legacy(connection: Connection, run_id: str) -> str | None:
+    """What a run was given when it began, as it was written down; None when nothing was."""
+    row = connection.row("select legacy from legacies where run = ?", run_id)
+    return None if row is None else str(row["legacy"])
 
 
 def births(connection: Connection, run_id: str, *, texts: bool) -> list[Birth]:

@@ -36,6 +36,7 @@ class BirthState(StrEnum):
 
     BORN = "born"  # a kernel that this run had not seen
     DUPLICATE = "duplicate"  # a kernel that this run had already
+    FAMILIAR = "familiar"  # nearly one that failed or was slow: not judged, asked for once more
     NO_CODE = "no code"  # an answer without a usable kernel (prose, broken diff, cut short)
     EXHAUSTED = "exhausted"  # nothing new left to propose around these parents
 
@@ -72,6 +73,11 @@ class StopReason(StrEnum):
     DOLLARS_SPENT = "its dollars are spent; `kbevolve resume --max-dollars N` allows more"
     TOKENS_SPENT = "its tokens are spent; `kbevolve resume --max-tokens N` allows more"
     WALL_TIME_SPENT = "its time is over; `kbevolve resume --max-wall 3h` allows more"
+    STAGNATION = (
+        "nothing better came for long, though it explored and went back; "
+        "`kbevolve resume --set search.patience=0` goes on"
+    )
+    WAITING = "it waits for answers from outside; `kbevolve ask` shows what is asked, `kbevolve tell` takes answers"
     NO_SEED = "no starting kernel was correct"
     PROPOSER = "the proposer cannot work; mend that, then `kbevolve resume`"
     EVALUATOR = "the judge cannot work; mend that, then `kbevolve resume`"
@@ -134,8 +140,12 @@ class Birth:
     state: BirthState
     #: Kernel ids, the main parent first; empty for starting kernels.
     parents: tuple[str, ...] = ()
-    #: Kernel id, None when no kernel came of it.
+    #: Kernel id, None when no kernel came of it. Of a duplicate: the kernel that it equals.
     kernel: str | None = None
+    #: Kernel id of what was written, where it equals `kernel` but for comments, layout and names; None elsewhere.
+    written: str | None = None
+    #: Hash of the kernel's canonical form (`islands.canonical`); "" where there is no kernel, or nobody looked.
+    form: str = ""
     #: Id of the idea it carries out, None when it follows none.
     idea: str | None = None
     #: One line for people: what changed, or why there is no kernel.
@@ -146,6 +156,8 @@ class Birth:
     reply: str = ""
     #: Model name, "" when none was asked.
     model: str = ""
+    #: Name that the settings have for it, where they name several; "" else. An endpoint may tell another in `model`.
+    author: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     #: Seconds spent proposing.
@@ -319,7 +331,7 @@ class Confirmation:
     ratio: float
     ratio_low: float
     ratio_high: float
-    #: Reference time over the kernel's, with its 95 % interval, and both medians in milliseconds.
+    #: Reference time over the kernel's, with its 95 % interval, and both times in milliseconds.
     speedup: float
     speedup_low: float
     speedup_high: float
@@ -339,7 +351,7 @@ class Placement:
     niche: str
     kernel: str
     generation: int
-    #: "birth" or "migration".
+    #: "birth", "migration", or "restart" where the island began anew with it.
     via: str
 
 

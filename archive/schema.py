@@ -114,6 +114,33 @@ def _sittings(db: "Database") -> None:
     _table(db, "sittings", dict(number=int, run=str, began=str, ended=str), nullable=("ended",),
         refers={"run": "runs.id"})
     db.table("sittings").create_index(["run"])
+
+
+def _legacies(db: "Database") -> None:
+    """What a run was given of other problems when it began, and which of several models was asked for each birth."""
+    _table(db, "legacies", dict(run=str, legacy=str, at=str), pk="run", refers={"run": "runs.id"})
+    db.execute("alter table births add column author text not null default ''")
+
+
+def _questions(db: "Database") -> None:
+    """What people and agents outside were asked and told; and what each device is, for machines that have it not."""
+    text, whole = str, int
+
+    place = dict(run=text, generation=whole, island=whole, slot=whole, number=whole)
+    _table(db, "questions", dict(**place, operator=text, stage=text, at=text), pk=tuple(place),
+        refers={"run": "runs.id"})
+    _table(db, "answers", dict(**place, text=text, following=text, by=text, at=text), pk=tuple(place),
+        nullable=("following",), refers={"run": "runs.id"})
+    _table(db, "devices", dict(fingerprint=text, type=text, description=text, at=text), pk="fingerprint")
+
+
+def _novelty(db: "Database") -> None:
+    """What a kernel is but for its names, to judge it once; and models' answers before anything rests on them."""
+    db.execute("alter table births add column written text references kernels(id)")
+    db.execute("alter table births add column form text not null default ''")
+    db.table("births").create_index(["run", "form"])
+    db.table("births").create_index(["written"])
+    _table(db, "replies", dict(run=str, digest=str, reply=str, at=str), pk=("run", "digest"), refers={"run": "runs.id"})
 # fmt: on
 
 
@@ -156,7 +183,16 @@ def _table_and_column(name: str) -> tuple[str, str]:
 
 
 #: In order; a file's format is how many of them it has been through.
-MIGRATIONS: tuple[Callable[["Database"], None], ...] = (_first_tables, _confirmations, _phases, _closings, _sittings)
+MIGRATIONS: tuple[Callable[["Database"], None], ...] = (
+    _first_tables,
+    _confirmations,
+    _phases,
+    _closings,
+    _sittings,
+    _legacies,
+    _questions,
+    _novelty,
+)
 
 
 def bring_up_to_date(connection: "Connection") -> None:

@@ -16,8 +16,10 @@ from typing import Self
 
 from kbevolve.archive import queries, rows
 from kbevolve.archive.connection import Connection
+from kbevolve.archive.known_devices import KnownDevice, known_device, remember
 from kbevolve.archive.ledger import Ledger
 from kbevolve.archive.queries import RunSummary
+from kbevolve.archive.questions import Questions
 from kbevolve.archive.records import (
     Birth,
     Confirmation,
@@ -29,6 +31,7 @@ from kbevolve.archive.records import (
     Run,
     StopReason,
 )
+from kbevolve.archive.replies import Replies
 from kbevolve.archive.schema import bring_up_to_date
 from kbevolve.archive.sittings import wall_seconds
 from kbevolve.configs.errors import ArchiveError
@@ -154,6 +157,10 @@ class Archive:
             if queries.card(self._connection, card.problem, card.device, card.precision) != card:
                 self._connection.insert("cards", {**rows.card_row(card), "at": _now()})
 
+    def add_device(self, device: KnownDevice) -> None:
+        """Remember what a device is, unless it is known."""
+        remember(self._connection, device)
+
     def add_placement(self, placement: Placement) -> None:
         """Remember that a kernel entered a niche."""
         self.add_placements((placement,))
@@ -173,6 +180,11 @@ class Archive:
         with self._fact(f"stop of run {run_id}"):
             births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
             self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
+
+    def add_legacy(self, run_id: str, legacy: str) -> None:
+        """Remember what a run is given of other problems, as text, before anything is bred. Once for each run."""
+        with self._fact(f"legacy of run {run_id}"):
+            self._connection.insert("legacies", {"run": run_id, "legacy": legacy, "at": _now()})
 
     def add_sitting(self, run_id: str) -> str:
         """Remember that somebody sat down at a run now.
@@ -239,6 +251,14 @@ class Archive:
         """The runs on the same problem text and the same device, `run` among them, the oldest first."""
         return queries.runs_like(self._connection, run)
 
+    def runs_elsewhere(self, run: Run, *, limit: int) -> list[Run]:
+        """Earlier runs on other problems on the same device, the newest first."""
+        return queries.runs_elsewhere(self._connection, run, limit=limit)
+
+    def legacy(self, run_id: str) -> str | None:
+        """What a run was given of other problems (`add_legacy`); None when nothing was written down."""
+        return queries.legacy(self._connection, run_id)
+
     def problem(self, problem_id: str) -> Problem:
         """A problem by its id, with the text that was run, wherever its file is now."""
         return queries.problem(self._connection, problem_id)
@@ -261,6 +281,14 @@ class Archive:
     def ledger(self, run: Run) -> Ledger:
         """What a search asks of a run while it goes on."""
         return Ledger(self._connection, run)
+
+    def questions(self, run: Run) -> Questions:
+        """What people and agents outside were asked and told in a run."""
+        return Questions(self._connection, run.id)
+
+    def replies(self, run: Run) -> Replies:
+        """What models answered in a run, request by request."""
+        return Replies(self._connection, run.id)
 
     def tokens(self, run_id: str) -> tuple[int, int]:
         """Prompt and completion tokens that a run has used."""
@@ -339,6 +367,10 @@ class Archive:
         A run with a champion is represented by that one alone, with its confirmed speedup.
         """
         return queries.best(self._connection, problem_id, device, precision)
+
+    def device(self, fingerprint: str) -> KnownDevice | None:
+        """What a device is; None when no run was judged on it since devices are written down."""
+        return known_device(self._connection, fingerprint)
 
     def devices(self, problem_id: str) -> list[str]:
         """Fingerprints of the devices on which a problem has a CORRECT kernel."""

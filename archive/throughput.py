@@ -78,6 +78,9 @@ class Throughput:
     duplicates: int
     without_code: int
     exhausted: int
+    #: Duplicates that were written under other names; children that nearly repeated a failure and were not judged.
+    renamed: int
+    familiar: int
     #: Kernels by verdict, the best first, with those that an earlier run had judged.
     verdicts: Mapping[str, int]
     #: Kernels judged in this run with their times told: what all figures below are about.
@@ -131,6 +134,8 @@ def throughput_of(
         device=run.device,
         births=len(births),
         duplicates=states[BirthState.DUPLICATE],
+        renamed=sum(birth.written is not None for birth in births),
+        familiar=states[BirthState.FAMILIAR],
         without_code=states[BirthState.NO_CODE],
         exhausted=states[BirthState.EXHAUSTED],
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},

@@ -56,11 +56,14 @@ from kbevolve.evolve.brief import Brief, Proposal
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.search import Search
 from kbevolve.evolve.starting import StartingKernel
+from kbevolve.islands.canonical import canonical_form, canonical_id
 from kbevolve.islands.descriptors import describe
 
 DEVICE = "benchmark"
 ISLANDS = 4
 SEED = 0
+#: Stands for the number of a kernel; no skeleton holds it otherwise.
+_STAND_IN = 987654321
 #: Rows in one transaction of the bulk path.
 BATCH = 20_000
 #: Of every ten children one is wrong.
@@ -94,8 +97,8 @@ class ModelNew(torch.nn.Module):
 
 
 def chosen(generations: int) -> Settings:
-    """Without migration, so that what the bulk path places is easily said."""
-    search = {"generations": generations, "islands": ISLANDS, "migration_every": 0, "seed": SEED}
+    """Without migration, so that what the bulk path places is easily said; and nobody gets any better for long."""
+    search = {"generations": generations, "islands": ISLANDS, "migration_every": 0, "seed": SEED, "patience": 0}
     return Settings.from_tree({"search": search})
 
 
@@ -164,11 +167,13 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
     """
     for number in range(len(SKELETONS)):
         assert normalise(bulk_kernel(number).source) == bulk_kernel(number).source
+    # Forms differ in the number alone, as their kernels do: to parse a million of them would take minutes.
+    forms = [canonical_form(SKELETONS[at].format(number=_STAND_IN)) for at in range(len(SKELETONS))]
     niches = [describe(bulk_kernel(number)).key for number in range(len(SKELETONS))]
     first = start()
     best: list[dict[str, float]] = [{} for _ in range(ISLANDS)]
 
-    def child(kernel: Kernel, niche: str, generation: int, island: int) -> Iterator[tuple[str, rows.Row]]:
+    def child(kernel: Kernel, niche: str, form: str, generation: int, island: int) -> Iterator[tuple[str, rows.Row]]:
         found = evaluation_of(kernel)
         seed = generation == 0
         birth = Birth(
@@ -180,6 +185,7 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             state=BirthState.BORN,
             parents=() if seed else (first.id,),
             kernel=kernel.id,
+            form=form,
             note="start" if seed else "child",
         )
         if not seed or island == 0:
@@ -195,11 +201,12 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             yield "placements", rows.placement_row(placement)
 
     for island in range(ISLANDS):
-        yield from child(first, describe(first).key, 0, island)
+        yield from child(first, describe(first).key, canonical_id(first.source), 0, island)
     yield "closings", {"run": run.id, "generation": 0, "at": ""}
     for number in range(kernels):
         generation, island = 1 + number // ISLANDS, number % ISLANDS
-        yield from child(bulk_kernel(number), niches[number % len(niches)], generation, island)
+        form = digest(forms[number % len(forms)].replace(str(_STAND_IN), str(number)))
+        yield from child(bulk_kernel(number), niches[number % len(niches)], form, generation, island)
         if island == ISLANDS - 1:
             yield "closings", {"run": run.id, "generation": generation, "at": ""}
 
@@ -305,7 +312,7 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
         run = archive.run() if kernels else open_run(archive)
         last = kernels // ISLANDS
         search = search_on(archive, run, last + children // ISLANDS, ready)
-        search.breeding = briefs.on(search.breeding, "brief")
+        search.breeder = briefs.on(search.breeder, "brief")
         timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_closing")
         search.archive = search.brood._archive = timed
         watch(search, last, began)

@@ -7,7 +7,8 @@ KBEvolveError                the rig or its use is wrong; `str()` is one line wi
 ├── ArchiveError             the archive cannot be opened, read or written
 ├── RecordError              what should be a record is none: a line of a file, a message of another process
 ├── ProposerError            the proposer cannot work at all (no endpoint, no credit, …)
-└── EvaluatorError           the judge cannot work (no compiler, the reference itself fails, …)
+├── EvaluatorError           the judge cannot work (no compiler, the reference itself fails, …)
+└── Unanswered               what was asked of somebody outside has no answer yet: nothing is wrong, only not finished
 
 A bad kernel is never an exception: it is an `Evaluation` with its verdict.
 Each message says what we got, what we wanted and what to do.
@@ -47,6 +48,10 @@ class ProposerError(KBEvolveError):
 
 class EvaluatorError(KBEvolveError):
     """The judge cannot work; a bad kernel is not an error."""
+
+
+class Unanswered(KBEvolveError):
+    """A person, an agent or a judge elsewhere was asked and has not answered yet; a run stops, resumable."""
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:

@@ -19,12 +19,15 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from kbevolve.configs.errors import SettingsError, nearest
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+#: What a model may be told of a kernel that it wrote: its source, how it fared, where its time goes.
+Feedback = Literal["generation", "execution", "profiler"]
 
 
 def _without_credentials(address: str | None) -> str | None:
@@ -45,20 +48,38 @@ class Section(BaseModel):
 class SearchSettings(Section):
     """How the islands breed."""
 
+    #: How children come about (docs/strategies.md): "evolve" is what all other settings here are for.
+    strategy: Literal["evolve", "best-of-n", "refine", "greedy", "tree", "openevolve"] = "evolve"
+    #: What `refine` feeds back of its last child: its source ("generation"), verdict, message and speed ("execution"),
+    #: and where its time goes ("profiler").
+    feedback: tuple[Feedback, ...] = ("generation", "execution", "profiler")
+    #: Ideas of a round of `tree`, and implementations of each.
+    tree_ideas: int = Field(4, ge=1, le=64)
+    tree_implementations: int = Field(2, ge=1, le=64)
     #: Generations after the starting kernels; in each, every island bears one child.
     generations: int = Field(50, ge=0)
-    #: Number of islands.
+    #: Number of islands. Where budget.evaluations is given and this is not: 1 below 150 of them, 2 below 400, else 4.
     islands: int = Field(4, ge=1, le=64)
     #: Every so many generations each island sends its best kernel to the next one of the ring; 0 never.
     migration_every: int = Field(10, ge=0)
-    #: Exponent of the rank law: parents are drawn with weight (rank+1)**-pressure. SEARCH: 1 explores, 2 is greedy.
-    selection_pressure: float = Field(1.5, ge=0)
+    #: Exponent of the rank law: parents are drawn with weight (rank+1)**-pressure. None: 20, so that it is the best,
+    #: where a model writes, 1.5 where only tunables change.
+    selection_pressure: float | None = Field(None, ge=0)
     #: How much each child so far lowers its parent's weight: weight / (1 + discount * children).
     child_discount: float = Field(0.3, ge=0)
     #: Repair turns after a child that failed, with the failure's message (LLM only).
     repair_turns: int = Field(1, ge=0, le=5)
-    #: Share of children made by other tunable values when an LLM is configured (without one: all of them).
-    tune_share: float = Field(0.2, ge=0, le=1)
+    #: How a run with an LLM chooses between edits, rewrites, crossings and tuning: "shares" by shares that change while
+    #: nothing better comes, "credit" by what each has brought, too.
+    operator_choice: Literal["credit", "shares"] = "shares"
+    #: Share of children made by other tunable values when an LLM is configured (without one: all of them), among those
+    #: that are not chosen by credit, while nothing better comes. 0: none.
+    tune_share: float = Field(0.3, ge=0, le=1)
+    #: Share of the run's evaluations, and at least 25, that may pass without an improvement of 1 % before it explores;
+    #: as many again before it goes back, and as many again before it stops. 0: it goes on as it is.
+    patience: float = Field(0.2, ge=0, le=1)
+    #: Begin with what other problems of the archive taught: credit of techniques, and the best kernels of similar ones.
+    transfer: bool = True
     #: Seed of every random choice of the search (not of the judge's secret inputs).
     seed: int = 0
     #: Generations that may be under way beside the one that is being bred: children of generation g know what was found
@@ -149,6 +170,9 @@ class BudgetSettings(Section):
 
     #: Kernels judged for this run.
     evaluations: int | None = Field(None, ge=1)
+    #: Count kernels that another run of the archive had judged before as if they were judged for this one: then runs in
+    #: one archive have equal budgets whichever was first.
+    known_evaluations: bool = False
     #: Seconds that evaluations kept a device busy, several at once counted each; contests are not in it.
     device_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     #: Dollars for models at the prices of `configs/prices.yaml`; a model without a price is refused.
@@ -172,6 +196,9 @@ class LLMSettings(Section):
     model: str | None = None
     #: Several models instead of the one, each with a name of its own; () for the one.
     models: tuple[ModelSettings, ...] = ()
+    #: Which of several models writes a child: "weights" by their weights alone, "bandit" by what each has brought, for
+    #: a dollar where all their prices are known.
+    model_choice: Literal["weights", "bandit"] = "weights"
     #: "openai" (any OpenAI-compatible endpoint), "claude_code", "copilot_cli" or "manual".
     provider: Literal["openai", "claude_code", "copilot_cli", "manual"] = "openai"
     #: Base address of the endpoint, e.g. http://127.0.0.1:8000/v1; None for the provider's own.
@@ -217,8 +244,9 @@ class Settings(Section):
 
     #: "auto" (CUDA when there is one, else the CPU), "cpu", "cuda" or "cuda:N".
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
-    #: "auto" (an LLM when one is configured, else tunables), "tunables", "llm", or a dotted name such as
-    #: "package.module:Class" of a third party's `Proposer`.
+    #: "auto" (an LLM when one is configured, else tunables), "tunables", "llm", "ask" (whoever `kbevolve ask` asks; a
+    #: model, when one is named, answers what nobody has told), or a dotted name such as "package.module:Class" of a
+    #: third party's `Proposer`.
     proposer: str = "auto"
     #: ModelNew files to start from, beside those that come with kbevolve.
     starts: tuple[Path, ...] = ()
@@ -229,6 +257,19 @@ class Settings(Section):
     work: WorkSettings = WorkSettings()
     budget: BudgetSettings = BudgetSettings()
     llm: LLMSettings = LLMSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fit_to_budget(cls, tree: Any) -> Any:
+        """Where evaluations are limited, they decide how many islands share them, and how many generations there may
+        be: as many as one island may need, so that the limit that was given is the one that stops the run."""
+        if not isinstance(tree, Mapping) or not isinstance(tree.get("budget", {}), Mapping):
+            return tree
+        search, evaluations = tree.get("search", {}), tree.get("budget", {}).get("evaluations")
+        if not isinstance(search, Mapping) or not isinstance(evaluations, int) or evaluations < 1:
+            return tree  # nothing to fit, or wrong: then the fields themselves complain
+        fitted = {"islands": islands_for(evaluations), "generations": max(50, evaluations)}
+        return {**tree, "search": {**fitted, **search}}
 
     @classmethod
     def load(
@@ -279,6 +320,14 @@ class Settings(Section):
     def names(cls) -> list[str]:
         """All settings, dotted: ``device``, ``search.islands``, …"""
         return list(_dotted_names(cls))
+
+
+def islands_for(evaluations: int) -> int:
+    """How many islands share so many evaluations (SEARCH section 2: at 150, one to three do as well as each other and
+    five worse; at 300 they are equal)."""
+    if evaluations < 150:
+        return 1
+    return 2 if evaluations < 400 else 4
 
 
 def preset_names() -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-from kbevolve.archive.records import Birth, Kernel, Run
+from kbevolve.archive.records import Birth, BirthState, Kernel, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
 
@@ -38,9 +38,15 @@ def waiting(archive: Archive, run: Run) -> list[Waiting]:
     kernels, judged = archive.kernels(run.id), archive.evaluations(run.id)
     first: dict[str, Birth] = {}
     for birth in archive.births(run.id, texts=False):
-        if birth.kernel is not None and birth.kernel not in judged:
+        if birth.kernel is not None and birth.state is not BirthState.FAMILIAR and birth.kernel not in judged:
             first.setdefault(birth.kernel, birth)
     return [Waiting(birth=birth, kernel=kernels[kernel_id]) for kernel_id, birth in first.items()]
+
+
+def batch_words(folder: Path) -> str:
+    """The command that judges such a folder."""
+    problem, settings = folder / PROBLEM, folder / SETTINGS
+    return f"kbevolve evaluate --batch {folder} --problem {problem} --config {settings} --out results.jsonl"
 
 
 def write_births(archive: Archive, run: Run, folder: Path) -> list[Waiting]:

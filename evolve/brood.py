@@ -5,21 +5,24 @@ generation was bred, so how it ends does not depend on how fast the others are. 
 only asking and judging themselves are done by the crew.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 
 from kbevolve.archive.ledger import Ledger
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Run
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.breeding import Breeding
-from kbevolve.evolve.brief import Brief, Proposal, Proposer
+from kbevolve.evolve.brief import Brief, Failure, Likeness, Proposal, Proposer
 from kbevolve.evolve.crew import Crew, Urgency
+from kbevolve.evolve.memory import Memory
+from kbevolve.evolve.novelty import COMPARED, Novelty
 from kbevolve.evolve.operators import MENDABLE
 from kbevolve.evolve.population import Population
+from kbevolve.islands.canonical import canonical_id
 
 #: Names of the crew's teams.
 ASKING, JUDGING = "ask", "judge"
@@ -33,6 +36,9 @@ class Outlook:
     #: The newest generation that was over then; -1 for none.
     closed: int
     tried: Mapping[Idea, float | None]
+    memory: Memory
+    #: Kernels that failed or were slow, by id (`evolve.novelty`).
+    blunders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class Found:
     """A birth and what the judge found about its kernel."""
 
     birth: Birth
-    #: None when the birth has no kernel. Without blocks: they are in the archive.
+    #: None when the birth has no kernel, or none that was judged. Without blocks: they are in the archive.
     evaluation: Evaluation | None
     #: Whether nobody had to judge it now.
     remembered: bool
@@ -72,7 +78,7 @@ class Brood:
         proposers: who carries out which operator.
         breeding: makes the briefs of repairs.
         population: asked for parents and failures.
-        repair_turns: how often a child that fails is mended.
+        repair_turns: how often a child that fails is mended; 0 also asks for no child once more.
         crew: who asks and judges.
         width: how many judge at once.
         announce: told of every birth that is about to be judged, and with None of every other change in what is under
@@ -107,6 +113,7 @@ class Brood:
         self._crew = crew
         self._width = width
         self._announce = announce
+        self._novelty = Novelty(ledger)
         #: Kernel id -> the births that wait for its verdict; the first one had it judged.
         self._judged: dict[str, list[tuple[Child, Birth]]] = {}
         #: How many children are being asked for.
@@ -148,12 +155,13 @@ class Brood:
 
         self.asked += 1
         urgency = (child.outlook.generation, child.island, slot)
+        brief = replace(brief, child="g{}/i{}/s{}".format(*urgency))
         self._crew.give(ASKING, urgency, partial(_timed, self._proposers[brief.operator], brief), answered)
         self._announce(None)
 
     def adopt(self, child: Child, birth: Birth) -> None:
-        """A birth that is in the archive: have its kernel judged, unless it was."""
-        if birth.kernel is None:
+        """A birth that is in the archive: have its kernel judged, unless it was, or is not worth it."""
+        if birth.kernel is None or birth.state is BirthState.FAMILIAR:
             self._settle(child, birth, None, remembered=False)
         elif birth.kernel in self._judged:
             self._judged[birth.kernel].append((child, birth))
@@ -181,22 +189,35 @@ class Brood:
         A duplicate is a kernel that the run had when the generation was bred: twins among the children under way
         depend on the order of the answers, and a resumed run must find what the undisturbed one found.
         """
-        kernel, idea = proposal.kernel, proposal.idea
-        duplicate = kernel is not None and self.known_to(child)(kernel.id)
+        kernel, idea, state, note = proposal.kernel, proposal.idea, proposal.state, proposal.note
+        parents = proposal.parents if proposal.parents is not None else parents
+        form = canonical_id(kernel.source) if kernel else ""
+        equal: str | None = None
+        if kernel is not None and self._has(child, kernel.id):
+            state = BirthState.DUPLICATE
+        elif kernel is not None and (equal := self._of_form(child, form)) is not None:
+            state, note = BirthState.DUPLICATE, f"{equal} under other names: {note}"
+        elif kernel is not None and slot == 0 and operator in COMPARED and state is BirthState.BORN:
+            like = self._likeness(child, kernel, parents)
+            if like is not None:
+                state, note = BirthState.FAMILIAR, f"{like.words}: {note}"
         birth = Birth(
             run=self._run.id,
             generation=child.outlook.generation,
             island=child.island,
             slot=slot,
             operator=operator,
-            state=BirthState.DUPLICATE if duplicate else proposal.state,
-            parents=proposal.parents if proposal.parents is not None else parents,
-            kernel=kernel.id if kernel else None,
+            state=state,
+            parents=parents,
+            kernel=equal or (kernel.id if kernel else None),
+            written=kernel.id if kernel and equal else None,
+            form=form,
             idea=idea.id if idea else None,
-            note=proposal.note,
+            note=note,
             prompt=proposal.prompt,
             reply=proposal.reply,
             model=proposal.model,
+            author=proposal.author,
             prompt_tokens=proposal.prompt_tokens,
             completion_tokens=proposal.completion_tokens,
             seconds=round(seconds, 3),
@@ -205,10 +226,31 @@ class Brood:
         self.adopt(child, replace(birth, prompt="", reply=""))
 
     def known_to(self, child: Child) -> Callable[[str], bool]:
-        """Whether a kernel was there when a child's generation was bred, or is one of its own that failed."""
-        own = frozenset(found.birth.kernel for found in child.found)
+        """Whether a kernel was there when a child's generation was bred, or is one of its own that failed.
+
+        Kernels that were there under other names count.
+        """
+        own = _own(child)
         closed = child.outlook.closed
-        return lambda kernel_id: kernel_id in own or self._ledger.knows(kernel_id, generation=closed)
+        return lambda kernel_id: (
+            any(kernel_id in (birth.kernel, birth.written) for birth in own)
+            or self._ledger.knows(kernel_id, generation=closed)
+            or self._ledger.saw(kernel_id, generation=closed)
+        )
+
+    def _has(self, child: Child, kernel_id: str) -> bool:
+        """Whether this very kernel was there, judged or about to be."""
+        own = any(birth.kernel == kernel_id for birth in _own(child))
+        return own or self._ledger.knows(kernel_id, generation=child.outlook.closed)
+
+    def _of_form(self, child: Child, form: str) -> str | None:
+        """The kernel of this form that was there; None when there was none."""
+        own = (birth.kernel for birth in _own(child) if birth.form == form and birth.kernel)
+        return next(own, None) or self._ledger.of_form(form, generation=child.outlook.closed)
+
+    def _likeness(self, child: Child, kernel: Kernel, parents: Sequence[str]) -> Likeness | None:
+        """The failure that a child repeats, if it can be asked for once more."""
+        return self._novelty.likeness(kernel, parents, child.outlook.blunders) if self._repair_turns else None
 
     # ---- judged and mended -----------------------------------------------------------------------------------------
 
@@ -225,7 +267,13 @@ class Brood:
         made_by_model = birth.operator not in (Operator.SEED, Operator.TUNE)
         fresh = birth.state is BirthState.BORN  # a duplicate had its turns when it was born
         fails = evaluation is not None and evaluation.verdict in MENDABLE
-        if not (made_by_model and fresh and fails and birth.slot < self._repair_turns):
+        turns = sum(one.birth.state is not BirthState.FAMILIAR for one in child.found)
+        failure: Failure | None = None
+        if birth.state is BirthState.FAMILIAR:
+            failure = self._familiar(child, birth)
+        elif made_by_model and fresh and fails and turns <= self._repair_turns:
+            failure = self._population.failure(birth)
+        if failure is None:
             child.done = True
         elif (mended := child.recorded.get(birth.slot + 1)) is not None:
             self.adopt(child, mended)
@@ -233,12 +281,26 @@ class Brood:
             brief = self._breeding.repair(
                 self._population,
                 birth,
-                self._population.failure(birth),
+                failure,
                 tried=child.outlook.tried,
+                memory=child.outlook.memory,
                 known=self.known_to(child),
             )
             assert birth.kernel is not None, "only a birth with a kernel can have failed"
             self.ask_crew(child, birth.slot + 1, brief, (birth.kernel, *birth.parents))
+
+    def _familiar(self, child: Child, birth: Birth) -> Failure | None:
+        """What is wrong with a child that nobody judged; None when this kbevolve no longer finds anything wrong."""
+        assert birth.kernel is not None, "a familiar child is a kernel"
+        kernel = self._ledger.kernel(birth.kernel)
+        like = self._likeness(child, kernel, birth.parents)
+        idea = self._ledger.idea(birth.idea) if birth.idea else None
+        return Failure(kernel=kernel, evaluation=like.evaluation, idea=idea, like=like) if like else None
+
+
+def _own(child: Child) -> list[Birth]:
+    """A child's births whose kernels the run has by now: those of which nobody would judge the first are none."""
+    return [found.birth for found in child.found if found.birth.state is not BirthState.FAMILIAR]
 
 
 def _timed(proposer: Proposer, brief: Brief) -> tuple[Proposal, float]:

@@ -72,7 +72,7 @@ class Budget:
             SettingsError: dollars are limited and the model's price is not known, or its tokens are not told.
         """
         limited = [name for name in ("dollars", "tokens") if getattr(self.limits, name) is not None]
-        if not limited or settings.proposer not in ("auto", "llm"):
+        if not limited or settings.proposer not in ("auto", "llm", "ask"):
             return  # no model, or one that only a third party knows
         limit = f"budget.{limited[0]} = {getattr(self.limits, limited[0])}"
         if settings.llm.provider in UNCOUNTED:

@@ -17,13 +17,17 @@ from kbevolve.configs.errors import KBEvolveError, UsageError, nearest
 COMMANDS = {
     "run": ("kbevolve.evolve.commands.run:run", "Evolve kernels for a problem."),
     "resume": ("kbevolve.evolve.commands.run:resume", "Go on with a run that was interrupted."),
+    "ask": ("kbevolve.evolve.commands.ask:ask", "Say what a run asks next, of people and agents."),
     "evaluate": ("kbevolve.evolve.commands.evaluate:evaluate", "Judge one kernel file, or a folder of them."),
-    "tell": ("kbevolve.evolve.commands.tell:tell", "Bring what was judged elsewhere into the archive."),
+    "tell": ("kbevolve.evolve.commands.tell:tell", "Bring answers, or what was judged elsewhere, into the archive."),
+    "mcp": ("kbevolve.evolve.commands.mcp:mcp", "Serve coding agents: ask, tell, evaluate, lineage, export."),
     "profile": ("kbevolve.evolve.commands.profile:profile", "Say where a kernel's time goes."),
     "export": ("kbevolve.evolve.commands.export:export", "Write the best kernel as a ModelNew file."),
     "archive": ("kbevolve.evolve.commands.archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
+    "ideas": ("kbevolve.evolve.commands.ideas:ideas", "List ideas and techniques with what came of them."),
     "plot": ("kbevolve.evolve.commands.plot:plot", "Draw best-so-far over the children."),
     "problems": ("kbevolve.evolve.commands.problems:problems", "List and show problems."),
+    "compare": ("kbevolve.evolve.commands.compare:compare", "Compare strategies at one budget of evaluations."),
     "bench-search": (
         "kbevolve.evolve.commands.bench_search:bench_search",
         "Compare search laws at equal budget, without a model.",

@@ -13,6 +13,8 @@ from itertools import count
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
+from kbevolve.configs.errors import Unanswered
+
 Result = TypeVar("Result")
 
 #: What should be done first: generation, island, slot. Older generations first, since the run waits for them.
@@ -53,6 +55,8 @@ class Crew:
         self._tray: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
         self._numbers = count()
         self._owed = 0
+        #: The newest work that waits for somebody outside; what rests on it will not be finished here.
+        self._unanswered: Unanswered | None = None
         self._stopped = False
 
     def give(self, team: str, urgency: Urgency, work: Callable[[], Result], then: Callable[[Result], None]) -> None:
@@ -73,14 +77,22 @@ class Crew:
     def step(self) -> None:
         """Wait until something is finished, and deal with it.
 
+        Work that waits for somebody outside holds up nothing but what rests on it: all else is finished first.
+
         Raises:
+            Unanswered: there is nothing else left.
             BaseException: whatever the work ended with.
         """
+        if not self._owed and self._unanswered is not None:
+            raise self._unanswered
         outcome = self._tray.get()
         self._owed -= 1
-        if outcome.error is not None:
+        if isinstance(outcome.error, Unanswered):
+            self._unanswered = outcome.error
+        elif outcome.error is not None:
             raise outcome.error
-        outcome.then()
+        else:
+            outcome.then()
 
     def stop(self, *, seconds: float = 0.0) -> None:
         """Give up what waits; deal with what is finished, and with what is still finished within so many seconds."""

@@ -85,6 +85,13 @@ def check_output(output: Path, *, force: bool) -> None:
         raise UsageError(f"{output}: there is no directory {output.parent}; make it first: mkdir -p {output.parent}")
 
 
+def plain_judge(device: Device, settings: EvaluationSettings) -> AbstractContextManager[Evaluator]:
+    """The judge that measures what is published: it must build as torch itself builds it."""
+    from kbevolve.evaluators.judge import Judge  # brings torch
+
+    return Judge(device, settings, plain=True)
+
+
 def measure_and_write(
     archive: Archive, choice: Choice, device: Device, judge_for: JudgeMaker, output: Path
 ) -> Evaluation:

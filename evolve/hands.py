@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from kbevolve.evaluators.fleet.cluster import Cluster
     from kbevolve.evaluators.fleet.fleet import Fleet
     from kbevolve.evaluators.judge import Judge
+    from kbevolve.evolve.absent import AbsentJudges
 
 #: What evaluates, confirms, and knows cards and baselines.
-Judging = Union["Judge", "Fleet"]
+Judging = Union["Judge", "Fleet", "AbsentJudges"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Stage one: optimisation ideas in words, read off a model's answer, and the choice of one.
+"""Stage one: optimisation ideas in words, read off a model's answer, and the choice of one by what paid so far.
 
-A batch is asked for with each child and one idea of it is drawn; what was not drawn is not kept. Keeping it would
+A batch is asked for with each child and one idea of it is chosen; what was not is not kept. Keeping it would
 save the smaller of two calls, but a proposer that remembers gives other children after a resume than it would have
 given without the interruption, and the archive knows only ideas that were tried. Several are asked for although one
 is used, because a model asked for one gives its favourite every time: drawing from a list is what spreads the
@@ -11,12 +11,15 @@ import ast
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
-from random import Random
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kbevolve.archive.records import Idea
 from kbevolve.configs.playbook import Playbook, PlaybookIdea
+from kbevolve.evolve.bottlenecks import bottleneck_class
+from kbevolve.evolve.brief import Brief
+from kbevolve.evolve.titles import folded
+from kbevolve.islands.stagnation import Stage
 
 #: Who an idea is from when no model had one.
 PLAYBOOK = "playbook"
@@ -27,6 +30,15 @@ MECHANISM_LENGTH = 800
 
 #: Larger promised gains are slips ("20" for 20 %), not estimates.
 LARGEST_GAIN = 1000.0
+
+#: Claims: what is assumed where an idea states no gain; the largest that is listened to; and the part of it (of its
+#: log) that is added to what is believed of the technique. Models promise a factor of 1.3 for nearly everything: a
+#: claim should tell ideas of one technique apart, not outweigh what children have shown.
+UNSTATED_GAIN, BELIEVED_GAIN, TRUST = 1.1, 2.0, 0.1
+#: Share of the draws that follow no belief while a run explores.
+EXPLORING_FLOOR = 0.5
+#: What an idea is worth on an island that is for other techniques.
+STRANGERS = 0.5
 
 
 def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[Idea, ...]:
@@ -39,32 +51,54 @@ def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[I
     for entry in _entries(answer):
         idea = _idea(entry, playbook, proposed_by)
         if idea is not None:
-            ideas.setdefault(_folded(idea.title), idea)
+            ideas.setdefault(folded(idea.title), idea)
     return tuple(ideas.values())
 
 
-def choose_idea(ideas: Sequence[Idea], tried: Collection[Idea], rng: Random) -> Idea | None:
-    """One idea, the earlier the likelier (weight 1/position), because models name their best first; None when all of
-    them were tried."""
-    known = {_folded(idea.title) for idea in tried}
-    fresh = [idea for idea in ideas if _folded(idea.title) not in known]
-    if not fresh:
-        return None
-    return rng.choices(fresh, [1 / position for position in range(1, len(fresh) + 1)])[0]
+def choose_idea(ideas: Sequence[Idea], brief: Brief) -> Idea | None:
+    """One of the ideas that were not tried; None when there is none.
+
+    Most draws take the one that promises most: what the run believes of its technique against its bottleneck, drawn
+    from that belief (Thompson sampling), and a part of the gain that the idea claims. The others take the earlier the
+    likelier (weight 1/position), because models name their best first.
+    """
+    fresh = [idea for idea in ideas if not _spent(idea.title, brief)]
+    return _chosen(fresh, brief) if fresh else None
 
 
-def playbook_idea(entries: Sequence[PlaybookIdea], tried: Collection[Idea], rng: Random) -> Idea:
-    """One of the playbook's ideas, an untried one as long as there is one. `entries` is not empty."""
-    known = {_folded(idea.title) for idea in tried}
-    entry = rng.choice([entry for entry in entries if _folded(entry.title) not in known] or entries)
-    return Idea(
-        title=entry.title,
-        mechanism=entry.mechanism,
-        technique=entry.technique,
-        bottleneck=entry.bottleneck,
-        expected_gain=entry.gain[0],
-        proposed_by=PLAYBOOK,
-    )
+def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief) -> Idea:
+    """One of the playbook's ideas, an untried one as long as there is one, chosen likewise. `entries` is not empty."""
+    ideas = [
+        Idea(
+            title=entry.title,
+            mechanism=entry.mechanism,
+            technique=entry.technique,
+            bottleneck=entry.bottleneck,
+            expected_gain=entry.gain[0],
+            proposed_by=PLAYBOOK,
+        )
+        for entry in entries
+    ]
+    brief.rng.shuffle(ideas)
+    return _chosen([idea for idea in ideas if not _spent(idea.title, brief)] or ideas, brief)
+
+
+def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list[PlaybookIdea]:
+    """Ideas of the playbook to be shown for a child, in the order of the file: those whose techniques promise most in a
+    draw from what is believed of them, exhausted ideas only where there are no others."""
+    experience, rng, family = brief.memory.experience, brief.rng, brief.policy.techniques
+    worth = []
+    for index, entry in enumerate(entries):
+        drawn = experience.belief(entry.technique, bottleneck_class(entry.bottleneck), brief.island).draw(rng)
+        home = not family or entry.technique in family
+        outcome = brief.memory.outcome(entry.title)
+        worth.append((outcome is None or not outcome.exhausted, drawn * (1.0 if home else STRANGERS), index))
+    return [entries[index] for index in sorted(index for _, _, index in sorted(worth, reverse=True)[:count])]
+
+
+def claim(idea: Idea) -> float:
+    """The gain that an idea claims (log), as far as claims are listened to."""
+    return math.log(min(idea.expected_gain or UNSTATED_GAIN, BELIEVED_GAIN))
 
 
 def parse_gain(value: Any) -> float | None:
@@ -144,6 +178,25 @@ def _line(value: Any, length: int) -> str:
     return " ".join(str(value).split())[:length] if isinstance(value, str | int | float) else ""
 
 
-def _folded(title: str) -> str:
-    """A title without case and punctuation, so that "Larger tiles." and "larger-tiles" are one."""
-    return " ".join(re.findall(r"\w+", title.lower()))
+def _spent(title: str, brief: Brief) -> bool:
+    """Whether an idea was tried, and not merely failed once: then the code may be to blame."""
+    outcome = brief.memory.outcome(title)
+    if outcome is not None:
+        return not outcome.open
+    return folded(title) in {folded(idea.title) for idea in brief.tried}
+
+
+def _chosen(ideas: Sequence[Idea], brief: Brief) -> Idea:
+    rng, policy = brief.rng, brief.policy
+    floor = policy.floor if brief.stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
+    look = rng.random() >= floor
+    blind = rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
+    if not look:
+        return blind
+    experience = brief.memory.experience
+    worth = []
+    for idea in ideas:
+        belief = experience.belief(idea.technique, bottleneck_class(idea.bottleneck), brief.island)
+        home = not policy.techniques or idea.technique in policy.techniques
+        worth.append((belief.draw(rng) + TRUST * claim(idea)) * (1.0 if home else STRANGERS))
+    return ideas[max(range(len(ideas)), key=worth.__getitem__)]

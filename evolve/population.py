@@ -6,17 +6,23 @@ grows with the run: what may be asked of any kernel of the past is read from the
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
 from kbevolve.archive.ledger import Ledger
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Verdict
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
 from kbevolve.evolve.brief import Failure
 from kbevolve.evolve.history import FITTEST, NEWEST, History
+from kbevolve.evolve.learning import Learning
+from kbevolve.evolve.memory import Memory
+from kbevolve.evolve.novelty import Blunders
 from kbevolve.islands.descriptors import describe
+from kbevolve.islands.experience import Key
 from kbevolve.islands.island import Entry, Island, Member
+from kbevolve.islands.tally import Tally
 
 #: Failures of an island that are shown to its next children.
 SHOWN_FAILURES = 5
@@ -37,13 +43,18 @@ class Population:
         islands: how many.
         ledger: what the archive holds of the run.
         since: when the run began, in seconds since 1970: what was judged before cost another run.
+        elsewhere: what other problems taught of techniques.
     """
 
-    def __init__(self, islands: int, ledger: Ledger, *, since: float = 0.0) -> None:
+    def __init__(
+        self, islands: int, ledger: Ledger, *, since: float = 0.0, elsewhere: Mapping[Key, Tally] | None = None
+    ) -> None:
         self.islands = [Island(index=index) for index in range(islands)]
         #: Distinct kernels by verdict, and births by state.
         self.verdicts: Counter[Verdict] = Counter()
         self.states: Counter[BirthState] = Counter()
+        #: Duplicates that were written under other names.
+        self.renamed = 0
         #: Prompt and completion tokens by the model that was asked, also where it told none.
         self.tokens: dict[str, tuple[int, int]] = {}
         #: Kernels judged for this run, and the seconds that their phases held a device.
@@ -61,15 +72,24 @@ class Population:
         self._failures: dict[int, dict[str, Birth]] = defaultdict(dict)
         self._twins: deque[set[str]] = deque([set()], maxlen=TWINS)
         self._withdrawn: set[str] = set()
+        self._learning = Learning(elsewhere)
+        self._memory: Memory | None = None
+        self._blunders = Blunders()
+        #: The largest fitness that any kernel had, and how many were judged when an island last began anew.
+        self._peak = 0.0
+        self._restarted = -1
         # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
         self._member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
         self._failure = lru_cache(maxsize=16 * SHOWN_FAILURES)(self._read_failure)
+        self._evaluation = lru_cache(maxsize=FITTEST)(self._read_evaluation)
+        self._idea = lru_cache(maxsize=TRIED)(ledger.idea)
 
     # ---- told ------------------------------------------------------------------------------------------------------
 
     def observe(self, birth: Birth, evaluation: Evaluation | None) -> None:
         """Take note of a birth and of what the judge found about its kernel; both are in the archive."""
         self.states[birth.state] += 1
+        self.renamed += birth.written is not None
         sent, received = self.tokens.get(birth.model, (0, 0))
         if birth.model or birth.prompt_tokens or birth.completion_tokens:
             self.tokens[birth.model] = sent + birth.prompt_tokens, received + birth.completion_tokens
@@ -79,20 +99,28 @@ class Population:
             self._children[birth.parents[0]] += 1
         if birth.idea is not None:
             self._try(birth.idea)
+        parent = self._parent(birth)
+        if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
+            idea = self._idea(birth.idea) if birth.idea is not None else None
+            self._learning.observe(birth, idea, evaluation, parent)
+            self._memory = None
         if birth.kernel is None or evaluation is None:
             return
+        self._blunders.observe(birth, evaluation, parent)
         correct = evaluation.verdict is Verdict.CORRECT
         if birth.state is BirthState.BORN and not any(birth.kernel in born for born in self._twins):
             self._twins[-1].add(birth.kernel)
             self.verdicts[evaluation.verdict] += 1
+            self._memory = None
             self._pay(evaluation)
             if correct:
                 self._history.add(birth.kernel, evaluation.speedup_low or 0.0)
+                self._peak = max(self._peak, evaluation.speedup_low or 0.0)
                 self._recalled = None
         if not correct:
             self._fail(birth.island, birth.kernel, birth)
-        elif birth.idea is not None:
-            self._credit(birth.idea, birth, evaluation)
+        elif birth.idea is not None and parent is not None:
+            self._credit(birth.idea, evaluation, parent)
 
     def enter(self, island: int, kernel_id: str) -> tuple[Entry, str]:
         """Let a correct kernel arrive on an island; what it did to its niche, and the niche's key."""
@@ -112,8 +140,23 @@ class Population:
         if placed or self.islands[birth.island].has_room(birth.kernel, evaluation.speedup_low or 0.0):
             self.enter(birth.island, birth.kernel)
 
-    def end_generation(self) -> None:
-        """A generation is over. Children are counted as long as their parent lives on an island."""
+    def restart(self, island: int, kernel_id: str) -> tuple[Entry, str]:
+        """Let an island begin anew with one kernel; as `enter`."""
+        self.islands[island] = Island(index=island)
+        self._restarted = self.judged
+        return self.enter(island, kernel_id)
+
+    def end_generation(self, *, published: float | None = None, contests: bool = False) -> None:
+        """A generation is over. Children are counted as long as their parent lives on an island.
+
+        Args:
+            published: the speedup that contests have confirmed by now; None while there is none.
+            contests: whether the run holds any. Then what looks faster than eager counts as an improvement only once
+                it is confirmed; in a run without them, as soon as it was seen.
+        """
+        shown = max(min(self._peak, 1.0), published or 0.0) if contests else self._peak
+        self._learning.improved(shown, judged=self.judged)
+        self._memory = None
         living = {member.kernel.id for island in self.islands for member in island.members}
         self._children = Counter({kernel: count for kernel, count in self._children.items() if kernel in living})
         self._twins.append(set())
@@ -127,6 +170,26 @@ class Population:
         self._withdrawn.update(kernel_ids)
 
     # ---- asked -----------------------------------------------------------------------------------------------------
+
+    @property
+    def judged(self) -> int:
+        """Distinct kernels with a verdict, whichever run paid for it."""
+        return self.verdicts.total()
+
+    @property
+    def due(self) -> bool:
+        """Whether no island has begun anew since the last improvement."""
+        return self._restarted < self._learning.marked
+
+    def memory(self) -> Memory:
+        """What was learnt so far; it does not change when the run goes on."""
+        if self._memory is None:
+            self._memory = self._learning.memory(judged=self.judged)
+        return self._memory
+
+    def blunders(self) -> tuple[str, ...]:
+        """The newest kernels that failed or were slow, by id: what new ones are compared with."""
+        return self._blunders.snapshot()
 
     @property
     def prompt_tokens(self) -> int:
@@ -206,17 +269,22 @@ class Population:
 
     def _try(self, idea_id: str) -> None:
         if idea_id not in self._ideas:
-            self._ideas[idea_id] = self._ledger.idea(idea_id)
+            self._ideas[idea_id] = self._idea(idea_id)
             self._gains[idea_id] = None
             if len(self._ideas) > TRIED:
                 oldest = next(iter(self._ideas))
                 del self._ideas[oldest], self._gains[oldest]
 
-    def _credit(self, idea_id: str, birth: Birth, evaluation: Evaluation) -> None:
-        # The main parent of a repair is the failed child: the gain is over the first parent that worked.
-        found = (self._ledger.evaluation(parent) for parent in birth.parents)
-        parent = next((one for one in found if one is not None and one.verdict is Verdict.CORRECT), None)
-        if parent is not None and parent.speedup and evaluation.speedup:
+    def _parent(self, birth: Birth) -> Evaluation | None:
+        """Of the first parent that worked: the main parent of a repair is the failed child."""
+        for kernel in birth.parents:
+            with suppress(LookupError):
+                if (found := self._evaluation(kernel)).verdict is Verdict.CORRECT:
+                    return found
+        return None
+
+    def _credit(self, idea_id: str, evaluation: Evaluation, parent: Evaluation) -> None:
+        if parent.speedup and evaluation.speedup:
             gain = evaluation.speedup / parent.speedup
             self._gains[idea_id] = max(gain, self._gains[idea_id] or 0.0)
 
@@ -230,6 +298,12 @@ class Population:
         kernel, evaluation = self._ledger.kernel(kernel_id), self._ledger.evaluation(kernel_id)
         assert evaluation is not None, "a member was judged"
         return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel).key)
+
+    def _read_evaluation(self, kernel_id: str) -> Evaluation:
+        evaluation = self._ledger.evaluation(kernel_id)
+        if evaluation is None:
+            raise LookupError(kernel_id)  # so that "not judged yet" is not kept
+        return evaluation
 
     def _read_failure(self, kernel_id: str, idea_id: str | None) -> Failure:
         evaluation = self._ledger.evaluation(kernel_id)

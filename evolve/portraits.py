@@ -13,7 +13,18 @@ from rich.tree import Tree
 
 from kbevolve.archive.lineage import Line
 from kbevolve.archive.numbers import as_times
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Run, Standing, StopReason
+from kbevolve.archive.queries import strategy_of
+from kbevolve.archive.records import (
+    Birth,
+    BirthState,
+    Confirmation,
+    Evaluation,
+    Idea,
+    Kernel,
+    Run,
+    Standing,
+    StopReason,
+)
 from kbevolve.archive.store import RunSummary
 from kbevolve.evolve.tables import Column, print_table, printable
 from kbevolve.evolve.words import (
@@ -39,7 +50,7 @@ def stop_words(reason: StopReason | None) -> str:
 
 def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
     """What became of a birth: the verdict, or why there is none."""
-    if birth.kernel is None or birth.state.name == "DUPLICATE":
+    if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.FAMILIAR):
         return Text(birth.state.value, style="dim")
     if evaluation is None:
         return Text("not judged yet", style="dim")
@@ -158,6 +169,7 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | 
     }
     if any(tokens):
         fields["tokens"] = f"{tokens[0]} sent, {tokens[1]} received"
+    fields["strategy"] = strategy_of(run)
     fields["seed"] = str(run.seed)
     fields["versions"] = ", ".join(f"{name} {version}" for name, version in run.versions.items())
     fields["settings"] = "\n".join(_settings_lines(run))

@@ -5,30 +5,38 @@ measured speedup, what was tried and what failed. It never shows seeds, toleranc
 are the judge's secrets. Contexts are kept small; the numbers below say how small.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kbevolve.archive.records import Backend, Idea, Operator, ProblemCard
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
-from kbevolve.configs.settings import Precision
+from kbevolve.configs.settings import Feedback, Precision
 from kbevolve.evaluators.feedback.message import feedback, performance, standing
 from kbevolve.evolve.brief import Brief, Failure
 from kbevolve.evolve.cards import prompt_lines
+from kbevolve.evolve.learnt import (
+    elsewhere_lines,
+    exhausted_lines,
+    failure_lines,
+    lesson_lines,
+    technique_lines,
+    tried_lines,
+)
+from kbevolve.evolve.masks import Mask, unmasked
 from kbevolve.islands.island import Member
-
-#: Failures shown, and characters of each: enough to name the mistake, too little to imitate it.
-SHOWN_FAILURES = 5
-FAILURE_LENGTH = 160
-
-#: Ideas shown with what came of them, the newest.
-SHOWN_TRIED = 20
+from kbevolve.islands.stagnation import Stage
 
 #: Longest kernel shown as an inspiration, characters (about 2500 tokens); a longer one would drown the parent.
 INSPIRATION_LENGTH = 8000
+
+#: What an inspiration is.
+SAME, SIMILAR = "Another kernel for the same problem", "A kernel for a similar problem"
+
+#: What stands for the standing of a kernel of which nothing is told but its source.
+UNTOLD = "how it fared is not told"
 
 #: What a child may be written in on each type of device.
 DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
@@ -46,12 +54,17 @@ class Shown:
     performance: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, member: Member, card: ProblemCard | None = None) -> "Shown":
-        """A correct kernel with its measured speedup."""
+    def of(
+        cls, member: Member, card: ProblemCard | None = None, *, told: Collection[Feedback] = ("execution", "profiler")
+    ) -> "Shown":
+        """A correct kernel with its measured speedup; what is not to be told is left out."""
+        if "execution" not in told:
+            return cls(source=member.kernel.source, standing=UNTOLD)
+        profiled = member.evaluation if "profiler" in told else replace(member.evaluation, profile=None)
         return cls(
             source=member.kernel.source,
             standing=standing(member.evaluation),
-            performance=tuple(performance(member.evaluation, card)),
+            performance=tuple(performance(profiled, card)),
         )
 
 
@@ -69,7 +82,7 @@ class PromptTexts:
         """Who the model is, the device, the contract and the rules; the same for every child of a run."""
         return _render("system", device=brief.device, device_type=brief.device_type, precision=self.precision)
 
-    def ideas(self, brief: Brief, shortlist: Sequence[PlaybookIdea]) -> str:
+    def ideas(self, brief: Brief, shortlist: Sequence[PlaybookIdea], masks: Sequence[Mask] = ()) -> str:
         """Stage one."""
         return _render(
             "ideas",
@@ -77,10 +90,16 @@ class PromptTexts:
             **_parent(brief),
             edited=edited(brief),
             languages=" or ".join(LANGUAGES[backend] for backend in backends(brief)),
-            failures=signatures(brief.failures),
-            tried=[tried_line(idea, gain) for idea, gain in list(brief.tried.items())[-SHOWN_TRIED:]],
+            failures=failure_lines(brief),
+            tried=tried_lines(brief),
+            exhausted=exhausted_lines(brief),
+            elsewhere=elsewhere_lines(brief),
+            paid=technique_lines(brief),
+            lessons=lesson_lines(brief),
+            masks=[mask.words for mask in masks],
+            exploring=brief.stage is not Stage.SEARCHING,
             playbook=shortlist,
-            techniques=self._techniques(brief.device_type),
+            techniques=self._techniques(brief, masks),
             count=self.ideas_per_call,
         )
 
@@ -110,7 +129,16 @@ class PromptTexts:
         )
 
     def repair(self, failure: Failure) -> str:
-        """What is wrong with the failed file, and the wish for a repair."""
+        """What is wrong with the failed file, and the wish for a repair; or which other kernel it nearly equals."""
+        if failure.like is not None:
+            return _render(
+                "familiar",
+                share=100 * failure.like.share,
+                kernel=failure.like.kernel,
+                fared=failure.like.fared,
+                message=feedback(failure.like.evaluation),
+                idea=failure.idea,
+            )
         return _render(
             "repair",
             verdict=failure.evaluation.verdict.name.lower().replace("_", " "),
@@ -122,9 +150,10 @@ class PromptTexts:
         """The follow-up to an answer that could not be used."""
         return _render("again", complaint=complaint)
 
-    def _techniques(self, device_type: str) -> dict[str, str]:
+    def _techniques(self, brief: Brief, masks: Sequence[Mask]) -> dict[str, str]:
         """What an idea may be filed under on a device; other values and crossings have operators of their own."""
-        known = {idea.technique for idea in self.playbook.ideas if device_type in idea.devices} | {OTHER}
+        possible = [idea for idea in self.playbook.ideas if idea.runs_on(brief.device_type, brief.device)]
+        known = {idea.technique for idea in unmasked(possible, masks)} | {OTHER}
         return {slug: meaning for slug, meaning in self.playbook.techniques.items() if slug in known}
 
 
@@ -136,29 +165,17 @@ def edited(brief: Brief) -> bool:
 
 
 def backends(brief: Brief) -> tuple[Backend, ...]:
-    """What the child is written in: an edit and a crossing stay with their parents, a rewrite is free."""
+    """What the child is written in: an edit and a crossing stay with their parents, a rewrite with its island."""
     if edited(brief) or brief.operator is Operator.CROSS:
         own = tuple(dict.fromkeys(parent.kernel.backend for parent in brief.parents))
-        return tuple(backend for backend in own if backend != Backend.TORCH) or DEVICE_BACKENDS[brief.device_type]
-    return DEVICE_BACKENDS[brief.device_type]
+        return tuple(backend for backend in own if backend != Backend.TORCH) or _written(brief)
+    return _written(brief)
 
 
-def signatures(failures: Sequence[Failure]) -> list[str]:
-    """One short line for each kind of failure, the newest first, with how often it was met."""
-    counts: Counter[str] = Counter()
-    for failure in failures:
-        found = failure.evaluation
-        line = next((line.strip() for line in found.message.splitlines() if line.strip()), "")
-        idea = f" (idea: {failure.idea.title})" if failure.idea else ""
-        counts[f"{found.verdict.name.lower().replace('_', ' ')}: {line[:FAILURE_LENGTH]}{idea}"] += 1
-    lines = list(counts.items())[:SHOWN_FAILURES]
-    return [f"{line}{f' [{count} times]' if count > 1 else ''}" for line, count in lines]
-
-
-def tried_line(idea: Idea, gain: float | None) -> str:
-    """An idea and the best that came of it."""
-    came = "no working kernel" if gain is None else f"{gain:.2f} times its parent's speed"
-    return f"{idea.title} ({idea.technique}): {came}"
+def _written(brief: Brief) -> tuple[Backend, ...]:
+    """What new files are written in: what their island is for, else whatever the device takes."""
+    possible = DEVICE_BACKENDS[brief.device_type]
+    return (brief.policy.backend,) if brief.policy.backend in possible else possible
 
 
 def _problem(brief: Brief) -> dict[str, Any]:
@@ -173,7 +190,7 @@ def _problem(brief: Brief) -> dict[str, Any]:
 
 def _parent(brief: Brief) -> dict[str, Any]:
     return {
-        "parent": Shown.of(brief.parents[0], brief.card) if brief.parents else None,
+        "parent": Shown.of(brief.parents[0], brief.card, told=brief.told) if brief.parents else None,
         "parent_title": "The kernel to improve" if edited(brief) else "The kernel to beat",
     }
 
@@ -195,9 +212,19 @@ def _writing(brief: Brief) -> dict[str, Any]:
         "backends": backends(brief),
         "edited": edited(brief),
         "skeleton": not edited(brief),
-        "inspiration": Shown.of(inspiration, brief.card) if inspiration else None,
-        "failures": signatures(brief.failures),
+        "inspiration": _heirloom(brief) or (Shown.of(inspiration, brief.card) if inspiration else None),
+        "inspiration_title": SIMILAR if _heirloom(brief) else SAME,
+        "failures": failure_lines(brief),
     }
+
+
+def _heirloom(brief: Brief) -> Shown | None:
+    """The kernel of a similar problem that is shown instead of one for the same problem."""
+    given = brief.heirloom
+    if given is None or len(given.source) > INSPIRATION_LENGTH:
+        return None
+    words = f"{given.problem}; there {given.speedup:.2f} times as fast as eager PyTorch"
+    return Shown(source=given.source, standing=words)
 
 
 def _render(name: str, **values: Any) -> str:

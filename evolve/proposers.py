@@ -2,9 +2,11 @@
 
 import importlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import SettingsError
+from kbevolve.configs.prices import read_prices
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.brief import Proposer
 from kbevolve.evolve.interruption import end_requests
@@ -14,22 +16,31 @@ from kbevolve.evolve.pace import pace_of
 from kbevolve.evolve.recording import Maker
 from kbevolve.evolve.tuner import TunablesProposer
 
+if TYPE_CHECKING:
+    from kbevolve.evolve.outside import Outside
+
 #: Operators that write code, and so need a model or a third party's proposer.
 WRITING = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR)
 
 
-def build_proposers(settings: Settings, make: Maker = build_language_model) -> Mapping[Operator, Proposer]:
+def build_proposers(
+    settings: Settings, make: Maker = build_language_model, outside: "Outside | None" = None
+) -> Mapping[Operator, Proposer]:
     """Operator -> who carries it out. Without MUTATE the run is an offline one.
 
     Args:
         settings: all settings.
         make: makes the language models, e.g. those of a recording.
+        outside: what people and agents have told, which counts before any model is asked; None for a run that is new.
 
     Raises:
         SettingsError: the proposer asked for is unknown, or wants a model and none is configured.
     """
     tuner = TunablesProposer()
-    writer = _writer(settings, make)
+    if settings.search.strategy == "openevolve":
+        guest = _openevolve(settings, make)
+        return {Operator.MUTATE: guest} if guest else {Operator.TUNE: tuner}
+    writer = _writer(settings, make, outside)
     if writer is None:
         return {Operator.TUNE: tuner, Operator.CROSS: tuner}
     return {**dict.fromkeys(WRITING, writer), Operator.TUNE: tuner}
@@ -49,18 +60,20 @@ def proposer_words(settings: Settings) -> str:
         return ", ".join(f"{model.name} ({model.weight:g})" for model in settings.llm.models)
     if settings.proposer != "tunables" and (settings.llm.model or settings.llm.provider != "openai"):
         return settings.llm.model or settings.llm.provider
-    return "tunables, no model"
+    return "whoever `kbevolve ask` asks" if settings.proposer == "ask" else "tunables, no model"
 
 
-def _writer(settings: Settings, make: Maker) -> Proposer | None:
+def _writer(settings: Settings, make: Maker, outside: "Outside | None") -> Proposer | None:
     choice = settings.proposer
     if ":" in choice:
         return _third_party(choice)
-    if choice not in ("auto", "tunables", "llm"):
+    if choice not in ("auto", "tunables", "llm", "ask"):
         raise SettingsError(
-            f"proposer = {choice!r}: neither auto, tunables, llm nor a dotted name such as package.module:Class"
+            f"proposer = {choice!r}: neither auto, tunables, llm, ask nor a dotted name such as package.module:Class"
         )
-    writer = _model_writer(settings, make) if choice != "tunables" else None
+    if choice == "ask" and outside is None:
+        raise SettingsError("proposer = 'ask': such a run is begun by `kbevolve ask --problem NAME`")
+    writer = _model_writer(settings, make, outside) if choice != "tunables" else None
     if writer is not None:
         return writer
     if choice == "llm":
@@ -68,24 +81,44 @@ def _writer(settings: Settings, make: Maker) -> Proposer | None:
     return None
 
 
-def _model_writer(settings: Settings, make: Maker) -> Proposer | None:
-    """The proposer that asks the models of the settings; None when they name none."""
+def _model_writer(settings: Settings, make: Maker, outside: "Outside | None") -> Proposer | None:
+    """The proposer that asks the models of the settings; None when there is nobody to ask."""
     pace = pace_of(settings.llm)
     models = [(one, make(one, pace)) for one in settings.llm.each()]
-    if models[0][1] is None:
+    if models[0][1] is None and settings.proposer != "ask":
         return None
     # Imported here because an offline run must not pay for the templates.
+    from kbevolve.evolve.outside import OutsideProposer
     from kbevolve.evolve.writer import LLMProposer
 
-    writers = {
-        one.model or one.provider: LLMProposer(model, one, precision=settings.evaluation.precision)
-        for one, model in models
-        if model is not None
-    }
+    precision = settings.evaluation.precision
+    writers: dict[str, Proposer] = {}
+    for one, model in models:
+        name = one.model or one.provider
+        if outside is not None:
+            writers[name] = OutsideProposer(outside=outside, settings=one, precision=precision, model=model)
+        elif model is not None:
+            writers[name] = LLMProposer(model, one, precision=precision)
     if len(writers) == 1:
         return next(iter(writers.values()))
     weights = {model.name: model.weight for model in settings.llm.models}
-    return SeveralModels(proposers=writers, weights=weights)
+    prices = read_prices(settings.budget.prices)
+    bandit = settings.llm.model_choice == "bandit"
+    return SeveralModels(proposers=writers, weights=weights, bandit=bandit, prices=prices)
+
+
+def _openevolve(settings: Settings, make: Maker) -> Proposer | None:
+    """OpenEvolve, which asks the models by itself; None when the settings name none."""
+    if settings.proposer == "tunables":
+        return None
+    if settings.proposer not in ("auto", "llm"):
+        raise SettingsError(
+            f"proposer = {settings.proposer!r}, but strategy openevolve asks models itself; name one with --model "
+            "NAME, or take another strategy"
+        )
+    from kbevolve.evolve.openevolve.proposer import openevolve_proposer
+
+    return openevolve_proposer(settings, make)
 
 
 def _third_party(dotted: str) -> Proposer:

@@ -249,7 +249,7 @@ def model_maker(
     """
     if record and replay:
         raise UsageError("both --record and --replay: what comes from a recording is in a file already; give one")
-    if (record or replay) and not (settings.proposer in ("auto", "llm") and _names_model(settings.llm)):
+    if (record or replay) and not (settings.proposer in ("auto", "llm", "ask") and _names_model(settings.llm)):
         option = "--record" if record else "--replay"
         raise UsageError(f"{option} is for runs with a model, and this one has none; add --model NAME")
     if replay is not None:
@@ -273,7 +273,7 @@ def _portable(settings: LLMSettings) -> dict[str, Any]:
     """What a replay must know of the settings; nothing that says where the models are or how they are reached."""
     return settings.model_dump(
         mode="json",
-        include={*_PARAMETERS, "models", "ideas_per_call"},
+        include={*_PARAMETERS, "models", "model_choice", "ideas_per_call"},
         exclude={"models": {"__all__": {"api_base", "api_key_variable"}}},
     )
 

@@ -11,11 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from kbevolve.archive.champion import champion_of
 from kbevolve.archive.records import (
     Birth,
     BirthState,
-    Confirmation,
     Evaluation,
     Kernel,
     Operator,
@@ -36,14 +34,16 @@ from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.confirming import Confirming
 from kbevolve.evolve.crew import Crew
 from kbevolve.evolve.events import Event, Observer
+from kbevolve.evolve.legacy import Legacy
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.starting import StartingKernel
+from kbevolve.evolve.stopping import Stopping, window_of
+from kbevolve.evolve.strategies import breeder_of
 from kbevolve.islands.island import Entry
-from kbevolve.islands.migration import ring
+from kbevolve.islands.migration import restart, ring
+from kbevolve.islands.stagnation import Stage
 
-#: Generations in a row in which no island had anything new, after which a run stops: one may be bad luck.
-EXHAUSTED_GENERATIONS = 3
 #: Threads that ask models at once, at most: endpoints refuse more long before.
 ASKERS = 64
 #: Seconds that children under way are waited for when the user has had enough (those nearly through are kept), and
@@ -66,6 +66,7 @@ class Search:
         evaluator: the judge.
         starts: the starting kernels of each island.
         card: what the judge found out about the problem, for prompts.
+        legacy: what other problems give to the run, the same in all its sittings; None for nothing.
         confirmer: measures would-be champions again; None publishes what the first evaluation found.
         width: how many kernels the judge may be asked about at once, each in a thread of its own.
         elapsed: tells how many seconds all sittings at this run have lasted by now.
@@ -85,6 +86,7 @@ class Search:
         evaluator: Evaluator,
         starts: Sequence[Sequence[StartingKernel]],
         card: ProblemCard | None = None,
+        legacy: Legacy | None = None,
         confirmer: Confirmer | None = None,
         width: int = 1,
         elapsed: Callable[[], float] = lambda: 0.0,
@@ -97,8 +99,11 @@ class Search:
         self.starts = starts
         self.observer = observer
         self.ledger = archive.ledger(run)
-        since = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0
-        self.population = Population(self.settings.islands, self.ledger, since=since)
+        # From 0 on, what other runs had judged counts, too.
+        others = not run.created or settings.budget.known_evaluations
+        since = 0.0 if others else datetime.fromisoformat(run.created).timestamp()
+        given = legacy or Legacy()
+        self.population = Population(self.settings.islands, self.ledger, since=since, elsewhere=given.tallies)
         self.budget = Budget.of(settings)
         self.elapsed = elapsed
         self.breeding = Breeding(
@@ -108,6 +113,18 @@ class Search:
             settings=self.settings,
             proposers=proposers,
             card=card,
+            legacy=given,
+            window=window_of(settings),
+        )
+        #: The generation that closes next, and the children of all that were bred and are not closed.
+        self._closing = 0
+        self._open: dict[int, list[Child]] = {}
+        self.breeder = breeder_of(
+            self.settings,
+            self.breeding,
+            breeding=self.breeding,
+            ledger=self.ledger,
+            closed=lambda: self._closing - 1,
         )
         askers = min(ASKERS, self.settings.islands * (1 + self.settings.lookahead))
         self._crew = Crew({ASKING: askers, JUDGING: width})
@@ -125,7 +142,7 @@ class Search:
             width=width,
             announce=lambda birth: self._tell(birth=birth),
         )
-        self._reference = Kernel.from_source(as_model_new(problem.source_for(device_type))).id
+        reference = Kernel.from_source(as_model_new(problem.source_for(device_type))).id
         self._contests = confirmer is not None and settings.evaluation.confirm_rounds > 0
         self.confirming = Confirming(
             archive=archive,
@@ -133,18 +150,22 @@ class Search:
             problem=problem,
             confirmer=confirmer,
             settings=settings.evaluation,
-            reference=self._reference,
+            reference=reference,
             announce=lambda kernels: self._tell(contest=kernels),
+        )
+        self.stopping = Stopping(
+            population=self.population,
+            ledger=self.ledger,
+            budget=self.budget,
+            confirming=self.confirming if self._contests else None,
+            reference=reference,
+            window=self.breeding.window,
+            elapsed=lambda: self.elapsed(),
         )
         #: Operators that are carried out in this thread, in order: their children may know each other.
         self._own = [operator for operator in proposers if proposers[operator] is proposers.get(Operator.TUNE)]
-        #: The generation that closes next, and the children of all that were bred and are not closed.
-        self._closing = 0
-        self._open: dict[int, list[Child]] = {}
         #: The newest generation that an earlier sitting has closed, and the newest of which it left a birth.
         self._replayed, self._left = -1, -1
-        #: The confirmations that earlier sittings left, without kernels that did not pass again.
-        self._confirmed: Sequence[Confirmation] = ()
         #: Whether anybody watches: nothing that is replayed is news.
         self._heard = True
 
@@ -171,7 +192,7 @@ class Search:
                 else:
                     self._close(self._closing)
                 # Once there is a reason, nothing new is bred; what is open already gets through and counts.
-                reason = reason or self._reason_to_stop(self._closing)
+                reason = reason or self.stopping.reason(self._closing)
                 self._closing += 1
             reason, self._closing = reason or StopReason.GENERATIONS, bred
             if reason is not StopReason.NO_SEED:
@@ -217,7 +238,8 @@ class Search:
         self._left, self._replayed = left, closed if closed is not None else left - 1
         self._heard = self._replayed < 0
         failed = self.archive.failed(self.record.id)
-        self._confirmed = [one for one in self.archive.confirmations(self.record.id) if one.kernel not in failed]
+        confirmed = [one for one in self.archive.confirmations(self.record.id) if one.kernel not in failed]
+        self.stopping.remember(confirmed, replayed=self._replayed)
         self.confirming.recall()
 
     def _replay(self, generation: int) -> None:
@@ -229,7 +251,15 @@ class Search:
         for one in placements:
             if one.via == "migration":
                 self.population.enter(one.island, one.kernel)
-        self.population.end_generation()
+        self._end(generation)
+        for one in placements:
+            if one.via == "restart":
+                self.population.restart(one.island, one.kernel)
+
+    def _end(self, generation: int) -> None:
+        """A generation is over: what it has to show decides whether the run stagnates."""
+        published = self.ledger.published(generation) if self._contests else None
+        self.population.end_generation(published=published, contests=self._contests)
 
     # ---- breed -----------------------------------------------------------------------------------------------------
 
@@ -240,7 +270,13 @@ class Search:
         recorded: dict[int, dict[int, Birth]] = {}
         for birth in self.ledger.births(generation) if generation <= self._left else ():
             recorded.setdefault(birth.island, {})[birth.slot] = birth
-        outlook = Outlook(generation=generation, closed=self._closing - 1, tried=self.population.tried())
+        outlook = Outlook(
+            generation=generation,
+            closed=self._closing - 1,
+            tried=self.population.tried(),
+            memory=self.population.memory(),
+            blunders=self.population.blunders(),
+        )
         children = self._open[generation] = []
         for island in range(self.settings.islands):
             known = recorded.get(island, {})
@@ -275,7 +311,7 @@ class Search:
             # Children of the operators carried out here are known at once: an archive holds them before the next.
             return own(kernel_id) or self.ledger.knows_of(kernel_id, self._own, before=(generation, island))
 
-        brief = self.breeding.brief(self.population, generation=generation, island=island, known=known)
+        brief = self.breeder.brief(self.population, generation=generation, island=island, known=known)
         if brief is None:
             note = "no kernel on this island that could breed"
             nothing = Proposal(state=BirthState.EXHAUSTED, note=note, parents=())
@@ -311,7 +347,13 @@ class Search:
             for migrant in ring(self.population.islands):
                 self._settle(migrant.target, migrant.member.kernel.id, generation, "migration", written)
         self.confirming.challenge(self.population, generation)
-        self.population.end_generation()
+        self._end(generation)
+        if (
+            self.stopping.stage is Stage.BACKTRACKING
+            and self.population.due
+            and (fresh := restart(self.population.islands))
+        ):
+            self._settle(fresh.target, fresh.member.kernel.id, generation, "restart", written)
         del self._open[generation]
         if self.population.verdicts[Verdict.CORRECT]:  # else another sitting may bring other starting kernels
             self.archive.add_closing(self.record.id, generation)
@@ -326,40 +368,14 @@ class Search:
 
     def _settle(self, island: int, kernel_id: str, generation: int, via: str, written: set[Placement]) -> Entry:
         """Let a kernel arrive on an island, and write down the niche it took, unless that is written already."""
-        entry, niche = self.population.enter(island, kernel_id)
+        arrive = self.population.restart if via == "restart" else self.population.enter
+        entry, niche = arrive(island, kernel_id)
         placement = Placement(
             run=self.record.id, island=island, niche=niche, kernel=kernel_id, generation=generation, via=via
         )
         if entry is not Entry.NONE and placement not in written:
             self.archive.add_placement(placement)
         return entry
-
-    def _reason_to_stop(self, generation: int) -> StopReason | None:
-        if not self.population.verdicts[Verdict.CORRECT]:
-            return StopReason.NO_SEED
-        if generation - self.population.newest_fruit >= EXHAUSTED_GENERATIONS:
-            return StopReason.EXHAUSTED
-        speedup, share = self._reached(generation)
-        spent = self.budget.spent(self.population, wall_seconds=self.elapsed(), speedup=speedup, roofline_share=share)
-        return self.budget.exceeded(spent)
-
-    def _reached(self, generation: int) -> tuple[float | None, float | None]:
-        """The speedup that was published when a generation was closed, and that kernel's share of the roofline.
-
-        A confirmed one; in a run without contests, what the first evaluation of the best kernel found.
-        """
-        if self.budget.limits.target_speedup is None and self.budget.limits.roofline_share is None:
-            return None, None  # not worth a look at the archive in every generation
-        if self._contests:
-            champion = self.confirming.champion
-            if generation <= self._replayed:
-                champion = champion_of([one for one in self._confirmed if one.generation <= generation])
-            speedup, kernel = (champion.speedup, champion.kernel) if champion else (None, None)
-        else:
-            best = self.population.best(apart_from=self._reference)
-            speedup, kernel = (best.evaluation.speedup, best.kernel.id) if best else (None, None)
-        found = self.ledger.evaluation(kernel) if kernel else None
-        return speedup, found.profile.roofline_share if found and found.profile else None
 
     def _tell(self, **facts: Any) -> None:
         if self._heard:

@@ -9,20 +9,25 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from time import monotonic
 
+from kbevolve.archive.known_devices import KnownDevice
 from kbevolve.archive.records import Kernel, Operator, ProblemCard, Run, StopReason
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, UsageError
+from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, Unanswered, UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
+from kbevolve.evolve.absent import AbsentJudges
 from kbevolve.evolve.brief import Proposer
 from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.events import Observer
+from kbevolve.evolve.gathering import legacy_of
 from kbevolve.evolve.hands import Hands, Judging, open_judges
+from kbevolve.evolve.legacy import Legacy
 from kbevolve.evolve.proposers import build_proposers, give_up
 from kbevolve.evolve.search import Search
 from kbevolve.evolve.starting import StartingKernel, starting_kernels
+from kbevolve.evolve.strategies import check_strategy
 from kbevolve.evolve.tunables import declared
 from kbevolve.evolve.versions import recorded_versions
 from kbevolve.islands.migration import deal
@@ -72,6 +77,7 @@ def breed(
     tell: Callable[[str], None],
     *,
     judge: str | None = None,
+    absent: AbsentJudges | None = None,
     proposers: Mapping[Operator, Proposer] | None = None,
 ) -> Ending:
     """Go on with a run until it stops; the reason is in the archive whatever it is.
@@ -85,6 +91,7 @@ def breed(
         observer: told of every step.
         tell: hears lines for the user, e.g. why a starting kernel is missing.
         judge: "module:Class" of the judges, for simulations; None for those that judge.
+        absent: takes the place of judges that are elsewhere: the run goes as far as verdicts are there.
         proposers: who carries out which operator; None for those that the settings name.
 
     Raises:
@@ -99,8 +106,11 @@ def breed(
         )
     Budget.of(settings).check(settings)
     proposers = proposers or build_proposers(settings)
+    check_strategy(settings, proposers)
     try:
-        with _sitting(archive, run) as elapsed, open_judges(hands, settings, judge=judge) as judges:
+        opened: Judging = absent or open_judges(hands, settings, judge=judge)
+        with _sitting(archive, run) as elapsed, opened as judges:
+            archive.add_device(KnownDevice(fingerprint=run.device, type=device.type, description=device.description))
             card = _card(judges, archive, problem, settings, tell)
             reason = Search(
                 archive=archive,
@@ -111,8 +121,11 @@ def breed(
                 settings=settings,
                 proposers=proposers,
                 evaluator=judges,
-                starts=dealt(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
+                starts=_recorded_starts(archive, run, settings)
+                if absent and archive.ledger(run).last_generation() is not None
+                else dealt(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
                 card=card,
+                legacy=legacy_of(archive, run, problem) if settings.search.transfer else Legacy(),
                 confirmer=judges,
                 width=judges.width,
                 elapsed=elapsed,
@@ -122,6 +135,9 @@ def breed(
     except KeyboardInterrupt:
         archive.add_stop(run.id, StopReason.INTERRUPTED)
         return Ending(reason=StopReason.INTERRUPTED)
+    except Unanswered:
+        archive.add_stop(run.id, StopReason.WAITING)
+        return Ending(reason=StopReason.WAITING)
     except ProposerError:
         archive.add_stop(run.id, StopReason.PROPOSER)
         raise
@@ -186,6 +202,16 @@ def dealt(starts: Iterable[StartingKernel], islands: int) -> list[list[StartingK
     starts = list(starts)
     tunable = [start for start in starts if declared(start.kernel.source)]
     return deal([start for start in starts if start not in tunable], tunable, islands)
+
+
+def _recorded_starts(archive: Archive, run: Run, settings: Settings) -> list[list[StartingKernel]]:
+    """The starting kernels that the archive holds: torch.compile may give none on a machine without the device."""
+    ledger = archive.ledger(run)
+    starts: list[list[StartingKernel]] = [[] for _ in range(settings.search.islands)]
+    for birth in ledger.births(0):
+        if birth.kernel is not None:
+            starts[birth.island].append(StartingKernel(kernel=ledger.kernel(birth.kernel), note=birth.note))
+    return starts
 
 
 def given_starts(settings: Settings) -> tuple[StartingKernel, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.devices import Device, find_device
 from kbevolve.evolve.hands import Hands, find_hands
+from kbevolve.evolve.strategies import fitted
 
 #: Preset by type of device, when none is named: on a CPU the sizes meant for a GPU would take hours.
 PRESETS = {"cpu": "cpu", "cuda": "default"}
@@ -42,7 +43,7 @@ def settings_and_hands(
     """
     settings = Settings.load(preset=preset, file=config, overrides=overrides)
     hands = find_hands(settings)
-    return _for_device(hands.device, settings, preset, config, overrides), hands
+    return fitted(_for_device(hands.device, settings, preset, config, overrides)), hands
 
 
 def _for_device(

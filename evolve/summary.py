@@ -187,6 +187,8 @@ def _print_next(
     if reason in (StopReason.GENERATIONS, StopReason.INTERRUPTED):
         more = f" --generations {generations * 2}" if reason is StopReason.GENERATIONS else ""
         commands.append((f"kbevolve resume{more}{where}", "go on"))
+    if reason is StopReason.STAGNATION:
+        commands.append((f"kbevolve resume --set search.patience=0{where}", "go on, whatever comes"))
     if reason in LIMITS:
         commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null{where}", "go on without this limit"))
     console.print(Text(f"Archive: {archive}. Next:"))

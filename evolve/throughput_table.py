@@ -84,8 +84,10 @@ def _fields(throughput: Throughput) -> dict[str, str | Text]:
 
 
 def _births(throughput: Throughput) -> str:
+    renamed = f" ({throughput.renamed} under other names)" if throughput.renamed else ""
     aside = {
-        BirthState.DUPLICATE.value: throughput.duplicates,
+        f"{BirthState.DUPLICATE.value}{renamed}": throughput.duplicates,
+        BirthState.FAMILIAR.value: throughput.familiar,
         BirthState.NO_CODE.value: throughput.without_code,
         BirthState.EXHAUSTED.value: throughput.exhausted,
     }

@@ -59,11 +59,14 @@ def time_words(milliseconds: float | None) -> str:
 
 
 def count_words(population: Population) -> str:
-    """``46 children: 41 correct, 3 wrong, 2 duplicates``."""
+    """``46 kernels: 41 correct, 3 wrong, 2 duplicate (1 under other names), 1 familiar``."""
     verdicts, states = population.verdicts, population.states
     parts = [f"{verdicts[verdict]} {verdict_words(verdict)}" for verdict in reversed(Verdict) if verdicts[verdict]]
+    renamed = f" ({population.renamed} under other names)" if population.renamed else ""
     parts += [
-        f"{states[state]} {state.value}" for state in BirthState if state is not BirthState.BORN and states[state]
+        f"{states[state]} {state.value}{renamed if state is BirthState.DUPLICATE else ''}"
+        for state in BirthState
+        if state is not BirthState.BORN and states[state]
     ]
     total = verdicts.total()
     return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"

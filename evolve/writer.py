@@ -16,9 +16,10 @@ from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
 from kbevolve.configs.settings import LLMSettings, Precision
 from kbevolve.evolve.brief import Brief, Proposal
 from kbevolve.evolve.edits import Reading, read_answer
-from kbevolve.evolve.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea
+from kbevolve.evolve.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea, shortlist
 from kbevolve.evolve.interruption import end_requests
 from kbevolve.evolve.llm import LanguageModel, Message, Reply
+from kbevolve.evolve.masks import masks_of, unmasked
 from kbevolve.evolve.prompt_texts import PromptTexts, backends, edited
 from kbevolve.evolve.whole_files import AnswerError
 
@@ -46,6 +47,7 @@ class LLMProposer:
     ) -> None:
         self._model = model
         self._settings = settings
+        self._precision = precision
         self._playbook = playbook or load_playbook()
         self._texts = PromptTexts(playbook=self._playbook, precision=precision, ideas_per_call=settings.ideas_per_call)
 
@@ -109,15 +111,18 @@ class LLMProposer:
     # ---- stage one ---------------------------------------------------------------------------------------------------
 
     def _idea(self, brief: Brief, talk: "_Talk") -> Idea:
-        """An idea of the model's, or one of the playbook's when it has none that is new."""
+        """The brief's; else an idea of the model's, or one of the playbook's when it has none that is new."""
+        if brief.idea is not None:
+            return brief.idea
         fitting = self._playbook.ideas_for(brief.problem.source, device_type=brief.device_type, device=brief.device)
         languages = frozenset(str(backend) for backend in backends(brief))
-        entries = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self._playbook.ideas
-        drawn = sorted(brief.rng.sample(range(len(entries)), min(SHORTLIST, len(entries))))
-        turn = Message(role="user", content=self._texts.ideas(brief, [entries[index] for index in drawn]))
+        written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self._playbook.ideas
+        masks = masks_of(brief, self._precision)
+        entries = unmasked(written, masks)
+        turn = Message(role="user", content=self._texts.ideas(brief, shortlist(entries, brief, SHORTLIST), masks))
         reply = talk.ask("ideas", [turn])
         ideas = parse_ideas(reply.answer, self._playbook, proposed_by=reply.model)
-        return choose_idea(ideas, brief.tried, brief.rng) or playbook_idea(entries, brief.tried, brief.rng)
+        return choose_idea(ideas, brief) or playbook_idea(entries, brief)
 
     # ---- stage two ---------------------------------------------------------------------------------------------------
 
@@ -165,7 +170,7 @@ class LLMProposer:
         note = f"{idea.title if idea else 'no idea stated'} ({how})"
         if brief.repair is not None:
             verdict = brief.repair.evaluation.verdict.name.lower().replace("_", " ")
-            note = f"repair of {verdict}: {note}"
+            note = f"asked once more: {note}" if brief.repair.like else f"repair of {verdict}: {note}"
         state = BirthState.BORN
         if brief.known(kernel.id):
             state, note = BirthState.DUPLICATE, f"nothing new: {note}"

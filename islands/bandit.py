@@ -11,6 +11,7 @@ def choose(
     rng: Random,
     *,
     shares: Mapping[str, float] | None = None,
+    costs: Mapping[str, float] | None = None,
     floor: float = 0.0,
 ) -> str:
     """One arm by Thompson sampling: the one whose draw promises most.
@@ -19,6 +20,7 @@ def choose(
         beliefs: of each arm; at least one.
         rng: the only source of randomness.
         shares: how the draws that are made without looking at beliefs are spread over the arms; evenly when None.
+        costs: what a child of each arm costs, in any unit: what a draw promises is for so much; all the same when None.
         floor: share of the draws that each arm gets whatever is believed of it, at most 1 / arms: a technique that
             failed on the first parents may be the one that the later ones need.
 
@@ -31,7 +33,7 @@ def choose(
     blind = min(1.0, floor * len(arms))
     # Drawn in any case, so that one decision never moves the numbers of another.
     look, lot = rng.random() >= blind, rng.random()
-    draws = {arm: beliefs[arm].draw(rng) for arm in arms}
+    draws = {arm: beliefs[arm].draw(rng) / (costs or {}).get(arm, 1.0) for arm in arms}
     if look:
         return max(arms, key=draws.__getitem__)
     return _lot(arms, shares or {}, lot)

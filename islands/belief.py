@@ -12,9 +12,9 @@ from random import Random
 from statistics import NormalDist
 from typing import Self
 
+from kbevolve.islands.tally import Tally, clipped
+
 _NORMAL = NormalDist()
-#: Gains further out say nothing more than these do: a first repair of a broken parent may be a factor of a thousand.
-_LARGEST_GAIN = math.log(8.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Belief:
 
     def with_gain(self, gain: float) -> Self:
         """After a valid child; `gain` is the log of its speedup over its parent."""
-        gain = min(max(gain, -_LARGEST_GAIN), _LARGEST_GAIN)
+        gain = clipped(gain)
         weight = self.weight + 1
         return replace(
             self,
@@ -62,6 +62,41 @@ class Belief:
             shape=self.shape + 0.5,
             scale=self.scale + 0.5 * self.weight / weight * (gain - self.gain) ** 2,
         )
+
+    def after(self, tally: Tally) -> "Belief":
+        """After all children of a tally at once; the same as one after the other."""
+        weight = self.weight + tally.valid
+        around = max(tally.squares - tally.valid * tally.mean**2, 0.0)
+        between = self.weight * tally.valid / weight * (tally.mean - self.gain) ** 2
+        return Belief(
+            valid=self.valid + tally.valid,
+            invalid=self.invalid + tally.invalid,
+            gain=(self.weight * self.gain + tally.gains) / weight,
+            weight=weight,
+            shape=self.shape + 0.5 * tally.valid,
+            scale=self.scale + 0.5 * (around + between),
+        )
+
+    def at_most(self, children: float) -> "Belief":
+        """The same expectations, held as if they rested on no more than so many children.
+
+        What was learnt elsewhere is a start, not a certainty: a few children of one's own must be able to refute it.
+        """
+        share = min(1.0, children / self.children)
+        shape = 1 + max(0.5, min(self.shape - 1, children / 2))
+        return Belief(
+            valid=self.valid * share,
+            invalid=self.invalid * share,
+            gain=self.gain,
+            weight=min(self.weight, children),
+            shape=shape,
+            scale=self.spread**2 * (shape - 1),
+        )
+
+    @property
+    def improvement(self) -> float:
+        """Expected improvement of one child, E[max(0, gain)] times validity, at the expected mean and spread."""
+        return self.validity * _improvement(self.gain, self.spread)
 
     def faded(self, share: float, prior: "Belief") -> "Belief":
         """What is left of it when all but `share` of what lies beyond the prior is forgotten.

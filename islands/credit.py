@@ -47,7 +47,8 @@ class Credit:
         arms: Mapping[str, float],
         rng: Random,
         *,
+        costs: Mapping[str, float] | None = None,
         floor: float = 0.0,
     ) -> str:
         """One of the arms; `arms` holds the share of each among those draws that follow no belief (`bandit.choose`)."""
-        return choose({arm: self.belief(arm) for arm in arms}, rng, shares=arms, floor=floor)
+        return choose({arm: self.belief(arm) for arm in arms}, rng, shares=arms, costs=costs, floor=floor)

@@ -48,3 +48,21 @@ def ring(islands: Sequence[Island]) -> list[Migrant]:
         if best is not None and target.entry(best) is not Entry.NONE:
             migrants.append(Migrant(origin=island.index, target=target.index, member=best))
     return migrants
+
+
+def restart(islands: Sequence[Island]) -> Migrant | None:
+    """The worst island's new beginning: the best kernel of the best island. None where there is no such pair.
+
+    Of islands with the same best, which migration makes often, the last one is the worst.
+    """
+    bred = [island for island in islands if island.best is not None]
+    if len(bred) < 2:
+        return None
+    ranked = sorted(bred, key=lambda island: (-_fitness(island), island.index))
+    best, worst = ranked[0], ranked[-1]
+    assert best.best is not None, "empty islands were left out"
+    return Migrant(origin=best.index, target=worst.index, member=best.best)
+
+
+def _fitness(island: Island) -> float:
+    return island.best.fitness if island.best is not None else 0.0

@@ -1,5 +1,6 @@
 """Who breeds: pure choices from an island and an explicit `Random`."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -43,6 +44,31 @@ class RankSelection:
             if among:
                 chosen += rng.choices(among, weights)
         return tuple(chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicheSelection:
+    """Half of the draws are elites of the niches that were bred from least; for a run whose best leads nowhere.
+
+    A niche's children are those of its members that live on the island. Of equals the fitter elite comes first.
+    """
+
+    #: How the other half is drawn, and every second parent.
+    otherwise: Selection
+    share: float = 0.5
+
+    def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
+        """See `Selection`."""
+        look = rng.random() < self.share
+        ranked = self.otherwise(island, rng, eligible)
+        children = Counter[str]()
+        for member in island.members:
+            children[member.niche] += member.children
+        elites = [elite for elite in island.elites.values() if eligible(elite)]
+        if not (look and elites):
+            return ranked
+        first = min(elites, key=lambda elite: (children[elite.niche], -elite.fitness, elite.kernel.id))
+        return (first, *(member for member in ranked if member.kernel.id != first.kernel.id))[: max(len(ranked), 1)]
 
 
 def inspirations(island: Island, parents: Sequence[Member], rng: Random, *, count: int = 2) -> tuple[Member, ...]:

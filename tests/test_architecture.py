@@ -54,7 +54,17 @@ def test_imports_point_one_way(folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["--help"], ["--version"], ["archive", "ls", "--help"], ["problems", "ls"], ["run", "--help"]]
+    "command",
+    [
+        ["--help"],
+        ["--version"],
+        ["archive", "ls", "--help"],
+        ["problems", "ls"],
+        ["run", "--help"],
+        ["ask", "--help"],
+        ["tell", "--help"],
+        ["mcp", "--help"],
+    ],
 )
 def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
     code = (
@@ -62,7 +72,7 @@ def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
         "from kbevolve.evolve.cli import main\n"
         "try:\n    main(sys.argv[1:])\n"
         "except SystemExit as exit:\n"
-        "    heavy = {'torch', 'openevolve', 'openai', 'matplotlib', 'flask', 'ray'} & set(sys.modules)\n"
+        "    heavy = {'torch', 'openevolve', 'openai', 'matplotlib', 'flask', 'ray', 'mcp'} & set(sys.modules)\n"
         "    assert not heavy, heavy\n"
         "    sys.exit(exit.code)\n"
     )

@@ -4,11 +4,12 @@ matplotlib is imported when a figure is drawn, and without pyplot: no window sys
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbevolve.archive.numbers import as_times
+from kbevolve.archive.queries import strategy_of
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.report.curves import Curve, Point, Step
 from kbevolve.configs.errors import ArchiveError, UsageError
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf")
 
 #: Okabe and Ito's palette (2008) without its yellow, which is too pale on white: told apart with every colour vision.
-_PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 #: A second cue beside the colour, for print in grey.
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-_INK = "#1b1f24"
-_GREY = "#6b7280"
+MARKERS = ("o", "s", "^", "D", "v", "P")
+INK = "#1b1f24"
+GREY = "#6b7280"
 _PALE = "#d9dde3"
 
 #: Spread of the speedups (largest over smallest) from which their axis is logarithmic: beyond about a decade a linear
@@ -34,22 +35,22 @@ _LOG_FROM = 8.0
 #: Steps that are named beside the figure; with more, the smallest gains go unnamed.
 _NAMED_STEPS = 9
 #: Islands up to which each has a colour of its own.
-_COLOURED_ISLANDS = len(_PALETTE)
+_COLOURED_ISLANDS = len(PALETTE)
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
-    "axes.edgecolor": _GREY,
-    "axes.labelcolor": _INK,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "text.color": _INK,
+    "text.color": INK,
     "text.parse_math": False,  # a "$" in a note is a dollar
-    "xtick.color": _GREY,
-    "ytick.color": _GREY,
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
     "svg.fonttype": "none",  # text stays text: searchable, and the file is small
     "svg.hashsalt": "kbevolve",  # the same figure is the same file
 }
@@ -67,22 +68,37 @@ def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> Non
         UsageError: another ending.
         ArchiveError: the file cannot be written.
     """
-    if file.suffix.lower() not in FORMATS:
-        raise UsageError(
-            f"{file}: cannot draw {file.suffix or 'a file without ending'}; end it in {', '.join(FORMATS)}"
-        )
+    save(lambda: best_so_far(curves, device=device), file)
+
+
+def save(draw: Callable[[], "Figure"], file: Path) -> None:
+    """Draw a figure in the style of all of them into a PNG, SVG or PDF file, by its ending.
+
+    Raises:
+        UsageError: another ending.
+        ArchiveError: the file cannot be written.
+    """
+    check_format(file)
     import matplotlib
 
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # A note in a script that the font lacks is drawn as boxes; that is no news for the terminal.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
-        figure = best_so_far(curves, device=device)
+        figure = draw()
         # matplotlib writes the moment into SVG and PDF files, which would make two equal figures differ.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(file.suffix.lower())
         try:
             figure.savefig(file, dpi=160, metadata=metadata)
         except OSError as error:
             raise ArchiveError(f"{file}: {error.strerror}; name a file in a directory that you may write to") from None
+
+
+def check_format(file: Path) -> None:
+    """Raises UsageError: the file's ending names nothing that can be drawn."""
+    if file.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"{file}: cannot draw {file.suffix or 'a file without ending'}; end it in {', '.join(FORMATS)}"
+        )
 
 
 def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
@@ -104,14 +120,14 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
         height_ratios=(10, 0.4 + 0.55 * len(failures)) if failures else None,
     )
     axes = figure.add_subplot(grid[0, 0])
-    _eager_line(axes)
+    draw_eager(axes)
     if single:
         _draw_islands(axes, single)
-        _draw_best(axes, single, colour=_INK, label=None)
+        _draw_best(axes, single, colour=INK, label=None)
         _number_steps(axes, single, named)
     else:
         for index, curve in enumerate(sorted(curves, key=lambda one: -_best_speedup(one))):
-            colour = _PALETTE[index % len(_PALETTE)]
+            colour = PALETTE[index % len(PALETTE)]
             _draw_dots(axes, curve.points, colour=colour)
             _draw_best(axes, curve, colour=colour, label=_run_label(curve))
     _scale(axes, curves)
@@ -142,11 +158,12 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
 # ---- the parts ---------------------------------------------------------------------------------------------------
 
 
-def _eager_line(axes: "Axes") -> None:
-    axes.axhline(1.0, color=_GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+def draw_eager(axes: "Axes", *, inside: bool = False) -> None:
+    """A line at the speed of eager, named at its right end, or `inside` the axes at its left."""
+    axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.annotate(
-        "eager", (1.0, 1.0), xycoords=("axes fraction", "data"), xytext=(3, 0), textcoords="offset points",
-        va="center", fontsize=8, color=_GREY,
+        "eager", (0.0 if inside else 1.0, 1.0), xycoords=("axes fraction", "data"), xytext=(3, 6 if inside else 0),
+        textcoords="offset points", va="center", fontsize=8, color=GREY,
     )  # fmt: skip
 
 
@@ -159,8 +176,8 @@ def _draw_islands(axes: "Axes", curve: Curve) -> None:
         _draw_dots(
             axes,
             points,
-            colour=_PALETTE[island % len(_PALETTE)] if coloured else _PALETTE[0],
-            marker=_MARKERS[island % len(_MARKERS)] if coloured else "o",
+            colour=PALETTE[island % len(PALETTE)] if coloured else PALETTE[0],
+            marker=MARKERS[island % len(MARKERS)] if coloured else "o",
             label=f"island {island}" if coloured else None,
         )
 
@@ -214,7 +231,7 @@ def _number_steps(axes: "Axes", curve: Curve, named: Sequence[Step]) -> None:
             fontsize=7,
             color="white",
             fontweight="bold",
-            bbox={"boxstyle": "circle,pad=0.22", "facecolor": _INK, "edgecolor": "white", "linewidth": 0.8},
+            bbox={"boxstyle": "circle,pad=0.22", "facecolor": INK, "edgecolor": "white", "linewidth": 0.8},
             zorder=6,
         )
 
@@ -232,12 +249,12 @@ def _draw_key(axes: "Axes", named: Sequence[Step]) -> None:
         gain = f"{percent:+.0f} %" if percent >= 10 else f"{percent:+.1f} %"
         axes.text(
             0.035, height, str(number), fontsize=7, color="white", fontweight="bold", ha="center", va="center",
-            bbox={"boxstyle": "circle,pad=0.22", "facecolor": _INK, "edgecolor": "none"},
+            bbox={"boxstyle": "circle,pad=0.22", "facecolor": INK, "edgecolor": "none"},
         )  # fmt: skip
         axes.text(0.1, height + 0.012, _cut(step.words or birth.operator.value, 34), fontsize=8.5, va="center")
         axes.text(
             0.1, height - 0.026, f"{gain} to {as_times(step.point.evaluation.speedup or 0.0)}, {birth.operator.value}, "
-            f"generation {birth.generation}", fontsize=7.5, va="center", color=_GREY,
+            f"generation {birth.generation}", fontsize=7.5, va="center", color=GREY,
         )  # fmt: skip
 
 
@@ -246,7 +263,7 @@ def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
     rows = sorted(failures, reverse=True)
     for row, verdict in enumerate(rows):
         axes.scatter(
-            failures[verdict], [row] * len(failures[verdict]), marker="|", s=26, linewidths=1.1, color=_GREY, zorder=2
+            failures[verdict], [row] * len(failures[verdict]), marker="|", s=26, linewidths=1.1, color=GREY, zorder=2
         )
     axes.set_yticks(range(len(rows)), [f"{_words(verdict)} ({len(failures[verdict])})" for verdict in rows], fontsize=8)
     axes.set_ylim(-0.6, len(rows) - 0.4)
@@ -256,18 +273,21 @@ def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
 
 
 def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import MaxNLocator
 
-    speedups = [
-        point.evaluation.speedup
-        for curve in curves
-        for point in curve.points
-        if point.evaluation.speedup is not None and point.evaluation.speedup > 0
-    ]
     children = max((curve.children for curve in curves), default=0)
     axes.set_xlim(-0.02 * max(children, 5), 1.02 * max(children, 5))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    top, bottom = max([*speedups, 1.0]), min([*speedups, 1.0])
+    points = (point for curve in curves for point in curve.points)
+    scale_speedups(axes, [point.evaluation.speedup for point in points if point.evaluation.speedup is not None])
+
+
+def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:
+    """The upright axis: speedups over eager, logarithmic where they are far apart."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    shown = [speedup for speedup in speedups if speedup > 0]
+    top, bottom = max([*shown, 1.0]), min([*shown, 1.0])
     if top / bottom > _LOG_FROM:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -295,9 +315,14 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     else:
         what = f"{len(curves)} runs"
     details = ", ".join(part for part in (_cut(device, 70), when, what) if part)
+    caption(figure, f"{run.problem_name}: {finding}", details)
+
+
+def caption(figure: "Figure", finding: str, details: str) -> None:
+    """Two lines at the left."""
     inch = 1 / figure.get_figheight()
-    figure.text(0.012, 1 - 0.10 * inch, f"{run.problem_name}: {finding}", va="top", fontsize=13, fontweight="bold")
-    figure.text(0.012, 1 - 0.40 * inch, details, va="top", fontsize=8.5, color=_GREY)
+    figure.text(0.012, 1 - 0.10 * inch, finding, va="top", fontsize=13, fontweight="bold")
+    figure.text(0.012, 1 - 0.40 * inch, details, va="top", fontsize=8.5, color=GREY)
 
 
 # ---- words and numbers -------------------------------------------------------------------------------------------
@@ -330,7 +355,9 @@ def _best_words(curve: Curve) -> str:
 
 def _run_label(curve: Curve) -> str:
     best = _best_words(curve) if curve.published else "nothing correct"
-    return f"{curve.run.id}: {best} after {_count(curve.children, 'child', 'children')}"
+    strategy = strategy_of(curve.run)
+    name = curve.run.id if strategy == "evolve" else f"{strategy}, {curve.run.id}"
+    return f"{name}: {best} after {_count(curve.children, 'child', 'children')}"
 
 
 def _count(number: int, one: str, many: str) -> str:

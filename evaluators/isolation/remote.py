@@ -94,6 +94,11 @@ class RemoteKernel:
         """What it wrote last, in the judge's memory; valid until the next call."""
         return [place.view(self._memory) for place in self._prepared.output_places]
 
+    @property
+    def processor_seconds(self) -> float:
+        """Processor time of its processes so far; 0 on CUDA: nothing rests on it there, and it takes milliseconds."""
+        return self.worker.processor_seconds if self._device.type == "cpu" else 0.0
+
     def load(self) -> None:
         """Import the file, and build what it asks for: that takes seconds, but no memory of the device."""
         self._ask({"request": "import", "source": self._source}, self._settings.import_seconds)

@@ -46,8 +46,8 @@ class Block:
     """The timed calls of one kernel in one round."""
 
     calls: tuple[Call, ...]
-    #: Milliseconds that a round trip took, and of processor time that the kernel's processes took in it; means over the
-    #: block, its untimed calls with it.
+    #: Milliseconds that a round trip took, and of processor time that the kernel's processes took in it (0 on CUDA);
+    #: means over the block, its untimed calls with it.
     trip_ms: float
     processor_ms: float
     #: What the judge makes of the told times on a busy machine: a share of each, and milliseconds added to it
@@ -124,7 +124,7 @@ def time_block(
     kernel: RemoteKernel, examiner: Examiner, questions: Sequence[Question], *, warm: Trial, warmup: int
 ) -> tuple[Block, list[Impression]]:
     """One call for each question after untimed ones, and what is kept of each output."""
-    before = kernel.worker.processor_seconds
+    before = kernel.processor_seconds
     trips = [kernel.timed_call(warm.inputs).wall_ms for _ in range(warmup)]
     calls, impressions = [], []
     for question in questions:
@@ -133,7 +133,7 @@ def time_block(
         # The judge's clock runs until the output has been read: who replies before the work is done gains nothing.
         impressions.append(examiner.impression(kernel.outputs))
         calls.append(replace(call, wall_ms=1e3 * (time.perf_counter() - call.asked)))
-    spent = 1e3 * (kernel.worker.processor_seconds - before)
+    spent = 1e3 * (kernel.processor_seconds - before)
     block = Block(calls=tuple(calls), trip_ms=statistics.fmean(trips), processor_ms=spent / len(trips))
     return block, impressions
 

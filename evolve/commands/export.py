@@ -3,7 +3,6 @@
 Or, with --births, the kernels of a run that nobody has judged yet.
 """
 
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
@@ -12,11 +11,9 @@ from kbevolve.archive.numbers import as_times
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import Device, find_device
-from kbevolve.evaluators.evaluator import Evaluator
-from kbevolve.evolve.births_folder import PROBLEM, SETTINGS, write_births
-from kbevolve.evolve.exporting import check_output, choose, measure_and_write
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evolve.births_folder import batch_words, write_births
+from kbevolve.evolve.exporting import check_output, choose, measure_and_write, plain_judge
 from kbevolve.evolve.options import archive_option, archive_words, device_option
 from kbevolve.evolve.words import speedup_words, time_words, verdict_words
 
@@ -70,7 +67,7 @@ def export(
         choice = choose(archive, problem_name, found, which=which)
         then = f", {as_times(choice.speedup_then)} eager in its run" if choice.speedup_then else ""
         click.echo(f"Measuring {choice.kernel.id} again ({choice.run.problem_name}{then}) on {found.description} …")
-        evaluation = measure_and_write(archive, choice, found, _judge, output)
+        evaluation = measure_and_write(archive, choice, found, plain_judge, output)
     if evaluation.verdict is not Verdict.CORRECT:
         reason = f": {evaluation.message}" if evaluation.message else ""
         click.echo(f"kbevolve: nothing written: {verdict_words(evaluation.verdict)} this time{reason}", err=True)
@@ -87,16 +84,9 @@ def _export_births(archive_path: Path, run_id: str | None, folder: Path) -> int:
     if not written:
         click.echo(f"Every kernel of run {run.id} has its verdict; nothing written.")
         return 0
-    problem, settings, where = folder / PROBLEM, folder / SETTINGS, archive_words(archive_path)
+    where = archive_words(archive_path)
     click.echo(f"Wrote {len(written)} kernels of run {run.id} to {folder}. On a machine with {run.device}:")
-    click.echo(f"  kbevolve evaluate --batch {folder} --problem {problem} --config {settings} --out results.jsonl")
+    click.echo(f"  {batch_words(folder)}")
     click.echo("and back here:")
     click.echo(f"  kbevolve tell results.jsonl --run {run.id}{where}")
     return 0
-
-
-def _judge(device: Device, settings: EvaluationSettings) -> AbstractContextManager[Evaluator]:
-    from kbevolve.evaluators.judge import Judge  # brings torch
-
-    # What is published must build as torch itself builds it.
-    return Judge(device, settings, plain=True)

@@ -14,11 +14,13 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings, parse_override
+from kbevolve.evolve.alone import alone_at
 from kbevolve.evolve.brief import Proposer
 from kbevolve.evolve.budget import Budget
 from kbevolve.evolve.events import Event
 from kbevolve.evolve.hands import Hands, find_hands
 from kbevolve.evolve.interruption import INTERRUPTED, interruptible
+from kbevolve.evolve.keeping import keeping
 from kbevolve.evolve.options import (
     BUDGET_SHORT,
     archive_option,
@@ -41,16 +43,22 @@ from kbevolve.evolve.recording import Recorded, model_maker
 from kbevolve.evolve.reference import as_model_new
 from kbevolve.evolve.session import breed, given_starts, open_run, settings_of
 from kbevolve.evolve.setup import settings_and_hands
+from kbevolve.evolve.strategies import STRATEGIES, check_strategy
 from kbevolve.evolve.summary import print_summary
 
 
-def _settings_options(command: Any) -> Any:
+def settings_options(command: Any) -> Any:
     """Options that change settings; each is short for a `--set`."""
     for option in reversed(
         (
+            click.option(
+                "--strategy",
+                type=click.Choice(list(STRATEGIES)),
+                help="How children come about; all but the first are what it is measured against.  [default: evolve]",
+            ),
             click.option("--generations", type=int, help="Generations to reach; in each, every island bears a child."),
             *budget_options,
-            click.option("--islands", type=int, help="Number of islands."),
+            click.option("--islands", type=int, help="Number of islands.  [default: as --max-evaluations suits]"),
             click.option("--seed", type=int, help="Seed of the search; the same seed replays the same choices."),
             device_option,
             devices_option,
@@ -84,6 +92,7 @@ def _settings_options(command: Any) -> Any:
 
 _SHORT = {
     **BUDGET_SHORT,
+    "strategy": "search.strategy",
     "generations": "search.generations",
     "islands": "search.islands",
     "seed": "search.seed",
@@ -98,6 +107,9 @@ _SHORT = {
     "provider": "llm.provider",
     "starts": "starts",
 }
+
+#: Settings that a run keeps: everything it has bred rests on them.
+_KEPT = {*(f"search.{name}" for name in ("strategy", "islands", "seed", "lookahead")), "evaluation.precision"}
 
 
 def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +131,7 @@ def overrides_of(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[st
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @problem_option
-@_settings_options
+@settings_options
 @record_option
 @replay_option
 @archive_option
@@ -145,11 +157,12 @@ def run(
     settings, recorded = _with_recording(settings, replay_from)
     with model_maker(settings, record=record_to, replay=recorded) as make:
         # A key or a file that is missing is said before the archive is touched.
-        proposers = build_proposers(settings, make)
+        check_strategy(settings, build_proposers(settings, make))
         given_starts(settings)
         Budget.of(settings).check(settings)
         with Archive(archive_path) as archive:
             record = open_run(archive, problem, hands.device, settings)
+            proposers = build_proposers(settings, keeping(make, archive.replies(record)))
             return _breed_and_report(archive, record, problem, hands, settings, proposers)
 
 
@@ -158,7 +171,7 @@ def run(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.argument("which", default="latest", metavar="[RUN]")
-@_settings_options
+@settings_options
 @record_option
 @replay_option
 @archive_option
@@ -185,9 +198,7 @@ def resume(
         overrides = overrides_of(assignments, short)
         if short.get("device"):
             overrides = {"work.devices": [], "work.workers": "local"} | overrides  # instead of the sitting before's
-        frozen = sorted(
-            {"search.islands", "search.seed", "search.lookahead", "evaluation.precision"} & overrides.keys()
-        )
+        frozen = sorted(_KEPT & overrides.keys())
         if frozen:
             raise UsageError(f"{' and '.join(frozen)} cannot change within a run; start a new one with `kbevolve run`")
         settings = settings_of(record, overrides)
@@ -200,7 +211,17 @@ def resume(
             )
         settings, recorded = _with_recording(settings, replay_from)
         with model_maker(settings, record=record_to, replay=recorded, more=True) as make:
-            proposers, problem = build_proposers(settings, make), archive.problem(record.problem)
+            from kbevolve.evolve.outside import Outside  # brings the templates, which --help need not pay for
+
+            outside = Outside(questions=archive.questions(record))  # what was told counts before a model is asked
+            kept = keeping(make, archive.replies(record))
+            proposers, problem = build_proposers(settings, kept, outside), archive.problem(record.problem)
+            unused = outside.questions.unused() if Operator.MUTATE not in proposers else 0
+            if unused and settings.proposer == "auto":
+                raise UsageError(
+                    f"run {record.id} was told {unused} answers that no child has used; use them first with "
+                    "`kbevolve ask`, or go on without them: --set proposer=tunables"
+                )
             return _breed_and_report(archive, record, problem, find_hands(settings), settings, proposers)
 
 
@@ -232,7 +253,7 @@ def _breed_and_report(
         reference=Kernel.from_source(as_model_new(problem.source_for(hands.device.type))).id,
     )
     seen: list[Event] = []
-    with interruptible(), progress_for(header, console) as progress:
+    with alone_at(archive, record), interruptible(), progress_for(header, console) as progress:
 
         def observe(event: Event) -> None:
             seen[:] = [event]
@@ -261,6 +282,9 @@ def _breed_and_report(
 
 def _hints(settings: Settings, proposer: str) -> Iterator[str]:
     """What the user should know about the proposer before the first child."""
+    strategy = settings.search.strategy
+    if strategy != "evolve":
+        yield f"Strategy {strategy}: {STRATEGIES[strategy].words}."
     if proposer.startswith("tunables"):
         yield (
             "No model is configured, so children differ in their tunables only; add --model NAME and --api-base URL "

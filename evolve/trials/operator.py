@@ -50,6 +50,8 @@ class Task:
     parents: tuple[Program, ...]
     #: What MUTATE and REWRITE carry out; None lets the author take any technique.
     idea: Idea | None = None
+    #: The child itself, for TUNE by a law that chooses values; None leaves them to chance.
+    child: Program | None = None
     #: Programs shown to learn from.
     inspirations: tuple[Program, ...] = ()
     #: Signatures of failures shown as warnings.
@@ -94,7 +96,7 @@ class Author:
     def write(self, landscape: Landscape, task: Task, rng: Random) -> Draft:
         """One child."""
         if task.operator is Operator.TUNE:  # no model writes these, so nothing slips
-            return Draft(program=retuned(landscape, task.parents[0], rng.choice(EDITS), rng))
+            return Draft(program=task.child or retuned(landscape, task.parents[0], rng.choice(EDITS), rng))
         if rng.random() < self.repeats:
             return Draft(program=rng.choice((*task.parents, *task.inspirations)))
         program = self._meant(landscape, task, rng)

@@ -72,12 +72,21 @@ def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypa
         patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:4])
         with Archive(path) as archive:
             run = open_run(archive, settings())
-            archive.add_birth(birth_of(run.id), kernel=kernel())
-            archive.add_evaluation(KnownEvaluator().evaluate(problem(), kernel()))
             archive.add_closing(run.id, 0)
+    # In SQL, as the fourth version did: its births have fewer columns than today's.
+    connection = sqlite3.connect(path)
+    connection.execute("insert into kernels values (?, 'CPP', ?)", (kernel().id, kernel().source))
+    connection.execute(
+        "insert into births values (1, ?, 0, 0, 0, 'SEED', 'BORN', '[]', ?, null, '', null, null, '', 0, 0, 0, '')",
+        (run.id, kernel().id),
+    )
+    connection.commit()
+    connection.close()
     with Archive(path, create=False) as archive:
         assert archive.wall_seconds(run.id) == 0, "nobody wrote down how long that took"
         assert archive.ledger(run).last_closed() == 0
+        (birth,) = archive.births(run.id)
+        assert (birth.kernel, birth.author) == (kernel().id, "")
         archive.end_sitting(run.id, archive.add_sitting(run.id))
         assert archive.wall_seconds(run.id) < 5
     connection = sqlite3.connect(path)

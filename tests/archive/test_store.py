@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.known_devices import KnownDevice
+from kbevolve.archive.questions import Answer, Place, Question, Stage
 from kbevolve.archive.records import (
     Birth,
     BirthState,
@@ -397,6 +399,13 @@ def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
     with Archive(sample.path) as archive:
         archive.add_closing(sample.run.id, 0)
         archive.add_sitting(sample.run.id)
+        archive.add_device(KnownDevice(fingerprint="d", type="cpu", description="a device"))
+        place = Place(9, 0, 0, 1)
+        asked = Question(run=sample.run.id, place=place, operator=Operator.MUTATE, stage=Stage.IDEA)
+        archive.questions(sample.run).hand_out([asked])
+        archive.questions(sample.run).tell(Answer(run=sample.run.id, place=place, text="an idea", by="anna"))
+        archive.add_legacy(sample.run.id, "{}")
+        archive.replies(sample.run).keep("digest", "{}")
     connection = sqlite3.connect(sample.path)
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
     assert {"runs", "kernels", "births", "evaluations", "blocks", "placements", "stops", "migrations"} <= set(tables)

@@ -7,15 +7,19 @@ from random import Random
 
 import pytest
 
+from kbevolve.archive.questions import Answer, Place, Question, Stage
 from kbevolve.archive.records import BirthState, Kernel, Operator
+from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
 from kbevolve.evolve.llm import build_language_model
+from kbevolve.evolve.outside import Outside, OutsideProposer
 from kbevolve.evolve.tuner import TunablesProposer
 from kbevolve.evolve.writer import LLMProposer
 from kbevolve.islands.island import Member
-from tests.evolve.doubles import KnownEvaluator, kernel, problem
-from tests.evolve.loopback import Answer, Loopback, Request, completion
+from tests.evolve import loopback
+from tests.evolve.doubles import KnownEvaluator, kernel, open_run, problem, settings
+from tests.evolve.loopback import Loopback, Request, completion
 
 
 def tuner() -> Iterator[tuple[Proposer, Operator]]:
@@ -26,23 +30,36 @@ def crossing_tuner() -> Iterator[tuple[Proposer, Operator]]:
     yield TunablesProposer(), Operator.CROSS
 
 
-def answer(request: Request) -> Answer:
+def answer(request: Request) -> loopback.Answer:
     """A model whose answers depend on nothing but the question."""
     if "JSON" in request.last:
         ideas = [{"title": f"Idea {n}", "mechanism": f"change {n}", "technique": "unrolling"} for n in range(4)]
-        return Answer(body=completion(json.dumps(ideas)))
-    return Answer(body=completion(f"```python\n{kernel(UNROLL=8, TILE=64).source}```"))
+        return loopback.Answer(body=completion(json.dumps(ideas)))
+    return loopback.Answer(body=completion(f"```python\n{kernel(UNROLL=8, TILE=64).source}```"))
 
 
 def model(operator: Operator) -> Callable[[], Iterator[tuple[Proposer, Operator]]]:
     def make() -> Iterator[tuple[Proposer, Operator]]:
         with Loopback(otherwise=answer) as server:
-            settings = LLMSettings(model="loopback", api_base=server.base)
-            language_model = build_language_model(settings)
+            chosen = LLMSettings(model="loopback", api_base=server.base)
+            language_model = build_language_model(chosen)
             assert language_model is not None
-            yield LLMProposer(language_model, settings), operator
+            yield LLMProposer(language_model, chosen), operator
 
     return make
+
+
+def people() -> Iterator[tuple[Proposer, Operator]]:
+    """Somebody who has answered everything already."""
+    with Archive(":memory:") as archive:
+        questions = archive.questions(open_run(archive, settings()))
+        code = f"```python\n{kernel(UNROLL=8, TILE=64).source}```"
+        for number, text in enumerate(('{"title": "Idea", "mechanism": "change"}', code), start=1):
+            place = Place(1, 0, 0, number)
+            asked = Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=Stage.IDEA)
+            questions.hand_out([asked])
+            questions.tell(Answer(run=questions.run, place=place, text=text, by="anna"))
+        yield OutsideProposer(outside=Outside(questions=questions), settings=LLMSettings()), Operator.MUTATE
 
 
 MAKERS = {
@@ -51,6 +68,7 @@ MAKERS = {
     "model, editing": model(Operator.MUTATE),
     "model, rewriting": model(Operator.REWRITE),
     "model, crossing": model(Operator.CROSS),
+    "people": people,
 }
 
 
@@ -70,6 +88,7 @@ def brief(operator: Operator, *, known: Callable[[str], bool] = lambda _: False)
     )
     return Brief(
         problem=problem(),
+        child="g1/i0/s0",
         device_type="cpu",
         device="a double",
         operator=operator,

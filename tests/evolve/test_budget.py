@@ -46,7 +46,7 @@ def test_each_limit_has_its_reason(limits: Any, below: Any, reached: Any, reason
 
 
 def test_every_limit_is_looked_at_and_what_was_asked_for_is_told_first() -> None:
-    assert {*LIMITS.values(), "prices"} == set(BudgetSettings.model_fields)
+    assert {*LIMITS.values(), "prices", "known_evaluations"} == set(BudgetSettings.model_fields)
     everything = dict.fromkeys(LIMITS.values(), 1)
     budget = Budget(limits=BudgetSettings(**everything))
     assert budget.exceeded(Spent(**dict.fromkeys(LIMITS.values(), 1))) is StopReason.TARGET_REACHED

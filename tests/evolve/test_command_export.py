@@ -58,7 +58,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, small_archive: Any) -> ScriptedJudge:
 def use(judge: ScriptedJudge, monkeypatch: pytest.MonkeyPatch, fingerprint: str) -> ScriptedJudge:
     device = Device(type="cpu", index=0, fingerprint=fingerprint, description="A Test Processor, 2 threads")
     monkeypatch.setattr(command, "find_device", lambda choice: device)
-    monkeypatch.setattr(command, "_judge", judge.make)
+    monkeypatch.setattr(command, "plain_judge", judge.make)
     return judge
 
 

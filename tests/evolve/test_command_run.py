@@ -220,7 +220,7 @@ def test_a_model_writes_kernels_and_mends_them(folder: Path) -> None:
     with Loopback(otherwise=played) as server:
         done = subprocess.run(
             [
-                *command(*RUN, "--generations", "1", "--model", "played", "--api-base", server.base),
+                *command(*RUN, "--generations", "1", "--seed", "1", "--model", "played", "--api-base", server.base),
                 "--set",
                 "search.tune_share=0",
                 "--set",

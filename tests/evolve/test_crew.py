@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from kbevolve.configs.errors import Unanswered
 from kbevolve.evolve.crew import Crew
 
 
@@ -76,3 +77,24 @@ def test_stopping_keeps_what_is_finished_in_time_and_gives_up_the_rest() -> None
     never.set()
     eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("work-")])
     assert kept == ["in time"]
+
+
+def test_what_waits_for_somebody_outside_holds_up_nothing_else() -> None:
+    crew, done = Crew({"work": 1}), []
+
+    def wait(name: str) -> None:
+        raise Unanswered(name)
+
+    crew.give("work", (0, 0, 0), lambda: wait("first"), done.append)
+    crew.give("work", (1, 0, 0), lambda: "work", done.append)
+    crew.give("work", (2, 0, 0), lambda: wait("last"), done.append)
+    for _ in range(3):
+        crew.step()
+    assert done == ["work"]
+    for _ in range(2):
+        with pytest.raises(Unanswered, match="last"):
+            crew.step()
+    crew.give("work", (3, 0, 0), lambda: "more", done.append)
+    crew.step()
+    assert done == ["work", "more"]
+    crew.stop()

@@ -65,6 +65,8 @@ def written(brief: Brief) -> Proposal:
         [member.kernel.id for member in brief.history],
         brief.repair and (brief.repair.kernel.id, brief.repair.evaluation.message, brief.repair.idea),
         brief.known(kernel_.id),
+        brief.memory,
+        (brief.stage, brief.policy.name),
     ]
     idea = Idea(title=f"idea {word}", mechanism="m", technique="t") if brief.repair is None else brief.repair.idea
     # The prompt is all that the brief says: whatever of it depended on time would be seen in the archive.
@@ -100,7 +102,7 @@ PROPOSERS: Mapping[str, Callable[[], Any]] = {"tunables": tunables, "offline": o
 
 def chosen(lookahead: int, **others: Any) -> Settings:
     return settings(
-        **{"generations": 10, "islands": 3, "migration_every": 2, "tune_share": 0.3, "repair_turns": 2} | others,
+        **{"generations": 10, "islands": 3, "migration_every": 2, "repair_turns": 2, "seed": 34} | others,
         lookahead=lookahead,
         evaluation={"confirm_rounds": 2},  # intervals of many rounds are most of the time of such a run
     )
@@ -257,7 +259,7 @@ def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
     ("write", "cuts"),
     [
         ("add_birth", (0, 7, 9, 13, 27)), ("add_evaluation", (0, 3, 6, 14)),
-        ("add_placement", (0, 2, 5)), ("add_contest", (0, 1, 3)), ("add_closing", (0, 1, 3, 10)),
+        ("add_placement", (0, 2, 5)), ("add_contest", (0, 1, 2)), ("add_closing", (0, 1, 3, 10)),
         ("add_stop", (0,)),
     ],
 )  # fmt: skip

@@ -11,10 +11,13 @@ import pytest
 
 from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.errors import ProposerError
+from kbevolve.configs.prices import Price, Prices
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
+from kbevolve.evolve.memory import Memory, Spending
 from kbevolve.evolve.models import SeveralModels
 from kbevolve.evolve.proposers import build_proposers, give_up, proposer_words
+from kbevolve.islands.credit import Credit
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, problem
 from tests.evolve.loopback import Answer, Loopback, Request, completion
@@ -76,6 +79,59 @@ def test_models_share_the_children_by_weight() -> None:
 def test_the_same_random_numbers_choose_the_same_model() -> None:
     weights = {"a": 1.0, "b": 1.0, "c": 1.0}
     assert drawn(weights, range(20)) == drawn(weights, range(20))
+
+
+PRICED = Prices(lists=({"dear": Price(prompt=10, completion=50), "cheap*": Price(prompt=0.1, completion=0.5)},))
+
+
+def learnt(gains: dict[str, float | None], *, children: int = 12) -> Memory:
+    """After children of each model with these gains (logs), each of 10,000 tokens both ways."""
+    authors = Credit()
+    for _ in range(children):
+        for name, gain in gains.items():
+            authors = authors.with_child(name, gain)
+    tokens = 10_000 * children
+    spending = {name: Spending(births=children, prompt_tokens=tokens, completion_tokens=tokens) for name in gains}
+    return Memory(authors=authors, spending=spending)
+
+
+def chosen_by_credit(memory: Memory, *, prices: Prices, names: tuple[str, ...]) -> Counter[str]:
+    weights = dict.fromkeys(names, 1.0)
+    several = SeveralModels(
+        proposers={name: named(name) for name in names}, weights=weights, bandit=True, prices=prices
+    )
+    return Counter(several.propose(brief(seed, memory=memory)).author for seed in range(1000))
+
+
+def test_the_model_that_brings_more_is_asked_more_and_none_is_given_up() -> None:
+    memory = learnt({"a": 0.2, "b": None})
+    counts = chosen_by_credit(memory, prices=Prices(), names=("a", "b"))
+    assert 850 < counts["a"] < 960
+    assert counts["b"] > 50
+    assert chosen_by_credit(Memory(), prices=Prices(), names=("a", "b"))["a"] == pytest.approx(500, abs=60)
+
+
+def test_what_counts_is_what_a_dollar_brings_where_all_prices_are_known() -> None:
+    memory = learnt({"dear": 0.15, "cheap": 0.1})
+    assert chosen_by_credit(memory, prices=PRICED, names=("dear", "cheap"))["cheap"] > 850
+    assert chosen_by_credit(memory, prices=Prices(), names=("dear", "cheap"))["dear"] > 500
+    both = learnt({"dear": 0.15, "free": 0.1})
+    assert chosen_by_credit(both, prices=PRICED, names=("dear", "free"))["dear"] > 500, "one of them has no price"
+    unasked = chosen_by_credit(learnt({"dear": 0.1}), prices=PRICED, names=("dear", "cheaper"))
+    assert unasked["cheaper"] > 500, "a model that nobody asked yet costs as much as the others' tokens at its price"
+
+
+def test_a_cheap_model_that_writes_nothing_is_no_bargain() -> None:
+    memory = learnt({"dear": 0.15, "cheap": None}, children=30)
+    assert chosen_by_credit(memory, prices=PRICED, names=("dear", "cheap"))["dear"] > 500
+
+
+def test_the_settings_ask_for_the_bandit(servers: dict[str, Loopback]) -> None:
+    for choice, bandit in (("weights", False), ("bandit", True)):
+        writer = build_proposers(settings(servers, model_choice=choice))[Operator.REWRITE]
+        assert isinstance(writer, SeveralModels)
+        assert writer.bandit is bandit
+        assert writer.propose(brief(3)).author in ("large", "small"), "though the endpoint calls them otherwise"
 
 
 def test_all_requests_of_a_child_go_to_one_model(servers: dict[str, Loopback]) -> None:

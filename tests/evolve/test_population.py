@@ -27,7 +27,7 @@ class Story:
         kernel = Kernel.from_source(text or f"class ModelNew: number = {self.number}\n")
         idea = facts.pop("idea", None)
         birth = Birth(
-            run=self.run.id, generation=generation, island=0, slot=self.number,
+            run=self.run.id, generation=generation, island=0, slot=facts.pop("slot", self.number),
             kernel=kernel.id, idea=idea.id if idea else None, note=f"number {self.number}",
             **{"operator": Operator.MUTATE, "state": BirthState.BORN} | facts,
         )  # fmt: skip

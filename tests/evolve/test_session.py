@@ -88,6 +88,13 @@ def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any)
     assert kept() == 1.0, "but a verdict that changed is news"
 
 
+def test_what_other_problems_give_is_written_down_unless_nobody_wants_it(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    for transfer, written in ((True, True), (False, False)):
+        sat.breed(settings(generations=1, transfer=transfer))
+        assert (sat.archive.legacy(sat.archive.run().id) is not None) is written
+
+
 def test_baselines_can_be_left_out(sitting: Any) -> None:
     judge = KnownJudge()
     assert sitting(judge).breed(settings(generations=1, evaluation={"baselines": False})).baselines == ()

@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Evaluation, Idea, Kernel, Operator, Verdict
+from kbevolve.archive.records import Backend, BirthState, Evaluation, Idea, Kernel, Operator, ProblemCard, Verdict
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.brief import Brief, Failure
+from kbevolve.evolve.legacy import Heirloom, Legacy, Paid
 from kbevolve.evolve.llm import PatientModel
+from kbevolve.evolve.policies import FREE, Policy
 from kbevolve.evolve.transport import OpenAITransport
 from kbevolve.evolve.writer import LLMProposer
 from kbevolve.islands.island import Member
+from kbevolve.islands.stagnation import Stage
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -366,10 +369,52 @@ def test_the_prompt_tells_what_was_measured_tried_and_failed(endpoint: Any) -> N
     assert "1.83 times as fast as eager PyTorch, 95 % interval 1.80 to 1.86; 2.675 ms a call" in ideas
     assert "Unroll (instruction-parallelism): 1.25 times its parent's speed" in ideas
     assert "Pack (data-layout): no working kernel" in ideas
-    assert "wrong: first wrong element at (0, 512) (idea: Unroll) [2 times]" in code
+    assert "- tried 2x: wrong: first wrong element at (0, 512) (idea: Unroll)" in code
     assert OTHER.strip() in code
     assert "1.50 times" in code
     assert "N = 512" in code, "the sizes of the device at hand"
+
+
+def test_what_other_problems_taught_is_shown_as_such(endpoint: Any) -> None:
+    paid = Paid(problem="L1/softmax", title="Fewer passes", technique="one-pass", gain=1.4)
+    heirloom = Heirloom(problem="L1/softmax", kernel="k", speedup=3.0, source="class ModelNew: softmax = 1\n")
+    script(endpoint, IDEAS, DIFF)
+    proposer(endpoint).propose(
+        brief(Operator.MUTATE, legacy=Legacy(ideas=(paid,)), heirloom=heirloom, inspirations=(member(OTHER, 1.5),))
+    )
+    ideas, code = (request.last for request in endpoint.requests)
+    assert "- Fewer passes (one-pass) on L1/softmax: 1.40 times its parent's speed" in ideas
+    assert "# A kernel for a similar problem, to learn from (L1/softmax; there 3.00 times" in code
+    assert "softmax = 1" in code
+    assert OTHER.strip() not in code, "one inspiration is enough"
+
+
+@pytest.mark.parametrize(
+    ("operator", "policy", "languages"),
+    [
+        (Operator.REWRITE, Policy(name="t", backend=Backend.TRITON), "in Triton."),
+        (Operator.REWRITE, FREE, "in CUDA C++ or Triton."),
+        (Operator.MUTATE, Policy(name="t", backend=Backend.TRITON), "in C++."),
+    ],
+)
+def test_an_island_writes_new_files_in_its_own_language(
+    endpoint: Any, operator: Operator, policy: Policy, languages: str
+) -> None:
+    script(endpoint, IDEAS, WHOLE)
+    proposer(endpoint).propose(brief(operator, device_type="cuda", device="NVIDIA H200, sm_90", policy=policy))
+    assert languages in endpoint.requests[0].last
+    assert ("# CUDA C++ on this GPU" in endpoint.requests[1].last) == (policy == FREE)
+
+
+def test_what_cannot_help_is_neither_proposed_nor_listed(endpoint: Any) -> None:
+    card = ProblemCard(problem="p", device="d", precision="fp32", memory_ms=2.5, roofline_ms={"fp32": 2.5})
+    script(endpoint, IDEAS, DIFF)
+    proposer(endpoint).propose(brief(Operator.MUTATE, card=card, stage=Stage.EXPLORING))
+    asked = endpoint.requests[0].last
+    assert "already moves its bytes at 93% of the bandwidth" in asked
+    assert "\n- cheap-math: " not in asked
+    assert "\n- fusion: " in asked
+    assert "Nothing better has come for long" in asked
 
 
 @pytest.mark.parametrize("device_type", ["cpu", "cuda"])

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from kbevolve.islands.belief import Belief
+from kbevolve.islands.tally import Tally
 
 
 def after(gains: list[float | None], belief: Belief | None = None) -> Belief:
@@ -68,3 +69,28 @@ def test_what_fades_comes_back_to_the_prior() -> None:
     once = belief.faded(0.5, prior)
     assert prior.children < once.children < belief.children
     assert prior.gain < once.gain < belief.gain
+
+
+def test_a_tally_teaches_what_its_children_did_one_by_one() -> None:
+    gains: list[float | None] = [0.3, None, -0.2, 0.05, None, 0.0, 9.0]
+    tally = Tally()
+    for gain in gains:
+        tally = tally.with_child(gain)
+    one, other = after(gains), Belief().after(tally)
+    for name in ("valid", "invalid", "gain", "weight", "shape", "scale"):
+        assert getattr(other, name) == pytest.approx(getattr(one, name)), name
+    assert Belief().after(tally.faded(0.5)).children == pytest.approx(2 + len(gains) / 2)
+    assert Belief().after(Tally()) == Belief()
+
+
+def test_a_belief_at_most_so_strong_expects_the_same() -> None:
+    sure = after([0.1, None, 0.05, 0.15] * 50)
+    unsure = sure.at_most(4)
+    assert unsure.children == pytest.approx(4)
+    assert (unsure.validity, unsure.gain) == pytest.approx((sure.validity, sure.gain))
+    assert unsure.spread == pytest.approx(sure.spread)
+    assert unsure.improvement == pytest.approx(sure.improvement)
+    draws = {belief: [belief.draw(Random(seed)) for seed in range(2000)] for belief in (sure, unsure)}
+    assert statistics.pstdev(draws[unsure]) > 2 * statistics.pstdev(draws[sure])
+    weak = Belief().at_most(4)
+    assert (weak.children, weak.weight, weak.scale) == pytest.approx((2, 1, 0.02)), "a weak one stays as it is"

@@ -8,8 +8,8 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.islands.descriptors import describe
 from kbevolve.islands.island import Entry, Island, Member
-from kbevolve.islands.migration import deal, ring
-from kbevolve.islands.selection import RankSelection, inspirations
+from kbevolve.islands.migration import deal, restart, ring
+from kbevolve.islands.selection import NicheSelection, RankSelection, inspirations
 
 
 def member(speedup: float, niche: str = "m0c0d0l0", *, name: str = "", children: int = 0) -> Member:
@@ -59,6 +59,21 @@ def test_selection_gives_two_different_eligible_parents() -> None:
     assert RankSelection()(home, Random(0), lambda _: False) == ()
 
 
+def test_going_back_breeds_from_niches_that_were_hardly_bred_from() -> None:
+    home = island(
+        member(3.0, "m1c0d0l0", children=9), member(2.9, "m1c0d0l0"), member(2.0, "m2c0d0l0", children=4),
+        member(1.0, "m3c0d0l0", children=1),
+    )  # fmt: skip
+    select = NicheSelection(otherwise=RankSelection(pressure=5.0, elite_share=0.0))
+    firsts = Counter(select(home, Random(seed), lambda _: True)[0].fitness for seed in range(1000))
+    assert 450 < firsts[1.0] < 600, "half of the draws are the elite of the niche with the fewest children"
+    for seed in range(50):
+        parents = select(home, Random(seed), lambda one: one.fitness < 3.0)
+        assert len({parent.kernel.id for parent in parents}) == 2
+        assert all(parent.fitness < 3.0 for parent in parents)
+    assert select(home, Random(0), lambda _: False) == ()
+
+
 def test_inspirations_are_others_the_best_first() -> None:
     members = [member(speed, f"m{index}c0d0l0") for index, speed in enumerate((4.0, 3.0, 2.0, 1.0))]
     shown = inspirations(island(*members), members[:1], Random(1))
@@ -78,6 +93,17 @@ def test_the_ring_sends_each_best_one_island_further() -> None:
     moves = {(migrant.origin, migrant.target): migrant.member.fitness for migrant in ring(islands)}
     assert moves == {(0, 1): 3.0}, "1.0 and 2.0 would improve nothing where they arrive"
     assert ring(islands[:1]) == []
+
+
+def test_the_worst_island_begins_anew_with_the_best_of_another() -> None:
+    islands = [island(member(2.0), index=0), island(member(1.0), index=1), island(member(3.0), index=2)]
+    fresh = restart(islands)
+    assert fresh is not None
+    assert (fresh.origin, fresh.target, fresh.member.fitness) == (2, 1, 3.0)
+    alike = [island(member(3.0), index=0), island(member(3.0), index=1)]
+    assert (again := restart(alike)) is not None
+    assert (again.origin, again.target) == (0, 1)
+    assert restart([island(member(3.0)), island(index=1)]) is None, "an island that never had a kernel cannot lose"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""Our search as a law: niches and parents by the modules that breed kernels, operators and techniques by credit.
+"""Our search as a law: niches, parents and operators by the modules that breed kernels, techniques by their credit.
 
-A run does not use the credit yet (`evolve.operators` draws by fixed shares). The constants below were chosen on the
-ladders of `trials.ladders`.
+A run keeps the credit of techniques on more levels (`islands.experience`): a trial has one island and no other
+problems. The constants here and in `evolve.operators` were chosen on the ladders of `trials.ladders`.
 """
 
 import math
@@ -9,35 +9,25 @@ from collections import Counter
 from dataclasses import replace
 
 from kbevolve.archive.records import Backend, Evaluation, Kernel, Operator, Verdict
+from kbevolve.configs.settings import SearchSettings
+from kbevolve.evolve.breeding import INSPIRED_FROM, LAW, law_at
+from kbevolve.evolve.operators import PRIORS, STUCK, choose_operator, operator_shares
 from kbevolve.evolve.trials.landscape import Idea, Program
 from kbevolve.evolve.trials.law import Claim, Found, Setting
 from kbevolve.evolve.trials.operator import Task
-from kbevolve.islands.belief import Belief
+from kbevolve.evolve.trials.tuning import tuned
 from kbevolve.islands.credit import Credit
 from kbevolve.islands.island import Island, Member
-from kbevolve.islands.selection import RankSelection, inspirations
+from kbevolve.islands.selection import inspirations
+from kbevolve.islands.stagnation import ACCEPTED, stage_of, window
 
-#: Shares of the operators among draws that follow no credit, at first and after `SETTLED` evaluations. Techniques come
-#: first: a parameter of a technique that is replaced next was tuned for nothing, and there is little to cross yet.
-EARLY = {Operator.MUTATE: 0.65, Operator.REWRITE: 0.28, Operator.CROSS: 0.04, Operator.TUNE: 0.03}
-LATE = {Operator.MUTATE: 0.42, Operator.REWRITE: 0.12, Operator.CROSS: 0.16, Operator.TUNE: 0.30}
-SETTLED = 100
-#: What each operator gets whatever is believed of it.
-FLOOR = 0.05
-#: What is believed of the operators before the first child: worth five or six children, on rewrites the least.
-PRIORS = {
-    str(Operator.MUTATE): Belief(valid=4, invalid=2, gain=0.05, weight=2),
-    str(Operator.REWRITE): Belief(valid=3, invalid=3, gain=-0.2, weight=2, scale=0.08),
-    str(Operator.CROSS): Belief(valid=3, invalid=2, gain=-0.02, weight=2),
-    str(Operator.TUNE): Belief(valid=5, invalid=1, gain=-0.02, weight=2, scale=0.002),
-}
-#: Parents are drawn by rank, steeply: within some hundred evaluations who is far from the best does not get there.
-PRESSURE = 5.0
+#: As a run has them that nobody set otherwise.
+SETTINGS = SearchSettings()
 #: Part of an author's promise that is added to what is believed of a technique.
 TRUST = 0.5
-#: Of the budget: what is kept to measure the best again, and how many of them at most.
-VERIFIED_SHARE = 0.06
+#: How many of the best are measured again in the end, and the budget from which there is one to do it.
 FINALISTS = 5
+VERIFIED_FROM = 100
 #: Failures that are shown to the next children.
 WARNINGS = 5
 
@@ -54,6 +44,11 @@ class OurLaw:
         self._techniques = Credit()
         self._warnings: list[str] = []
         self._number = 0
+        # All that were tried, with None for failures; the score that the next improvement is over, and the evaluations
+        # since.
+        self._scores: dict[Program, float | None] = {}
+        self._mark = -math.inf
+        self._stalled = 0
         self._parent: Found | None = None
         self._operator = Operator.MUTATE
         self._family = ""
@@ -62,12 +57,13 @@ class OurLaw:
         """A child of a ranked parent, made in a way that pays."""
         self._number += 1
         home = self._island.mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
-        selection = RankSelection(pressure=PRESSURE, elite_share=0.0)
-        parents = selection(home, self._setting.rng("parents", self._number), lambda member: True)
-        self._operator = self._choose_operator(spent, len(parents))
+        law = law_at(stage_of(self._stalled, window(self._setting.budget, SETTINGS.patience)), LAW)
+        parents = law(home, self._setting.rng("parents", self._number), lambda member: True)
+        self._operator = self._choose_operator(len(parents))
         parent = self._parent = self._found[parents[0].kernel.id]
         self._children[parents[0].kernel.id] += 1
-        shown = inspirations(home, parents[:1], self._setting.rng("inspirations", self._number))
+        rng = self._setting.rng("inspirations", self._number)
+        shown = inspirations(home, parents[:1], rng) if spent >= INSPIRED_FROM else ()
         writes = self._operator in (Operator.MUTATE, Operator.REWRITE)
         idea = self._idea(parent.program) if writes else None
         self._family = idea.family if idea else ""
@@ -76,6 +72,7 @@ class OurLaw:
             operator=self._operator,
             parents=tuple(self._found[one.kernel.id].program for one in mates),
             idea=idea,
+            child=self._tuned(parent.program) if self._operator is Operator.TUNE else None,
             inspirations=tuple(self._found[one.kernel.id].program for one in shown),
             warnings=frozenset(self._warnings[-WARNINGS:]),
         )
@@ -87,6 +84,11 @@ class OurLaw:
             self._operators = self._operators.with_child(str(self._operator), gain)
             if self._family:
                 self._techniques = self._techniques.with_child(self._family, gain)
+        if not found.duplicate:
+            self._scores[found.program] = found.score
+            self._stalled += 1
+        if found.low > self._mark + math.log(ACCEPTED):
+            self._mark, self._stalled = found.low, 0
         if found.failure is not None:
             self._warnings.append(found.failure.signature)
         if found.score is None or found.duplicate:
@@ -97,7 +99,7 @@ class OurLaw:
 
     def reserve(self) -> int:
         """The last look at the finalists."""
-        return min(FINALISTS, int(VERIFIED_SHARE * self._setting.budget))
+        return FINALISTS if self._setting.budget >= VERIFIED_FROM else 0
 
     def claim(self) -> Claim:
         """The finalist that was best when measured afresh; only that number is published."""
@@ -114,14 +116,18 @@ class OurLaw:
         best, again = max(fresh, key=lambda pair: (pair[0].score or 0.0) + (pair[1].score or 0.0))
         return Claim(program=best.program, score=again.score or 0.0)
 
-    def _choose_operator(self, spent: int, parents: int) -> Operator:
-        settled = min(1.0, spent / SETTLED)
-        shares = {
-            str(one): (1 - settled) * EARLY[one] + settled * LATE[one]
-            for one in EARLY
-            if one is not Operator.CROSS or parents > 1
-        }
-        return Operator(self._operators.choose(shares, self._setting.rng("operator", self._number), floor=FLOOR))
+    def _choose_operator(self, parents: int) -> Operator:
+        available = [one for one in (*STUCK, Operator.TUNE) if one is not Operator.CROSS or parents > 1]
+        shares = operator_shares(available, stalled=self._stalled, tune_share=SETTINGS.tune_share)
+        return choose_operator(
+            shares,
+            self._operators,
+            self._setting.rng("operator", self._number),
+            by_credit=SETTINGS.operator_choice == "credit",
+        )
+
+    def _tuned(self, program: Program) -> Program | None:
+        return tuned(self._setting.landscape, program, self._scores, self._setting.rng("tune", self._number))
 
     def _idea(self, program: Program) -> Idea:
         """Of several ideas the one that its technique's credit and its author's promise speak for."""

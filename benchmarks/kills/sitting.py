@@ -1,0 +1,119 @@
+"""One sitting at a run in a process of its own, put together as `kbevolve run` and `kbevolve resume` do."""
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from kbevolve.archive.records import Run
+from kbevolve.archive.store import Archive
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.settings import LLMSettings, Settings
+from kbevolve.evaluators.devices import Device
+from kbevolve.evolve.hands import Hands
+from kbevolve.evolve.keeping import keeping
+from kbevolve.evolve.llm import LanguageModel, Message, Reply, build_language_model
+from kbevolve.evolve.outside import Outside
+from kbevolve.evolve.pace import Pace
+from kbevolve.evolve.proposers import build_proposers
+from kbevolve.evolve.session import breed, open_run, settings_of
+
+PROBLEM = "L1/gelu"
+DEVICE = Device(type="cpu", index=0, fingerprint="cpu/fictitious", description="a device that is not there")
+
+
+def settings_for(base: str, seed: int) -> Settings:
+    """A run of three islands whose generations overlap, with repairs, migration and contests."""
+    search = {"generations": 8, "islands": 3, "lookahead": 1, "migration_every": 3, "seed": seed, "repair_turns": 1}
+    return Settings.from_tree(
+        {
+            "search": search,
+            "llm": {"model": "scripted-1", "api_base": base, "retries": 0},
+            "evaluation": {"confirm_rounds": 2, "finalists": 2, "baselines": False},
+            "work": {"width": 3},
+            "inductor_seed": False,
+        }
+    )
+
+
+def begin(archive: Path, settings: Settings) -> None:
+    """Write down a new run."""
+    with Archive(archive) as opened:
+        open_run(opened, find_problem(PROBLEM), DEVICE, settings)
+
+
+def start(archive: Path, arrivals: Path, key: str) -> int:
+    """Sit down at the archive's run in a new process; its id. It ends with code 0 once the run is over.
+
+    The process is forked, so that it begins with nothing but what was imported: a start costs milliseconds.
+
+    Args:
+        archive: where the run is.
+        arrivals: a file to which the process adds every answer of a model when it has it, before it does anything else.
+        key: what the endpoint knows the sitting by.
+    """
+    process = os.fork()
+    if process == 0:
+        _sit(archive, arrivals, key)
+    return process
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """A model whose answers are noted as they arrive."""
+
+    model: LanguageModel
+    arrivals: int
+
+    def complete(self, system: str, messages: Sequence[Message], *, child: str = "") -> Reply:
+        reply = self.model.complete(system, messages, child=child)
+        line = json.dumps({"at": time.time(), "request": named_in(reply.text)}) + "\n"
+        os.write(self.arrivals, line.encode())
+        return reply
+
+
+def named_in(text: str) -> str:
+    """The request that an answer of the scripted model says it answers."""
+    return text.split()[1].rstrip(":")
+
+
+def _sit(path: Path, arrivals: Path, key: str) -> NoReturn:
+    code = 1
+    try:
+        os.environ["OPENAI_API_KEY"] = key
+        noted = os.open(arrivals, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def make(settings: LLMSettings, pace: Pace) -> LanguageModel | None:
+            model = build_language_model(settings, pace)
+            return model and _Watched(model=model, arrivals=noted)
+
+        with Archive(path, create=False) as archive:
+            run: Run = archive.run()
+            settings = settings_of(run, {})
+            proposers = build_proposers(
+                settings,
+                keeping(make, archive.replies(run)),
+                Outside(questions=archive.questions(run)),
+            )
+            breed(
+                archive,
+                run,
+                archive.problem(run.problem),
+                Hands(devices=(DEVICE,), device=DEVICE),
+                settings,
+                lambda event: None,
+                lambda line: None,
+                judge="benchmarks.kills.judge:FictitiousJudge",
+                proposers=proposers,
+            )
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)

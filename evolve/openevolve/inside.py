@@ -1,0 +1,150 @@
+"""What runs in OpenEvolve's process: its controller, whose model and whose evaluator are questions to our process.
+
+Started by `guest` with the number of an open socket. Questions and answers are lines of JSON. Only one process asks at
+a time: the controller about the program it begins with, then its one worker, which inherits the socket.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+#: Files in the folder it works in: the program it begins with, and the module that it loads as its evaluator.
+PROGRAM, EVALUATION = "program.py", "evaluation.py"
+#: Seconds, iterations and characters that stand for no limit: limits are our process's.
+FOREVER = 10**8
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The socket to our process."""
+
+    descriptor: int
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """A question and its answer. When nobody answers any more, this process and all of its children end."""
+        self._write(json.dumps(question).encode("ascii") + b"\n")
+        return self.read()
+
+    def read(self) -> dict[str, Any]:
+        """The next line from our process."""
+        text = b""
+        while not text.endswith(b"\n"):
+            try:
+                part = os.read(self.descriptor, 1 << 16)
+            except OSError:
+                part = b""
+            if not part:
+                _end()
+            text += part
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def _write(self, text: bytes) -> None:
+        while text:
+            try:
+                text = text[os.write(self.descriptor, text) :]
+            except OSError:
+                _end()
+
+    def client(self, model: Any) -> "Client":
+        """The model that OpenEvolve's settings name, as it wants one."""
+        return Client(self, model.name)
+
+    def evaluate(self, path: str) -> Any:
+        """Have a program judged, as OpenEvolve's evaluation files do."""
+        from openevolve.evaluation_result import EvaluationResult
+
+        found = self.ask({"program": Path(path).read_text(encoding="utf-8")})
+        return EvaluationResult(metrics=found["metrics"], artifacts=found["artifacts"])
+
+
+class Client:
+    """A model of OpenEvolve's ensemble."""
+
+    def __init__(self, line: Line, model: str) -> None:
+        self.model = model
+        self.last_usage: dict[str, Any] | None = None
+        self._line = line
+
+    async def generate_with_context(self, system_message: str, messages: list[dict[str, str]], **_: Any) -> str:
+        """The answer to a conversation; temperature and the like are our process's settings."""
+        found = self._line.ask({"model": self.model, "system": system_message, "messages": messages})
+        return str(found["text"])
+
+
+def main() -> None:
+    """Run OpenEvolve until our process has had enough."""
+    line = Line(int(sys.argv[1]))
+    task = line.read()
+    _seed_chances(task["seed"])
+    folder = Path(task["folder"])
+    (folder / PROGRAM).write_text(task["program"], encoding="utf-8")
+    (folder / EVALUATION).write_text(
+        f"from {__spec__.name} import Line\n\nevaluate = Line({line.descriptor}).evaluate\n", encoding="utf-8"
+    )
+    from openevolve.controller import OpenEvolve
+
+    controller = OpenEvolve(
+        str(folder / PROGRAM), str(folder / EVALUATION), _config(task, line), output_dir=str(folder / "output")
+    )
+    logging.getLogger().setLevel(logging.WARNING)
+    asyncio.run(controller.run())
+    _end()
+
+
+def _config(task: Mapping[str, Any], line: Line) -> Any:
+    """Its defaults, but for model, judge, task, seed and limits. One worker, so that the order is always the same."""
+    from openevolve.config import Config, DatabaseConfig, EvaluatorConfig, LLMConfig, LLMModelConfig, PromptConfig
+
+    models = [
+        LLMModelConfig(name=name, weight=weight, init_client=line.client) for name, weight in task["models"].items()
+    ]
+    return Config(
+        max_iterations=FOREVER,
+        checkpoint_interval=FOREVER,
+        max_code_length=FOREVER,
+        log_level="WARNING",
+        random_seed=task["seed"],
+        language="python",
+        llm=LLMConfig(models=models),
+        prompt=PromptConfig(system_message=task["system"]),
+        database=DatabaseConfig(random_seed=task["seed"], log_prompts=False),
+        evaluator=EvaluatorConfig(
+            timeout=FOREVER, max_retries=0, cascade_evaluation=False, parallel_evaluations=1, enable_artifacts=True
+        ),
+    )
+
+
+def _seed_chances(seed: int) -> None:
+    """Let every process of one seed make the same choices.
+
+    Programs are named at random, and its database draws from sets of names. Its worker draws what prompts show from
+    Python's own generator, which a new process seeds anew.
+    """
+    names = random.Random(f"{seed}/controller")
+    uuid.uuid4 = lambda: uuid.UUID(int=names.getrandbits(128), version=4)
+
+    def in_worker() -> None:
+        names.seed(f"{seed}/worker")
+        random.seed(f"{seed}/prompts")
+
+    os.register_at_fork(after_in_child=in_worker)
+
+
+def _end() -> NoReturn:
+    """End the controller and its worker at once, whichever of them this is."""
+    os.killpg(0, signal.SIGKILL)
+    raise AssertionError("unreachable: this process was in the group")
+
+
+if __name__ == "__main__":
+    main()

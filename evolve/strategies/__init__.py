@@ -1,0 +1,94 @@
+"""How children come about, by name: the default strategy and those it is measured against at equal budget.
+
+A strategy is a pure policy: from what a run knows and an explicit `Random` it chooses what the next child is made from
+and by which operator. Everything else is the same for all of them: starting kernels, judge, cache of duplicates, repair
+turns, contests of champions, budgets, resuming.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kbevolve.archive.records import Operator
+from kbevolve.configs.errors import UsageError
+from kbevolve.configs.settings import SearchSettings, Settings
+from kbevolve.evolve.strategies.best_of_n import BestOfN
+from kbevolve.evolve.strategies.breeder import Breeder, Directed
+from kbevolve.evolve.strategies.greedy import Greedy
+from kbevolve.evolve.strategies.openevolve import OpenEvolve
+from kbevolve.evolve.strategies.refine import Refine
+from kbevolve.evolve.strategies.strategy import Kind
+from kbevolve.evolve.strategies.tree import Tree
+
+__all__ = ["STRATEGIES", "Breeder", "breeder_of", "check_strategy", "fitted"]
+
+#: Names as `search.strategy` has them; the default one first.
+STRATEGIES: Mapping[str, Kind] = {
+    "evolve": Kind(words="islands, niches, ideas with memory, crossing and tuning", make=None),
+    "best-of-n": Kind(
+        words="repeated sampling: every child a rewrite of the starting kernel", make=lambda settings: BestOfN()
+    ),
+    "refine": Kind(
+        words="iterative refinement: every child from the last one, right or wrong",
+        make=lambda settings: Refine(feedback=settings.feedback),
+        serial=True,
+        repairs=False,
+        needs_model="it feeds back to a model what became of its last kernel",
+    ),
+    "greedy": Kind(
+        words="(1+1): every child from the best so far",
+        make=lambda settings: Greedy(tune_share=settings.tune_share),
+        serial=True,
+    ),
+    "tree": Kind(
+        words="ideas branch into implementations, and the best seed the next round",
+        make=lambda settings: Tree(ideas=settings.tree_ideas, implementations=settings.tree_implementations),
+        needs_model="its ideas are a model's",
+    ),
+    "openevolve": Kind(
+        words="OpenEvolve's own controller and database",
+        make=lambda settings: OpenEvolve(),
+        serial=True,
+        repairs=False,
+        needs_model="OpenEvolve has a model write every program",
+    ),
+}
+
+
+def breeder_of(settings: SearchSettings, default: Breeder, **directed: Any) -> Breeder:
+    """Who makes the briefs: the default strategy's breeding, or a strategy by what `Directed` is given."""
+    make = STRATEGIES[settings.strategy].make
+    return default if make is None else Directed(make(settings), settings=settings, **directed)
+
+
+def fitted(settings: Settings) -> Settings:
+    """Settings of a new run as its strategy can keep them."""
+    kind, search = STRATEGIES[settings.search.strategy], settings.search
+    changes: dict[str, Any] = {"islands": 1, "lookahead": 0} if kind.serial else {}
+    if not kind.repairs:
+        changes["repair_turns"] = 0
+    return settings.model_copy(update={"search": search.model_copy(update=changes)})
+
+
+def check_strategy(settings: Settings, operators: Collection[Operator]) -> None:
+    """See to it that a run's strategy can work, before anything is spent.
+
+    Args:
+        settings: all settings.
+        operators: those that have a proposer.
+
+    Raises:
+        UsageError: it needs a model and there is none, or children would not wait for each other.
+    """
+    name = settings.search.strategy
+    kind = STRATEGIES[name]
+    if kind.needs_model and Operator.MUTATE not in operators:
+        others = [other for other, one in STRATEGIES.items() if not one.needs_model]
+        raise UsageError(
+            f"strategy {name} needs a model ({kind.needs_model}); add --model NAME (and --api-base URL), or take "
+            f"{', '.join(others[:-1])} or {others[-1]}, which do without"
+        )
+    if kind.serial and (settings.search.islands > 1 or settings.search.lookahead):
+        raise UsageError(
+            f"strategy {name} makes one child after another: it wants search.islands = 1 and search.lookahead = 0, not "
+            f"{settings.search.islands} and {settings.search.lookahead}"
+        )

@@ -1,0 +1,37 @@
+"""(1+1): one child at a time, always of the best kernel so far, which it replaces when it has shown to be faster."""
+
+from random import Random
+
+from kbevolve.archive.records import Backend, Operator
+from kbevolve.evolve.strategies.knowledge import Knowledge
+from kbevolve.evolve.strategies.strategy import Choice, Turn
+from kbevolve.evolve.tunables import declared
+
+#: Share of whole rewrites among the children that a model writes, as of the greedy law in `evolve.trials`.
+REWRITES = 0.3
+
+
+class Greedy:
+    """Implements `Strategy`.
+
+    Args:
+        tune_share: share of children by other values of tunables, in a run with a model; offline all of them are.
+    """
+
+    def __init__(self, *, tune_share: float) -> None:
+        self._tune_share = tune_share
+
+    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+        """An edit or a rewrite of the best, or other values for its tunables."""
+        ranked = known.ranked()
+        tuned = turn.offline or (Operator.TUNE in turn.operators and rng.random() < self._tune_share)
+        if turn.offline:
+            ranked = tuple(member for member in ranked if declared(member.kernel.source))
+        if not ranked:
+            return None
+        best = ranked[0]
+        if tuned and declared(best.kernel.source):
+            return Choice(operator=Operator.TUNE, parents=(best,))
+        # A kernel that computes nothing by itself offers nothing to edit.
+        anew = rng.random() < REWRITES or best.kernel.backend is Backend.TORCH
+        return Choice(operator=Operator.REWRITE if anew else Operator.MUTATE, parents=(best,))

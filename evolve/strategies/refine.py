@@ -1,0 +1,45 @@
+"""Iterative refinement: each child is made from the last one, right or wrong, by what was found out about it.
+
+So KernelBench's authors had models improve their own kernels; what is fed back are their three switches: the last
+generation itself, the result of its execution, and the profiler's view of it.
+"""
+
+from collections.abc import Collection
+from random import Random
+from typing import Any
+
+from kbevolve.archive.records import Operator
+from kbevolve.configs.settings import Feedback
+from kbevolve.evolve.strategies.knowledge import Knowledge
+from kbevolve.evolve.strategies.strategy import Choice, Turn
+from kbevolve.islands.descriptors import describe
+from kbevolve.islands.island import Member
+
+
+class Refine:
+    """Implements `Strategy`. It mends a failed child by itself, so there are no repair turns.
+
+    Args:
+        feedback: what is fed back of the last child.
+    """
+
+    def __init__(self, *, feedback: Collection[Feedback]) -> None:
+        self._feedback = frozenset(feedback)
+
+    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+        """The last child to edit or to mend; before the first, and without its source, the best start to rewrite."""
+        if not known.starts:
+            return None
+        last = known.last()
+        failure = last.failure if last and "execution" in self._feedback else None
+        if last is None or last.kernel is None or last.evaluation is None or "generation" not in self._feedback:
+            return self._choice(Operator.REWRITE, known.starts[:1], failures=(failure,) if failure else ())
+        if failure:
+            ancestors = tuple(member for member in known.ranked() if member.kernel.id in last.birth.parents)
+            return self._choice(Operator.REPAIR, ancestors, repair=failure)
+        # Where nothing is told of its execution, it may be wrong.
+        member = Member(kernel=last.kernel, evaluation=last.evaluation, niche=describe(last.kernel).key)
+        return self._choice(Operator.MUTATE, (member,))
+
+    def _choice(self, operator: Operator, parents: tuple[Member, ...], **more: Any) -> Choice:
+        return Choice(operator=operator, parents=parents, learnt=False, told=self._feedback, **more)

@@ -1,0 +1,52 @@
+"""Ideas branch into implementations, round by round; the best kernels so far seed the next round.
+
+The scheme by which Stanford's CRFM searched kernels (2025): in each round a model states some ideas in words, each is
+carried out several times, since a failed implementation is not a failed idea, and what came out best is where the next
+round begins.
+"""
+
+from random import Random
+
+from kbevolve.archive.records import Backend, Operator
+from kbevolve.evolve.strategies.knowledge import Knowledge
+from kbevolve.evolve.strategies.strategy import Choice, Turn
+
+#: Kernels that seed a round, in turns: with one alone, a round of its unlucky ideas would be the end of the search.
+SEEDS = 2
+#: Share of whole rewrites: two implementations of an idea should differ in more than their luck.
+REWRITES = 0.5
+
+
+class Tree:
+    """Implements `Strategy`. Children of a round: first one of each idea, then the others, idea by idea.
+
+    Args:
+        ideas: of a round.
+        implementations: of each idea.
+    """
+
+    def __init__(self, *, ideas: int, implementations: int) -> None:
+        self._ideas = ideas
+        self._round = ideas * implementations
+
+    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+        """A new idea on a seed of the round, or another implementation of one of its ideas."""
+        begin = turn.number - turn.number % self._round
+        place = (turn.number - begin) % self._ideas
+        # Every child of a round begins from what its first one knew.
+        seeds = known.fittest(SEEDS, generation=turn.closed_before(turn.generation_of(begin)))
+        if not seeds:
+            return None
+        seed = seeds[place % len(seeds)]
+        earlier = [
+            attempt
+            for number in range(begin + place, turn.number, self._ideas)
+            for attempt in known.attempts(turn.generation_of(number), turn.island_of(number))
+        ]
+        anew = rng.random() < REWRITES or seed.kernel.backend is Backend.TORCH
+        return Choice(
+            operator=Operator.REWRITE if anew else Operator.MUTATE,
+            parents=(seed,),
+            idea=next((attempt.idea for attempt in earlier if attempt.idea), None),
+            failures=tuple(attempt.failure for attempt in reversed(earlier) if attempt.failure),
+        )

@@ -1,0 +1,126 @@
+"""Names of local variables, which nobody outside a function can see, replaced by numbers.
+
+Only what is certainly local is renamed: a name that is assigned in functions alone, by plain assignments, loops,
+``with`` and comprehensions, and that is not also a parameter, an import, a function, a class, a global, a builtin, or a
+word in any string of the file. Whoever shows names to the program (``locals``, ``eval``, …) is the caller's to exclude.
+"""
+
+import ast
+import builtins
+import re
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+
+_BUILTINS = frozenset(dir(builtins))
+_WORD = re.compile(r"[^\W\d]\w*")
+#: Fields that hold no node but marks: whether a name is read or written follows from where it stands.
+_MARKS = frozenset(("ctx", "op", "ops", "kind", "type_comment", "id", "attr"))
+#: A function, whose body has variables of its own.
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def words_of(text: str) -> list[str]:
+    """What may be a name in a text."""
+    return _WORD.findall(text)
+
+
+def in_order(*roots: ast.AST) -> list[ast.AST]:
+    """All nodes below some nodes and these, in the order of the text, without marks such as `ast.Load`."""
+    # Every child of a search passes through here, several times: it takes a third of the time of `ast.walk`.
+    found: list[ast.AST] = []
+    waiting: list[object] = list(reversed(roots))
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.AST):
+            found.append(one)
+            waiting += [getattr(one, name, None) for name in _with_nodes(one._fields)]
+        elif isinstance(one, list):
+            waiting += reversed(one)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _with_nodes(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Those fields of a kind of nodes that may hold nodes, the last first."""
+    return tuple(name for name in reversed(fields) if name not in _MARKS)
+
+
+def number_locals(tree: ast.Module, strings: Collection[str]) -> None:
+    """Rename local variables to ``$1``, ``$2``, … in place, by their first appearance in an outermost function.
+
+    Args:
+        tree: a whole file.
+        strings: words that occur in its strings.
+    """
+    kept, outermost = _bound(tree)
+    if "*" in kept:  # of a star import: any name may be a global one
+        return
+    for function in outermost:
+        nodes = in_order(*function.body)
+        local = {
+            name
+            for name in assigned(nodes) - kept - _BUILTINS
+            if name not in strings and not name.startswith("__")  # those are mangled in a class
+        }
+        rename(nodes, local)
+
+
+def assigned(nodes: Iterable[ast.AST]) -> set[str]:
+    """The names that some nodes assign, whosever they are."""
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def rename(nodes: Sequence[ast.AST], local: Collection[str]) -> None:
+    """Number these names in the order of the nodes, whatever they are."""
+    numbers: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id in local:
+            node.id = numbers.setdefault(node.id, f"${len(numbers) + 1}")
+
+
+def _bound(tree: ast.Module) -> tuple[set[str], list[Function]]:
+    """The names that are bound in any other way than as a local variable; and the functions that are in no other."""
+    kept: set[str] = set()
+    outermost: list[Function] = []
+    #: What is to be looked at; whether names that are assigned there are local; whether it is in a function at all,
+    #: for in a class in a function they are none.
+    waiting: list[tuple[object, bool, bool]] = [(tree, False, False)]
+    while waiting:
+        node, local, within = waiting.pop()
+        if isinstance(node, list):
+            waiting += [(one, local, within) for one in node]
+            continue
+        if isinstance(node, ast.Name):
+            if not local and not isinstance(node.ctx, ast.Load):
+                kept.add(node.id)
+            continue
+        if not isinstance(node, ast.AST) or isinstance(node, ast.Constant):
+            continue
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                if not within:
+                    outermost.append(node)
+                kept.add(node.name)
+                # Decorators, defaults and annotations are evaluated outside.
+                waiting += [(part, local, within) for part in (node.decorator_list, node.args, node.returns)]
+                waiting.append((node.body, True, True))
+                continue
+            case ast.ClassDef():
+                kept.add(node.name)
+                waiting += [(part, local, within) for part in (node.decorator_list, node.bases, node.keywords)]
+                waiting.append((node.body, False, within))
+                continue
+            case ast.alias():
+                kept.add(node.asname or node.name.partition(".")[0])
+            case ast.arg():
+                kept.add(node.arg)
+            case ast.Global() | ast.Nonlocal():
+                kept.update(node.names)
+            case ast.expr() | ast.keyword():
+                pass
+            case _:  # except … as name, case … as name, case {**rest}
+                for name in ("name", "rest"):
+                    if isinstance(text := getattr(node, name, None), str):
+                        kept.add(text)
+        waiting += [(getattr(node, name, None), local, within) for name in _with_nodes(node._fields)]
+    return kept, outermost

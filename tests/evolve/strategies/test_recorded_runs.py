@@ -1,0 +1,91 @@
+"""Every strategy against a scripted model: what it leaves, that it resumes where it was, and that it is replayed."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import BirthState, Operator, StopReason, Verdict
+from kbevolve.evolve.proposers import build_proposers
+from kbevolve.evolve.recording import Recorded, model_maker
+from kbevolve.evolve.strategies import STRATEGIES
+from tests.evolve.doubles import KnownEvaluator
+from tests.evolve.loopback import Loopback
+from tests.evolve.strategies.conftest import Cycling, breed, content, fickle, settings_of
+
+pytestmark = pytest.mark.usefixtures("no_proxy")
+
+EVALUATIONS = 12
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def recorded(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A strategy, and a folder with its recorded run: ``run.db`` and ``run.jsonl``; its server is gone."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=Cycling()) as server:
+        patch.setenv("no_proxy", "127.0.0.1")
+        settings = settings_of(request.param, generations=60, evaluations=EVALUATIONS, base=server.base)
+        with model_maker(settings, record=folder / "run.jsonl") as make:
+            reason = breed(folder / "run.db", settings, proposers=build_proposers(settings, make))
+        assert reason is StopReason.EVALUATIONS_SPENT
+    return request.param, folder
+
+
+def test_a_run_keeps_to_its_budget_and_sees_all_kinds_of_answers(recorded: tuple[str, Path]) -> None:
+    strategy, folder = recorded
+    found = content(folder / "run.db")
+    assert EVALUATIONS <= len(found["verdicts"]) <= EVALUATIONS + 3, "what was under way is finished, with its repairs"
+    assert {Verdict.CORRECT, Verdict.WRONG} <= {one.verdict for one in found["verdicts"].values()}
+    states = {birth.state for birth in found["births"]}
+    assert {BirthState.BORN, BirthState.DUPLICATE} <= states
+    assert any("broken" in source for source in found["kernels"].values())
+    repaired = any(birth.operator is Operator.REPAIR for birth in found["births"])
+    assert repaired == (strategy != "openevolve")
+    assert found["confirmed"], "nobody was confirmed"
+    for birth in found["births"]:
+        assert birth.operator is Operator.SEED or birth.parents, f"{birth.id} has no parents"
+
+
+def test_a_replayed_run_is_the_recorded_one(
+    recorded: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy, folder = recorded
+
+    def no_network(*_: Any) -> None:
+        raise AssertionError("a replay opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    source = Recorded.read(folder / "run.jsonl")
+    settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS)
+    settings = settings.model_copy(update={"llm": source.settings_for(settings.llm)})
+    with model_maker(settings, replay=source) as make:
+        breed(tmp_path / "again.db", settings, proposers=build_proposers(settings, make))
+    assert content(tmp_path / "again.db") == content(folder / "run.db")
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
+def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A strategy, and the archive of a run that nobody disturbed, by a model that answers the same to the same."""
+    file = tmp_path_factory.mktemp(request.param) / "run.db"
+    with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=fickle) as server:
+        patch.setenv("no_proxy", "127.0.0.1")
+        settings = settings_of(request.param, generations=60, evaluations=EVALUATIONS, base=server.base)
+        breed(file, settings)
+    assert len(content(file)["verdicts"]) > 8, "it would be over before it is cut"
+    return request.param, file
+
+
+@pytest.mark.parametrize("cut", [2, 7])
+def test_a_resumed_run_is_the_undisturbed_one(undisturbed: tuple[str, Path], tmp_path: Path, cut: int) -> None:
+    strategy, file = undisturbed
+    with Loopback(otherwise=fickle) as server:
+        settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS, base=server.base)
+        first, second = KnownEvaluator(interrupt_at=cut), KnownEvaluator()
+        with pytest.raises(KeyboardInterrupt):
+            breed(tmp_path / "cut.db", settings, evaluator=first)
+        before = len(server.requests)
+        breed(tmp_path / "cut.db", settings, evaluator=second)
+        assert len(server.requests) > before
+    assert content(tmp_path / "cut.db") == content(file)
+    assert max((first.asked + second.asked).values()) == 1, "a kernel was judged twice"
