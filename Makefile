@@ -8,7 +8,7 @@ KERNELS ?= 1000000
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench-engine bench-cluster clean
+.PHONY: help setup run test test-slow check bench-engine bench-cluster clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -23,8 +23,11 @@ $(VENV)/installed: pyproject.toml constraints.txt
 run: setup  ## evolve kernels: make run PROBLEM=L1/softmax GENERATIONS=20
 	$(BIN)/kbevolve run --problem $(PROBLEM) --generations $(GENERATIONS)
 
-test: setup  ## all tests
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+test: setup  ## all tests but the slow ones
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(PYTEST_ARGS)
+
+test-slow: setup  ## those that take more than about five seconds each
+	$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
 
 check: setup  ## ruff and mypy strict
 	$(BIN)/ruff check .

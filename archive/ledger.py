@@ -10,8 +10,8 @@ from collections.abc import Collection
 from kbevolve.archive import rows
 from kbevolve.archive.champion import CHALLENGE
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.queries import precision_of
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Placement, Run, Standing
+from kbevolve.archive.runs import precision_of
 
 #: Columns of a birth without its conversation.
 _BIRTH = ", ".join(

@@ -4,14 +4,13 @@ What belongs to a run is found through indices, so it costs the same in an archi
 search asks while it goes on is in `archive.ledger`.
 """
 
-import json
 import sqlite3
 from dataclasses import dataclass
-from pathlib import Path
 
 from kbevolve.archive import rows
 from kbevolve.archive.champion import champion_of
 from kbevolve.archive.connection import Connection
+from kbevolve.archive.prefixes import AFTER, ambiguous, by_prefix, only
 from kbevolve.archive.records import (
     Birth,
     Confirmation,
@@ -23,13 +22,9 @@ from kbevolve.archive.records import (
     Run,
     StopReason,
 )
+from kbevolve.archive.runs import precision_of, run
 from kbevolve.configs.errors import ArchiveError, nearest
 from kbevolve.configs.problem import Problem
-
-#: Sorts after every character of an id, so that ``id between 'ab' and 'ab~'`` are the ids that start with ``ab``.
-_AFTER = "~"
-#: How many ids a message lists when a prefix fits several.
-_SHOWN = 4
 
 #: First evaluation of each kernel of a run, under the run's own conditions. The search decided on the first; a later
 #: one was repeated for an export, or is the failure of a kernel that did not pass again.
@@ -93,24 +88,9 @@ class RunSummary:
         return published.speedup if published else None
 
 
-def precision_of(run: Run) -> str:
-    """The precision that a run asks for, from its settings; "fp32", the setting's default, where they state none."""
-    return str(json.loads(run.settings).get("evaluation", {}).get("precision", "fp32"))
-
-
-def strategy_of(run: Run) -> str:
-    """The strategy of a run, from its settings; "evolve", the setting's default, where they state none."""
-    return str(json.loads(run.settings).get("search", {}).get("strategy", "evolve"))
-
-
 def _conditions(run: Run) -> tuple[str, str, str, str]:
     """Parameters of `_OF_RUN`."""
     return run.id, run.problem, run.device, precision_of(run)
-
-
-def runs(connection: Connection) -> list[Run]:
-    """All runs, newest first."""
-    return [rows.run_from(row) for row in connection.rows("select * from runs order by number desc")]
 
 
 def summary(connection: Connection, run: Run) -> RunSummary:
@@ -139,20 +119,6 @@ def summary(connection: Connection, run: Run) -> RunSummary:
     )
 
 
-def run(connection: Connection, which: str) -> Run:
-    """A run by id, unique prefix, or "latest"."""
-    if which == "latest":
-        row = connection.row("select * from runs order by number desc limit 1")
-        if row is None:
-            raise ArchiveError(f"{connection.path} has no run yet; start one: kbevolve run --problem L1/matmul")
-        return rows.run_from(row)
-    found = _by_prefix(connection, "runs", which)
-    if not found:
-        known = [row["id"] for row in connection.rows("select id from runs")]
-        raise ArchiveError(f"no run {which!r} in {connection.path}. {nearest(which, known)}")
-    return rows.run_from(connection.rows("select * from runs where id = ?", _only(found, "runs", which))[0])
-
-
 def problem(connection: Connection, problem_id: str) -> Problem:
     """A problem by its id, with the text that was run."""
     row = connection.row("select * from problems where id = ?", problem_id)
@@ -161,50 +127,6 @@ def problem(connection: Connection, problem_id: str) -> Problem:
             f"no problem with id {problem_id!r} in {connection.path}; `kbevolve archive ls` lists its runs"
         )
     return rows.problem_from(row)
-
-
-def latest_run_of(connection: Connection, problem_name: str) -> Run:
-    """The newest run of a problem, by the name it was asked for or by its file."""
-    file = Path(problem_name).expanduser()
-    row = connection.row(
-        "select runs.* from runs join problems on problems.id = runs.problem "
-        "where runs.problem_name in (?, ?) or problems.path in (?, ?) order by runs.number desc limit 1",
-        problem_name,
-        file.stem if file.suffix == ".py" else problem_name,
-        str(file),
-        str(file.absolute()),
-    )
-    if row is None:
-        known = {row["problem_name"] for row in connection.rows("select distinct problem_name from runs")}
-        raise ArchiveError(f"no run of {problem_name} in {connection.path}. {nearest(problem_name, known)}")
-    return rows.run_from(row)
-
-
-def runs_like(connection: Connection, run: Run) -> list[Run]:
-    """The runs on the same problem text and device, the oldest first."""
-    found = connection.rows(
-        "select * from runs where problem = ? and device = ? order by number", run.problem, run.device
-    )
-    return [rows.run_from(row) for row in found]
-
-
-def runs_elsewhere(connection: Connection, run: Run, *, limit: int) -> list[Run]:
-    """Earlier runs on other problems on the same device, the newest first."""
-    found = connection.rows(
-        "select * from runs where problem <> ? and device = ?"
-        " and number < (select number from runs where id = ?) order by number desc limit ?",
-        run.problem,
-        run.device,
-        run.id,
-        limit,
-    )
-    return [rows.run_from(row) for row in found]
-
-
-def legacy(connection: Connection, run_id: str) -> str | None:
-    """What a run was given when it began, as it was written down; None when nothing was."""
-    row = connection.row("select legacy from legacies where run = ?", run_id)
-    return None if row is None else str(row["legacy"])
 
 
 def births(connection: Connection, run_id: str, *, texts: bool) -> list[Birth]:
@@ -227,15 +149,15 @@ def _births(connection: Connection, where: str, key: str, *, texts: bool) -> lis
 
 def kernel(connection: Connection, which: str) -> Kernel:
     """A kernel by id or unique prefix."""
-    found = _by_prefix(connection, "kernels", which)
+    found = by_prefix(connection, "kernels", which)
     if not found:
         start = which[:2]  # a slip of the pen further on; hashes are "near" in no other sense
-        known = connection.rows("select id from kernels where id between ? and ? limit 100", start, start + _AFTER)
+        known = connection.rows("select id from kernels where id between ? and ? limit 100", start, start + AFTER)
         close = f" {nearest(which, [row['id'] for row in known])}" if known else ""
         raise ArchiveError(
             f"no kernel {which!r} in {connection.path}.{close} `kbevolve archive ls latest` lists those of the last run"
         )
-    return rows.kernel_from(connection.rows("select * from kernels where id = ?", _only(found, "kernels", which))[0])
+    return rows.kernel_from(connection.rows("select * from kernels where id = ?", only(found, "kernels", which))[0])
 
 
 def kernels(connection: Connection, run_id: str) -> dict[str, Kernel]:
@@ -380,7 +302,7 @@ def _blocks(connection: Connection, number: int) -> list[sqlite3.Row]:
 
 def find(connection: Connection, which: str) -> Kernel | Run:
     """A kernel or a run, by id or by what only one of them all starts with; "latest" is a run."""
-    kernels_found, runs_found = _by_prefix(connection, "kernels", which), _by_prefix(connection, "runs", which)
+    kernels_found, runs_found = by_prefix(connection, "kernels", which), by_prefix(connection, "runs", which)
     if which == "latest" or (runs_found and (not kernels_found or runs_found == [which])):
         return run(connection, which)
     if kernels_found and (not runs_found or kernels_found == [which]):
@@ -390,27 +312,4 @@ def find(connection: Connection, which: str) -> Kernel | Run:
             f"no kernel and no run {which!r} in {connection.path}; `kbevolve archive ls` lists the runs, "
             "`kbevolve archive ls latest` the kernels of the last"
         )
-    raise ArchiveError(_ambiguous(kernels_found + runs_found, "kernels and runs", which))
-
-
-def _by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
-    """The id itself, or those that start so; one more than is shown."""
-    found = [
-        str(row["id"])
-        for row in connection.rows(
-            f"select id from {table} where id between ? and ? order by id limit ?", prefix, prefix + _AFTER, _SHOWN + 1
-        )
-    ]
-    return [prefix] if prefix in found else found
-
-
-def _only(found: list[str], nouns: str, which: str) -> str:
-    if len(found) > 1:
-        raise ArchiveError(_ambiguous(found, nouns, which))
-    return found[0]
-
-
-def _ambiguous(found: list[str], nouns: str, which: str) -> str:
-    shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
-    count = f"more than {_SHOWN}" if len(found) > _SHOWN else str(len(found))
-    return f"{count} {nouns} start with {which!r}: {shown}; give more of the id"
+    raise ArchiveError(ambiguous(kernels_found + runs_found, "kernels and runs", which))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kbevolve.archive import queries, rows
+from kbevolve.archive import queries, rows, runs
 from kbevolve.archive.connection import Connection
 from kbevolve.archive.known_devices import KnownDevice, known_device, remember
 from kbevolve.archive.ledger import Ledger
@@ -225,7 +225,7 @@ class Archive:
 
     def runs(self) -> list[RunSummary]:
         """Every run with its counts and its best kernel, newest first."""
-        return [queries.summary(self._connection, run) for run in queries.runs(self._connection)]
+        return [queries.summary(self._connection, run) for run in runs.runs(self._connection)]
 
     def summary(self, run: Run) -> RunSummary:
         """Counts and best kernel of one run."""
@@ -237,7 +237,7 @@ class Archive:
         Raises:
             ArchiveError: there is none, or several start so; the message names the nearest.
         """
-        return queries.run(self._connection, which)
+        return runs.run(self._connection, which)
 
     def latest_run_of(self, problem_name: str) -> Run:
         """The newest run of a problem, by the name it was asked for, or its path.
@@ -245,19 +245,19 @@ class Archive:
         Raises:
             ArchiveError: there is none; the message names the nearest.
         """
-        return queries.latest_run_of(self._connection, problem_name)
+        return runs.latest_run_of(self._connection, problem_name)
 
     def runs_like(self, run: Run) -> list[Run]:
         """The runs on the same problem text and the same device, `run` among them, the oldest first."""
-        return queries.runs_like(self._connection, run)
+        return runs.runs_like(self._connection, run)
 
     def runs_elsewhere(self, run: Run, *, limit: int) -> list[Run]:
         """Earlier runs on other problems on the same device, the newest first."""
-        return queries.runs_elsewhere(self._connection, run, limit=limit)
+        return runs.runs_elsewhere(self._connection, run, limit=limit)
 
     def legacy(self, run_id: str) -> str | None:
         """What a run was given of other problems (`add_legacy`); None when nothing was written down."""
-        return queries.legacy(self._connection, run_id)
+        return runs.legacy(self._connection, run_id)
 
     def problem(self, problem_id: str) -> Problem:
         """A problem by its id, with the text that was run, wherever its file is now."""

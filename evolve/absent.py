@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn, Self
 
-from kbevolve.archive.queries import precision_of
 from kbevolve.archive.records import Kernel, ProblemCard, Run
+from kbevolve.archive.runs import precision_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import Unanswered
 from kbevolve.configs.problem import Problem

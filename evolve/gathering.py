@@ -8,8 +8,8 @@ that.
 
 import json
 
-from kbevolve.archive.queries import precision_of
 from kbevolve.archive.records import Backend, ProblemCard, Run
+from kbevolve.archive.runs import precision_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import Problem

@@ -13,7 +13,6 @@ from rich.tree import Tree
 
 from kbevolve.archive.lineage import Line
 from kbevolve.archive.numbers import as_times
-from kbevolve.archive.queries import strategy_of
 from kbevolve.archive.records import (
     Birth,
     BirthState,
@@ -25,6 +24,7 @@ from kbevolve.archive.records import (
     Standing,
     StopReason,
 )
+from kbevolve.archive.runs import strategy_of
 from kbevolve.archive.store import RunSummary
 from kbevolve.evolve.tables import Column, print_table, printable
 from kbevolve.evolve.words import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbevolve.archive.findings import Finding, read_findings
-from kbevolve.archive.queries import precision_of
 from kbevolve.archive.records import Birth, Run
+from kbevolve.archive.runs import precision_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 

@@ -139,6 +139,7 @@ def test_the_report_renders_both_sides(tmp_path: Path) -> None:
     run = {
         "run": "a device",
         "width": 4,
+        "times": 1,
         "start_seconds": 5.0,
         "preparing_seconds": {"L1/matmul": 35.0},
         "judging_seconds": {"L1/matmul": 80.0},
