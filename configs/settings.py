@@ -4,18 +4,15 @@ Later sources win: defaults < preset < file < ``--set section.name=value``. An u
 names the nearest known one. API keys are never settings: they are read from the environment where they are used.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
-    PlainSerializer,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -24,25 +21,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from kbevolve.configs.errors import SettingsError, nearest
+from kbevolve.configs.section import Address, Section
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 #: What a model may be told of a kernel that it wrote: its source, how it fared, where its time goes.
 Feedback = Literal["generation", "execution", "profiler"]
-
-
-def _without_credentials(address: str | None) -> str | None:
-    """An address without the user name and the password that it may hold: what is written down never has them."""
-    return address and re.sub(r"^(\w+://)?[^/?#]*@", r"\1", address)
-
-
-#: Base address of an endpoint; None for the provider's own.
-Address = Annotated[str | None, PlainSerializer(_without_credentials)]
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, unknown keys refused, defaults checked."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class SearchSettings(Section):

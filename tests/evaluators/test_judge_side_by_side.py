@@ -1,5 +1,6 @@
 """Several kernels before one judge at once: the same verdicts, one is timed at a time, and a contest is held alone."""
 
+import math
 import os
 import threading
 import time
@@ -241,6 +242,20 @@ def test_memory_that_cannot_be_lent_leaves_no_descriptor(monkeypatch: pytest.Mon
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_memory_is_lent_after_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that compiles for long, or in vain, needs none."""
+    lent: list[bool] = []
+    real = RemoteKernel.lend
+    monkeypatch.setattr(RemoteKernel, "lend", lambda self: (lent.append(True), real(self))[1])
+    with Judge(CPU, SETTINGS) as judge:
+        judge.card(problem_of())
+        before = len(lent)
+        broken = judge.evaluate(problem_of(), Kernel.from_source(candidate(RIGHT, first="1 / 0\n")))
+        assert (broken.verdict, len(lent)) == (Verdict.BUILD_FAILED, before)
+        assert judge.evaluate(problem_of(), Kernel.from_source(candidate(RIGHT))).verdict is Verdict.CORRECT
+        assert len(lent) > before
+
+
 def test_only_who_is_let_in_has_trials_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they do not fit into memory they are computed again, on the device on which another may be timed."""
     held: list[str] = []
@@ -269,6 +284,16 @@ def test_a_spare_that_somebody_killed_is_passed_over() -> None:
         assert worker.alive
         worker.kill()
         assert not worker.alive
+
+
+def test_clearly_slow_is_half_of_the_reference_or_of_the_best_kernel() -> None:
+    twice, level = [math.log(2.0)] * 3, [0.0] * 3
+    assert hearing._is_clearly_slow([math.log(0.4)] * 3, 0.0)
+    assert not hearing._is_clearly_slow(level, 0.0)
+    assert not hearing._is_clearly_slow(level, 1.9)
+    assert hearing._is_clearly_slow(level, 2.1)
+    assert not hearing._is_clearly_slow(twice, 3.9)
+    assert not hearing._is_clearly_slow([*level[:2], math.log(1.2)], 2.1), "not in each of the rounds"
 
 
 def test_width_is_one_where_the_kernel_needs_all_cores() -> None:

@@ -83,6 +83,18 @@ def test_it_has_a_directory_an_environment_and_a_session_of_its_own(nursery: Nur
     assert seen[0] != seen[1]
 
 
+def test_what_a_worker_stood_still_is_not_counted_against_it(worker: Worker) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        source = f"import time\ntime.sleep(0.5){KERNEL}"
+        asked = thread.submit(worker.ask, {"request": "import", "source": source}, seconds=1.5)
+        time.sleep(0.1)
+        worker.pause()
+        time.sleep(2.5)
+        assert not asked.done(), "it stands"
+        worker.resume()
+        assert asked.result(20)["ok"]
+
+
 def test_it_cannot_reach_its_siblings_or_its_nursery(nursery: Nursery, worker: Worker) -> None:
     sibling = Worker(CPU, nursery)
     sibling.wait_ready()
