@@ -41,6 +41,10 @@ from kbevolve.evaluators.timing.statistics import enough, speedup_of, standing_o
 CLEARLY_SLOW = 2.0
 #: Rounds after which that is asked.
 _FIRST_ROUNDS = 3
+#: A kernel that reached at most this share of the best one here in each round so far needs no narrower interval than
+#: this: it is no champion, and among parents one percent decides nothing. Most children are behind.
+_BEHIND = 0.9
+_BEHIND_INTERVAL = 0.01
 #: Whose calls took this many times the reference's in the trials is timed call by call at first.
 _HOPELESS = 2 * CLEARLY_SLOW
 #: Rounds may take this many times the seconds that their calls are given: where inputs take long to draw and outputs to
@@ -176,8 +180,12 @@ def time_beside_reference(
 
     def is_enough(held: Sequence[Round]) -> bool:
         ratios = log_ratios(held, KERNEL)
-        over = time.monotonic() > patience or enough(ratios, settings.interval)
-        return _is_clearly_slow(ratios, bench.best_speedup) or (len(ratios) >= least and over)
+        if _is_clearly_slow(ratios, bench.best_speedup):
+            return True
+        behind = _is_behind(ratios, bench.best_speedup)
+        interval = max(settings.interval, _BEHIND_INTERVAL) if behind else settings.interval
+        over = time.monotonic() > patience or enough(ratios, interval)
+        return over and len(ratios) >= (min(least, _FIRST_ROUNDS) if behind else least)
 
     def hold(plans: Mapping[str, Plan]) -> list[Round]:
         kernels = {REFERENCE: bench.reference.remote, KERNEL: remote}
@@ -192,6 +200,10 @@ def time_beside_reference(
 
 def _is_clearly_slow(ratios: Sequence[float], best: float) -> bool:
     return len(ratios) == _FIRST_ROUNDS and max(ratios) < math.log(max(best, 1.0) / CLEARLY_SLOW)
+
+
+def _is_behind(ratios: Sequence[float], best: float) -> bool:
+    return best > 0 and max(ratios) < math.log(_BEHIND * best)
 
 
 def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluation:

@@ -5,7 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from random import Random
 from types import TracebackType
@@ -21,6 +21,7 @@ from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.docket import Docket
 from kbevolve.evaluators.hearing import KERNEL, UNTOLD, admit, blank, check_card, hear, read, time_beside_reference
+from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census
 from kbevolve.evaluators.isolation.quiet_threads import QuietThreads
 from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.phases import Phases
@@ -89,9 +90,11 @@ class Judge:
         self.settings = settings
         #: Kernels that may be under way at once; more are waited for.
         self.width = width
-        shelf, gate = shelf or Shelf(), Gate(device)
-        self._pool = WorkerPool(device, gate, spares=width)
-        self._builds = BuildPool(device, settings, shelf, width=builders, plain=plain, elsewhere=build_elsewhere)
+        shelf, gate, census = shelf or Shelf(), Gate(device), Census(seconds=WATCH_SECONDS)
+        self._pool = WorkerPool(device, gate, spares=width, census=census)
+        self._builds = BuildPool(
+            device, settings, shelf, width=builders, plain=plain, elsewhere=build_elsewhere, census=census
+        )
         self._court = Court(
             device=device,
             settings=settings,
@@ -141,8 +144,8 @@ class Judge:
         phases = Phases(self._court.gate)
         found = blank(problem, kernel, self.device, self.settings.precision)
         try:
-            # Reading is work for a processor that the timing of another kernel must not share.
-            with phases("read"), self._court.gate.shared():
+            # Reading is work for a processor, which on a CPU the timing of another kernel must not share.
+            with phases("read"), self._court.gate.shared() if self.device.type == "cpu" else nullcontext():
                 found = read(problem, kernel, found, self.settings, self.device)
             found = self._hear(problem, kernel, found, phases)
         except Rejection as failure:

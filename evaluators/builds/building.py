@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kbevolve.evaluators.builds.cache import BuildCache, Entry
@@ -13,6 +14,7 @@ from kbevolve.evaluators.builds.headers import Headers, Light
 from kbevolve.evaluators.builds.order import BuildOrder, digest, is_cuda
 from kbevolve.evaluators.builds.product import BuildFailure, Built, Outcome, Why
 from kbevolve.evaluators.builds.resources import KernelResources, merged, read_ptxas, without_ptxas
+from kbevolve.evaluators.isolation.processes import Census
 
 #: Seconds without which no step is begun.
 _LEAST_SECONDS = 0.5
@@ -42,8 +44,9 @@ class Building:
         headers: Headers,
         seconds: float,
         stop: threading.Event | None = None,
+        census: Census | None = None,
     ) -> None:
-        """`seconds`: that compilers may take, on the wall; `stop`: ends them before that.
+        """`seconds`: that compilers may take, on the wall; `stop`: ends them before that; `census`: counts them.
 
         Raises:
             OrderRefused: torch's builder refuses it.
@@ -55,7 +58,7 @@ class Building:
         self._cache = cache
         self._headers = headers
         self._seconds = seconds
-        self._stop = stop
+        self._run = partial(_run, stop=stop, census=census)
 
     def outcome(self, steps: Executor, *, precompile: Callable[[str, Sequence[str]], None]) -> Outcome:
         """Run all steps.
@@ -121,7 +124,7 @@ class Building:
                 (directory / "named" / "kbevolve_named.h").write_text(light.named)
                 command = self._commands.compile(file, first=light.flags(cuda=is_cuda(file)))
                 readable = (light.folder,)
-            ran = _run(command, directory, seconds, readable, self._stop)
+            ran = self._run(command, directory, seconds, readable)
             data = _product(directory / "work" / "object.o") if ran.code == 0 else None
         return _Object(
             data=data,
@@ -147,7 +150,7 @@ class Building:
                 names.append(f"{number}.o")
                 (directory / "work" / names[-1]).write_bytes(found.data)
             command = self._commands.link_into("product", names)
-            ran = _run(command, directory, self._seconds - seconds, (), self._stop)
+            ran = self._run(command, directory, self._seconds - seconds)
             library = _product(directory / "work" / "product") if ran.code == 0 else None
         seconds += ran.seconds
         if library is None:
@@ -170,18 +173,24 @@ def precompile(
 
         def make(words: Sequence[str], folder: Path) -> Path | None:
             made = directory / "work" / "object.o"
-            ran = _run(words, directory, seconds, (folder,), stop)
+            ran = _run(words, directory, seconds, (folder,), stop=stop)
             return made if ran.code == 0 and made.is_file() else None
 
         return headers.precompile(name, command, make)
 
 
 def _run(
-    command: Sequence[str], directory: Path, seconds: float, readable: Sequence[Path], stop: threading.Event | None
+    command: Sequence[str],
+    directory: Path,
+    seconds: float,
+    readable: Sequence[Path] = (),
+    *,
+    stop: threading.Event | None = None,
+    census: Census | None = None,
 ) -> Ran:
     if seconds < _LEAST_SECONDS:
         return Ran(code=-9, said="", seconds=0.0, timed_out=True)
-    return run(command, directory, seconds=seconds, readable=readable, stop=stop)
+    return run(command, directory, seconds=seconds, readable=readable, stop=stop, census=census)
 
 
 def _product(path: Path) -> bytes | None:

@@ -28,8 +28,7 @@ FILE_BYTES = 1 << 30
 _MEMORY_BYTES = 6 << 30
 #: A shell and bubblewrap tell a signal by an exit code this far above it.
 _SIGNALLED = 128
-#: Seconds between two counts of its processes; nvcc has up to five.
-_WATCH_SECONDS = 0.5
+#: Processes that it may have; nvcc has up to five.
 _MOST_PROCESSES = 64
 #: Then follows the process id of whoever builds.
 DIRECTORY_PREFIX = "kbevolve-build-"
@@ -85,6 +84,7 @@ def run(
     seconds: float,
     readable: Sequence[Path] = (),
     stop: threading.Event | None = None,
+    census: processes.Census | None = None,
 ) -> Ran:
     """Run one command to its end, or to the end of its time.
 
@@ -96,6 +96,7 @@ def run(
         seconds: it may take.
         readable: folders that it may read beside the system's, torch's and the compilers' own.
         stop: ends it as the end of its time does, within half a second.
+        census: that counts its processes; None for one of its own.
     """
     began = time.monotonic()
     process = subprocess.Popen(
@@ -108,14 +109,17 @@ def run(
         start_new_session=True,
     )
     try:
-        said, in_time = _listen(process, began + seconds, stop or threading.Event())
+        counter = census or processes.Census(seconds=processes.WATCH_SECONDS)
+        said, in_time = _listen(process, began + seconds, stop or threading.Event(), counter)
     finally:
         _end(process)
     text = bytes(said).decode(errors="replace")
     return Ran(code=process.returncode, said=text, seconds=time.monotonic() - began, timed_out=not in_time)
 
 
-def _listen(process: subprocess.Popen[bytes], deadline: float, stop: threading.Event) -> tuple[bytearray, bool]:
+def _listen(
+    process: subprocess.Popen[bytes], deadline: float, stop: threading.Event, census: processes.Census
+) -> tuple[bytearray, bool]:
     """What it says until it ends, and whether it ended in time and with few helpers."""
     assert process.stdout is not None
     said, counted = bytearray(), time.monotonic()
@@ -125,13 +129,13 @@ def _listen(process: subprocess.Popen[bytes], deadline: float, stop: threading.E
             left = deadline - time.monotonic()
             if left <= 0 or stop.is_set():
                 return said, False
-            if selector.select(min(left, _WATCH_SECONDS)):
+            if selector.select(min(left, processes.WATCH_SECONDS)):
                 data = os.read(process.stdout.fileno(), 1 << 16)
                 if not data:
                     break
                 said += data[: max(0, _MOST_SAID - len(said))]
-            if time.monotonic() - counted >= _WATCH_SECONDS:
-                if len(processes.members(process.pid)) > _MOST_PROCESSES:
+            if time.monotonic() - counted >= processes.WATCH_SECONDS:
+                if len(census.members(process.pid)) > _MOST_PROCESSES:
                     return said + b"\nerror: it started too many processes", True
                 counted = time.monotonic()
     with contextlib.suppress(subprocess.TimeoutExpired):

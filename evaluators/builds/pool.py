@@ -19,6 +19,7 @@ from kbevolve.evaluators.builds.order import BuildOrder, OrderRefused
 from kbevolve.evaluators.builds.product import Built, Outcome, Why, from_entry, to_entry
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census
 from kbevolve.evaluators.shelf import Shelf
 from kbevolve.evaluators.worker.channel import LARGEST, Message
 
@@ -48,6 +49,7 @@ class BuildPool:
         width: int = 0,
         plain: bool = False,
         elsewhere: Remote | None = None,
+        census: Census | None = None,
     ) -> None:
         """Nothing is started before the first order.
 
@@ -58,6 +60,7 @@ class BuildPool:
             width: compilers at once; 0 for all cores but those that a device being timed needs.
             plain: build with torch's own headers only.
             elsewhere: builds what the cache does not hold, e.g. on another host; None for the compilers of this one.
+            census: that counts the compilers' processes; None for one of the pool's own.
         """
         sweep_workshops()
         self.cache = BuildCache(shelf.directory / "builds")
@@ -67,6 +70,7 @@ class BuildPool:
         self.seconds = settings.build_seconds
         self._plain = plain
         self._elsewhere = elsewhere
+        self._census = census or Census(seconds=WATCH_SECONDS)
         # A compiler dies with the thread that started it: these live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
         self._orders = ThreadPoolExecutor(_MOST_ORDERS, thread_name_prefix="kbevolve-build")
@@ -154,7 +158,13 @@ class BuildPool:
 
     def _build_here(self, order: BuildOrder, seconds: float) -> Outcome:
         building = Building(
-            order, toolchain(), cache=self.cache, headers=self.headers, seconds=seconds, stop=self._stop
+            order,
+            toolchain(),
+            cache=self.cache,
+            headers=self.headers,
+            seconds=seconds,
+            stop=self._stop,
+            census=self._census,
         )
         try:
             return building.outcome(self._steps, precompile=self._precompile)

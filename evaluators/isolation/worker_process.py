@@ -21,6 +21,7 @@ from kbevolve.evaluators.isolation import bubblewrap, processes, sandbox
 from kbevolve.evaluators.isolation.compiling import Builder, BuildReply, sealed
 from kbevolve.evaluators.isolation.last_words import Printed, signal_words
 from kbevolve.evaluators.isolation.nursery import Nursery
+from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census, Process
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Message, frame
 
@@ -30,10 +31,8 @@ _START_SECONDS = 120.0
 _DEATH_SECONDS = 2.0
 #: Seconds that killed processes have to vanish; they need milliseconds, more when their memory is large.
 _VANISH_SECONDS = 5.0
-#: While a reply is awaited, the worker's processes are counted every so many seconds (1 to 3 ms on most machines).
-_WATCH_SECONDS = 0.5
 #: While its order is built, that is looked at as often: what a build waits for its worker at most.
-_BUILD_WATCH_SECONDS = 0.01
+_BUILD_WATCH_SECONDS = 0.03
 #: Seconds that a worker has to take an answer about a build, which it waits for.
 _ANSWER_SECONDS = 10.0
 #: Processes a worker may have: ninja runs a compiler on each core, of up to five processes. The kernel's own limit is
@@ -46,14 +45,28 @@ _SIGNALLED = 128
 class Worker:
     """One worker process."""
 
-    def __init__(self, device: Device, nursery: Nursery | None = None, *, built: Path | None = None) -> None:
-        """Start it, on its own or in a nursery; `built` is what Triton built for itself in another one.
+    def __init__(
+        self,
+        device: Device,
+        nursery: Nursery | None = None,
+        *,
+        built: Path | None = None,
+        census: Census | None = None,
+    ) -> None:
+        """Start it, on its own or in a nursery.
+
+        Args:
+            device: that it sees.
+            nursery: that bears it; None to start it on its own.
+            built: what Triton built for itself in another one.
+            census: that counts its processes while it works; None for one of its own.
 
         Raises:
             EvaluatorError: the nursery has died.
         """
         self._started = sandbox.start(device, nursery, built=built)
         self._device_type = device.type
+        self._census = census or Census(seconds=WATCH_SECONDS)
         self._received = bytearray()
         self._printed = Printed()
         self._selector = selectors.DefaultSelector()
@@ -144,10 +157,7 @@ class Worker:
     @property
     def processes(self) -> int:
         """The worker's, as the kernel of the operating system counts them: 1 when it has no helpers."""
-        found = processes.members(self.pid)
-        if self._started.led_by_bubblewrap:
-            found = bubblewrap.guarded(found, self.pid, self._device_type)
-        return len(found)
+        return self._count(processes.members(self.pid))
 
     @property
     def processor_seconds(self) -> float:
@@ -201,6 +211,8 @@ class Worker:
     def _end_survivors(self) -> None:
         """Wait until the group is gone; with nothing that kept helpers inside it, look for those that left."""
         held = "seccomp" in self.sandbox or self._started.bubblewrap
+        if "seccomp" in self.sandbox and not processes.has_group(self.pid):
+            return
         patience = time.monotonic() + _VANISH_SECONDS
         while time.monotonic() < patience:
             left = [process.pid for process in processes.members(self.pid)]
@@ -259,7 +271,7 @@ class Worker:
         while not future.done():
             for key, _ in self._selector.select(_BUILD_WATCH_SECONDS):
                 self._read(key.fileobj)
-            if time.monotonic() - counted >= _WATCH_SECONDS:
+            if time.monotonic() - counted >= WATCH_SECONDS:
                 self._check_census()
                 counted = time.monotonic()
 
@@ -292,18 +304,23 @@ class Worker:
                 doing = "compiling" if phase == "building" else "running"
                 raise Rejection(Verdict.TIMED_OUT, f"stopped after {spent[phase]:.0f} s of {doing}")
             # The last wait may end a little early, never a round of the loop late.
-            for key, _ in self._selector.select(min(left, _WATCH_SECONDS)):
+            for key, _ in self._selector.select(min(left, WATCH_SECONDS)):
                 self._read(key.fileobj)
             now = time.monotonic()
             if self._stopped is None:  # what a worker stood still while another was timed is no fault of its own
                 spent[phase] += now - last - (self._stood - stood)
                 last, stood = now, self._stood
-            if now - counted >= _WATCH_SECONDS:
+            if now - counted >= WATCH_SECONDS:
                 self._check_census()
                 counted = time.monotonic()
 
+    def _count(self, found: Sequence[Process]) -> int:
+        if self._started.led_by_bubblewrap:
+            found = bubblewrap.guarded(found, self.pid, self._device_type)
+        return len(found)
+
     def _check_census(self) -> None:
-        count = self.processes
+        count = self._count(self._census.members(self.pid))
         if count > _MOST_PROCESSES:
             self.end()
             raise Rejection(

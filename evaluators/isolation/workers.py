@@ -22,6 +22,7 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.isolation import sandbox
 from kbevolve.evaluators.isolation.nursery import Nursery
+from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census
 from kbevolve.evaluators.isolation.worker_process import Worker
 from kbevolve.evaluators.timing.gate import Gate
 
@@ -35,7 +36,7 @@ _SPARE_SHARE = 0.05
 class WorkerPool:
     """Workers for one device: each `take` hands over a warm one, and the next one starts. For several threads."""
 
-    def __init__(self, device: Device, gate: Gate, *, spares: int = 1) -> None:
+    def __init__(self, device: Device, gate: Gate, *, spares: int = 1, census: Census | None = None) -> None:
         """Start the first workers: the spares, and one for the reference.
 
         A start uses the device, and stands still by way of the `gate` while somebody is timed.
@@ -44,10 +45,12 @@ class WorkerPool:
             device: theirs.
             gate: to it.
             spares: workers that may be taken at once; fewer are kept where memory or cores are few.
+            census: that counts their processes; None for one of the pool's own.
         """
         sandbox.sweep_directories()
         self._device = device
         self._gate = gate
+        self._census = census or Census(seconds=WATCH_SECONDS)
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
         self._kept = max(1, min(spares, _bearable(device)))
@@ -132,7 +135,8 @@ class WorkerPool:
     def _start_in(self, nursery: Nursery | None) -> Worker:
         with ExitStack() as until_ready:
             with self._gate.shared():
-                worker = Worker(self._device, nursery, built=self._built if self._is_built else None)
+                built = self._built if self._is_built else None
+                worker = Worker(self._device, nursery, built=built, census=self._census)
                 until_ready.enter_context(self._gate.aside(worker))
             self._starting.add(worker)
             until_ready.callback(self._starting.discard, worker)

@@ -46,10 +46,13 @@ def serve(*, socket_fd: int, device: str, threads: int, sandbox: str) -> None:
 
 
 def _warm_up(device: torch.device) -> None:
-    """Pay for the CUDA context and Triton's own build now, while another kernel is being judged."""
+    """Pay for the CUDA context and Triton's own build now, while another kernel is being judged.
+
+    Not for cuBLAS: few kernels call it, and it keeps the driver, which starts one process at a time, for 0.1 s.
+    """
     if device.type != "cuda":
         return
-    torch.ones(64, 64, device=device).matmul(torch.ones(64, 64, device=device)).sum().item()
+    torch.ones(1, device=device).sum().item()
     with contextlib.suppress(Exception):  # without Triton, or with one that cannot work here, other kernels still run
         from triton.runtime import driver
 

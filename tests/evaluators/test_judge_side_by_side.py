@@ -296,6 +296,14 @@ def test_clearly_slow_is_half_of_the_reference_or_of_the_best_kernel() -> None:
     assert not hearing._is_clearly_slow([*level[:2], math.log(1.2)], 2.1), "not in each of the rounds"
 
 
+def test_only_a_kernel_behind_the_best_in_every_round_is_timed_less() -> None:
+    level = [math.log(1.0)] * 3
+    assert hearing._is_behind(level, 1.2)
+    assert not hearing._is_behind(level, 1.1)
+    assert not hearing._is_behind(level, 0.0), "nothing was seen here yet"
+    assert not hearing._is_behind([*level[:2], math.log(1.09)], 1.2), "not in each of the rounds"
+
+
 def test_width_is_one_where_the_kernel_needs_all_cores() -> None:
     assert width_for(CPU) == 1
     assert width_for(CPU, 3) == 3

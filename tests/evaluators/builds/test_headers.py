@@ -4,9 +4,9 @@ import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.utils import cpp_extension
@@ -54,11 +54,9 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     seen: list[tuple[str, ...]] = []
     run = building.run
 
-    def noted(
-        command: tuple[str, ...], directory: Path, *, seconds: float, readable: tuple[Path, ...], stop: threading.Event
-    ) -> Ran:
+    def noted(command: tuple[str, ...], directory: Path, **others: Any) -> Ran:
         seen.append(tuple(command))
-        return run(command, directory, seconds=seconds, readable=readable, stop=stop)
+        return run(command, directory, **others)
 
     monkeypatch.setattr(building, "run", noted)
     return seen

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,21 +39,13 @@ class Counted:
         self._run = building.run
         monkeypatch.setattr(building, "run", self)
 
-    def __call__(
-        self,
-        command: tuple[str, ...],
-        directory: Path,
-        *,
-        seconds: float,
-        readable: tuple[Path, ...],
-        stop: threading.Event,
-    ) -> Ran:
+    def __call__(self, command: tuple[str, ...], directory: Path, **others: Any) -> Ran:
         with self._lock:
             self.commands.append(" ".join(command))
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            return self._run(command, directory, seconds=seconds, readable=readable, stop=stop)
+            return self._run(command, directory, **others)
         finally:
             with self._lock:
                 self.at_once -= 1

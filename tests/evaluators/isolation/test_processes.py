@@ -2,6 +2,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,39 @@ def test_members_of_a_group_are_counted(tmp_path: Path) -> None:
             time.sleep(0.01)
         assert not processes.members(child.pid)  # ended, although nobody has waited for it
         child.wait()
+
+
+def test_one_look_serves_all_who_ask_within_half_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    look = processes.processes
+
+    def counted() -> Iterator[processes.Process]:
+        nonlocal looks
+        looks += 1
+        return look()
+
+    monkeypatch.setattr(processes, "processes", counted)
+    census = processes.Census(seconds=0.5)
+    child = sleeper(tmp_path, {})
+    try:
+        began = time.monotonic()
+        with ThreadPoolExecutor(8) as threads:
+            counts = list(threads.map(lambda _: len(census.members(child.pid)), range(200)))
+        assert set(counts) == {1}
+        assert looks <= 1 + (time.monotonic() - began) / 0.5
+    finally:
+        child.kill()
+        child.wait()
+    time.sleep(0.5)
+    assert not census.members(child.pid)
+
+
+def test_a_group_is_there_until_its_last_member_was_waited_for(tmp_path: Path) -> None:
+    child = sleeper(tmp_path, {})
+    assert processes.has_group(child.pid)
+    child.kill()
+    child.wait()
+    assert not processes.has_group(child.pid)
 
 
 def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
