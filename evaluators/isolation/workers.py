@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -120,7 +120,7 @@ class WorkerPool:
         return True
 
     def _start(self) -> Worker:
-        with self._gate.shared():
+        with self._forking():
             nursery = self._living_nursery()
         try:
             worker = self._start_in(nursery)
@@ -134,7 +134,7 @@ class WorkerPool:
 
     def _start_in(self, nursery: Nursery | None) -> Worker:
         with ExitStack() as until_ready:
-            with self._gate.shared():
+            with self._forking():
                 built = self._built if self._is_built else None
                 worker = Worker(self._device, nursery, built=built, census=self._census)
                 until_ready.enter_context(self._gate.aside(worker))
@@ -145,6 +145,10 @@ class WorkerPool:
             worker.wait_ready()
         self._keep_built(worker)
         return worker
+
+    def _forking(self) -> AbstractContextManager[object]:
+        """Entered while a process is made: on a CPU that is work for the cores that kernels are timed on."""
+        return self._gate.shared() if self._device.type == "cpu" else nullcontext()
 
     def _keep_built(self, worker: Worker) -> None:
         # A worker that is ended meanwhile, or a full disk, costs the next one a second of compiling and nothing else.

@@ -42,6 +42,8 @@ class Gate:
         self._waiting = 0
         self._mine = threading.local()
         self._bystanders: list[Bystander] = []
+        # Those that stand still for who is alone now.
+        self._stopped: list[Bystander] = []
         # For all of them together, beside other kbevolve processes.
         self._standing = ExitStack()
 
@@ -80,13 +82,20 @@ class Gate:
                 self._changed.notify_all()
         self._mine.held = "exclusive"
         try:
-            with self._stilled(), exclusive(self._device):
+            self._still()
+            with exclusive(self._device):
                 yield self._count(started)
         finally:
             self._mine.held = ""
-            with self._changed:
-                self._alone = False
-                self._changed.notify_all()
+            try:
+                with shared(self._device), self._changed:
+                    if self._bystanders:
+                        self._standing.enter_context(beside(self._device))
+                    self._open()
+            except BaseException:  # Ctrl-C while another process has it
+                with self._changed:
+                    self._open()
+                raise
 
     @contextmanager
     def released(self) -> Iterator[None]:
@@ -104,12 +113,19 @@ class Gate:
     def aside(self, bystander: Bystander) -> Iterator[None]:
         """Have a process use the device a little, with nobody waiting for it: it stands still while somebody is alone.
 
-        To be entered by who shares the device, who may leave it before.
+        It may come at any time. The first one stands still until the device can be shared.
         """
         with self._changed:
-            if not self._bystanders:
-                self._standing.enter_context(beside(self._device))
-            self._bystanders.append(bystander)
+            joined = self._alone or bool(self._bystanders)
+            if joined:
+                self._join(bystander)
+        if not joined:
+            bystander.pause(wait=False)
+            with self.shared(), self._changed:
+                if not self._bystanders:
+                    self._standing.enter_context(beside(self._device))
+                self._join(bystander)
+                bystander.resume()
         try:
             yield
         finally:
@@ -118,24 +134,30 @@ class Gate:
                 if not self._bystanders:
                     self._standing.close()
 
-    @contextmanager
-    def _stilled(self) -> Iterator[None]:
-        """All bystanders stopped. None comes meanwhile, for nobody shares the device; some may have just got ready."""
+    def _join(self, bystander: Bystander) -> None:
+        if self._alone:
+            bystander.pause(wait=False)
+            self._stopped.append(bystander)
+        self._bystanders.append(bystander)
+
+    def _still(self) -> None:
+        """Stop all bystanders; some may have just got ready. Who comes from now on is stopped as it comes."""
         with self._changed:
             bystanders = tuple(self._bystanders)
+            self._stopped.extend(bystanders)
         for wait in (False, True):  # none goes on while another is waited for
             for bystander in bystanders:
                 bystander.pause(wait=wait)
         with self._changed:
             self._standing.close()
-        try:
-            yield
-        finally:
-            with shared(self._device), self._changed:
-                if self._bystanders:
-                    self._standing.enter_context(beside(self._device))
-            for bystander in bystanders:
-                bystander.resume()
+
+    def _open(self) -> None:
+        """Nobody is alone any more; in one step, so that who comes meanwhile is not forgotten."""
+        self._alone = False
+        for bystander in self._stopped:
+            bystander.resume()
+        self._stopped.clear()
+        self._changed.notify_all()
 
     @property
     def waited(self) -> float:

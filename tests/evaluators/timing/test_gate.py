@@ -165,8 +165,10 @@ def test_who_stands_aside_is_stopped_and_not_waited_for(gate: Gate) -> None:
         with gate.shared():
             starting.enter_context(gate.aside(first))
             starting.enter_context(gate.aside(second))
+        assert first.told == ["stop", "go"], "the first has to see whether the device can be shared"
+        first.told.clear()
         with gate.shared():
-            assert first.told == [], "beside who shares it goes on"
+            assert first.told == second.told == [], "beside who shares it goes on"
         with gate.exclusive():
             assert first.told == second.told == ["stop", "stand"]
         assert first.told == second.told == ["stop", "stand", "go"]
@@ -174,10 +176,49 @@ def test_who_stands_aside_is_stopped_and_not_waited_for(gate: Gate) -> None:
         assert len(first.told) == 3, "it is through"
 
 
+def test_who_comes_while_somebody_is_alone_stands_still_until_then(gate: Gate) -> None:
+    came, out = threading.Event(), threading.Event()
+    out.set()
+    with gate.exclusive(), ThreadPoolExecutor(1) as threads:
+        late = Standing()
+
+        def come() -> None:
+            with gate.aside(late):
+                came.set()
+                assert out.wait(AT_LAST)
+
+        out.clear()
+        threads.submit(come)
+        assert came.wait(AT_LAST), "it is not waited for, nor does it wait"
+        assert late.told == ["stop"]
+        with gate.exclusive():
+            pass
+        assert late.told == ["stop"], "he is alone as before"
+        out.set()
+    with gate.shared():
+        assert late.told == ["stop", "go"]
+
+
+def test_the_first_to_come_stands_still_while_another_process_has_the_device(gate: Gate) -> None:
+    other, come, out = Gate(find_device("cpu")), Standing(), threading.Event()
+    alone, inside = passing(other, "exclusive", out)
+    assert inside.wait(AT_LAST)
+    with ThreadPoolExecutor(1) as threads:
+        through = threads.submit(lambda: gate.aside(come).__enter__())
+        time.sleep(SOON)
+        assert come.told == ["stop"]
+        assert not through.done()
+        out.set()
+        through.result(AT_LAST)
+    alone.join(AT_LAST)
+    assert come.told == ["stop", "go"]
+
+
 def test_one_that_gets_ready_while_it_is_stopped_goes_on_all_the_same(gate: Gate) -> None:
     starting, one = ExitStack(), Standing()
     with gate.shared():
         starting.enter_context(gate.aside(one))
+    one.told.clear()
     with gate.exclusive():
         starting.close()
     assert one.told == ["stop", "stand", "go"]
