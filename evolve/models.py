@@ -18,6 +18,27 @@ FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneModelWarmedUp:
+    """A proposer made of one for each temperature at which the islands ask the same model."""
+
+    #: `Policy.warmth` -> the proposer that asks at that temperature.
+    proposers: Mapping[float, Proposer]
+
+    def propose(self, brief: Brief) -> Proposal:
+        """Have the child's island ask.
+
+        Raises:
+            ProposerError: the model cannot be reached.
+        """
+        return self.proposers[brief.policy.warmth].propose(brief)
+
+    def close(self) -> None:
+        """Give up requests that are under way in other threads."""
+        for proposer in self.proposers.values():
+            end_requests(proposer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeveralModels:
     """A proposer made of one for each model; all requests of a child go to the one that its own `Random` draws."""
 

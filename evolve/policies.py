@@ -2,7 +2,7 @@
 
 One island is free in everything. Of several on a GPU the first writes Triton and the second CUDA C++; where there is
 one language, as on a CPU, they differ in the family of techniques that their ideas come from. The last of three or more
-is free and chooses its ideas with little regard to what paid so far.
+is free, chooses its ideas with little regard to what paid so far, and asks its models at a higher temperature.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ from kbevolve.archive.records import Backend
 
 #: Share of ideas that are chosen without looking at credit, and on an island that ventures.
 FLOOR, VENTURING = 0.15, 0.6
+#: Of the temperature that the settings give a model, on an island that ventures: 1.0 for the usual 0.8, and never above
+#: what all endpoints take.
+WARM, HOTTEST = 1.25, 2.0
 
 #: Families of techniques (`configs/playbook.yaml`).
 TRAFFIC = frozenset(
@@ -42,10 +45,12 @@ class Policy:
     techniques: frozenset[str] = frozenset()
     #: Share of its ideas that are chosen without looking at credit.
     floor: float = FLOOR
+    #: Times the settings' temperature; 1 or `WARM`.
+    warmth: float = 1.0
 
 
 FREE = Policy(name="free")
-VENTURE = Policy(name="free, venturing", floor=VENTURING)
+VENTURE = Policy(name="free, venturing", floor=VENTURING, warmth=WARM)
 _BY_DEVICE = {
     "cuda": (
         Policy(name="Triton", backend=Backend.TRITON),

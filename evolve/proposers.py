@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.prices import read_prices
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.brief import Proposer
 from kbevolve.evolve.interruption import end_requests
-from kbevolve.evolve.llm import build_language_model
-from kbevolve.evolve.models import SeveralModels
+from kbevolve.evolve.llm import LanguageModel, build_language_model
+from kbevolve.evolve.models import OneModelWarmedUp, SeveralModels
 from kbevolve.evolve.pace import pace_of
+from kbevolve.evolve.policies import HOTTEST, WARM
 from kbevolve.evolve.recording import Maker
 from kbevolve.evolve.tuner import TunablesProposer
 
@@ -84,27 +85,43 @@ def _writer(settings: Settings, make: Maker, outside: "Outside | None") -> Propo
 def _model_writer(settings: Settings, make: Maker, outside: "Outside | None") -> Proposer | None:
     """The proposer that asks the models of the settings; None when there is nobody to ask."""
     pace = pace_of(settings.llm)
-    models = [(one, make(one, pace)) for one in settings.llm.each()]
-    if models[0][1] is None and settings.proposer != "ask":
-        return None
-    # Imported here because an offline run must not pay for the templates.
-    from kbevolve.evolve.outside import OutsideProposer
-    from kbevolve.evolve.writer import LLMProposer
-
-    precision = settings.evaluation.precision
     writers: dict[str, Proposer] = {}
-    for one, model in models:
-        name = one.model or one.provider
-        if outside is not None:
-            writers[name] = OutsideProposer(outside=outside, settings=one, precision=precision, model=model)
-        elif model is not None:
-            writers[name] = LLMProposer(model, one, precision=precision)
+    for one in settings.llm.each():
+        warm = {warmth: _at(one, warmth) for warmth in (1.0, WARM)}
+        asking = {
+            warmth: asked
+            for warmth, own in warm.items()
+            if (asked := _asking(make(own, pace), own, settings, outside)) is not None
+        }
+        if asking:
+            writers[one.model or one.provider] = OneModelWarmedUp(proposers=asking)
+    if not writers:
+        return None
     if len(writers) == 1:
         return next(iter(writers.values()))
     weights = {model.name: model.weight for model in settings.llm.models}
     prices = read_prices(settings.budget.prices)
     bandit = settings.llm.model_choice == "bandit"
     return SeveralModels(proposers=writers, weights=weights, bandit=bandit, prices=prices)
+
+
+def _at(model: LLMSettings, warmth: float) -> LLMSettings:
+    return model.model_copy(update={"temperature": min(HOTTEST, warmth * model.temperature)})
+
+
+def _asking(
+    model: LanguageModel | None, own: LLMSettings, settings: Settings, outside: "Outside | None"
+) -> Proposer | None:
+    if model is None and (outside is None or settings.proposer != "ask"):
+        return None
+    # Imported here because an offline run must not pay for the templates.
+    from kbevolve.evolve.outside import OutsideProposer
+    from kbevolve.evolve.writer import LLMProposer
+
+    precision = settings.evaluation.precision
+    if outside is not None:
+        return OutsideProposer(outside=outside, settings=own, precision=precision, model=model)
+    return LLMProposer(model, own, precision=precision) if model else None
 
 
 def _openevolve(settings: Settings, make: Maker) -> Proposer | None:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
 from kbevolve.evolve.memory import Memory, Spending
 from kbevolve.evolve.models import SeveralModels
+from kbevolve.evolve.policies import VENTURE, policy_of
 from kbevolve.evolve.proposers import build_proposers, give_up, proposer_words
 from kbevolve.islands.credit import Credit
 from kbevolve.islands.island import Member
@@ -162,6 +164,19 @@ def test_each_model_has_its_own_parameters_and_its_own_key(servers: dict[str, Lo
             assert request.body["max_tokens"] == tokens
 
 
+def test_an_island_that_ventures_asks_warmer_but_never_hotter_than_endpoints_take(servers: dict[str, Loopback]) -> None:
+    asked = []
+    for temperature in (0.8, 1.8):
+        llm = {"model": "large", "api_base": servers["large"].base, "temperature": temperature}
+        writer = build_proposers(Settings.from_tree({"llm": llm}))[Operator.REWRITE]
+        for policy in (policy_of(0, islands=3, device_type="cpu"), VENTURE):
+            servers["large"].requests.clear()
+            writer.propose(replace(brief(5), policy=policy))
+            (once,) = {request.body["temperature"] for request in servers["large"].requests}
+            asked.append(once)
+    assert asked == pytest.approx([0.8, 1.0, 1.8, 2.0])
+
+
 def test_a_single_entry_draws_nothing(servers: dict[str, Loopback]) -> None:
     """So that a run with one model is the same, however the model is written."""
     entry = {"name": "large", "api_base": servers["large"].base}
@@ -176,7 +191,7 @@ def test_a_single_entry_draws_nothing(servers: dict[str, Loopback]) -> None:
 def test_all_models_share_one_pace(servers: dict[str, Loopback]) -> None:
     several = build_proposers(settings(servers, parallel=1))[Operator.REWRITE]
     assert isinstance(several, SeveralModels)
-    paces = {id(writer._model.pace) for writer in several.proposers.values()}  # type: ignore[attr-defined]
+    paces = {id(one._model.pace) for writer in several.proposers.values() for one in writer.proposers.values()}  # type: ignore[attr-defined]
     assert len(paces) == 1
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from kbevolve.archive.records import Backend
 from kbevolve.configs.playbook import OTHER, RECOMBINE, load_playbook
-from kbevolve.evolve.policies import DIVISION, FLOOR, FREE, TRAFFIC, WORK, policy_of
+from kbevolve.evolve.policies import DIVISION, FLOOR, FREE, TRAFFIC, WARM, WORK, policy_of
 
 
 @pytest.mark.parametrize("device_type", ["cpu", "cuda"])
@@ -12,6 +12,7 @@ def test_islands_differ_in_what_they_are_for(device_type: str) -> None:
         policies = [policy_of(island, islands=islands, device_type=device_type) for island in range(islands)]
         assert len({policy.name for policy in policies}) == islands
     assert policies[-1].floor > FLOOR
+    assert [policy.warmth for policy in policies] == [1.0, 1.0, 1.0, WARM]
     assert len({policy_of(island, islands=40, device_type=device_type).name for island in range(40)}) == 4
 
 
