@@ -9,7 +9,8 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from kbevolve.islands.local_names import in_order
 
 #: A string that holds native code rather than a name or a message: several lines with a statement.
 _NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
@@ -95,17 +96,7 @@ def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 def _take_native(tree: ast.Module) -> list[str]:
     """Empty the native strings of a tree; what they held, in the order of the file."""
-    found: list[ast.Constant] = []
-    waiting: list[Any] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list):
-            waiting += reversed(node)
-        elif isinstance(node, ast.Constant):
-            if _is_native(node):
-                found.append(node)
-        elif isinstance(node, ast.AST):
-            waiting += [getattr(node, name, None) for name in reversed(node._fields)]
+    found = [node for node in in_order(tree) if isinstance(node, ast.Constant) and _is_native(node)]
     found.sort(key=lambda node: (node.lineno, node.col_offset))
     texts = [str(node.value) for node in found]
     for node in found:

@@ -96,6 +96,9 @@ def _bound(tree: ast.Module) -> tuple[set[str], list[Function]]:
             continue
         if not isinstance(node, ast.AST) or isinstance(node, ast.Constant):
             continue
+        if isinstance(node, ast.expr):  # most of a file: before the long way
+            waiting += [(getattr(node, name, None), local, within) for name in _with_nodes(node._fields)]
+            continue
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 if not within:
@@ -116,7 +119,7 @@ def _bound(tree: ast.Module) -> tuple[set[str], list[Function]]:
                 kept.add(node.arg)
             case ast.Global() | ast.Nonlocal():
                 kept.update(node.names)
-            case ast.expr() | ast.keyword():
+            case ast.keyword():
                 pass
             case _:  # except … as name, case … as name, case {**rest}
                 for name in ("name", "rest"):

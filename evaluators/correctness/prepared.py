@@ -18,7 +18,8 @@ from kbevolve.evaluators.correctness.truth import SLACK, Answer, Scale, all_fini
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.worker.values import Place, Unpackable, lay_out, pack
 
-#: Share of the free memory that inputs and truths of all trials may keep; the rest is for the processes at work.
+#: Share of the free memory that inputs and truths of trials may keep; the rest is for the processes at work. Trials that
+#: do not fit are computed again for each kernel.
 _KEPT_SHARE = 1 / 3
 #: Share of the free memory that the inputs of one round may take.
 _ROUND_SHARE = 1 / 8
@@ -85,11 +86,12 @@ class PreparedProblem:
         self._lay_out_tensors(draws[0])
         self._kept: dict[Draw, tuple[list[torch.Tensor], Answer]] = {}
         #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
-        self._scales, self.nominal_means = self._measure(draws, keep=self._fits(len(draws), device))
+        fitting = self._fitting()
+        self._scales, self.nominal_means = self._measure(draws, keep=fitting)
         self._draws = draws
         #: Timed calls of one round whose inputs fit into memory side by side.
         self.most_calls = max(1, int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1)))
-        self._prepare_second_weights()
+        self._prepare_second_weights(keep=fitting > len(draws))
 
     # ---- trials ----------------------------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class PreparedProblem:
     def _as_trial(self, draw: Draw, inputs: list[torch.Tensor], answer: Answer, scale: Scale) -> Trial:
         return Trial(transform=draw.transform, inputs=inputs, answer=answer, scale=scale)
 
-    def _prepare_second_weights(self) -> None:
+    def _prepare_second_weights(self, *, keep: bool) -> None:
         """Other weights and one trial with them; None for a problem without."""
         self.second_weights: Weights | None = None
         self._second: tuple[Draw, Scale] | None = None
@@ -130,7 +132,7 @@ class PreparedProblem:
             inputs, answer = self.solve(draw)
         scale = scale_of(answer, [None] * len(answer.truth), self.precision)
         self._second = draw, scale
-        if len(self._kept) == len(self._draws):
+        if keep:
             self._kept[draw] = inputs, answer
 
     def second_trial(self) -> Trial:
@@ -236,16 +238,20 @@ class PreparedProblem:
         )
         return inputs, answer
 
-    def _fits(self, count: int, device: Device) -> bool:
-        return count * self._trial_bytes <= _KEPT_SHARE * free_bytes(device)
+    def _fitting(self) -> int:
+        """Trials that fit into memory."""
+        return int(_KEPT_SHARE * free_bytes(self.device) / max(self._trial_bytes, 1))
 
-    def _measure(self, draws: Sequence[Draw], *, keep: bool) -> tuple[dict[Draw, Scale], list[torch.Tensor | None]]:
-        """The scale of every draw, from the mean of its distribution; also that mean of the nominal ones."""
+    def _measure(self, draws: Sequence[Draw], *, keep: int) -> tuple[dict[Draw, Scale], list[torch.Tensor | None]]:
+        """The scale of every draw, from the mean of its distribution; also that mean of the nominal ones.
+
+        `keep` trials are kept, the first of them: timing warms up with that one.
+        """
         sums: dict[Transform, list[torch.Tensor]] = {}
         counts: dict[Transform, int] = {}
         for draw in draws:
             solved = self.solve(draw)
-            if keep:
+            if len(self._kept) < keep:
                 self._kept[draw] = solved
             truth = solved[1].truth
             counts[draw.transform] = counts.get(draw.transform, 0) + 1
@@ -253,8 +259,8 @@ class PreparedProblem:
                 for total, tensor in zip(sums[draw.transform], truth, strict=True):
                     total += tensor
             elif sum(other.transform is draw.transform for other in draws) > 1:
-                # In fp32 where nothing is kept: a mean needs no more, and memory is short there.
-                sums[draw.transform] = [tensor.clone() if keep else tensor.float() for tensor in truth]
+                # In fp32 where not all are kept: a mean needs no more, and memory is short there.
+                sums[draw.transform] = [tensor.clone() if keep >= len(draws) else tensor.float() for tensor in truth]
         scales = {}
         for draw in draws:
             _, answer = self._kept.get(draw) or self.solve(draw)

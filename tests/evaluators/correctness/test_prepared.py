@@ -119,6 +119,18 @@ def test_what_does_not_fit_is_computed_again_and_comes_out_the_same(monkeypatch:
     assert one.scale.reference_error < 1e-5
 
 
+def test_as_many_trials_are_kept_as_fit_the_warm_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = prepare("self.layer(x)")
+    monkeypatch.setattr(PreparedProblem, "_fitting", lambda self: 2)
+    problem = prepare("self.layer(x)")
+    assert len(whole._kept) == whole.trials + 1, "all, and the one with other weights"
+    assert list(problem._kept) == problem._draws[:2]
+    assert problem.trial(0).inputs[0] is problem.trial(0).inputs[0]
+    one, other = problem.trial(2), problem.trial(2)
+    assert one.inputs[0] is not other.inputs[0]
+    assert torch.equal(one.answer.truth[0], other.answer.truth[0])
+
+
 def test_the_truth_is_in_fp64() -> None:
     problem = prepare("self.layer(x)")
     trial = problem.trial(0)
