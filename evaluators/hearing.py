@@ -54,6 +54,8 @@ _ROUNDS_OVER_CALLS = 3.0
 _WORTH_PROFILING = 0.9
 #: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`).
 UNTOLD = "untold-time"
+#: Tag of a kernel beside which the reference was slower than alone (`timing.series.disturbs`).
+LEFT_WORK = "left-work"
 #: Name of the only kernel in an evaluation, beside the reference.
 KERNEL = "kernel"
 
@@ -105,6 +107,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
     """
     with phases("worker"):
         seat = bench.seat(kernel.source)
+    unheard = found
     held: list[Round] = []
     try:
         seat.worker.deadline = time.monotonic() + bench.court.settings.total_seconds
@@ -123,10 +126,19 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
         with phases("end"):
             seat.clear()
     if disturbs(bench, held):
-        raise Rejection(
-            Verdict.REFUSED, "not accepted: work of it was still on the device after its calls", tags=found.tags
+        return replace(
+            unheard,
+            verdict=Verdict.REFUSED,
+            message="not accepted: work of it was still on the device after its calls",
+            tags=(*found.tags, LEFT_WORK),
         )
+    bench.best_speedup = max(bench.best_speedup, found.speedup_low or 0.0)
     return found
+
+
+def is_doubtful(heard: Evaluation) -> bool:
+    """Whether a busy machine may have done what the kernel is accused of; then others of its processes are asked."""
+    return UNTOLD in heard.tags or LEFT_WORK in heard.tags
 
 
 def admit(
@@ -237,9 +249,7 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
 
 def _profile(bench: Bench, remote: RemoteKernel, found: Evaluation, phases: Phases) -> Evaluation:
     """Where its time goes, for a kernel that may become a parent."""
-    low = found.speedup_low or 0.0
-    worth = low >= _WORTH_PROFILING * bench.best_speedup
-    bench.best_speedup = max(bench.best_speedup, low)
+    worth = (found.speedup_low or 0.0) >= _WORTH_PROFILING * bench.best_speedup
     if not bench.court.settings.profile or not worth or found.time_ms is None:
         return found
     with phases("profile"), remote.on_device():

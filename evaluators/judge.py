@@ -20,7 +20,16 @@ from kbevolve.evaluators.builds.pool import BuildPool, Remote
 from kbevolve.evaluators.court import Court
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.docket import Docket
-from kbevolve.evaluators.hearing import KERNEL, UNTOLD, admit, blank, check_card, hear, read, time_beside_reference
+from kbevolve.evaluators.hearing import (
+    KERNEL,
+    admit,
+    blank,
+    check_card,
+    hear,
+    is_doubtful,
+    read,
+    time_beside_reference,
+)
 from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census
 from kbevolve.evaluators.isolation.quiet_threads import QuietThreads
 from kbevolve.evaluators.isolation.workers import WorkerPool
@@ -207,7 +216,7 @@ class Judge:
         try:
             found = check_card(bench, found)
             with self._quiet():
-                return until_sure(lambda: hear(bench, kernel, found, phases), lambda heard: UNTOLD in heard.tags)
+                return until_sure(lambda: hear(bench, kernel, found, phases), is_doubtful)
         except Rejection as failure:
             return _rejected(found, failure)
         except EvaluatorError:

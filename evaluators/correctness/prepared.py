@@ -18,8 +18,8 @@ from kbevolve.evaluators.correctness.truth import SLACK, Answer, Scale, all_fini
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.worker.values import Place, Unpackable, lay_out, pack
 
-#: Share of the free memory that inputs and truths of trials may keep; the rest is for the processes at work. Trials that
-#: do not fit are computed again for each kernel.
+#: Share of the free memory that inputs and truths of trials may keep; the rest is for the processes at work. What does
+#: not fit is computed again for each kernel.
 _KEPT_SHARE = 1 / 3
 #: Share of the free memory that the inputs of one round may take.
 _ROUND_SHARE = 1 / 8

@@ -56,7 +56,7 @@ def bench_search(
 
     Needs no model and no GPU. Every law has the same author of children, the same cache of duplicates and the same
     repair turns, and the same seeds. Shown is the fraction of the fastest speed that a search delivers, by the true
-    speed of what it would publish. `ours` chooses operators and ideas by credit, which `kbevolve run` does not do yet.
+    speed of what it would publish. `ours` is the law by which `kbevolve run` breeds.
     """
     laws, numbers, console = _laws(names), _numbers(budgets), Console()
     everything: list[Standing] = []

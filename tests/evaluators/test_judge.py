@@ -16,6 +16,7 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators import hearing
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.judge import Judge
 from kbevolve.evaluators.lint import Finding
@@ -302,6 +303,19 @@ def test_a_slow_kernel_is_cut_short(evaluate: Evaluate) -> None:
     assert found.speedup < 0.1
     assert sum(len(block.times_ms) for block in found.blocks if block.role == "child") == 3
     assert time.monotonic() - start < 15
+
+
+@pytest.mark.parametrize(("slowed", "verdict"), [(2, Verdict.CORRECT), (3, Verdict.REFUSED)])
+def test_who_slows_the_reference_in_three_processes_is_refused(
+    slowed: int, verdict: Verdict, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([True] * slowed + [False])
+    monkeypatch.setattr(hearing, "disturbs", lambda bench, held: next(looks))
+    found = evaluate(candidate(RIGHT))
+    assert found.verdict is verdict, found.message
+    assert ("left-work" in found.tags) == (verdict is Verdict.REFUSED)
+    assert (found.speedup is None) == (verdict is Verdict.REFUSED)
+    assert bool(found.blocks) == (verdict is Verdict.CORRECT)
 
 
 def test_a_kernel_that_changes_its_mind_when_timed_is_wrong(evaluate: Evaluate) -> None:
