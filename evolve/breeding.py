@@ -15,7 +15,7 @@ from kbevolve.evolve.policies import Policy, policy_of
 from kbevolve.evolve.population import Population
 from kbevolve.evolve.tunables import declared
 from kbevolve.islands.island import Member
-from kbevolve.islands.selection import NicheSelection, RankSelection, Selection, inspirations
+from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelection, Selection, inspirations
 from kbevolve.islands.stagnation import Stage, stage_of
 
 #: Who breeds in a run with a model: an island's best, as long as that leads on (chosen on the ladders of
@@ -25,6 +25,9 @@ LAW = RankSelection(pressure=20.0, elite_share=0.0)
 OFFLINE_LAW = RankSelection(pressure=1.5, elite_share=0.25)
 #: … while a run explores.
 EXPLORING_LAW = RankSelection(pressure=3.0, elite_share=0.25)
+#: Share of the children of rivals of the best (`RivalSelection`), and how many kernels are judged without an
+#: improvement before there are any, and until they are so many (chosen on the ladders).
+RIVALS, RIVALS_FROM, RIVALS_AT = 0.5, 20, 40
 #: Share of the first children that are shown a kernel of a similar problem, and how many kernels are judged meanwhile.
 HEIRLOOMS, HEIRS = 0.5, 100
 #: Kernels that are judged before elites of other niches are shown: at first these are merely what came before.
@@ -54,7 +57,7 @@ class Breeding:
         home, memory = population.island(island), population.memory()
         stage = stage_of(memory.stalled, self.window)
         shares = operator_shares(self.proposers.keys(), stalled=memory.stalled, tune_share=self.settings.tune_share)
-        selection = self._selection(stage)
+        selection = self._selection(stage, memory.stalled)
         parents: tuple[Member, ...] = ()
         operator = Operator.TUNE
         while shares and not parents:
@@ -130,12 +133,14 @@ class Breeding:
     def _policy(self, island: int) -> Policy:
         return policy_of(island, islands=self.settings.islands, device_type=self.device_type)
 
-    def _selection(self, stage: Stage) -> Selection:
-        """By rank; flatter while the run explores, and from niches hardly bred from while it goes back."""
+    def _selection(self, stage: Stage, stalled: int) -> Selection:
+        """By rank, and rivals of the best once a model is stuck; flatter while the run explores, and from niches hardly
+        bred from while it goes back."""
         law = LAW if self._writes else OFFLINE_LAW
         if self.settings.selection_pressure is not None:
             law = replace(law, pressure=self.settings.selection_pressure)
-        return law_at(stage, replace(law, discount=self.settings.child_discount))
+        law = replace(law, discount=self.settings.child_discount)
+        return law_at(stage, law, stalled=stalled if self._writes else 0)
 
     def _heirloom(self, memory: Memory, rng: Random) -> Heirloom | None:
         """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""
@@ -153,8 +158,17 @@ class Breeding:
         return Random(f"{self.settings.seed}/{island}/{generation}/{purpose}")
 
 
-def law_at(stage: Stage, law: RankSelection) -> Selection:
-    """Who breeds at a stage of a run, of which `law` says who does as long as it is not stuck."""
+def law_at(stage: Stage, law: RankSelection, *, stalled: int) -> Selection:
+    """Who breeds at a stage of a run with a model, of which `law` says who does as long as it is not stuck.
+
+    `stalled` counts the kernels judged since the last improvement.
+    """
+    begun = (stalled - RIVALS_FROM) / (RIVALS_AT - RIVALS_FROM)
+    staged = _staged(stage, law)
+    return staged if begun <= 0 else RivalSelection(otherwise=staged, share=RIVALS * min(1.0, begun))
+
+
+def _staged(stage: Stage, law: RankSelection) -> Selection:
     if stage is Stage.SEARCHING:
         return law
     flat = replace(EXPLORING_LAW, discount=law.discount)

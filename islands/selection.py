@@ -1,5 +1,6 @@
 """Who breeds: pure choices from an island and an explicit `Random`."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,6 +8,9 @@ from random import Random
 from typing import Protocol
 
 from kbevolve.islands.island import Island, Member
+
+#: A level in the key of a niche, ``m2c1d1l0`` or ``0-3-1``.
+_LEVEL = re.compile(r"\d+")
 
 
 class Selection(Protocol):
@@ -69,6 +73,38 @@ class NicheSelection:
             return ranked
         first = min(elites, key=lambda elite: (children[elite.niche], -elite.fitness, elite.kernel.id))
         return (first, *(member for member in ranked if member.kernel.id != first.kernel.id))[: max(len(ranked), 1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RivalSelection:
+    """Some draws are rivals of the best: the fittest elite that does without one trait of its niche.
+
+    What all the best share may be what stands in the way of something better, and whoever gives it up is slower at
+    first: by rank alone he would not be bred from. A trait is an axis of the niche on which the best is above level 0.
+    """
+
+    #: How the other draws are made, and every second parent.
+    otherwise: Selection
+    share: float
+
+    def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
+        """See `Selection`."""
+        look = rng.random() < self.share
+        ranked = self.otherwise(island, rng, eligible)
+        elites = sorted(filter(eligible, island.elites.values()), key=lambda elite: (-elite.fitness, elite.kernel.id))
+        if not (look and elites):
+            return ranked
+        traits = [axis for axis, level in enumerate(_levels(elites[0])) if level]
+        given_up = rng.choice(traits) if traits else None
+        rival = next((elite for elite in elites if given_up is not None and not _levels(elite)[given_up]), None)
+        if rival is None:
+            return ranked
+        return (rival, *(member for member in ranked if member.kernel.id != rival.kernel.id))[: max(len(ranked), 1)]
+
+
+def _levels(member: Member) -> list[int]:
+    """On each axis of its niche, however the axes are named."""
+    return [int(level) for level in _LEVEL.findall(member.niche)]
 
 
 def inspirations(island: Island, parents: Sequence[Member], rng: Random, *, count: int = 2) -> tuple[Member, ...]:

@@ -6,9 +6,11 @@ from typing import Any
 
 from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.breeding import HEIRS, Breeding
+from kbevolve.evolve.breeding import HEIRS, LAW, RIVALS, RIVALS_FROM, Breeding, law_at
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
 from kbevolve.evolve.legacy import Heirloom, Legacy
+from kbevolve.islands.selection import NicheSelection, RivalSelection
+from kbevolve.islands.stagnation import Stage
 from tests.evolve.doubles import ScriptedProposer, problem, settings
 from tests.evolve.test_population import Story
 
@@ -82,3 +84,12 @@ def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> No
     for _ in range(HEIRS):
         story.bear(0.5)
     assert not any(brief.heirloom for brief in bred(story, settings(islands=1), legacy=legacy, times=40))
+
+
+def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
+    assert law_at(Stage.SEARCHING, LAW, stalled=RIVALS_FROM) == LAW
+    shares = [getattr(law_at(Stage.SEARCHING, LAW, stalled=stalled), "share", 0.0) for stalled in (20, 30, 40, 400)]
+    assert shares == [0.0, RIVALS / 2, RIVALS, RIVALS]
+    late = law_at(Stage.BACKTRACKING, LAW, stalled=400)
+    assert isinstance(late, RivalSelection)
+    assert isinstance(late.otherwise, NicheSelection)

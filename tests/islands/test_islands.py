@@ -9,7 +9,7 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.islands.descriptors import describe
 from kbevolve.islands.island import Entry, Island, Member
 from kbevolve.islands.migration import deal, restart, ring
-from kbevolve.islands.selection import NicheSelection, RankSelection, inspirations
+from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelection, inspirations
 
 
 def member(speedup: float, niche: str = "m0c0d0l0", *, name: str = "", children: int = 0) -> Member:
@@ -49,6 +49,28 @@ def test_selection_prefers_rank_and_discounts_children() -> None:
     tired = island(member(3.0, children=50), member(2.0, "m1c0d0l0"))
     draws = Counter(RankSelection()(tired, Random(seed), lambda _: True)[0].fitness for seed in range(1000))
     assert draws[2.0] > draws[3.0]
+
+
+def test_a_rival_is_the_fittest_that_does_without_a_trait_of_the_best() -> None:
+    home = island(
+        member(3.0, "m2c1d0l0"),
+        member(2.0, "m3c2d1l1"),  # has the traits, and more
+        member(1.5, "m0c1d0l0"),
+        member(1.2, "m0c3d0l0"),
+        member(1.1, "m2c0d0l0"),
+    )
+    by_rank = RankSelection(pressure=20.0, elite_share=0.0)
+    always = RivalSelection(otherwise=by_rank, share=1.0)
+    drawn = [always(home, Random(seed), lambda _: True) for seed in range(60)]
+    assert {parents[0].fitness for parents in drawn} == {1.5, 1.1}
+    assert all(len(parents) == 2 and parents[0] != parents[1] for parents in drawn)
+    some = RivalSelection(otherwise=by_rank, share=0.5)
+    first = Counter(some(home, Random(seed), lambda _: True)[0].fitness for seed in range(400))
+    assert 150 < first[3.0] < 250
+    for niches in (("m0c0d0l0", "m1c0d0l0"), ("m1c0d0l0", "m2c0d0l0")):  # no trait; a trait that all have
+        alike = island(member(2.0, niches[0]), member(1.0, niches[1]))
+        assert always(alike, Random(1), lambda _: True)[0].fitness == 2.0
+    assert always(island(), Random(1), lambda _: True) == ()
 
 
 def test_selection_gives_two_different_eligible_parents() -> None:

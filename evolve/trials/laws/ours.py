@@ -57,7 +57,8 @@ class OurLaw:
         """A child of a ranked parent, made in a way that pays."""
         self._number += 1
         home = self._island.mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
-        law = law_at(stage_of(self._stalled, window(self._setting.budget, SETTINGS.patience)), LAW)
+        stage = stage_of(self._stalled, window(self._setting.budget, SETTINGS.patience))
+        law = law_at(stage, LAW, stalled=self._stalled)
         parents = law(home, self._setting.rng("parents", self._number), lambda member: True)
         self._operator = self._choose_operator(len(parents))
         parent = self._parent = self._found[parents[0].kernel.id]
