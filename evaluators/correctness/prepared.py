@@ -85,8 +85,8 @@ class PreparedProblem:
         draws = self._choose_draws(settings.trials)
         self._lay_out_tensors(draws[0])
         self._kept: dict[Draw, tuple[list[torch.Tensor], Answer]] = {}
-        #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
         fitting = self._fitting()
+        #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
         self._scales, self.nominal_means = self._measure(draws, keep=fitting)
         self._draws = draws
         #: Timed calls of one round whose inputs fit into memory side by side.
