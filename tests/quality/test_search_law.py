@@ -7,7 +7,8 @@ from kbevolve.evolve.trials.tournament import LAWS, hold
 
 @pytest.mark.slow
 def test_our_law_is_ahead_of_all_others_at_150() -> None:
-    rows = hold(["ladder-a", "ladder-b"], laws=tuple(LAWS), budgets=(150,), seeds=12, jobs=2)
+    # Of 12 searches on ladder-b one standard error is as large as the lead over some laws.
+    rows = hold(["ladder-a", "ladder-b", "ladder-c"], laws=tuple(LAWS), budgets=(150,), seeds=40, jobs=2)
     for one in rows:
         if one.law in ("best-of-n", "openevolve", "openevolve-database", "shinka"):
             assert one.behind > 2 * one.behind_se, one
