@@ -18,7 +18,7 @@ FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneModelWarmedUp:
+class ByTemperature:
     """A proposer made of one for each temperature at which the islands ask the same model."""
 
     #: `Policy.warmth` -> the proposer that asks at that temperature.

@@ -11,7 +11,7 @@ from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.brief import Proposer
 from kbevolve.evolve.interruption import end_requests
 from kbevolve.evolve.llm import LanguageModel, build_language_model
-from kbevolve.evolve.models import OneModelWarmedUp, SeveralModels
+from kbevolve.evolve.models import ByTemperature, SeveralModels
 from kbevolve.evolve.pace import pace_of
 from kbevolve.evolve.policies import HOTTEST, WARM
 from kbevolve.evolve.recording import Maker
@@ -94,7 +94,7 @@ def _model_writer(settings: Settings, make: Maker, outside: "Outside | None") ->
             if (asked := _asking(make(own, pace), own, settings, outside)) is not None
         }
         if asking:
-            writers[one.model or one.provider] = OneModelWarmedUp(proposers=asking)
+            writers[one.model or one.provider] = ByTemperature(proposers=asking)
     if not writers:
         return None
     if len(writers) == 1:
