@@ -87,7 +87,7 @@ def _softmax() -> Space:
         problem=_sized("L1/softmax", ROWS=2048, COLUMNS=32768),
         source=_seed("L1/softmax", "triton"),
         values={
-            "BLOCK": "2048 4096 8192 16384",
+            "BLOCK": "1024 2048 4096 8192",
             "NUM_WARPS": "4 8 16 32",
             "NUM_STAGES": "1 3",
             "ONLINE": "0 1",
