@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 PROBLEM ?= L1/matmul
 GENERATIONS ?= 50
 KERNELS ?= 1000000
+GPU_JOBS ?= 6
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow check bench-engine bench-cluster clean
+.PHONY: help setup run test test-slow test-gpu check bench-engine bench-cluster clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,6 +29,10 @@ test: setup  ## all tests but the slow ones
 
 test-slow: setup  ## those that take more than about five seconds each
 	$(BIN)/python -m pytest -n 2 -m slow $(PYTEST_ARGS)
+
+test-gpu: setup  ## those that need a CUDA device: side by side, then those that want it for themselves
+	$(BIN)/python -m pytest -n $(GPU_JOBS) -m "not alone" tests/gpu $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m alone tests/gpu $(PYTEST_ARGS)
 
 check: setup  ## ruff and mypy strict
 	$(BIN)/ruff check .

@@ -9,7 +9,6 @@ from dataclasses import replace
 from random import Random
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
-from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.syntax import parse
@@ -118,7 +117,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
             return found
         with phases("timing"):
             held = time_beside_reference(bench, seat.remote, kernel_ms, found.precision_class)
-        found = _profile(bench, seat, _conclude(bench, held, found), phases)
+        found = _profile(bench, seat.remote, _conclude(bench, held, found), phases)
         if seat.worker.processes > 1:
             found = replace(found, tags=(*found.tags, "left-processes"))
     except Rejection as failure:
@@ -162,7 +161,10 @@ def admit(
     with phases("build"), seat.remote.on_device():
         seat.remote.load()
     if room is not None:
-        _make_room(room, seat, phases)
+        with phases("room"):
+            waiting = time.monotonic()
+            seat.room.enter_context(room)
+            seat.worker.deadline += time.monotonic() - waiting  # others' memory, not the kernel's fault
     with phases("trials"):
         with seat.remote.on_device():
             seat.remote.lend()
@@ -245,18 +247,16 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     )
 
 
-def _profile(bench: Bench, seat: Seat, found: Evaluation, phases: Phases) -> Evaluation:
+def _profile(bench: Bench, remote: RemoteKernel, found: Evaluation, phases: Phases) -> Evaluation:
     """Where its time goes, for a kernel that may become a parent."""
     worth = (found.speedup_low or 0.0) >= _WORTH_PROFILING * bench.best_speedup
     if not bench.court.settings.profile or not worth or found.time_ms is None:
         return found
-    try:
-        if bench.device.type == "cuda":
-            _start_profiler(bench, seat, phases)
-        with phases("profile"), seat.remote.on_device():
-            told = seat.remote.profile(bench.prepared.trial(0).inputs)
-    except (Rejection, EvaluatorError):  # its numbers stand; only the feedback is shorter
-        return found
+    with phases("profile"), remote.on_device():
+        try:
+            told = remote.profile(bench.prepared.trial(0).inputs)
+        except Rejection:  # its numbers stand; only the feedback is shorter
+            return found
     profile = read_profile(
         told,
         time_ms=found.time_ms,
@@ -264,27 +264,7 @@ def _profile(bench: Bench, seat: Seat, found: Evaluation, phases: Phases) -> Eva
         precision_class=found.precision_class,
         roofline=roofline_of(bench.device, shelf=bench.court.shelf),
     )
-    return replace(found, profile=completed(profile, resources_of(seat.worker.built)))
-
-
-def _start_profiler(bench: Bench, seat: Seat, phases: Phases) -> None:
-    """Starting CUPTI takes seconds, in which others may have the memory."""
-    with phases("profile"), seat.remote.on_device():
-        seat.remote.have_back()
-    seat.room.close()
-    with phases("profile"), seat.remote.on_device():
-        seat.remote.start_profiler()
-    _make_room(bench.room, seat, phases)
-    with phases("profile"), seat.remote.on_device():
-        seat.remote.lend()
-
-
-def _make_room(room: AbstractContextManager[object], seat: Seat, phases: Phases) -> None:
-    """Wait until a kernel's memory can be lent."""
-    with phases("room"):
-        waiting = time.monotonic()
-        seat.room.enter_context(room)
-        seat.worker.deadline += time.monotonic() - waiting  # others' memory, not the kernel's fault
+    return replace(found, profile=completed(profile, resources_of(remote.worker.built)))
 
 
 def _check_format(source: str) -> None:

@@ -113,13 +113,8 @@ class RemoteKernel:
         ticket, descriptors = self._arena.ticket()
         self._ask({"request": "open", "ticket": ticket}, _OPEN_SECONDS, descriptors=descriptors)
 
-    def have_back(self) -> None:
-        """Have the worker let go of that memory, and free it: until it is lent again nothing that needs it is asked."""
-        self._ask({"request": "close"}, _OPEN_SECONDS)
-        self.take_back()
-
     def take_back(self) -> None:
-        """Free that memory, when the worker is dead or has let go of it. May be called twice."""
+        """Free that memory, when the worker is dead. May be called twice."""
         if self._arena is not None:
             self._arena.close()
 
@@ -153,10 +148,6 @@ class RemoteKernel:
     def timed_call(self, inputs: list[torch.Tensor]) -> Call:
         """One timed call; nothing of these inputs has been in the worker's reach before."""
         return self._call("time", inputs)
-
-    def start_profiler(self) -> None:
-        """Have the worker pay what its first profile costs; on a GPU seconds, in which it needs no memory."""
-        self._ask({"request": "start profiler"}, self._settings.run_seconds + self._settings.build_seconds)
 
     def profile(self, inputs: list[torch.Tensor]) -> Any:
         """What the profiler in the worker tells: data from an untrusted process, to be checked field by field."""

@@ -1,4 +1,4 @@
-"""Opens and closes the judge's memory: a file descriptor on the CPU, an IPC handle of the driver on CUDA."""
+"""Opens memory that the judge allocated: a file descriptor on the CPU, an IPC handle of the driver on CUDA."""
 
 import ctypes
 import mmap
@@ -55,12 +55,3 @@ def open_shared(ticket: dict[str, Any], descriptors: list[int]) -> torch.Tensor:
     if status:
         raise RuntimeError(f"cuIpcOpenMemHandle failed with CUDA error {status}")
     return torch.as_tensor(DeviceMemory(address.value, size), device="cuda")
-
-
-def close_shared(memory: torch.Tensor) -> None:
-    """Let go of the judge's memory; no view of it may be used any more."""
-    if memory.is_cuda:
-        torch.cuda.synchronize()
-        status = ctypes.CDLL("libcuda.so.1").cuIpcCloseMemHandle(ctypes.c_uint64(memory.data_ptr()))
-        if status:
-            raise RuntimeError(f"cuIpcCloseMemHandle failed with CUDA error {status}")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd.profiler import profile as profiler
+from torch.autograd.profiler import record_function
 
 from kbevolve.evaluators.worker.resources import stack_bytes, triton_spills
 
@@ -43,11 +45,9 @@ def profile(call: Callable[[], Any]) -> list[Entry]:
     """
     cuda = torch.cuda.is_available()
     calls = _how_many(call)
-    # Here and not above: importing it takes 0.1 s, and most kernels are never profiled.
-    from torch.profiler import ProfilerActivity, record_function
-    from torch.profiler import profile as profiler
-
-    with profiler(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU], acc_events=True) as session:
+    # Not `torch.profiler.profile`: entered for the first time in a process it imports TorchInductor, for 4 s.
+    device = "cuda" if cuda else None
+    with profiler(use_cpu=not cuda, use_device=device, use_kineto=True, acc_events=True) as session:
         for _ in range(calls):
             if cuda:
                 call()
@@ -59,16 +59,6 @@ def profile(call: Callable[[], Any]) -> list[Entry]:
     entries = _launches(_trace(session), calls) if cuda else _operations(session, calls)
     entries.sort(key=lambda entry: -entry["microseconds"])
     return entries[:_MOST_ENTRIES]
-
-
-def start_profiler() -> None:
-    """Pay now for what the first profile of a process costs on a GPU: 3 s, in which the device has nothing to do."""
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as profiler
-
-    with profiler(activities=[ProfilerActivity.CUDA], acc_events=True):
-        torch.zeros(1, device="cuda")
-        torch.cuda.synchronize()
 
 
 def _how_many(call: Callable[[], Any]) -> int:

@@ -1,4 +1,4 @@
-"""Answers the judge's requests, one after another: load a candidate, open memory, try it, time it, profile it.
+"""Answers the judge's requests, one after another: open memory, load a candidate, try it, time one call of it.
 
 Requests and replies are plain JSON objects. A reply is ``{"ok": true, …}`` or ``{"ok": false, "stage": …, "type": …,
 "text": …, "frames": […]}``. What is to be compiled is told before it, ``{"phase": "building", …}``; see `builds.py`.
@@ -17,10 +17,10 @@ from kbevolve.evaluators.worker.builds import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
 from kbevolve.evaluators.worker.channel import Channel, Message
 from kbevolve.evaluators.worker.integrity import Bearings
-from kbevolve.evaluators.worker.memory import close_shared, open_shared
+from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
 from kbevolve.evaluators.worker.precision import set_flags
-from kbevolve.evaluators.worker.profiling import profile, start_profiler
+from kbevolve.evaluators.worker.profiling import profile
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
 from kbevolve.evaluators.worker.values import Place, unpack
 
@@ -91,8 +91,6 @@ class Service:
                 case "open":
                     self._memory = open_shared(request["ticket"], descriptors)
                     return {"ok": True}
-                case "close":
-                    return self._close()
                 case "import":
                     self._bearings = Bearings.taken()
                     self._module = import_candidate(request["source"])
@@ -105,10 +103,6 @@ class Service:
                     return self._try(request)
                 case "time":
                     return self._time(request)
-                case "start profiler":
-                    with self._watch.away():
-                        start_profiler()
-                    return {"ok": True}
                 case "profile":
                     return self._profile(request)
             raise ValueError(f"no request {stage!r}")
@@ -187,15 +181,6 @@ class Service:
         with torch.no_grad():
             self._call(inputs)
             return {"ok": True, "launches": profile(lambda: self._call(inputs))}
-
-    def _close(self) -> Message:
-        """Let go of the judge's memory and of all that was made from it; what the candidate keeps, it keeps."""
-        self._private = None
-        memory, self._memory = self._memory, torch.empty(0, dtype=torch.uint8)
-        close_shared(memory)
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
-        return {"ok": True}
 
     def _call(self, inputs: list[Any]) -> Any:
         if self._forward is None:

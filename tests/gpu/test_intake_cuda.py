@@ -43,6 +43,7 @@ def test_the_rates_are_those_of_a_gpu_and_flags_stay() -> None:
     assert found.l2_bytes > 1 << 20
 
 
+@pytest.mark.alone
 def test_a_product_is_bound_by_arithmetic_and_a_softmax_by_memory(tmp_path: Path) -> None:
     device, shelf = find_device("cuda"), Shelf(tmp_path)
     product = card_for(find_problem("L1/matmul"), device, "fp32", shelf=shelf)
@@ -55,6 +56,7 @@ def test_a_product_is_bound_by_arithmetic_and_a_softmax_by_memory(tmp_path: Path
     assert softmax.floor_ms["fp32"] <= softmax.eager_ms < 20 * softmax.memory_ms
 
 
+@pytest.mark.alone
 def test_the_measured_floor_lies_below_what_libraries_reach(tmp_path: Path) -> None:
     device = find_device("cuda")
     rates = roofline_of(device, shelf=Shelf(tmp_path))

@@ -78,6 +78,7 @@ def test_an_output_that_is_not_finite_is_at_no_distance() -> None:
     assert sketch.distance(sketch.of(spoiled), sketch.of(output)) == math.inf
 
 
+@pytest.mark.alone
 def test_it_is_twice_as_fast_as_torch() -> None:
     output = randn(2048, 1 << 17)  # 1 GB
     fused, torchs = made(*output.shape), plain(*output.shape)

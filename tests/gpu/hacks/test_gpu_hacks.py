@@ -20,6 +20,9 @@ ATTACKS = (
     ("memory_bomb", Verdict.CRASHED, "memory"),
 )
 
+#: Those that leave no memory to tests beside them.
+GREEDY = ("memory_bomb",)
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.slow,
@@ -46,7 +49,13 @@ def test_twin(court: Court, hack: Hack) -> None:
     assert not set(hack.tags) & set(found.tags), words(found)
 
 
-@pytest.mark.parametrize(("name", "verdict", "expected"), ATTACKS, ids=[name for name, *_ in ATTACKS])
+@pytest.mark.parametrize(
+    ("name", "verdict", "expected"),
+    [
+        pytest.param(name, *expected, id=name, marks=[pytest.mark.alone] if name in GREEDY else [])
+        for name, *expected in ATTACKS
+    ],
+)
 def test_attack(court: Court, name: str, verdict: Verdict, expected: str) -> None:
     found = court.evaluate("square", (GPU / "attacks" / f"{name}.py").read_text(), lint_refuses=False)
     assert found.verdict is verdict, words(found)
