@@ -106,7 +106,7 @@ class Sketch:
             # A product with a sign is exact in the tensor's own precision.
             signed = (look(piece) if look else piece) * factors[start : start + size]
             whole = size // self.buckets * self.buckets
-            if whole > self.buckets:
+            if size > self.buckets:
                 # Added up before they are put to the total: that is read and written once for all rows.
                 total += signed[:whole].view(-1, self.buckets).sum(0, dtype=dtype)
                 signed = signed[whole:]

@@ -153,12 +153,14 @@ def test_honest_kernels_are_correct_and_timed(evaluate: Evaluate, source: str) -
     assert found.device == find_device("cuda").fingerprint
 
 
-def test_the_best_kernel_is_profiled_at_no_great_cost(evaluate: Evaluate) -> None:
-    found = evaluate(TRITON.replace("BLOCK=1024", "BLOCK=2048"))  # about as fast as the best, so worth a profile
+def test_the_best_kernel_is_profiled_at_no_great_cost() -> None:
+    with Judge(find_device("cuda"), SETTINGS) as judge:  # of its own: in another one it may not be the best
+        found = judge.evaluate(problem(), Kernel.from_source(TRITON))
     assert found.profile is not None
     assert [launch.name for launch in found.profile.launches] == ["fused"]
     assert found.profile.launches[0].microseconds == pytest.approx(1e3 * (found.time_ms or 0), rel=0.2)
-    assert found.phases["profile"] < 1.5
+    # Not the seconds in which torch's own profiler imports a compiler.
+    assert found.phases["profile"] < 2
 
 
 def test_the_same_code_on_both_sides_is_a_tie(evaluate: Evaluate) -> None:

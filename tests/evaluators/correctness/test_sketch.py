@@ -4,6 +4,7 @@ import statistics
 import pytest
 import torch
 
+import kbevolve.evaluators.correctness.sketch as sketches
 from kbevolve.evaluators.correctness.sketch import BUCKETS, Sketch
 
 LARGE = (1200, 500)  # some 32 times the number of buckets
@@ -69,6 +70,20 @@ def test_a_wrong_column_cannot_hide_in_one_bucket(columns: slice) -> None:
     exact = float(output.norm())
     for seed in range(8):
         assert estimate(sketch(shape, seed=seed), output, torch.zeros(shape)) == pytest.approx(exact, rel=0.15)
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_any_number_of_elements_has_a_sketch(rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stretch has one row on the CPU and many on CUDA, and the last one ends anywhere: in its second row, too."""
+    monkeypatch.setitem(sketches._ROWS, "cpu", rows)
+    width = sketch((1000,), buckets=64).buckets
+    for elements in range(65, 6 * width):
+        made, output = sketch((elements,), buckets=64), torch.ones(elements, dtype=dtype)
+        spoiled = output.clone()
+        spoiled[-1] += 1
+        assert estimate(made, spoiled, output) > 0
+        assert estimate(made, output, output.clone()) == 0
 
 
 def test_one_wrong_element_is_seen_exactly() -> None:
