@@ -47,17 +47,17 @@ class Champions:
         self._failed |= frozenset(failed)
 
     def challenger(self, members: Iterable[Member]) -> Member | None:
-        """The fittest kernel that has at least shown more than is published, None when there is none.
+        """The kernel that has at least shown the most, when that is more than is published; else None.
 
         Whoever was confirmed in this run, won or lost, rests on the same evaluation still and does not come again.
         """
         published = self.published
         confirmed = {one.kernel for one in self._confirmations}
         fresh = [member for member in self._eligible(members) if member.kernel.id not in confirmed]
-        return next((member for member in fresh if member.fitness > published), None)
+        return next((member for member in fresh if member.shown > published), None)
 
     def finalists(self, members: Iterable[Member]) -> tuple[Member, ...]:
-        """The fittest kernels, the champion among them whatever its fitness; empty when there is nothing to decide."""
+        """Who has shown most, the champion whatever it has shown; empty when there is nothing to decide."""
         champion = self.champion
         ranked = self._eligible(members)
         title = [member for member in ranked if champion is not None and member.kernel.id == champion.kernel]
@@ -70,7 +70,7 @@ class Champions:
         return any(one.purpose == FINAL and one.generation == generation for one in self._confirmations)
 
     def _eligible(self, members: Iterable[Member]) -> list[Member]:
-        """Who may hold the title, the fittest first; ties in the order of kernel ids, so that replays agree."""
+        """Who may hold the title, who has shown most first; ties in the order of kernel ids, so that replays agree."""
         barred = self._failed | {self._reference}
         eligible = [member for member in members if member.kernel.id not in barred]
-        return sorted(eligible, key=lambda member: (-member.fitness, member.kernel.id))
+        return sorted(eligible, key=lambda member: (-member.shown, member.kernel.id))

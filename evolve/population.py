@@ -21,7 +21,7 @@ from kbevolve.evolve.memory import Memory
 from kbevolve.evolve.novelty import Blunders
 from kbevolve.islands.descriptors import describe
 from kbevolve.islands.experience import Key
-from kbevolve.islands.island import Entry, Island, Member
+from kbevolve.islands.island import Entry, Island, Member, fitness_of
 from kbevolve.islands.tally import Tally
 
 #: Failures of an island that are shown to its next children.
@@ -75,7 +75,7 @@ class Population:
         self._learning = Learning(elsewhere)
         self._memory: Memory | None = None
         self._blunders = Blunders()
-        #: The largest fitness that any kernel had, and how many were judged when an island last began anew.
+        #: The most that any kernel has at least shown, and how many were judged when an island last began anew.
         self._peak = 0.0
         self._restarted = -1
         # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
@@ -114,7 +114,7 @@ class Population:
             self._memory = None
             self._pay(evaluation)
             if correct:
-                self._history.add(birth.kernel, evaluation.speedup_low or 0.0)
+                self._history.add(birth.kernel, fitness_of(evaluation))
                 self._peak = max(self._peak, evaluation.speedup_low or 0.0)
                 self._recalled = None
         if not correct:
@@ -137,7 +137,7 @@ class Population:
         self.observe(birth, evaluation)
         if birth.kernel is None or evaluation is None or evaluation.verdict is not Verdict.CORRECT:
             return
-        if placed or self.islands[birth.island].has_room(birth.kernel, evaluation.speedup_low or 0.0):
+        if placed or self.islands[birth.island].has_room(birth.kernel, fitness_of(evaluation)):
             self.enter(birth.island, birth.kernel)
 
     def restart(self, island: int, kernel_id: str) -> tuple[Entry, str]:

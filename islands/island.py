@@ -6,6 +6,10 @@ from enum import IntEnum
 
 from kbevolve.archive.records import Evaluation, Kernel
 
+#: Share of the 95 % interval's lower half that is taken off a speedup: about one standard error of four or five rounds.
+#: These tell little of their own spread. With the whole of it, a kernel that was measured in an unquiet minute counted
+#: for less than what it was made from (docs/search.md).
+CAUTION = 0.3
 #: Active kernels of an island beside the elites of its niches (SEARCH section 2).
 CROWD = 24
 
@@ -31,8 +35,22 @@ class Member:
 
     @property
     def fitness(self) -> float:
+        """By it members are ranked; see `fitness_of`."""
+        return fitness_of(self.evaluation)
+
+    @property
+    def shown(self) -> float:
         """Lower end of the 95 % interval of the speedup: what the kernel has at least shown."""
         return self.evaluation.speedup_low or 0.0
+
+
+def fitness_of(evaluation: Evaluation) -> float:
+    """The speedup less about one standard error; 0 for a kernel that was not timed.
+
+    A bound as `Member.shown` is one, but a looser one: who breeds is no claim, and costs a child if it was luck.
+    """
+    low, speedup = evaluation.speedup_low or 0.0, evaluation.speedup or 0.0
+    return speedup * (low / speedup) ** CAUTION if low > 0 and speedup > 0 else low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

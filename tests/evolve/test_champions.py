@@ -10,10 +10,10 @@ from kbevolve.islands.island import Member
 from tests.conftest import confirmation
 
 
-def member(name: str, fitness: float) -> Member:
+def member(name: str, shown: float, *, unquiet: float = 1.01) -> Member:
     evaluation = Evaluation(
-        kernel=name, problem="p", device="d", precision="fp32", verdict=Verdict.CORRECT, speedup=fitness * 1.01,
-        speedup_low=fitness,
+        kernel=name, problem="p", device="d", precision="fp32", verdict=Verdict.CORRECT, speedup=shown * unquiet,
+        speedup_low=shown,
     )  # fmt: skip
     kernel = Kernel(id=name, backend=Kernel.from_source("x = 1").backend, source=name)
     return Member(kernel=kernel, evaluation=evaluation, niche="n")
@@ -46,6 +46,13 @@ def test_only_who_has_shown_more_than_is_published_challenges(champions: Champio
     assert name(champions.challenger([*MEMBERS, member("new", 1.61)])) == "new", (
         "its evaluation beats what is published"
     )
+
+
+def test_who_only_looks_faster_does_not_challenge(champions: Champions) -> None:
+    champions.take_note([won("quicker", speedup=1.6)])
+    unquiet = member("unquiet", 1.55, unquiet=1.5)
+    assert unquiet.fitness > 1.6
+    assert champions.challenger([*MEMBERS, unquiet]) is None
 
 
 def test_who_lost_does_not_come_again(champions: Champions) -> None:

@@ -1,6 +1,7 @@
 """Islands, niches, selection and migration, without anything else."""
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -40,6 +41,16 @@ def test_a_niche_keeps_its_fittest_and_a_tie_changes_nothing() -> None:
     assert home.entry(member(0.1, "m1c0d0l0")) is Entry.NEW
     assert home.with_member(member(2.5)).best == member(2.5)
     assert home.best == member(2.0), "islands are values: arriving makes a new one"
+
+
+def test_an_unquiet_measurement_takes_little_off_the_rank() -> None:
+    """What it was made from was measured quietly, and would keep its place by the lower ends."""
+    quiet, unquiet = member(1.2), member(1.5)
+    unquiet = replace(unquiet, evaluation=replace(unquiet.evaluation, speedup_low=1.0))
+    assert quiet.shown > unquiet.shown
+    assert 1.3 < unquiet.fitness < 1.4
+    assert island(quiet, unquiet).best == unquiet
+    assert replace(quiet, evaluation=replace(quiet.evaluation, speedup=None, speedup_low=None)).fitness == 0
 
 
 def test_selection_prefers_rank_and_discounts_children() -> None:

@@ -111,8 +111,7 @@ class OurLaw:
             if found is not None and found.score is not None:
                 fresh.append((one, found))
         if not fresh:
-            best = max(ranked, key=lambda one: one.low)
-            return Claim(program=best.program, score=best.low)
+            return Claim(program=ranked[0].program, score=ranked[0].low)
         # Both looks decide who is best, the fresh one alone is told: it was not chosen for its luck.
         best, again = max(fresh, key=lambda pair: (pair[0].score or 0.0) + (pair[1].score or 0.0))
         return Claim(program=best.program, score=again.score or 0.0)
