@@ -25,9 +25,10 @@ LAW = RankSelection(pressure=20.0, elite_share=0.0)
 OFFLINE_LAW = RankSelection(pressure=1.5, elite_share=0.25)
 #: … while a run explores.
 EXPLORING_LAW = RankSelection(pressure=3.0, elite_share=0.25)
-#: Share of the children of rivals of the best (`RivalSelection`), and how many kernels are judged without an
-#: improvement before there are any, and until they are so many (chosen on the ladders).
-RIVALS, RIVALS_FROM, RIVALS_AT = 0.5, 20, 40
+#: Share of the children of rivals of the best (`RivalSelection`); and how many kernels are judged without an
+#: improvement before there are any, until they are so many, and until there are no more: what they did not lead to by
+#: then they do not lead to (chosen on the ladders, the end on measured landscapes).
+RIVALS, RIVALS_FROM, RIVALS_AT, RIVALS_UNTIL = 0.5, 20, 40, 60
 #: Share of the first children that are shown a kernel of a similar problem, and how many kernels are judged meanwhile.
 HEIRLOOMS, HEIRS = 0.5, 100
 #: Kernels that are judged before elites of other niches are shown: at first these are merely what came before.
@@ -165,7 +166,11 @@ def law_at(stage: Stage, law: RankSelection, *, stalled: int) -> Selection:
     """
     begun = (stalled - RIVALS_FROM) / (RIVALS_AT - RIVALS_FROM)
     staged = _staged(stage, law)
-    return staged if begun <= 0 else RivalSelection(otherwise=staged, share=RIVALS * min(1.0, begun))
+    return (
+        staged
+        if begun <= 0 or stalled >= RIVALS_UNTIL
+        else RivalSelection(otherwise=staged, share=RIVALS * min(1.0, begun))
+    )
 
 
 def _staged(stage: Stage, law: RankSelection) -> Selection:

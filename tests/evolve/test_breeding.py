@@ -6,7 +6,7 @@ from typing import Any
 
 from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.breeding import HEIRS, LAW, RIVALS, RIVALS_FROM, Breeding, law_at
+from kbevolve.evolve.breeding import HEIRS, LAW, RIVALS, RIVALS_FROM, RIVALS_UNTIL, Breeding, law_at
 from kbevolve.evolve.brief import Brief, Proposal, Proposer
 from kbevolve.evolve.legacy import Heirloom, Legacy
 from kbevolve.islands.selection import NicheSelection, RivalSelection
@@ -88,8 +88,9 @@ def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> No
 
 def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
     assert law_at(Stage.SEARCHING, LAW, stalled=RIVALS_FROM) == LAW
-    shares = [getattr(law_at(Stage.SEARCHING, LAW, stalled=stalled), "share", 0.0) for stalled in (20, 30, 40, 400)]
-    assert shares == [0.0, RIVALS / 2, RIVALS, RIVALS]
-    late = law_at(Stage.BACKTRACKING, LAW, stalled=400)
+    at = (20, 30, 40, RIVALS_UNTIL - 1, RIVALS_UNTIL, 400)
+    shares = [getattr(law_at(Stage.SEARCHING, LAW, stalled=stalled), "share", 0.0) for stalled in at]
+    assert shares == [0.0, RIVALS / 2, RIVALS, RIVALS, 0.0, 0.0]
+    late = law_at(Stage.BACKTRACKING, LAW, stalled=RIVALS_UNTIL - 1)
     assert isinstance(late, RivalSelection)
     assert isinstance(late.otherwise, NicheSelection)
