@@ -18,7 +18,7 @@ _LEGEND = (
     f"-: behind {OURS} by more than two standard errors of the difference over the same seeds; +: ahead by as much."
 )
 #: Spaces of kernels that were measured on a GPU, in a checkout; an installed package has the ladders only.
-MEASURED = Path(__file__).parents[2] / "benchmarks" / "landscapes"
+MEASURED = Path(__file__).resolve().parents[2] / "benchmarks" / "landscapes"
 
 
 @click.command(epilog="Example: kbevolve bench-search --seeds 20 --budgets 50,150")

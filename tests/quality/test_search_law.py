@@ -2,6 +2,8 @@
 
 import pytest
 
+from kbevolve.evolve.commands.bench_search import MEASURED
+from kbevolve.evolve.trials.laws.ours import VERIFIED_FROM
 from kbevolve.evolve.trials.tournament import LAWS, hold
 
 
@@ -16,3 +18,16 @@ def test_our_law_is_ahead_of_all_others_at_150() -> None:
             assert one.behind > -one.behind_se, one
         if one.law == "ours":
             assert abs(one.inflation) < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("space", ["matmul", "softmax", "layernorm"])
+def test_our_law_is_behind_nobody_on_what_was_measured(space: str) -> None:
+    laws = ("ours", "best-of-n", "greedy", "openevolve", "shinka")
+    for one in hold([str(MEASURED / f"{space}.json")], laws=laws, budgets=(50, 150), seeds=40, jobs=2):
+        if one.law in ("greedy", "shinka"):  # spaces of some hundred settings are soon known whole
+            assert one.behind > -one.behind_se, one
+        elif one.law != "ours":
+            assert one.behind > 2 * one.behind_se, one
+        elif one.budget >= VERIFIED_FROM:
+            assert abs(one.inflation) < 0.03  # few of its claims are seen: of matmul half spread by more than 4 %

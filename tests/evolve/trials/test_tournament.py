@@ -5,10 +5,11 @@ import pytest
 from click.testing import CliRunner
 
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.commands.bench_search import bench_search
+from kbevolve.evolve.commands.bench_search import MEASURED, bench_search
+from kbevolve.evolve.trials.measured import read_landscape
 from kbevolve.evolve.trials.tournament import as_json, hold
 
-MEASURED = {
+TINY = {
     "format": 1,
     "name": "tiny",
     "about": "made up",
@@ -42,7 +43,7 @@ def test_the_object_has_a_mean_for_every_budget() -> None:
 
 def test_a_file_from_outside_is_searched(tmp_path: Path) -> None:
     path = tmp_path / "tiny.json"
-    path.write_text(json.dumps(MEASURED))
+    path.write_text(json.dumps(TINY))
     done = CliRunner().invoke(
         bench_search,
         ["--landscape", str(path), "--seeds", "2", "--budgets", "15", "--laws", "greedy", "--jobs", "1", "--json"],
@@ -75,3 +76,12 @@ def test_what_is_no_law_or_budget_is_told(options: list[str], words: str) -> Non
     done = CliRunner().invoke(bench_search, ["--ladder", "ladder-a", "--seeds", "2", *options])
     assert isinstance(done.exception, UsageError)
     assert words in str(done.exception)
+
+
+def test_what_was_measured_comes_with_a_checkout() -> None:
+    """At least three spaces of 500 settings each, several timings of each."""
+    found = [read_landscape(file) for file in sorted(MEASURED.glob("*.json"))]
+    assert {"layernorm", "matmul", "softmax"} <= {one.name for one in found}
+    for one in found:
+        assert len(one.results) >= 500
+        assert all(isinstance(timings, tuple) and len(timings) > 1 for timings in one.results.values())
