@@ -50,7 +50,7 @@ _HOPELESS = 2 * CLEARLY_SLOW
 #: Rounds may take this many times the seconds that their calls are given: where inputs take long to draw and outputs to
 #: compare, a narrower interval is not worth the wait.
 _ROUNDS_OVER_CALLS = 3.0
-#: Kernels this close to the best one here are profiled: the profiler costs a second, and only parents need it.
+#: Kernels this close to the best one here are profiled: the profiler costs up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
 #: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`).
 UNTOLD = "untold-time"

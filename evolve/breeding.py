@@ -164,13 +164,11 @@ def law_at(stage: Stage, law: RankSelection, *, stalled: int) -> Selection:
 
     `stalled` counts the kernels judged since the last improvement.
     """
-    begun = (stalled - RIVALS_FROM) / (RIVALS_AT - RIVALS_FROM)
     staged = _staged(stage, law)
-    return (
-        staged
-        if begun <= 0 or stalled >= RIVALS_UNTIL
-        else RivalSelection(otherwise=staged, share=RIVALS * min(1.0, begun))
-    )
+    if not RIVALS_FROM < stalled < RIVALS_UNTIL:
+        return staged
+    begun = min(1.0, (stalled - RIVALS_FROM) / (RIVALS_AT - RIVALS_FROM))
+    return RivalSelection(otherwise=staged, share=RIVALS * begun)
 
 
 def _staged(stage: Stage, law: RankSelection) -> Selection:
