@@ -52,6 +52,19 @@ class Verdict(IntEnum):
     CORRECT = 5  # right in every trial, and timed
 
 
+class Trait(StrEnum):
+    """What stands in compiled code and shows what it does; read by disassemblers, never by models."""
+
+    VECTOR_ACCESS = "vector access"  # loads or stores of several elements a lane, or SIMD loads on a CPU
+    SHARED_MEMORY = "shared memory"  # loads or stores of memory that a block shares
+    ASYNC_COPY = "asynchronous copy"  # cp.async, bulk and tensor copies; prefetches on a CPU
+    STREAMING = "streaming"  # accesses marked to be evicted first, or past the caches
+    WARP_SHUFFLES = "warp shuffles"  # lanes that exchange registers
+    PACKED_ARITHMETIC = "packed arithmetic"  # several numbers an instruction: half2 on a GPU, SIMD on a CPU
+    MATRIX_UNITS = "matrix units"  # tensor cores, AMX
+    ATOMICS = "atomics"  # read-modify-write of memory that others see
+
+
 class Standing(StrEnum):
     """How a kernel's speed compares with another's, beyond what noise explains."""
 
@@ -298,6 +311,12 @@ class Evaluation:
     sandbox: str = ""
     #: Where the time goes; None unless CORRECT and profiled.
     profile: Profile | None = None
+    #: What its compiled code shows; None where nobody could look into it.
+    traits: tuple[Trait, ...] | None = None
+    #: Hash of all that it runs, compiled code as machine code (`evaluators.builds.code`); "" where that is not known.
+    code: str = ""
+    #: Id of the kernel of the same `code` whose verdict and times these are; None for a kernel that was judged itself.
+    same_as: str | None = None
     #: Seconds spent building and importing the kernel, and in all.
     build_seconds: float = 0.0
     seconds: float = 0.0

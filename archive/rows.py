@@ -29,6 +29,7 @@ from kbevolve.archive.records import (
     Profile,
     Run,
     Standing,
+    Trait,
     Verdict,
 )
 from kbevolve.configs.errors import ArchiveError
@@ -129,6 +130,7 @@ def evaluation_row(evaluation: Evaluation) -> Row:
         "verdict": evaluation.verdict.name,
         "standing": evaluation.standing.name if evaluation.standing else None,
         "tags": json.dumps(evaluation.tags),
+        "traits": None if evaluation.traits is None else json.dumps([trait.name for trait in evaluation.traits]),
         "profile": _profile_json(evaluation.profile) if evaluation.profile else None,
         "phases": json.dumps(dict(evaluation.phases)),
     }
@@ -158,6 +160,7 @@ def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlit
             "allclose": None if row["allclose"] is None else bool(row["allclose"]),
             "standing": None if row["standing"] is None else member(Standing, row["standing"]),
             "tags": tuple(json.loads(row["tags"])),
+            "traits": None if row["traits"] is None else _traits_from(row["traits"]),
             "profile": None if row["profile"] is None else _profile_from(row["profile"]),
             "phases": json.loads(row["phases"]),
             "blocks": _blocks_from(blocks),
@@ -226,6 +229,10 @@ def _blocks_from(blocks: Sequence[sqlite3.Row]) -> tuple[Measurement, ...]:
         Measurement(role=block["role"], round=block["round"], times_ms=tuple(json.loads(block["times_ms"])))
         for block in blocks
     )
+
+
+def _traits_from(text: str) -> tuple[Trait, ...]:
+    return tuple(member(Trait, name) for name in json.loads(text))
 
 
 def _profile_json(profile: Profile) -> str:

@@ -141,6 +141,12 @@ def _novelty(db: "Database") -> None:
     db.table("births").create_index(["run", "form"])
     db.table("births").create_index(["written"])
     _table(db, "replies", dict(run=str, digest=str, reply=str, at=str), pk=("run", "digest"), refers={"run": "runs.id"})
+
+
+def _compiled_code(db: "Database") -> None:
+    """What compilers made of a kernel: what shows in it, its hash, and the kernel of equal code that was judged."""
+    for column in ("traits text", "code text not null default ''", "same_as text references kernels(id)"):
+        db.execute(f"alter table evaluations add column {column}")
 # fmt: on
 
 
@@ -192,6 +198,7 @@ MIGRATIONS: tuple[Callable[["Database"], None], ...] = (
     _legacies,
     _questions,
     _novelty,
+    _compiled_code,
 )
 
 

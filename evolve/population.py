@@ -55,6 +55,8 @@ class Population:
         self.states: Counter[BirthState] = Counter()
         #: Duplicates that were written under other names.
         self.renamed = 0
+        #: Kernels that have the verdict of another one of the same machine code.
+        self.twins = 0
         #: Prompt and completion tokens by the model that was asked, also where it told none.
         self.tokens: dict[str, tuple[int, int]] = {}
         #: Kernels judged for this run, and the seconds that their phases held a device.
@@ -111,6 +113,7 @@ class Population:
         if birth.state is BirthState.BORN and not any(birth.kernel in born for born in self._twins):
             self._twins[-1].add(birth.kernel)
             self.verdicts[evaluation.verdict] += 1
+            self.twins += evaluation.same_as is not None
             self._memory = None
             self._pay(evaluation)
             if correct:
@@ -262,8 +265,9 @@ class Population:
     # ---- kept ------------------------------------------------------------------------------------------------------
 
     def _pay(self, evaluation: Evaluation) -> None:
-        # Earlier versions did not tell when an evaluation began (0): such a one counts.
-        if not 0 < evaluation.began < self._since:
+        # Earlier versions did not tell when an evaluation began (0): such a one counts. What has another kernel's
+        # verdict was not evaluated.
+        if evaluation.same_as is None and not 0 < evaluation.began < self._since:
             self.evaluations += 1
             self.device_seconds += sum(evaluation.phases.get(name, 0.0) for name in DEVICE_PHASES)
 
@@ -297,7 +301,7 @@ class Population:
     def _read_member(self, kernel_id: str) -> Member:
         kernel, evaluation = self._ledger.kernel(kernel_id), self._ledger.evaluation(kernel_id)
         assert evaluation is not None, "a member was judged"
-        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel).key)
+        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel, evaluation.traits).key)
 
     def _read_evaluation(self, kernel_id: str) -> Evaluation:
         evaluation = self._ledger.evaluation(kernel_id)

@@ -114,6 +114,8 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
         times = f"{time_words(evaluation.time_ms)}, eager {time_words(evaluation.reference_ms)}"
         fields["speedup"] = f"{speedup_words(evaluation)}, {times}, {len(evaluation.blocks)} timed blocks"
     fields |= standing_fields(evaluation)
+    if evaluation.traits:
+        fields["code shows"] = ", ".join(evaluation.traits)
     if evaluation.tags:
         fields["tags"] = ", ".join(evaluation.tags)
     if evaluation.sandbox:

@@ -1,14 +1,19 @@
-"""Where a kernel lives: four axes of four levels each, read off the source alone, so 256 niches.
+"""Where a kernel lives: four axes of four levels each, read off the source and the compiled code, so 256 niches.
 
 Static, deterministic and without a model: two evaluations of one kernel always fall in the same niche, and no
 measurement noise moves a kernel. The axes follow KernelFoundry's static tuple and SEARCH section 3. Bins are fixed:
 bins that adapt to the population lose kernels when they move. The backend is a label, not an axis.
+
+Words in a source are claims: a kernel may ask for three stages and get none. What has an unmistakable instruction is
+decided by the compiled code, where somebody could look into it; the rest stays with the source.
 """
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 
-from kbevolve.archive.records import Backend, Kernel
+from kbevolve.archive.records import Backend, Kernel, Trait
 from kbevolve.islands.live_text import LiveText, live_text
 
 
@@ -111,21 +116,62 @@ _LAUNCH = {
 }
 
 
-def describe(kernel: Kernel) -> Niche:
-    """The niche of a kernel, from its source alone."""
+class _Say(Enum):
+    """What instructions have to say about a level."""
+
+    DECIDE = auto()  # the level is there exactly where one of them is
+    NEEDED = auto()  # without any of them it is not there; with them the source decides
+    ENOUGH = auto()  # with one of them it is there; without them the source decides
+
+
+_Rules = Mapping[int, tuple[_Say, set[Trait]]]
+
+#: Axis -> level -> what instructions say about it, and which. Levels that are not named stay with the source.
+_COMPILED: Mapping[str, _Rules] = {
+    "memory": {
+        1: (_Say.DECIDE, {Trait.VECTOR_ACCESS}),
+        # Reductions use shared memory too, so that it is there does not make a tile.
+        2: (_Say.NEEDED, {Trait.SHARED_MEMORY}),
+        3: (_Say.DECIDE, {Trait.ASYNC_COPY, Trait.STREAMING}),
+    },
+    "compute": {
+        2: (_Say.DECIDE, {Trait.WARP_SHUFFLES, Trait.PACKED_ARITHMETIC}),
+        3: (_Say.DECIDE, {Trait.MATRIX_UNITS}),
+    },
+    # Blocks that meet in one place. Partial sums that a second launch adds up need none.
+    "decomposition": {2: (_Say.ENOUGH, {Trait.ATOMICS})},
+}
+#: What is packed for the caches of a CPU lies in memory like any other.
+_COMPILED_CPU = {**_COMPILED, "memory": {level: rule for level, rule in _COMPILED["memory"].items() if level != 2}}
+
+
+def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> Niche:
+    """The niche of a kernel.
+
+    Args:
+        kernel: whose source is read.
+        traits: what its compiled code shows; None where nobody could look, and the source is believed.
+    """
     text = live_text(kernel.source)
     body = text.native if kernel.backend in (Backend.CUDA, Backend.CPP) else text.python
-    marks = _MARKS[kernel.backend]
-    return Niche(
-        memory=_level(marks["memory"], body),
-        compute=_level(marks["compute"], body),
-        decomposition=_level(marks["decomposition"], body),
-        launches=_launches(kernel.backend, text),
-    )
+    shown = None if kernel.backend is Backend.TORCH else traits  # what it compiles is not what it calls
+    compiled = _COMPILED_CPU if kernel.backend is Backend.CPP else _COMPILED
+    levels = {axis: _level(marks, body, compiled[axis], shown) for axis, marks in _MARKS[kernel.backend].items()}
+    return Niche(**levels, launches=_launches(kernel.backend, text))
 
 
-def _level(marks: tuple[str, ...], text: str) -> int:
-    return max((level for level, mark in enumerate(marks, start=1) if re.search(mark, text)), default=0)
+def _level(marks: tuple[str, ...], text: str, rules: _Rules, shown: Collection[Trait] | None) -> int:
+    found = {level: re.search(mark, text) is not None for level, mark in enumerate(marks, start=1)}
+    for level, (say, wanted) in rules.items() if shown is not None else ():
+        there = not wanted.isdisjoint(shown or ())
+        match say:
+            case _Say.DECIDE:
+                found[level] = there
+            case _Say.NEEDED:
+                found[level] &= there
+            case _Say.ENOUGH:
+                found[level] |= there
+    return max((level for level, there in found.items() if there), default=0)
 
 
 def _launches(backend: Backend, text: LiveText) -> int:

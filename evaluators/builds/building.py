@@ -11,9 +11,11 @@ from kbevolve.evaluators.builds.cache import BuildCache, Entry
 from kbevolve.evaluators.builds.compiler import Commands, commands
 from kbevolve.evaluators.builds.confined import Ran, run, workshop
 from kbevolve.evaluators.builds.headers import Headers, Light
+from kbevolve.evaluators.builds.listings import listed_traits, with_listing
 from kbevolve.evaluators.builds.order import BuildOrder, digest, is_cuda
 from kbevolve.evaluators.builds.product import BuildFailure, Built, Outcome, Why
 from kbevolve.evaluators.builds.resources import KernelResources, merged, read_ptxas, without_ptxas
+from kbevolve.evaluators.builds.traits import Traits, traits_of, united
 from kbevolve.evaluators.isolation.processes import Census
 
 #: Seconds without which no step is begun.
@@ -30,6 +32,8 @@ class _Object:
     light: bool = False
     why: Why = Why.ERROR
     resources: tuple[KernelResources, ...] = ()
+    #: What shows in its code; None where nobody could look.
+    traits: Traits | None = None
 
 
 class Building:
@@ -92,6 +96,7 @@ class Building:
                 seconds=0.0,
                 light=known.record["light"],
                 resources=tuple(KernelResources.from_json(kernel) for kernel in known.record["resources"]),
+                traits=traits_of(known.record.get("traits")),
             )
         light = None if self._order.plain else self._headers.lighter(text)
         if light is not None and light.binds and not is_cuda(file):
@@ -107,10 +112,12 @@ class Building:
                 seconds=made.seconds + again.seconds,
                 why=again.why,
                 resources=again.resources,
+                traits=again.traits,
             )
         if made.data is not None:
             kernels = [kernel.to_json() for kernel in made.resources]
-            record = {"said": made.said, "light": made.light, "resources": kernels}
+            shown = None if made.traits is None else [trait.value for trait in made.traits]
+            record = {"said": made.said, "light": made.light, "resources": kernels, "traits": shown}
             self._cache.put("object", key, Entry(product=made.data, record=record))
         return made
 
@@ -124,8 +131,12 @@ class Building:
                 (directory / "named" / "kbevolve_named.h").write_text(light.named)
                 command = self._commands.compile(file, first=light.flags(cuda=is_cuda(file)))
                 readable = (light.folder,)
+            work = directory / "work"
+            if self._is_kernel(file):
+                command = with_listing(command, file, work)
             ran = self._run(command, directory, seconds, readable)
-            data = _product(directory / "work" / "object.o") if ran.code == 0 else None
+            data = _product(work / "object.o") if ran.code == 0 else None
+            traits = listed_traits(file, work, data) if data is not None and self._is_kernel(file) else None
         return _Object(
             data=data,
             said=without_ptxas(ran.said),
@@ -133,7 +144,12 @@ class Building:
             light=light is not None,
             why=_why(ran),
             resources=read_ptxas(ran.said),
+            traits=traits,
         )
+
+    def _is_kernel(self, file: str) -> bool:
+        """Whether what computes is in there: with CUDA, the C++ beside it only launches."""
+        return is_cuda(file) or not self._order.with_cuda
 
     def _write_sources(self, directory: Path) -> None:
         for name, text in self._order.sources:
@@ -156,10 +172,12 @@ class Building:
         if library is None:
             return BuildFailure(why=_why(ran), log=said + ran.said, seconds=seconds)
         files = [file for file, _ in self._order.sources]
+        kernels = [found for file, found in zip(files, objects, strict=True) if self._is_kernel(file)]
         return Built(
             library=library,
             log=said + ran.said,
             resources=merged([found.resources for found in objects]),
+            traits=united(kernel.traits for kernel in kernels),
             seconds=seconds,
             light=tuple(file for file, found in zip(files, objects, strict=True) if found.light),
         )

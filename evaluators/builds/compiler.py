@@ -23,7 +23,7 @@ from kbevolve.evaluators.builds.order import BuildOrder, OrderRefused, is_cuda
 from kbevolve.evaluators.isolation import sandbox
 
 #: Raised when the same order would be built otherwise than before.
-_RECIPE = 1
+_RECIPE = 2
 #: What decides about a product beside the order. Its values belong to the name of the product.
 _VARIABLES = ("CC", "CXX", "CPATH", "LIBRARY_PATH", "CUDAHOSTCXX")
 _ASSIGNMENT = re.compile(r"^(\w+) = ?(.*)$", re.MULTILINE)
@@ -48,8 +48,12 @@ class Commands:
         return (self.cxx[0], *first, *self.cxx[1:], "-c", file, "-o", "object.o")
 
     def link_into(self, product: str, objects: Sequence[str]) -> tuple[str, ...]:
-        """Link objects to a library or program."""
-        return (*self.link, *objects, *self.libraries, "-o", product)
+        """Link objects to a library or program.
+
+        Without the symbols that nobody outside asks for, and without a number of this build: what is equal but for
+        names inside then has equal bytes (`evaluators.builds.code`).
+        """
+        return (*self.link, "-Wl,--strip-all,--build-id=none", *objects, *self.libraries, "-o", product)
 
 
 def commands(order: BuildOrder) -> Commands:

@@ -127,7 +127,7 @@ class BuildPool:
         except (OrderRefused, RuntimeError):  # the latter: the pool is closed
             return None
         reply: Future[BuildReply] = Future()
-        outcome.add_done_callback(lambda done: _hand_on(done, reply))
+        outcome.add_done_callback(lambda done: _hand_on(done, order, reply))
         return reply
 
     def prepare(self, *, flags: Sequence[str] = (), with_cuda: bool = False) -> bool:
@@ -182,20 +182,26 @@ class BuildPool:
             self._under_way.pop(key, None)
 
 
-def _hand_on(done: Future[Outcome], reply: Future[BuildReply]) -> None:
+def _hand_on(done: Future[Outcome], order: Message, reply: Future[BuildReply]) -> None:
     """The answer to a worker, when its order is done."""
     try:
-        reply.set_result(_reply(done.result()))
+        reply.set_result(_reply(done.result(), order))
     except (OrderRefused, EvaluatorError, CancelledError):
         reply.set_result(BuildReply(message={"compile": True}))
     except BaseException as error:  # for whoever waits, and not lost in a thread of the pool
         reply.set_exception(error)
 
 
-def _reply(outcome: Outcome) -> BuildReply:
+def _reply(outcome: Outcome, order: Message) -> BuildReply:
     if isinstance(outcome, Built):
         resources = [kernel.to_json() for kernel in outcome.resources]
-        return BuildReply(message={"built": {"resources": resources}}, library=outcome.library, seconds=outcome.seconds)
+        return BuildReply(
+            message={"built": {"resources": resources}},
+            library=outcome.library,
+            traits=outcome.traits,
+            order=order,
+            seconds=outcome.seconds,
+        )
     log = outcome.log[:_MOST_LOG]
     if outcome.why is Why.MEMORY:
         log += "\nerror: the compiler ran out of memory"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from kbevolve.archive.records import Trait
 from kbevolve.evaluators.worker.channel import Message
 
 
@@ -23,6 +24,10 @@ class BuildReply:
     message: Message
     #: The library (or program) that was built.
     library: bytes | None = None
+    #: What shows in its machine code; None where nobody could look into it.
+    traits: tuple[Trait, ...] | None = None
+    #: What was ordered, as the worker told it; None for an answer to no order.
+    order: Message | None = None
     #: Seconds of compilers that were spent on it; 0 when it had been built before.
     seconds: float = 0.0
     #: Whether its time was over before it was done.

@@ -6,14 +6,15 @@ The reference is timed through this same class by the same program, in a worker 
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from kbevolve.archive.records import Verdict
+from kbevolve.archive.records import Trait, Verdict
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds.traits import traits_of
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.feedback.failures import failure_of
@@ -27,6 +28,8 @@ from kbevolve.evaluators.worker.values import Place
 
 #: Seconds to open shared memory: milliseconds in fact, more on a machine that swaps.
 _OPEN_SECONDS = 30.0
+#: Seconds to search some texts of PTX: milliseconds, and a quarter of a second for the largest that are looked at.
+_CODE_SECONDS = 10.0
 #: What betrays a compiler at the first call, which then gets the time of a build as well. Builders of
 #: `torch.utils.cpp_extension` announce themselves and need no mark.
 _COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
@@ -154,6 +157,16 @@ class RemoteKernel:
         self._write(self._prepared.input_places, inputs)
         seconds = self._settings.run_seconds + self._settings.build_seconds
         return self._ask(self._request("profile"), seconds).get("launches")
+
+    def traits(self) -> tuple[Trait, ...] | None:
+        """What the worker says shows in its compiled Triton kernels; None where it has none. Never a rejection.
+
+        Untrusted: it moves a kernel to another niche at most. To be asked when the kernel has been called, which is
+        when Triton compiles.
+        """
+        with suppress(Rejection):
+            return traits_of(self._ask({"request": "code"}, _CODE_SECONDS).get("shows"))
+        return None
 
     def _call(self, kind: str, inputs: list[torch.Tensor]) -> Call:
         self._write(self._prepared.input_places, inputs)

@@ -87,8 +87,9 @@ class Worker:
         self.builder: Builder | None = None
         #: Entered when a compiler begins to work for it, left before it goes on.
         self.while_compiling: Callable[[], AbstractContextManager[object]] = nullcontext
-        #: What was built for it, in order.
+        #: What was built for it, in order; and whether it compiled anything by itself.
         self.built: list[BuildReply] = []
+        self.built_alone = False
 
     @property
     def pid(self) -> int:
@@ -235,6 +236,7 @@ class Worker:
                     away.enter_context(self.while_compiling())
                     answer = self._build(message.get("build"), limits["building"], spent)
                     phase = "building" if answer is None else "loading"
+                    self.built_alone |= answer is None
                 elif message["phase"] == "loading" and phase == "building":
                     answer, phase = BuildReply(message={"go": True}), "loading"
                 else:

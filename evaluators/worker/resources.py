@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 #: Triton counts spilled registers, of 4 bytes each.
@@ -28,12 +29,17 @@ _FUNCTION = re.compile(r"Function (?P<name>\S+?):\s+REG:(?P<registers>\d+) STACK
 def triton_spills() -> Bytes:
     """Spilled bytes of the Triton kernels that the candidate's file holds and that were compiled."""
     found: Bytes = {}
-    for value in list(vars(sys.modules.get("candidate", sys)).values()):
-        for kernel in _compiled(value):
-            name, registers, spills = (getattr(kernel, field, None) for field in ("name", "n_regs", "n_spills"))
-            if isinstance(name, str) and isinstance(spills, int):
-                found[name, registers] = max(found.get((name, registers), 0), spills * _REGISTER_BYTES)
+    for kernel in compiled_kernels(sys.modules.get("candidate")):
+        name, registers, spills = (getattr(kernel, field, None) for field in ("name", "n_regs", "n_spills"))
+        if isinstance(name, str) and isinstance(spills, int):
+            found[name, registers] = max(found.get((name, registers), 0), spills * _REGISTER_BYTES)
     return found
+
+
+def compiled_kernels(module: ModuleType | None) -> Iterator[Any]:
+    """The compiled forms of all Triton kernels that a module holds."""
+    for value in list(vars(module).values()) if module is not None else ():
+        yield from _compiled(value)
 
 
 def stack_bytes(names: Iterable[str]) -> Bytes:

@@ -16,6 +16,7 @@ from kbevolve.evaluators.worker.baselines import wrap
 from kbevolve.evaluators.worker.builds import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
 from kbevolve.evaluators.worker.channel import Channel, Message
+from kbevolve.evaluators.worker.code import shown_by_triton
 from kbevolve.evaluators.worker.integrity import Bearings
 from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
@@ -105,6 +106,8 @@ class Service:
                     return self._time(request)
                 case "profile":
                     return self._profile(request)
+                case "code":
+                    return {"ok": True, "shows": shown_by_triton()}
             raise ValueError(f"no request {stage!r}")
         except BaseException as error:  # a candidate may raise SystemExit or KeyboardInterrupt as well
             if isinstance(error, FormatError):

@@ -38,7 +38,8 @@ class Refine:
             ancestors = tuple(member for member in known.ranked() if member.kernel.id in last.birth.parents)
             return self._choice(Operator.REPAIR, ancestors, repair=failure)
         # Where nothing is told of its execution, it may be wrong.
-        member = Member(kernel=last.kernel, evaluation=last.evaluation, niche=describe(last.kernel).key)
+        niche = describe(last.kernel, last.evaluation.traits).key
+        member = Member(kernel=last.kernel, evaluation=last.evaluation, niche=niche)
         return self._choice(Operator.MUTATE, (member,))
 
     def _choice(self, operator: Operator, parents: tuple[Member, ...], **more: Any) -> Choice:

@@ -11,6 +11,7 @@ import pytest
 
 from kbevolve import __version__
 from kbevolve.archive import schema
+from kbevolve.archive.records import Trait
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from tests.conftest import confirmation
@@ -120,6 +121,30 @@ def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkey
             phases={"gate": 0.1, "a later phase": 2.5},
             place="node7/cuda:1",
         )
+        archive.add_evaluation(newer)
+        assert archive.evaluations_of(newer.kernel)[-1] == newer
+
+
+def test_a_file_of_the_eighth_format_learns_of_compiled_code(
+    small_archive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = small_archive.path.with_name("eighth.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:8])
+        Archive(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("attach ? as newer", (str(small_archive.path),))
+    for table in ("problems", "runs", "kernels", "texts", "ideas", "births", "evaluations"):
+        names = [name for (name,) in connection.execute("select name from pragma_table_info(?, 'main')", (table,))]
+        columns = ", ".join(names)
+        connection.execute(f"insert into main.{table} ({columns}) select {columns} from newer.{table}")
+    connection.commit()
+    connection.close()
+    with Archive(path, create=False) as archive:
+        old = archive.evaluations(small_archive.run.id)
+        assert {(one.traits, one.code, one.same_as) for one in old.values()} == {(None, "", None)}
+        first, second = list(old.values())[:2]
+        newer = replace(first, traits=(Trait.ATOMICS, Trait.MATRIX_UNITS), code="c0de", same_as=second.kernel)
         archive.add_evaluation(newer)
         assert archive.evaluations_of(newer.kernel)[-1] == newer
 

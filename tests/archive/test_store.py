@@ -27,6 +27,7 @@ from kbevolve.archive.records import (
     Run,
     Standing,
     StopReason,
+    Trait,
     Verdict,
 )
 from kbevolve.archive.store import Archive
@@ -156,6 +157,9 @@ def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
         began=rng.choice((0.0, 1.795e9 + 1 / 3)),
         phases={rng.choice(NASTY): rng.choice(NUMBERS) for _ in range(rng.randrange(4))},
         place=rng.choice(NASTY),
+        traits=rng.choice((None, (), tuple(Trait))),
+        code=rng.choice(NASTY),
+        same_as=rng.choice((None, kernel.id)),
         blocks=tuple(
             Measurement(role=rng.choice(("child", "reference")), round=index, times_ms=tuple(rng.sample(NUMBERS, 3)))
             for index in range(rng.randrange(4))

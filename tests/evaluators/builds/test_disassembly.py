@@ -1,0 +1,222 @@
+"""What shows in machine code, read from real excerpts, and from what the builders themselves compile."""
+
+import platform
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Trait
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds import listings
+from kbevolve.evaluators.builds.disassembly import x86_traits
+from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.builds.product import Built
+from kbevolve.evaluators.builds.traits import merged_traits, traits_of, united
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.shelf import Shelf
+
+VECTOR, SHARED, ASYNC, STREAMING, SHUFFLES, PACKED, MATRIX, ATOMICS = Trait
+
+#: The parts that matter of what objdump 2.40 printed of GCC 12's objects; the numbers are theirs.
+LOOP = """
+  80:\tvmovups (%rdi,%rax,1),%ymm1
+  85:\tvfmadd213ps (%rsi,%rax,1),%ymm0,%ymm1
+  8b:\tvmovups %ymm1,(%rsi,%rax,1)
+"""
+STREAM = """
+ 441:\tvmulps %zmm0,%zmm2,%zmm2
+ 447:\ttest   $0x3f,%dl
+ 450:\tvmovntps %zmm2,(%rdx)
+"""
+SCALAR = """
+  3d:\tvmovss (%rdi,%rax,4),%xmm0
+  42:\tvxorps %xmm5,%xmm5,%xmm5
+  46:\tvcvtps2pd %xmm0,%xmm1
+  4a:\tvaddss (%rsi,%rax,4),%xmm0,%xmm0
+"""
+#: A tensor that is moved, and its count of references.
+TENSOR = """
+    1c6b:\tlock xadd %rdx,0x8(%rax)
+    1eff:\tvxorps %xmm6,%xmm6,%xmm6
+    1fb3:\tvmovdqu %ymm0,-0x58(%rbp)
+    200f:\tvmovdqu 0x8(%rbx),%ymm1
+    2014:\tvmovdqu %ymm1,0x8(%r12)
+"""
+#: Everything in registers, on the stack, or a constant.
+REGISTERS = """
+  10:\tvmovaps 0x0(%rip),%ymm2        # 18 <f+0x18>
+  18:\tvmulps %ymm2,%ymm1,%ymm1
+  1c:\tvmovaps %ymm1,0x20(%rsp)
+  22:\tvaddps -0x58(%rbp),%ymm1,%ymm1
+"""
+BINDINGS = """
+  80:\tvmovdqu64 (%rdx,%rcx,1),%zmm2
+  a5:\tvpaddq %zmm3,%zmm0,%zmm0
+"""
+
+
+def function(name: str, body: str) -> str:
+    return f"0000000000000000 <{name}>:{body}"
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "shown"),
+    [
+        ("f", LOOP, (VECTOR, PACKED)),
+        ("gelu._omp_fn.0", STREAM, (VECTOR, STREAMING, PACKED)),
+        ("f", SCALAR, ()),
+        ("_Z8softplusN2at6TensorE", TENSOR, ()),
+        ("f", REGISTERS, (PACKED,)),
+        ("_ZN8pybind116detail8instance15allocate_layoutEv", BINDINGS, ()),
+        ("f", BINDINGS, (VECTOR, PACKED)),
+        ("f", "\n 6:\tprefetcht0 0x400(%rdi)\n", (ASYNC,)),
+        ("f", "\n 6:\tpush   (%rdi)\n 8:\tvpaddd %xmm1,%xmm0,%xmm0\n", ()),
+        ("f", "\n 6:\ttdpbf16ps %tmm2,%tmm1,%tmm0\n", (MATRIX,)),
+        ("sum._omp_fn.0", "\n 60:\tlock cmpxchg %ecx,(%rdx)\n", (ATOMICS,)),
+    ],
+)
+def test_a_function_shows_what_it_does(name: str, body: str, shown: tuple[Trait, ...]) -> None:
+    assert x86_traits(f"\nx.o:     file format elf64-x86-64\n\n\n{function(name, body)}") == shown
+
+
+def test_vectors_that_are_moved_and_vectors_that_are_added_belong_to_one_function() -> None:
+    apart = "\n\n".join((function("move", TENSOR), function("add", REGISTERS)))
+    assert x86_traits(apart) == (PACKED,)
+    assert x86_traits(function("both", TENSOR + REGISTERS.lstrip("\n"))) == (VECTOR, PACKED)
+
+
+# ---- what the builders make -----------------------------------------------------------------------------------------
+
+needs_objdump = pytest.mark.skipif(
+    platform.machine() != "x86_64" or shutil.which("objdump") is None, reason="no disassembler for this machine"
+)
+
+VECTORISED = """
+typedef float vec __attribute__((vector_size(32)));
+extern "C" void scale(const vec* x, vec* y, long n) {
+  for (long i = 0; i < n; i++) {
+    __builtin_prefetch(x + i + 64);
+    y[i] = x[i] * 3.0f + 1.0f;
+  }
+}
+"""
+ONE_BY_ONE = """
+extern "C" void scale(const float* x, float* y, long n) {
+  for (long i = 0; i < n; i++) y[i] = x[i] * 3.0f + 1.0f;
+}
+"""
+NOT_UNROLLED = ("-O2", "-fno-tree-vectorize")
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Iterator[BuildPool]:
+    settings = EvaluationSettings(build_seconds=60)
+    with BuildPool(find_device("cpu"), settings, Shelf(tmp_path / "shelf"), width=2) as pool:
+        yield pool
+
+
+def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx2", "-mfma")) -> Built:
+    sources = tuple((f"part{number}.cpp", text) for number, text in enumerate(texts))
+    outcome = pool.build(BuildOrder(name="scale", sources=sources, cflags=cflags))
+    assert isinstance(outcome, Built), outcome
+    return outcome
+
+
+@needs_objdump
+def test_a_built_library_comes_with_what_shows_in_it(pool: BuildPool) -> None:
+    assert built(pool, VECTORISED).traits == (VECTOR, ASYNC, PACKED)
+    assert built(pool, VECTORISED).seconds == 0.0
+    assert built(pool, VECTORISED).traits == (VECTOR, ASYNC, PACKED), "not kept"
+    assert built(pool, ONE_BY_ONE).traits == (VECTOR, PACKED), "the compiler vectorises"
+    assert built(pool, ONE_BY_ONE, cflags=NOT_UNROLLED).traits == ()
+
+
+@needs_objdump
+def test_all_sources_count_also_those_that_were_compiled_before(pool: BuildPool) -> None:
+    other = ONE_BY_ONE.replace("scale", "other")
+    built(pool, other, cflags=NOT_UNROLLED)
+    built(pool, VECTORISED, cflags=NOT_UNROLLED)
+    assert built(pool, VECTORISED, other, cflags=NOT_UNROLLED).traits == (VECTOR, ASYNC, PACKED)
+
+
+@needs_objdump
+def test_code_that_is_yet_to_be_made_is_not_looked_into(pool: BuildPool) -> None:
+    assert built(pool, VECTORISED, cflags=("-O2", "-flto")).traits is None
+
+
+def test_without_a_disassembler_nobody_knows(pool: BuildPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listings, "_objdump", lambda: None)
+    assert built(pool, VECTORISED).traits is None
+
+
+@pytest.mark.parametrize("program", ["exit 1", "kill -9 $$", "echo 'half a listing'; exit 3", "sleep 60"])
+def test_a_disassembler_that_fails_is_no_failure_of_the_build(
+    pool: BuildPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    fake = tmp_path / "objdump"
+    fake.write_text(f"#!/bin/sh\n{program}\n")
+    fake.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("LIBRARY_PATH", str(tmp_path))  # where a compiler may read
+    monkeypatch.setattr(listings, "_objdump", lambda: str(fake))
+    assert built(pool, VECTORISED).traits is None
+    fake.write_text("#!/bin/sh\nprintf '\\tprefetcht0 (%%rax)\\n'\n")
+    assert built(pool, ONE_BY_ONE).traits == (ASYNC,), "it was not run at all"
+
+
+def test_what_is_left_behind_is_read_with_care(tmp_path: Path) -> None:
+    text = "\tmma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f2};\n"
+    assert listings.listed_traits("main.cu", tmp_path, b"") is None, "no PTX"
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "main.compute_80.ptx").write_text("\tld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];\n")
+    (tmp_path / "kept" / "main.compute_90a.ptx").write_text(text)
+    assert listings.listed_traits("main.cu", tmp_path, b"") == (VECTOR, MATRIX)
+    (tmp_path / "kept" / "other.ptx").symlink_to("/etc/hostname")
+    assert listings.listed_traits("main.cu", tmp_path, b"") is None
+
+
+def test_nvcc_keeps_its_ptx_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    command = ("nvcc", "-O3", "-c", "main.cu", "-o", "object.o")
+    assert listings.with_listing(command, "main.cu", tmp_path) == (*command, "--keep", "--keep-dir", "kept")
+    assert (tmp_path / "kept").is_dir()
+    own = ("nvcc", "--keep", "-c", "main.cu", "-o", "object.o")
+    assert listings.with_listing(own, "main.cu", tmp_path / "other") == own
+
+
+# ---- from all who could look ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        (None, None),
+        ("matrix units", None),
+        ({"matrix units": 1}, None),
+        ([], ()),
+        (["atomics", "telepathy", 3, None, "vector access", "atomics"], (VECTOR, ATOMICS)),
+    ],
+)
+def test_what_a_worker_tells_is_read_field_by_field(told: object, read: tuple[Trait, ...] | None) -> None:
+    assert traits_of(told) == read
+
+
+def test_an_incomplete_picture_is_none() -> None:
+    assert united([]) is None
+    assert united([(PACKED,), None]) is None
+    assert united([(PACKED,), (), (VECTOR, PACKED)]) == (VECTOR, PACKED)
+
+
+def test_builders_and_workers_are_put_together() -> None:
+    def reply(traits: tuple[Trait, ...] | None, word: str = "built") -> BuildReply:
+        return BuildReply(message={word: {}}, traits=traits)
+
+    assert merged_traits([], None) is None
+    assert merged_traits([], (MATRIX,)) == (MATRIX,)
+    assert merged_traits([reply(())], None) == ()
+    assert merged_traits([reply((ATOMICS,)), reply(None, "failed")], (MATRIX,)) == (MATRIX, ATOMICS)
+    assert merged_traits([reply(None)], (MATRIX,)) is None
+    assert merged_traits([reply((ATOMICS,)), reply(None, "compile")], None) is None
