@@ -226,6 +226,8 @@ class Ledger:
             "select distinct found.kernel, found.speedup_low from births"
             f" join evaluations as found on {_FIRST}"
             " where births.run = ? and births.generation <= ? and found.verdict = 'CORRECT' and found.speedup_low > ?"
+            # A kernel that has another's verdict would meet itself.
+            " and not exists (select 1 from births as twin where twin.run = births.run and twin.kernel = found.same_as)"
             " order by found.speedup_low desc, found.kernel limit ?",
             *self._conditions,
             self._run,

@@ -101,7 +101,7 @@ def summary(connection: Connection, run: Run) -> RunSummary:
     evaluated, correct = connection.rows(f"select count(*), total(verdict = 'CORRECT') {_OF_RUN}", *_conditions(run))[0]
     best_row = connection.row(
         f"select * {_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
-        "order by speedup_low desc, kernel limit 1",
+        "order by speedup_low desc, same_as is not null, kernel limit 1",
         *_conditions(run),
         *_conditions(run)[1:],
         run.id,
@@ -258,7 +258,7 @@ def best(connection: Connection, problem_id: str, device: str, precision: str) -
         "    select min(number) from evaluations where problem = ? and device = ? and precision = ? group by kernel)"
         f" and verdict = 'CORRECT' and kernel not in ({_FAILED}) and kernel not in ("
         f"    select kernel from births where kernel is not null and run in ({runs_with_champion}))"
-        " order by speedup_low desc, kernel limit 1",
+        " order by speedup_low desc, same_as is not null, kernel limit 1",
         *conditions,
         *conditions,
         *champions,

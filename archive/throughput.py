@@ -83,6 +83,8 @@ class Throughput:
     familiar: int
     #: Kernels by verdict, the best first, with those that an earlier run had judged.
     verdicts: Mapping[str, int]
+    #: Kernels that have the verdict of another one of the same machine code.
+    twins: int
     #: Kernels judged in this run with their times told: what all figures below are about.
     judged: int
     #: Kernels of an earlier run's verdict, and kernels judged by a version that told no times.
@@ -139,6 +141,7 @@ def throughput_of(
         without_code=states[BirthState.NO_CODE],
         exhausted=states[BirthState.EXHAUSTED],
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},
+        twins=sum(one.same_as is not None for one in evaluations),
         judged=len(judged),
         remembered=len(timed) - len(judged),
         untimed=len(evaluations) - len(timed),

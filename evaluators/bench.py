@@ -21,6 +21,7 @@ from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import Alone
 from kbevolve.evaluators.timing.rounds import time_block
+from kbevolve.evaluators.twins import Twins
 
 #: What makes the reference a candidate of its own, so that the same program times it.
 _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
@@ -80,6 +81,8 @@ class Bench:
             #: What is known about the problem; cached on disk.
             self.card: ProblemCard = self._inspect()
             self.examiner = Examiner(self.prepared)
+        #: Kernels that compile to what was judged before.
+        self.twins = Twins(court.shell_of)
         #: Lower end of the best speedup seen here so far: faster kernels are worth a closer look.
         self.best_speedup = 0.0
         #: Of the reference's worker, lowered by every series that shows it faster.

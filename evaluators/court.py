@@ -9,6 +9,7 @@ from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.shelf import Shelf
 from kbevolve.evaluators.timing.gate import Gate
 from kbevolve.evaluators.timing.repeatability import Repeatability
+from kbevolve.evaluators.twins import ShellOf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,3 +28,5 @@ class Court:
     shelf: Shelf
     #: What was measured so far.
     repeatability: Repeatability
+    #: Tells kernels of one machine code; None where each is to be judged itself.
+    shell_of: ShellOf | None = None

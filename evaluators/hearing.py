@@ -14,6 +14,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.bench import Bench, Seat
 from kbevolve.evaluators.builds.resources import completed, resources_of
+from kbevolve.evaluators.builds.traits import merged_traits
 from kbevolve.evaluators.correctness.conduct import left_threads
 from kbevolve.evaluators.correctness.trials import run_trials
 from kbevolve.evaluators.devices import Device
@@ -112,9 +113,18 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
     try:
         seat.worker.deadline = time.monotonic() + bench.court.settings.total_seconds
         found = replace(found, sandbox=seat.worker.sandbox)
+        build(seat, phases)
+        built_alone = seat.worker.built_alone
+        code = bench.twins.code_of(kernel.source, seat.worker.built, built_alone=built_alone)
+        found = replace(found, code=code)
+        if (known := bench.twins.verdict(found)) is not None:
+            return known
         found, kernel_ms = admit(bench, seat, found, phases, room=bench.room)
         if found.verdict < Verdict.CORRECT:
             return found
+        if not built_alone:  # else there is code that nobody has looked into
+            told = seat.remote.traits() if bench.device.type == "cuda" else None
+            found = replace(found, traits=merged_traits(seat.worker.built, told))
         with phases("timing"):
             held = time_beside_reference(bench, seat.remote, kernel_ms, found.precision_class)
         found = _profile(bench, seat.remote, _conclude(bench, held, found), phases)
@@ -141,6 +151,16 @@ def is_doubtful(heard: Evaluation) -> bool:
     return UNTOLD in heard.tags or LEFT_WORK in heard.tags
 
 
+def build(seat: Seat, phases: Phases) -> None:
+    """Import a kernel, and build all that it asks for then.
+
+    Raises:
+        Rejection: it cannot be imported, or does not compile.
+    """
+    with phases("build"), seat.remote.on_device():
+        seat.remote.load()
+
+
 def admit(
     bench: Bench,
     seat: Seat,
@@ -149,7 +169,7 @@ def admit(
     *,
     room: AbstractContextManager[object] | None = None,
 ) -> tuple[Evaluation, float]:
-    """Build and try a kernel; also the milliseconds of its fastest call.
+    """Try a kernel that is built; also the milliseconds of its fastest call.
 
     Args:
         bench: the problem.
@@ -158,8 +178,6 @@ def admit(
         phases: told what takes how long.
         room: entered before it gets memory, left when its seat is cleared; None where there is room for all.
     """
-    with phases("build"), seat.remote.on_device():
-        seat.remote.load()
     if room is not None:
         with phases("room"):
             waiting = time.monotonic()

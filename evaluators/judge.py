@@ -24,6 +24,7 @@ from kbevolve.evaluators.hearing import (
     KERNEL,
     admit,
     blank,
+    build,
     check_card,
     hear,
     is_doubtful,
@@ -44,6 +45,7 @@ from kbevolve.evaluators.timing.gate import Gate
 from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.series import log_ratios
 from kbevolve.evaluators.timing.statistics import speedup_of
+from kbevolve.evaluators.twins import ShellOf
 
 #: What a kernel says that found no memory. Beside others that is no fault of its own.
 _OUT_OF_MEMORY = "out of memory"
@@ -83,6 +85,7 @@ class Judge:
         builders: int = 0,
         plain: bool = False,
         build_elsewhere: Remote | None = None,
+        shell_of: ShellOf | None = None,
     ) -> None:
         """Start the first workers.
 
@@ -94,6 +97,7 @@ class Judge:
             builders: compilers at once; 0 for as many as the machine has cores for.
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
             build_elsewhere: builds what the cache does not hold; None for this machine's compilers.
+            shell_of: lets kernels of one machine code be judged once (`evaluators.twins`); None judges each itself.
         """
         self.device = device
         self.settings = settings
@@ -112,6 +116,7 @@ class Judge:
             builds=self._builds,
             shelf=shelf,
             repeatability=Repeatability(settings.tie),
+            shell_of=shell_of,
         )
         self._docket = Docket()
         self._quiet = QuietThreads()
@@ -216,7 +221,9 @@ class Judge:
         try:
             found = check_card(bench, found)
             with self._quiet():
-                return until_sure(lambda: hear(bench, kernel, found, phases), is_doubtful)
+                heard = until_sure(lambda: hear(bench, kernel, found, phases), is_doubtful)
+            bench.twins.note(heard)
+            return heard
         except Rejection as failure:
             return _rejected(found, failure)
         except EvaluatorError:
@@ -232,7 +239,9 @@ class Judge:
         seat.worker.deadline = time.monotonic() + self.settings.total_seconds
         try:
             found = read(problem, kernel, found, self.settings, self.device)
-            found, kernel_ms = admit(bench, seat, found, Phases(self._court.gate))
+            phases = Phases(self._court.gate)
+            build(seat, phases)
+            found, kernel_ms = admit(bench, seat, found, phases)
         except Rejection as failure:
             return _rejected(found, failure), math.inf
         finally:

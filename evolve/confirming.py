@@ -72,8 +72,10 @@ class Confirming:
         self._others = True
 
     def consider(self, evaluation: Evaluation) -> None:
-        """Take note of a correct kernel that has arrived."""
-        if self._confirmer is not None and (evaluation.speedup_low or 0.0) > self._champions.published:
+        """Take note of a correct kernel that has arrived; one that has another's verdict leaves it to that one."""
+        if self._confirmer is None or (evaluation.speedup_low or 0.0) <= self._champions.published:
+            return
+        if evaluation.same_as is None or self._ledger.first_birth(evaluation.same_as) is None:
             self._arrived.append(evaluation.kernel)
 
     def challenge(self, population: Population, generation: int) -> None:

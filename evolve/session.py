@@ -26,6 +26,7 @@ from kbevolve.evolve.hands import Hands, Judging, open_judges
 from kbevolve.evolve.legacy import Legacy
 from kbevolve.evolve.proposers import build_proposers, give_up
 from kbevolve.evolve.search import Search
+from kbevolve.evolve.sparing import MAKER
 from kbevolve.evolve.starting import StartingKernel, starting_kernels
 from kbevolve.evolve.strategies import check_strategy
 from kbevolve.evolve.tunables import declared
@@ -108,7 +109,7 @@ def breed(
     proposers = proposers or build_proposers(settings)
     check_strategy(settings, proposers)
     try:
-        opened: Judging = absent or open_judges(hands, settings, judge=judge)
+        opened: Judging = absent or open_judges(hands, settings, judge=judge or MAKER)
         with _sitting(archive, run) as elapsed, opened as judges:
             archive.add_device(KnownDevice(fingerprint=run.device, type=device.type, description=device.description))
             card = _card(judges, archive, problem, settings, tell)

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.numbers import three_digits
-from kbevolve.archive.records import BirthState
+from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.archive.throughput import BUILD_PHASE, PhaseTime, Throughput
 from kbevolve.evolve.portraits import print_fields
 from kbevolve.evolve.tables import Column, print_table
@@ -56,7 +56,11 @@ def print_throughput(console: Console, throughput: Throughput) -> None:
 
 
 def _fields(throughput: Throughput) -> dict[str, str | Text]:
-    verdicts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in throughput.verdicts.items())
+    twins = f" ({throughput.twins} as compiled before)" if throughput.twins else ""
+    verdicts = ", ".join(
+        f"{count} {name.replace('_', ' ')}{twins if name == Verdict.CORRECT.name.lower() else ''}"
+        for name, count in throughput.verdicts.items()
+    )
     fields: dict[str, str | Text] = {
         "run": f"{throughput.run}, {throughput.problem}",
         "device": throughput.device,

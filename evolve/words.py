@@ -59,9 +59,14 @@ def time_words(milliseconds: float | None) -> str:
 
 
 def count_words(population: Population) -> str:
-    """``46 kernels: 41 correct, 3 wrong, 2 duplicate (1 under other names), 1 familiar``."""
+    """``46 kernels: 41 correct (2 as compiled before), 3 wrong, 2 duplicate (1 under other names), 1 familiar``."""
     verdicts, states = population.verdicts, population.states
-    parts = [f"{verdicts[verdict]} {verdict_words(verdict)}" for verdict in reversed(Verdict) if verdicts[verdict]]
+    twins = f" ({population.twins} as compiled before)" if population.twins else ""
+    parts = [
+        f"{verdicts[verdict]} {verdict_words(verdict)}{twins if verdict is Verdict.CORRECT else ''}"
+        for verdict in reversed(Verdict)
+        if verdicts[verdict]
+    ]
     renamed = f" ({population.renamed} under other names)" if population.renamed else ""
     parts += [
         f"{states[state]} {state.value}{renamed if state is BirthState.DUPLICATE else ''}"

@@ -56,13 +56,28 @@ def canonical_id(source: str) -> str:
 
 def canonical_form(source: str) -> str:
     """The form itself, a text for no reader; a file that has to stay as it is, as it is."""
-    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    text = _with_line_feeds(source)
     form = _form(text)
     return f"\x00{text}" if form is None else form
 
 
-def _form(text: str) -> str | None:
-    """The canonical form; None where the text has to stay as it is."""
+def shell_of(source: str) -> tuple[str, tuple[str, ...]] | None:
+    """The canonical form but for the texts that only a compiler sees, and these texts, whole.
+
+    Two kernels of one shell whose texts compile to the same machine code run alike. None where nothing is compiled,
+    or where the file has to stay as it is.
+    """
+    texts: list[str] = []
+    form = _form(_with_line_feeds(source), texts)
+    return (form, tuple(texts)) if form is not None and texts else None
+
+
+def _with_line_feeds(source: str) -> str:
+    return source.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _form(text: str, texts: list[str] | None = None) -> str | None:
+    """The canonical form; None where the text has to stay as it is. `texts`: takes the compiled ones out of it."""
     if _CODING.match(text):
         return None
     try:
@@ -70,10 +85,13 @@ def _form(text: str) -> str | None:
         _drop_docstrings(tree)
         nodes = in_order(tree)
         natives = compiled_texts(tree, nodes)
-        for node in natives:
-            node.value = native_form(str(node.value))
+        forms = [native_form(str(node.value)) for node in natives]
+        compiled = {word for form in forms for word in words_of(form)}
+        for number, (node, form) in enumerate(zip(natives, forms, strict=True)):
+            if texts is not None:
+                texts.append(str(node.value))
+            node.value = form if texts is None else f"\x00{number}"
         strings = _words(nodes, apart_from=natives)
-        compiled = {word for node in natives for word in words_of(str(node.value))}
         if _looks_at_itself(nodes, strings | compiled) or _looks_at_python(compiled):
             return None
         number_locals(tree, strings)

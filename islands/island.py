@@ -79,7 +79,12 @@ class Island:
         return self.crowd[0] if self.crowd else None
 
     def entry(self, member: Member) -> Entry:
-        """What `member` would do to its niche. A tie keeps the elite: being newer is no merit."""
+        """What `member` would do to its niche. A tie keeps the elite: being newer is no merit.
+
+        Nor is it one to be the machine code of another member, in whatever words, and whatever it was measured at.
+        """
+        if self._has_twin(member):
+            return Entry.NONE
         elite = self.elites.get(member.niche)
         if elite is None:
             return Entry.NEW
@@ -91,12 +96,22 @@ class Island:
         return last is None or (-fitness, kernel_id) < (-last.fitness, last.kernel.id)
 
     def with_member(self, member: Member) -> "Island":
-        """The island after `member` arrived; the same when it was there already."""
+        """The island after `member` arrived; the same when it was there already, or one of its machine code."""
+        if self._has_twin(member):
+            return self
         elites = {**self.elites, member.niche: member} if self.entry(member) else self.elites
         crowd = self.crowd
         if all(one.kernel.id != member.kernel.id for one in crowd):
             crowd = _ranked((*crowd, member))[:CROWD]
         return Island(index=self.index, elites=elites, crowd=crowd)
+
+    def _has_twin(self, member: Member) -> bool:
+        code = member.evaluation.code
+        return bool(code) and any(
+            one.evaluation.code == code and one.kernel.id != member.kernel.id
+            for members in (self.crowd, self.elites.values())
+            for one in members
+        )
 
     def mapped(self, change: Callable[[Member], Member]) -> "Island":
         """The island with every member replaced; `change` keeps kernel, niche and fitness."""

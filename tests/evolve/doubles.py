@@ -148,8 +148,9 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
         monkeypatch.setitem(sys.modules, "kbevolve.evaluators.judge", SimpleNamespace(Judge=self, width_for=width_for))
 
     def __call__(
-        self, device: Device, settings: EvaluationSettings, *, width: int = 1, builders: int = 0, plain: bool = False
-    ) -> "KnownJudge":
+        self, device: Device, settings: EvaluationSettings, *, width: int = 1, builders: int = 0, plain: bool = False,
+        shell_of: object = None,
+    ) -> "KnownJudge":  # fmt: skip
         self.fingerprint, self.settings, self.width = device.fingerprint, settings, width
         return self
 

@@ -43,6 +43,20 @@ def test_a_niche_keeps_its_fittest_and_a_tie_changes_nothing() -> None:
     assert home.best == member(2.0), "islands are values: arriving makes a new one"
 
 
+def test_of_one_machine_code_an_island_keeps_the_first() -> None:
+    def coded(speedup: float, code: str, niche: str = "m0c0d0l0") -> Member:
+        one = member(speedup, niche)
+        return replace(one, evaluation=replace(one.evaluation, code=code))
+
+    home = island(coded(2.0, "a"), coded(1.0, "b", "m1c0d0l0"))
+    assert home.entry(coded(2.1, "a")) is Entry.NONE, "measured better by luck"
+    assert home.entry(coded(2.1, "b", "m2c0d0l0")) is Entry.NONE, "the words of another niche"
+    assert home.with_member(coded(2.1, "a")) == home
+    assert home.entry(coded(2.1, "c")) is Entry.IMPROVED
+    assert home.entry(coded(2.1, "")) is Entry.IMPROVED, "nobody knows its code"
+    assert home.with_member(coded(2.0, "a")) == home, "it is its own twin no more than before"
+
+
 def test_an_unquiet_measurement_takes_little_off_the_rank() -> None:
     """What it was made from was measured quietly, and would keep its place by the lower ends."""
     quiet, unquiet = member(1.2), member(1.5)
