@@ -167,6 +167,8 @@ def _check_texts(finding: Finding) -> None:
         problem = finding.problem
     except (ProblemError, ValueError, RecursionError, MemoryError) as error:  # the parser's own, of hostile text
         raise RecordError(f"problem_source: {error}") from None
+    if found.same_as is not None:
+        raise RecordError("evaluation.same_as is set; a verdict from outside is about the kernel that was run")
     if problem.id != found.problem:
         raise RecordError(f"evaluation.problem is {found.problem!r}, but the hash of its text is {problem.id}")
 

@@ -186,20 +186,33 @@ class Ledger:
         return row[0] or 0
 
     def failed_since(self, number: int) -> set[str]:
-        """Kernels of the run that passed at first and then did not, in an evaluation newer than `number`."""
-        found = self._connection.rows(
+        """Kernels of the run that passed at first and then did not, by an evaluation newer than `number`.
+
+        With them those that had their verdict from one that did not.
+        """
+        failed = self._connection.rows(
             "select distinct later.kernel from evaluations as later"
             " where later.problem = ? and later.device = ? and later.precision = ? and later.number > ?"
             " and later.verdict <> 'CORRECT'"
             " and (select verdict from evaluations where kernel = later.kernel and problem = ? and device = ?"
-            "      and precision = ? order by number limit 1) = 'CORRECT'"
-            " and exists (select 1 from births where births.kernel = later.kernel and births.run = ?)",
+            "      and precision = ? order by number limit 1) = 'CORRECT'",
             *self._conditions,
             number,
             *self._conditions,
-            self._run,
         )
-        return {row["kernel"] for row in found}
+        followers = [
+            self._connection.rows("select kernel from evaluations where same_as = ?", row["kernel"]) for row in failed
+        ]
+        # Those that came after theirs had failed, too.
+        late = self._connection.rows(
+            "select kernel from evaluations as follower where number > ? and same_as is not null and exists ("
+            "  select 1 from evaluations where kernel = follower.same_as and problem = ? and device = ?"
+            "  and precision = ? and verdict <> 'CORRECT')",
+            number,
+            *self._conditions,
+        )
+        found = {row["kernel"] for rows_found in (failed, *followers, late) for row in rows_found}
+        return {kernel for kernel in found if self.first_birth(kernel) is not None}
 
     def published(self, generation: int) -> float | None:
         """The speedup of the kernel that last won a challenge, up to a generation; None while nobody has.

@@ -36,17 +36,23 @@ from evaluations where number in (
     group by kernel)
 """
 
-#: Kernels that passed at first and not when they were judged again under the same conditions.
+#: Kernels that passed at first and not when they were judged again under the same conditions, and those that had their
+#: verdict from one of them.
 _FAILED = """
-select distinct later.kernel from evaluations as later
-join evaluations as first on first.number = (
-    select min(number) from evaluations
-    where kernel = later.kernel and problem = later.problem and device = later.device and precision = later.precision)
-where later.verdict <> 'CORRECT' and first.verdict = 'CORRECT'
-    and later.problem = ? and later.device = ? and later.precision = ?
+with failed as (
+    select distinct later.kernel from evaluations as later
+    join evaluations as first on first.number = (
+        select min(number) from evaluations
+        where kernel = later.kernel and problem = later.problem and device = later.device
+            and precision = later.precision)
+    where later.verdict <> 'CORRECT' and first.verdict = 'CORRECT'
+        and later.problem = ? and later.device = ? and later.precision = ?)
+select kernel from failed union select kernel from evaluations where same_as in (select kernel from failed)
 """
 #: … those of a run.
-_FAILED_OF_RUN = f"{_FAILED} and later.kernel in (select kernel from births where run = ? and kernel is not null)"
+_FAILED_OF_RUN = (
+    f"select kernel from ({_FAILED}) where kernel in (select kernel from births where run = ? and kernel is not null)"
+)
 
 #: Columns of a birth, and the tables of its texts.
 _BIRTH = ", ".join(f"births.{name}" for name in Birth.__dataclass_fields__ if name not in ("prompt", "reply"))

@@ -147,6 +147,8 @@ def _compiled_code(db: "Database") -> None:
     """What compilers made of a kernel: what shows in it, its hash, and the kernel of equal code that was judged."""
     for column in ("traits text", "code text not null default ''", "same_as text references kernels(id)"):
         db.execute(f"alter table evaluations add column {column}")
+    # Whose verdict falls takes others with it; few have one that is not their own.
+    db.execute("create index evaluations_same_as on evaluations (same_as) where same_as is not null")
 # fmt: on
 
 

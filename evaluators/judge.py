@@ -180,6 +180,7 @@ class Judge:
         with self._alone_at(problem) as bench:
             tie = self._court.repeatability.tie(problem.id)
             contest = hold_contest(bench, kernels, rounds=rounds, admit=self._admit_to_contest, tie=tie)
+            bench.twins.forget(contest.failed)
         for kernel_id, speedup in contest.speedups().items():
             self._court.repeatability.note(problem.id, kernel_id, speedup)
         return contest

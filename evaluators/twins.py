@@ -12,7 +12,7 @@ known, and Triton compiles in the worker. What a worker told is not believed bey
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -78,6 +78,13 @@ class Twins:
             self._known.setdefault(found.code, replace(found, blocks=()))
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
+
+    def forget(self, kernels: Iterable[str]) -> None:
+        """Kernels that did not pass again: nobody has their verdict any more."""
+        gone = set(kernels)
+        with self._lock:
+            for code in [code for code, known in self._known.items() if known.kernel in gone]:
+                del self._known[code]
 
 
 def _code(shell: str, texts: Sequence[str], built: Sequence[BuildReply]) -> str:

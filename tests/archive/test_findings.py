@@ -65,6 +65,7 @@ def test_a_finding_is_read_as_an_archive_gives_it_back() -> None:
         ({"speedup": "inf"}, "evaluation.speedup is inf; a positive number is wanted"),
         ({"time_ms": 0}, "evaluation.time_ms is 0.0; a positive number is wanted"),
         ({"speedup_best": -1.0}, "evaluation.speedup_best is -1.0; a positive number is wanted"),
+        ({"same_as": "3fa9" * 4}, "evaluation.same_as is set; a verdict from outside is about the kernel that was run"),
         ({"speedup_low": 4.0}, "evaluation.speedup_low is above evaluation.speedup_high"),
         ({"seconds": -1}, "evaluation.seconds is -1.0; a number of seconds is wanted"),
         ({"began": "nan"}, "evaluation.began is nan; a number of seconds is wanted"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Operator, Verdict
+from kbevolve.archive.records import BirthState, Kernel, Operator, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 
@@ -103,6 +103,27 @@ def test_failures_are_told_from_the_evaluation_that_is_newer(archive: Archive, s
     assert ledger.failed_since(before) == ledger.failed_since(0) == archive.failed(run.id) == {best.kernel}
     assert ledger.failed_since(ledger.newest_evaluation()) == set()
     assert archive.ledger(replace(run, id="another")).failed_since(0) == set()
+
+
+def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Archive, small_archive: Any) -> None:
+    ledger, run = archive.ledger(small_archive.run), small_archive.run
+    best = small_archive.evaluations[small_archive.best]
+    born = [birth for birth in small_archive.births if birth.kernel]
+    early, late = (Kernel.from_source(f"# {name}\nvalue = {name!r}\n") for name in ("early", "late"))
+    for slot, kernel in enumerate((early, late), start=50):
+        archive.add_birth(replace(born[0], slot=slot, kernel=kernel.id, prompt="", reply=""), kernel=kernel)
+    archive.add_evaluation(replace(best, kernel=early.id, speedup_low=best.speedup_low, same_as=best.kernel))
+    assert ledger.failed_since(0) == archive.failed(run.id) == set()
+    assert archive.summary(run).best_kernel == best.kernel, "of equals the one that was judged"
+    archive.add_evaluation(replace(best, verdict=Verdict.WRONG))
+    before = ledger.newest_evaluation()
+    assert ledger.failed_since(before - 1) == archive.failed(run.id) == {best.kernel, early.id}
+    archive.add_evaluation(replace(best, kernel=late.id, same_as=best.kernel))  # by a judge that did not hear of it
+    assert ledger.failed_since(before) == {late.id}
+    assert archive.failed(run.id) == {best.kernel, early.id, late.id}
+    assert archive.summary(run).best_kernel not in (best.kernel, early.id, late.id)
+    problem_best = archive.best(run.problem, run.device, best.precision)
+    assert problem_best is None or problem_best.kernel not in (best.kernel, early.id, late.id)
 
 
 @pytest.mark.parametrize(

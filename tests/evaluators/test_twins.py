@@ -126,6 +126,15 @@ def test_nobody_is_his_own_twin_and_failures_are_judged_again() -> None:
     assert twins.verdict(found("other", code="")) is None
 
 
+def test_who_does_not_pass_again_is_forgotten() -> None:
+    twins = Twins(shell_of)
+    twins.note(found("first"))
+    twins.note(found("other", code="other"))
+    twins.forget({"first": "a failure"})
+    assert twins.verdict(found("second")) is None
+    assert twins.verdict(found("second", code="other")) is not None
+
+
 # ---- a real judge, real compilers -----------------------------------------------------------------------------------
 
 

@@ -68,6 +68,24 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     assert best.kernel not in twins
 
 
+def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
+    archive, confirmer = Archive(":memory:"), KnownConfirmer()
+    ran(archive, SparingEvaluator(), confirmer)
+    met = {kernel for kernels in confirmer.met for kernel in kernels}
+    copied = {one.same_as for one in archive.evaluations(archive.run().id).values() if one.same_as is not None}
+    assert met & copied, "somebody with twins is good enough to be met"
+    archive = Archive(":memory:")
+    searching = ran(archive, SparingEvaluator(), KnownConfirmer(failing=met & copied))
+    failed = archive.failed(archive.run().id)
+    followers = {name for name, one in archive.evaluations(archive.run().id).items() if one.same_as in failed}
+    assert followers
+    assert followers <= failed
+    best = searching.population.best()
+    assert best is not None
+    assert best.kernel.id not in failed
+    assert archive.summary(archive.run()).best_kernel not in failed
+
+
 def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> None:
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator())
