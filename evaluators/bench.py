@@ -105,9 +105,9 @@ class Bench:
         free = _SEATED_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
         return max(1, min(width, int(free / (_TIMES_OVER * self.prepared.arena_bytes))))
 
-    def seat(self, source: str, *, wrap: str = "eager") -> Seat:
-        """A fresh worker for one kernel, of which nothing has been run."""
-        worker = self.court.pool.take()
+    def seat(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> Seat:
+        """A fresh worker for one kernel, of which nothing has been run; `one_stream`: all it does is on one."""
+        worker = self.court.pool.take(one_stream=one_stream)
         worker.builder = self.court.builds.builder
         if self.device.type == "cuda":
             # On a CPU compilers run on the cores that kernels are timed on: there they keep their place at the gate.

@@ -53,6 +53,10 @@ _HOPELESS = 2 * CLEARLY_SLOW
 _ROUNDS_OVER_CALLS = 3.0
 #: Kernels this close to the best one here are profiled: the profiler costs up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
+#: Tags of kernels that may use several streams at once, or of which nobody can tell.
+_SEVERAL_STREAMS = frozenset(
+    ("streams", "cuda-graph", "threads", "torch-compile", "exec", "flags", "foreign-library", "third-party")
+)
 #: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`).
 UNTOLD = "untold-time"
 #: Tag of a kernel beside which the reference was slower than alone (`timing.series.disturbs`).
@@ -107,7 +111,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
         EvaluatorError: the reference did, or no worker can be started.
     """
     with phases("worker"):
-        seat = bench.seat(kernel.source)
+        seat = bench.seat(kernel.source, one_stream=_SEVERAL_STREAMS.isdisjoint(found.tags))
     unheard = found
     held: list[Round] = []
     try:

@@ -104,7 +104,7 @@ class Judge:
         #: Kernels that may be under way at once; more are waited for.
         self.width = width
         shelf, gate, census = shelf or Shelf(), Gate(device), Census(seconds=WATCH_SECONDS)
-        self._pool = WorkerPool(device, gate, spares=width, census=census)
+        self._pool = WorkerPool(device, gate, spares=width, connections=settings.connections, census=census)
         self._builds = BuildPool(
             device, settings, shelf, width=builders, plain=plain, elsewhere=build_elsewhere, census=census
         )

@@ -87,13 +87,16 @@ class Started:
         return self.bubblewrap and isinstance(self.process, subprocess.Popen)
 
 
-def start(device: Device, nursery: Nursery | None = None, *, built: Path | None = None) -> Started:
+def start(
+    device: Device, nursery: Nursery | None = None, *, built: Path | None = None, connections: int = 0
+) -> Started:
     """Start a worker in a session of its own, or have a nursery bear it.
 
     Args:
         device: that it works on.
         nursery: what bears it.
         built: what Triton built for itself in another worker (`triton_cache`), for this one to find.
+        connections: of its CUDA context to the device; 0 for the driver's number.
 
     Raises:
         EvaluatorError: the nursery has died.
@@ -105,6 +108,8 @@ def start(device: Device, nursery: Nursery | None = None, *, built: Path | None 
     output, output_write = os.pipe()
     wrapped = bubblewrap.obstacle(device.type) is None
     own = environment(device, directory, os.environ)
+    if connections:
+        own["CUDA_DEVICE_MAX_CONNECTIONS"] = str(connections)
     process: subprocess.Popen[bytes] | Son
     try:
         if nursery is not None:

@@ -51,6 +51,7 @@ class Worker:
         nursery: Nursery | None = None,
         *,
         built: Path | None = None,
+        connections: int = 0,
         census: Census | None = None,
     ) -> None:
         """Start it, on its own or in a nursery.
@@ -59,12 +60,13 @@ class Worker:
             device: that it sees.
             nursery: that bears it; None to start it on its own.
             built: what Triton built for itself in another one.
+            connections: of its CUDA context to the device; 0 for the driver's number.
             census: that counts its processes while it works; None for one of its own.
 
         Raises:
             EvaluatorError: the nursery has died.
         """
-        self._started = sandbox.start(device, nursery, built=built)
+        self._started = sandbox.start(device, nursery, built=built, connections=connections)
         self._device_type = device.type
         self._census = census or Census(seconds=WATCH_SECONDS)
         self._received = bytearray()

@@ -36,7 +36,9 @@ _SPARE_SHARE = 0.05
 class WorkerPool:
     """Workers for one device: each `take` hands over a warm one, and the next one starts. For several threads."""
 
-    def __init__(self, device: Device, gate: Gate, *, spares: int = 1, census: Census | None = None) -> None:
+    def __init__(
+        self, device: Device, gate: Gate, *, spares: int = 1, connections: int = 0, census: Census | None = None
+    ) -> None:
         """Start the first workers: the spares, and one for the reference.
 
         A start uses the device, and stands still by way of the `gate` while somebody is timed.
@@ -45,6 +47,7 @@ class WorkerPool:
             device: theirs.
             gate: to it.
             spares: workers that may be taken at once; fewer are kept where memory or cores are few.
+            connections: that workers for one stream have to the device; 0 for the driver's number, as the others have.
             census: that counts their processes; None for one of the pool's own.
         """
         sandbox.sweep_directories()
@@ -53,7 +56,10 @@ class WorkerPool:
         self._census = census or Census(seconds=WATCH_SECONDS)
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
-        self._kept = max(1, min(spares, _bearable(device)))
+        # Those of few connections, which most kernels take, and those of the driver's number.
+        kept = max(1, min(spares, _bearable(device)))
+        self._kept = {connections: kept, 0: 1 if connections else kept}
+        self._few = connections
         self._nursery: Nursery | None = None
         #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
         self._built = Path(tempfile.mkdtemp(prefix=f"{sandbox.DIRECTORY_PREFIX}{os.getpid()}-built-"))
@@ -62,11 +68,11 @@ class WorkerPool:
         self._nurses = True
         self._nursing = threading.Lock()
         self._lock = threading.Lock()
-        self._spares: deque[Future[Worker]] = deque()
+        self._spares: dict[int, deque[Future[Worker]]] = {connections: deque(), 0: deque()}
         self._starting: set[Worker] = set()
         self._closed = False
-        for _ in range(1 + self._kept):
-            self._start_next()
+        for number in (0, *(number for number, kept in self._kept.items() for _ in range(kept))):
+            self._start_next(number)
 
     def __enter__(self) -> Self:
         return self
@@ -76,25 +82,30 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def take(self) -> Worker:
+    def take(self, *, one_stream: bool = False) -> Worker:
         """A warm worker that never held a candidate; the caller kills it.
+
+        Args:
+            one_stream: whether its kernel does everything on one stream, for which few connections do.
 
         Raises:
             EvaluatorError: workers do not start here, or the pool is closed.
         """
-        worker = self._take_any()
+        number = self._few if one_stream else 0
+        worker = self._take_any(number)
         while not worker.alive:  # somebody ended it while it waited; no candidate is to be blamed for that
             worker.kill()
-            worker = self._take_any()
+            worker = self._take_any(number)
         return worker
 
-    def _take_any(self) -> Worker:
+    def _take_any(self, number: int) -> Worker:
+        spares = self._spares[number]
         with self._lock:
-            if not self._spares and not self._start_next():
+            if not spares and not self._start_next(number):
                 raise EvaluatorError("no worker can be had: the judge was closed meanwhile")
-            ready = next((spare for spare in self._spares if spare.done()), self._spares[0])
-            self._spares.remove(ready)
-            while len(self._spares) < self._kept and self._start_next():
+            ready = next((spare for spare in spares if spare.done()), spares[0])
+            spares.remove(ready)
+            while len(spares) < self._kept[number] and self._start_next(number):
                 pass
         return ready.result()
 
@@ -102,8 +113,9 @@ class WorkerPool:
         """Kill all spares, those that are starting too."""
         with self._lock:
             self._closed = True
-            spares = tuple(self._spares)
-            self._spares.clear()
+            spares = tuple(spare for waiting in self._spares.values() for spare in waiting)
+            for waiting in self._spares.values():
+                waiting.clear()
         for worker in tuple(self._starting):
             worker.end()
         for future in spares:
@@ -113,30 +125,30 @@ class WorkerPool:
         self._close_nursery()
         sandbox.remove(self._built)
 
-    def _start_next(self) -> bool:
+    def _start_next(self, number: int) -> bool:
         if self._closed:
             return False
-        self._spares.append(self._starters.submit(self._start))
+        self._spares[number].append(self._starters.submit(self._start, number))
         return True
 
-    def _start(self) -> Worker:
+    def _start(self, number: int) -> Worker:
         with self._forking():
             nursery = self._living_nursery()
         try:
-            worker = self._start_in(nursery)
+            worker = self._start_in(nursery, number)
         except EvaluatorError:
             if nursery is None:
                 raise
             # Some systems may not let a forked process do what one can that was started alone.
-            worker = self._start_in(None)
+            worker = self._start_in(None, number)
             self._nurses = not nursery.alive
         return worker
 
-    def _start_in(self, nursery: Nursery | None) -> Worker:
+    def _start_in(self, nursery: Nursery | None, number: int) -> Worker:
         with ExitStack() as until_ready:
             with self._forking():
                 built = self._built if self._is_built else None
-                worker = Worker(self._device, nursery, built=built, census=self._census)
+                worker = Worker(self._device, nursery, built=built, connections=number, census=self._census)
                 until_ready.enter_context(self._gate.aside(worker))
             self._starting.add(worker)
             until_ready.callback(self._starting.discard, worker)

@@ -235,7 +235,7 @@ def test_many_at_once(nursery: Nursery) -> None:
 def test_a_dead_nursery_is_told_and_replaced() -> None:
     with WorkerPool(CPU, Gate(CPU)) as pool:
         pool.take().kill()
-        for spare in list(pool._spares):
+        for spare in list(pool._spares[0]):
             spare.result()
         dead = pool._nursery
         assert dead is not None
@@ -256,6 +256,23 @@ def test_a_dead_nursery_is_told_and_replaced() -> None:
             pytest.fail("no living worker after three")
         assert pool._nursery is not dead
         assert not dead.folder.exists()
+
+
+def test_workers_for_one_stream_have_few_connections_and_no_other_has() -> None:
+    source = "import os\nprint(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'all'))\n"
+    with WorkerPool(CPU, Gate(CPU), connections=2) as pool:
+        for one_stream, told in ((True, "2"), (False, "all"), (True, "2"), (False, "all")):
+            worker = pool.take(one_stream=one_stream)
+            try:
+                assert ran(worker, source) == told
+            finally:
+                worker.kill()
+    with WorkerPool(CPU, Gate(CPU)) as pool:
+        worker = pool.take(one_stream=True)
+        try:
+            assert ran(worker, source) == "all"
+        finally:
+            worker.kill()
 
 
 def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,82 @@
+"""How many workers a host starts and ends in a second: every kernel that is judged has one of its own.
+
+    python -m benchmarks.turnover --devices cuda:0,cuda:1 --connections 0,1,2
+
+For each number of devices, from one to all that are named, and each number of connections (0: the driver's own; what
+CUDA_DEVICE_MAX_CONNECTIONS says), a process for each device starts workers as a judge does, and kills them when they
+are warm. Prints a line for each, and last one JSON object: {"DEVICES/CONNECTIONS": workers a second}. A CUDA driver
+makes one context at a time, for all devices of a host, so that this may be what a host of several is short of.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.synchronize import Barrier
+
+from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.workers import WorkerPool
+from kbevolve.evaluators.timing.gate import Gate
+
+VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
+#: Seconds until all processes have begun.
+_PATIENCE = 120.0
+
+
+def worked(name: str, hands: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[int]") -> None:
+    """Take workers from a pool and kill them, `hands` side by side, for so long; tells how many."""
+    device = find_device(name)
+    with WorkerPool(device, Gate(device), spares=hands) as pool, ThreadPoolExecutor(hands) as threads:
+        list(threads.map(lambda _: pool.take().kill(), range(hands)))
+        begin.wait(_PATIENCE)
+        end = time.perf_counter() + seconds
+
+        def one_hand(_: int) -> int:
+            count = 0
+            while time.perf_counter() < end:
+                pool.take().kill()
+                count += 1
+            return count
+
+        counted.put(sum(threads.map(one_hand, range(hands))))
+
+
+def turnover(devices: Sequence[str], connections: int, *, hands: int, seconds: float) -> float:
+    """Workers a second on all of these devices together."""
+    os.environ.pop(VARIABLE, None)
+    if connections:
+        os.environ[VARIABLE] = str(connections)
+    context = multiprocessing.get_context("spawn")
+    begin, counted = context.Barrier(len(devices)), context.Queue()
+    processes = [context.Process(target=worked, args=(name, hands, seconds, begin, counted)) for name in devices]
+    for process in processes:
+        process.start()
+    total = sum(counted.get(timeout=_PATIENCE + 2 * seconds) for _ in processes)
+    for process in processes:
+        process.join()
+    return total / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", default="cuda:0", help="names with commas between them")
+    parser.add_argument("--connections", default="0", help="numbers with commas between them")
+    parser.add_argument("--hands", type=int, default=8, help="workers at once on each device")
+    parser.add_argument("--seconds", type=float, default=8.0)
+    options = parser.parse_args()
+    devices = options.devices.split(",")
+    found: dict[str, float] = {}
+    for count in (*(few for few in (1, 2, 4) if few < len(devices)), len(devices)):
+        for connections in map(int, options.connections.split(",")):
+            rate = turnover(devices[:count], connections, hands=options.hands, seconds=options.seconds)
+            found[f"{count}/{connections}"] = round(rate, 2)
+            words = f"{connections} connections" if connections else "the driver's connections"
+            print(f"{count} device{'s' * (count > 1)}, {words}: {rate:.2f} workers a second", flush=True)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
