@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--sample", action="store_true", help="one child of each kind and fate")
     parser.add_argument("--seconds", type=float, default=540.0, help="begin no child that would end later (recipe)")
     parser.add_argument("--width", type=int, default=0, help="kernels under way at once; 0 for what the machine bears")
+    parser.add_argument("--connections", type=int, default=0, help="the setting evaluation.connections (ours, scaling)")
     parser.add_argument("--archive", type=Path, help="keep our evaluations in this archive too")
     parser.add_argument("--judges", type=int, default=2, help="one for each device (scaling)")
     parser.add_argument("--times", type=int, help="passes over the mix (ours: 1), for each judge (scaling: 4)")
@@ -63,7 +64,10 @@ def main() -> None:
             print(table(part), end="")
         case "ours":
             device = find_device(options.device)
-            settings = Settings.load(preset="cpu" if device.type == "cpu" else None).evaluation
+            preset = "cpu" if device.type == "cpu" else None
+            settings = Settings.load(
+                preset=preset, overrides={"evaluation.connections": options.connections}
+            ).evaluation
             out = options.out / report.OURS
             known = problems(small=options.small)
             asked = {"width": options.width, "times": options.times or 1, "archive": options.archive}
@@ -82,6 +86,7 @@ def main() -> None:
                 times=options.times or 4,
                 workers=options.workers,
                 width=options.width,
+                connections=options.connections,
             )
             print(json.dumps(found))
         case "report":

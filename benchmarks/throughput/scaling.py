@@ -14,7 +14,15 @@ from kbevolve.evolve.hands import find_hands, open_judges
 
 
 def measure(
-    mix: Sequence[Child], problem: Problem, *, device: str, judges: int, times: int, workers: str, width: int = 0
+    mix: Sequence[Child],
+    problem: Problem,
+    *,
+    device: str,
+    judges: int,
+    times: int,
+    workers: str,
+    width: int = 0,
+    connections: int = 0,
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
 
@@ -26,13 +34,19 @@ def measure(
         times: passes over the mix for each judge.
         workers: "ray" or "local".
         width: kernels under way at once for each judge; 0 for what the machine bears.
+        connections: the setting `evaluation.connections`.
 
     Raises:
         EvaluatorError: there are not so many devices.
     """
     devices = ("cuda",) * judges if workers == "ray" and device == "cuda" else _local(device, judges)
     preset = "cpu" if device == "cpu" else None
-    work = {"work.workers": workers, "work.devices": list(devices), "work.width": width}
+    work = {
+        "work.workers": workers,
+        "work.devices": list(devices),
+        "work.width": width,
+        "evaluation.connections": connections,
+    }
     settings = Settings.load(preset=preset, overrides=work)
     asked = copies(mix, judges * times)
     started = time.perf_counter()
@@ -53,6 +67,7 @@ def measure(
         "judges": judges,
         "workers": workers,
         "width": width,
+        "connections": connections,
         "children": len(asked),
         "start_seconds": round(begun - started, 1),
         "seconds": round(seconds, 1),
