@@ -428,15 +428,3 @@ def _command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
-
-
-@pytest.mark.parametrize(("first", "told"), [("", "3"), ("SIDE = torch.cuda.Stream\n", "the driver's")])
-def test_kernels_of_several_streams_have_a_worker_of_all_connections(first: str, told: str) -> None:
-    few = SETTINGS.model_copy(update={"connections": 3})
-    source = candidate("raise RuntimeError('it has ' + TOLD)")
-    source = source.replace(
-        "\n\nclass", f"\n{first}TOLD = os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', \"the driver's\")\n\nclass", 1
-    )
-    with Judge(find_device("cpu"), few) as judge:
-        found = judge.evaluate(problem_of(), Kernel.from_source(source))
-    assert f"it has {told}" in found.message

@@ -275,7 +275,7 @@ def test_only_who_is_let_in_has_trials_computed(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_spare_that_somebody_killed_is_passed_over() -> None:
     with WorkerPool(CPU, Gate(CPU)) as pool:
-        spare = pool._spares[0].result()
+        spare = pool._spares[0][0].result()
         spare.end()
         while spare.alive:
             time.sleep(0.01)
@@ -314,12 +314,17 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
     monkeypatch: pytest.MonkeyPatch, cores: int, kept: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-    monkeypatch.setattr(WorkerPool, "_start", lambda _: SimpleNamespace(alive=True, kill=lambda: None))
+    monkeypatch.setattr(WorkerPool, "_start", lambda _, number: SimpleNamespace(alive=True, kill=lambda: None))
     with WorkerPool(CPU, Gate(CPU), spares=3) as pool:
-        assert len(pool._spares) == 1 + kept, "one for the reference"
+        assert len(pool._spares[0]) == 1 + kept, "one for the reference"
         for _ in range(4):
             pool.take()
-        assert len(pool._spares) == kept
+        assert len(pool._spares[0]) == kept
+    with WorkerPool(CPU, Gate(CPU), spares=3, connections=1) as pool:
+        for _ in range(4):
+            pool.take(one_stream=True)
+            pool.take()
+        assert (len(pool._spares[1]), len(pool._spares[0])) == (kept, 1), "few kernels use several streams"
 
 
 def test_workers_are_handed_out_once() -> None:
@@ -331,3 +336,15 @@ def test_workers_are_handed_out_once() -> None:
         finally:
             for worker in taken:
                 worker.kill()
+
+
+@pytest.mark.parametrize(("first", "told"), [("", "3"), ("SIDE = torch.cuda.Stream\n", "the driver's")])
+def test_kernels_of_several_streams_have_a_worker_of_all_connections(first: str, told: str) -> None:
+    few = SETTINGS.model_copy(update={"connections": 3})
+    source = candidate("raise RuntimeError('it has ' + TOLD)")
+    source = source.replace(
+        "\n\nclass", f"\n{first}TOLD = os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', \"the driver's\")\n\nclass", 1
+    )
+    with Judge(find_device("cpu"), few) as judge:
+        found = judge.evaluate(problem_of(), Kernel.from_source(source))
+    assert f"it has {told}" in found.message
