@@ -106,7 +106,15 @@ class Judge:
         shelf, gate, census = shelf or Shelf(), Gate(device), Census(seconds=WATCH_SECONDS)
         self._pool = WorkerPool(device, gate, spares=width, connections=settings.connections, census=census)
         self._builds = BuildPool(
-            device, settings, shelf, width=builders, plain=plain, elsewhere=build_elsewhere, census=census
+            device,
+            settings,
+            shelf,
+            width=builders,
+            plain=plain,
+            elsewhere=build_elsewhere,
+            census=census,
+            # On a CPU it would take the cores from a kernel that is timed.
+            while_precompiling=gate.shared if device.type == "cpu" else nullcontext,
         )
         self._court = Court(
             device=device,

@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Self
 
@@ -50,6 +50,7 @@ class BuildPool:
         plain: bool = False,
         elsewhere: Remote | None = None,
         census: Census | None = None,
+        while_precompiling: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Nothing is started before the first order.
 
@@ -61,6 +62,7 @@ class BuildPool:
             plain: build with torch's own headers only.
             elsewhere: builds what the cache does not hold, e.g. on another host; None for the compilers of this one.
             census: that counts the compilers' processes; None for one of the pool's own.
+            while_precompiling: entered while a header is precompiled, which no kernel waits for.
         """
         sweep_workshops()
         self.cache = BuildCache(shelf.directory / "builds")
@@ -71,6 +73,7 @@ class BuildPool:
         self._plain = plain
         self._elsewhere = elsewhere
         self._census = census or Census(seconds=WATCH_SECONDS)
+        self._while_precompiling = while_precompiling
         # A compiler dies with the thread that started it: these live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
         self._orders = ThreadPoolExecutor(_MOST_ORDERS, thread_name_prefix="kbevolve-build")
@@ -175,7 +178,13 @@ class BuildPool:
 
     def _precompile(self, name: str, command: Sequence[str]) -> None:
         with suppress(RuntimeError):  # closed meanwhile
-            self._steps.submit(precompile, self.headers, name, command, seconds=self.seconds, stop=self._stop)
+            self._orders.submit(self._precompile_beside, name, command)
+
+    def _precompile_beside(self, name: str, command: Sequence[str]) -> None:
+        # Entered by a thread that no compiler needs: whoever is waited for there may need a compiler himself.
+        with self._while_precompiling(), suppress(RuntimeError, CancelledError):
+            step = self._steps.submit(precompile, self.headers, name, command, seconds=self.seconds, stop=self._stop)
+            step.result()
 
     def _forget(self, key: str) -> None:
         with self._lock:

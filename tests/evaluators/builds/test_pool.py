@@ -15,6 +15,7 @@ import pytest
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import building
+from kbevolve.evaluators.builds import pool as pool_module
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.confined import Ran
 from kbevolve.evaluators.builds.order import BuildOrder
@@ -24,6 +25,7 @@ from kbevolve.evaluators.builds.standalone import build_here
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.feedback.failures import compiler_excerpt
 from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.timing.gate import Gate
 from tests.evaluators.builds.sources import LIBRARY
 
 CPU = find_device("cpu")
@@ -221,3 +223,34 @@ def test_closing_ends_what_runs_and_whoever_waits_is_told(tmp_path: Path) -> Non
         known = reply.result(timeout=1)
         assert known.timed_out or known.message == {"compile": True}
     pool.close()
+
+
+def test_nobody_is_timed_on_the_cores_that_precompile_a_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end, timed = threading.Event(), threading.Event(), threading.Event()
+
+    def precompile(*_: object, **__: object) -> bool:
+        begun.set()
+        return may_end.wait(20)
+
+    def time_alone() -> None:
+        with gate.exclusive():
+            timed.set()
+
+    monkeypatch.setattr(pool_module, "precompile", precompile)
+    gate = Gate(CPU)
+    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), width=2, while_precompiling=gate.shared) as pool:
+        pool._precompile("header", ("c++",))
+        assert begun.wait(10)
+        alone = threading.Thread(target=time_alone)
+        alone.start()
+        assert isinstance(pool.build(BuildOrder(name="twice", sources=(("main.cpp", LIBRARY),))), Built)
+        assert not timed.is_set(), "it was timed beside a compiler"
+        may_end.set()
+        assert timed.wait(10)
+        alone.join()
+
+
+def test_a_pool_that_is_closed_precompiles_nothing(tmp_path: Path) -> None:
+    pool = BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), width=1)
+    pool.close()
+    pool._precompile("header", ("c++",))
