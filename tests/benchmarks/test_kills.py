@@ -85,5 +85,5 @@ def test_what_is_paid_twice_is_told_from_what_was_in_flight(
     _compare(found, ended({"a": 1, "b": 1}), run)
     assert (found.paid_twice, found.in_flight, found.arrived) == (paid_twice, in_flight, arrived)
     assert (found.runs, found.kills, found.same) == (1, len(run.kills), 1)
-    assert found.ok == (not paid_twice and not arrived)
+    assert found.ok == (not paid_twice and 2 * arrived <= found.kills)
     assert found.oldest_ms == (500 if arrived else 0)
