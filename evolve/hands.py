@@ -65,7 +65,7 @@ def open_judges(hands: Hands, settings: Settings, *, judge: str | None = None) -
     Args:
         hands: as they were found with these settings.
         settings: all settings.
-        judge: "module:Class" of the judges, for tests and simulations; None for `evaluators.judge.Judge`.
+        judge: "module:Class" of the judges, or "module:function" that makes one; None for `evaluators.judge.Judge`.
 
     Raises:
         EvaluatorError: one of them cannot be started.

@@ -15,7 +15,7 @@ from kbevolve.evaluators.builds.listings import listed_traits, with_listing
 from kbevolve.evaluators.builds.order import BuildOrder, digest, is_cuda
 from kbevolve.evaluators.builds.product import BuildFailure, Built, Outcome, Why
 from kbevolve.evaluators.builds.resources import KernelResources, merged, read_ptxas, without_ptxas
-from kbevolve.evaluators.builds.traits import Traits, traits_of, united
+from kbevolve.evaluators.builds.traits import Traits, traits_of, united, words_for
 from kbevolve.evaluators.isolation.processes import Census
 
 #: Seconds without which no step is begun.
@@ -116,7 +116,7 @@ class Building:
             )
         if made.data is not None:
             kernels = [kernel.to_json() for kernel in made.resources]
-            shown = None if made.traits is None else [trait.value for trait in made.traits]
+            shown = words_for(made.traits)
             record = {"said": made.said, "light": made.light, "resources": kernels, "traits": shown}
             self._cache.put("object", key, Entry(product=made.data, record=record))
         return made

@@ -23,7 +23,7 @@ from kbevolve.evaluators.builds.order import BuildOrder, OrderRefused, is_cuda
 from kbevolve.evaluators.isolation import sandbox
 
 #: Raised when the same order would be built otherwise than before.
-_RECIPE = 2
+_RECIPE = 3
 #: What decides about a product beside the order. Its values belong to the name of the product.
 _VARIABLES = ("CC", "CXX", "CPATH", "LIBRARY_PATH", "CUDAHOSTCXX")
 _ASSIGNMENT = re.compile(r"^(\w+) = ?(.*)$", re.MULTILINE)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kbevolve.archive.records import Trait
 from kbevolve.evaluators.builds.cache import Entry
 from kbevolve.evaluators.builds.resources import KernelResources
+from kbevolve.evaluators.builds.traits import Traits, traits_of, words_for
 
 
 class Why(StrEnum):
@@ -28,7 +28,7 @@ class Built:
     #: Of the CUDA kernels in it.
     resources: tuple[KernelResources, ...] = ()
     #: What shows in its machine code; None where no disassembler is.
-    traits: tuple[Trait, ...] | None = None
+    traits: Traits | None = None
     #: Seconds on the wall that compilers took for it; 0 when it was there already.
     seconds: float = 0.0
     #: Sources that were compiled with lighter headers than torch's own.
@@ -57,7 +57,7 @@ def to_plain(outcome: Outcome) -> dict[str, Any]:
         "library": outcome.library,
         "log": outcome.log,
         "resources": [kernel.to_json() for kernel in outcome.resources],
-        "traits": None if outcome.traits is None else [trait.name for trait in outcome.traits],
+        "traits": words_for(outcome.traits),
         "seconds": outcome.seconds,
         "light": list(outcome.light),
     }
@@ -71,7 +71,7 @@ def from_plain(tree: Mapping[str, Any]) -> Outcome:
         library=tree["library"],
         log=tree["log"],
         resources=tuple(KernelResources.from_json(kernel) for kernel in tree["resources"]),
-        traits=None if tree["traits"] is None else tuple(Trait[name] for name in tree["traits"]),
+        traits=traits_of(tree["traits"]),
         seconds=tree["seconds"],
         light=tuple(tree["light"]),
     )

@@ -16,6 +16,11 @@ def traits_of(words: Any) -> Traits | None:
     return tuple(trait for trait in Trait if trait.value in words)
 
 
+def words_for(traits: Traits | None) -> list[str] | None:
+    """Plain words, which `traits_of` reads."""
+    return None if traits is None else [trait.value for trait in traits]
+
+
 def united(parts: Iterable[Traits | None]) -> Traits | None:
     """What shows in any of them; None where one could not be looked into, or there is none.
 

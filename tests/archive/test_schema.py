@@ -94,19 +94,24 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
     connection.close()
 
 
-def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = small_archive.path.with_name("second.db")
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-        Archive(path).close()
+def fill(path: Path, newer: Path) -> None:
+    """Give a file of an older format the rows of a newer one, as far as it has columns for them."""
     connection = sqlite3.connect(path)
-    connection.execute("attach ? as newer", (str(small_archive.path),))
+    connection.execute("attach ? as newer", (str(newer),))
     for table in ("problems", "runs", "kernels", "texts", "ideas", "births", "evaluations", "blocks"):
         names = [name for (name,) in connection.execute("select name from pragma_table_info(?, 'main')", (table,))]
         columns = ", ".join(names)
         connection.execute(f"insert into main.{table} ({columns}) select {columns} from newer.{table}")
     connection.commit()
     connection.close()
+
+
+def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = small_archive.path.with_name("second.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        Archive(path).close()
+    fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
         old = archive.evaluations(small_archive.run.id)
         assert {one.began for one in old.values()} == {0.0}
@@ -132,14 +137,7 @@ def test_a_file_of_the_eighth_format_learns_of_compiled_code(
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:8])
         Archive(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute("attach ? as newer", (str(small_archive.path),))
-    for table in ("problems", "runs", "kernels", "texts", "ideas", "births", "evaluations"):
-        names = [name for (name,) in connection.execute("select name from pragma_table_info(?, 'main')", (table,))]
-        columns = ", ".join(names)
-        connection.execute(f"insert into main.{table} ({columns}) select {columns} from newer.{table}")
-    connection.commit()
-    connection.close()
+    fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
         old = archive.evaluations(small_archive.run.id)
         assert {(one.traits, one.code, one.same_as) for one in old.values()} == {(None, "", None)}
