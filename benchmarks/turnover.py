@@ -5,7 +5,7 @@
 For each number of devices, from one to all that are named, and each number of connections (0: the driver's own; what
 CUDA_DEVICE_MAX_CONNECTIONS says), a process for each device starts workers as a judge does, and kills them when they
 are warm. Prints a line for each, and last one JSON object: {"DEVICES/CONNECTIONS": workers a second}. A CUDA driver
-makes one context at a time, for all devices of a host, so that this may be what a host of several is short of.
+attaches one process at a time, for all devices of a host, so that this is what a host of several is short of.
 """
 
 import argparse
@@ -26,20 +26,19 @@ VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 _PATIENCE = 120.0
 
 
-def worked(name: str, hands: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[int]") -> None:
-    """Take workers from a pool and kill them, `hands` side by side, for so long; tells how many."""
+def worked(name: str, hands: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[float]") -> None:
+    """Take workers from a pool and kill them, `hands` side by side, for so long; tells how many a second."""
     device = find_device(name)
     with WorkerPool(device, Gate(device), spares=hands) as pool, ThreadPoolExecutor(hands) as threads:
         list(threads.map(lambda _: pool.take().kill(), range(hands)))
         begin.wait(_PATIENCE)
-        end = time.perf_counter() + seconds
 
-        def one_hand(_: int) -> int:
-            count = 0
-            while time.perf_counter() < end:
+        def one_hand(_: int) -> float:
+            began, count = time.perf_counter(), 0
+            while time.perf_counter() - began < seconds:
                 pool.take().kill()
                 count += 1
-            return count
+            return count / (time.perf_counter() - began)  # the last one ends later, by seconds where all are slow
 
         counted.put(sum(threads.map(one_hand, range(hands))))
 
@@ -54,10 +53,10 @@ def turnover(devices: Sequence[str], connections: int, *, hands: int, seconds: f
     processes = [context.Process(target=worked, args=(name, hands, seconds, begin, counted)) for name in devices]
     for process in processes:
         process.start()
-    total = sum(counted.get(timeout=_PATIENCE + 2 * seconds) for _ in processes)
+    rate = sum(counted.get(timeout=_PATIENCE + 2 * seconds) for _ in processes)
     for process in processes:
         process.join()
-    return total / seconds
+    return rate
 
 
 def main() -> None:

@@ -1,15 +1,19 @@
 """How throughput grows with judges: the mix's children of one problem, as many times over as there are judges."""
 
+import os
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.copies import copies
 from kbevolve.archive.records import Evaluation
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.shelf import VARIABLE
 from kbevolve.evolve.hands import find_hands, open_judges
 
 
@@ -25,6 +29,8 @@ def measure(
     connections: int = 0,
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
+
+    Caches are empty, no build is done before.
 
     Args:
         mix: children of the problem.
@@ -49,14 +55,15 @@ def measure(
     }
     settings = Settings.load(preset=preset, overrides=work)
     asked = copies(mix, judges * times)
-    started = time.perf_counter()
-    with open_judges(find_hands(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
-        # Each judge prepares the problem when it is first asked.
-        list(callers.map(lambda _: fleet.card(problem), range(4 * fleet.width)))
-        begun = time.perf_counter()
-        found: list[Evaluation] = list(callers.map(lambda child: fleet.evaluate(problem, child.kernel), asked))
-        seconds = time.perf_counter() - begun
-        description, width = fleet.device.description, fleet.width
+    with tempfile.TemporaryDirectory(prefix="kbevolve-scaling-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
+        started = time.perf_counter()
+        with open_judges(find_hands(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
+            # Each judge prepares the problem when it is first asked.
+            list(callers.map(lambda _: fleet.card(problem), range(4 * fleet.width)))
+            begun = time.perf_counter()
+            found: list[Evaluation] = list(callers.map(lambda child: fleet.evaluate(problem, child.kernel), asked))
+            seconds = time.perf_counter() - begun
+            description, width = fleet.device.description, fleet.width
     surprises = [
         f"{child.name}: {one.verdict.name}, {one.message[:100]}"
         for child, one in zip(asked, found, strict=True)
@@ -72,8 +79,15 @@ def measure(
         "start_seconds": round(begun - started, 1),
         "seconds": round(seconds, 1),
         "children_per_hour": round(3600 * len(asked) / seconds),
+        "phases": _mean_phases(found),
         "surprises": surprises,
     }
+
+
+def _mean_phases(found: Sequence[Evaluation]) -> dict[str, float]:
+    """Seconds by phase of a child, as a mean over all of them: what grows with the judges is what they share."""
+    names = dict.fromkeys(name for one in found for name in one.phases)
+    return {name: round(sum(one.phases.get(name, 0.0) for one in found) / len(found), 3) for name in names}
 
 
 def _local(device: str, judges: int) -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from kbevolve.evaluators.isolation.processes import Census
 
 #: Seconds without which no step is begun.
 _LEAST_SECONDS = 0.5
+#: A tenth of what others get of a core that all want (sched(7)): no build starves beside a busy neighbour.
+_NICE = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class Building:
         self._cache = cache
         self._headers = headers
         self._seconds = seconds
-        self._run = partial(_run, stop=stop, census=census)
+        self._run = partial(_run, nice=politeness(order.architecture), stop=stop, census=census)
 
     def outcome(self, steps: Executor, *, precompile: Callable[[str, Sequence[str]], None]) -> Outcome:
         """Run all steps.
@@ -183,15 +185,30 @@ class Building:
         )
 
 
+def politeness(architecture: str) -> int:
+    """By how much compilers yield to other processes, as nice(1) takes it.
+
+    Beside them a kernel is timed on the GPU, whose host needs a core at once for each call, and workers start, which
+    take turns at the driver. On a CPU nobody is timed meanwhile.
+    """
+    return _NICE if architecture else 0
+
+
 def precompile(
-    headers: Headers, name: str, command: Sequence[str], *, seconds: float, stop: threading.Event | None = None
+    headers: Headers,
+    name: str,
+    command: Sequence[str],
+    *,
+    seconds: float,
+    nice: int = 0,
+    stop: threading.Event | None = None,
 ) -> bool:
     """Make a precompiled header in the cache; whether it was made."""
     with workshop() as directory:
 
         def make(words: Sequence[str], folder: Path) -> Path | None:
             made = directory / "work" / "object.o"
-            ran = _run(words, directory, seconds, (folder,), stop=stop)
+            ran = _run(words, directory, seconds, (folder,), nice=nice, stop=stop)
             return made if ran.code == 0 and made.is_file() else None
 
         return headers.precompile(name, command, make)
@@ -203,12 +220,13 @@ def _run(
     seconds: float,
     readable: Sequence[Path] = (),
     *,
+    nice: int,
     stop: threading.Event | None = None,
     census: Census | None = None,
 ) -> Ran:
     if seconds < _LEAST_SECONDS:
         return Ran(code=-9, said="", seconds=0.0, timed_out=True)
-    return run(command, directory, seconds=seconds, readable=readable, stop=stop, census=census)
+    return run(command, directory, seconds=seconds, readable=readable, nice=nice, stop=stop, census=census)
 
 
 def _product(path: Path) -> bytes | None:

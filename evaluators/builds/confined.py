@@ -83,6 +83,7 @@ def run(
     *,
     seconds: float,
     readable: Sequence[Path] = (),
+    nice: int = 0,
     stop: threading.Event | None = None,
     census: processes.Census | None = None,
 ) -> Ran:
@@ -95,12 +96,13 @@ def run(
         directory: of `workshop`.
         seconds: it may take.
         readable: folders that it may read beside the system's, torch's and the compilers' own.
+        nice: by how much it yields to other processes, as nice(1) takes it.
         stop: ends it as the end of its time does, within half a second.
         census: that counts its processes; None for one of its own.
     """
     began = time.monotonic()
     process = subprocess.Popen(
-        _guarded(command, directory, readable),
+        _guarded(command, directory, readable, nice),
         cwd=directory / "work",
         env=_environment(directory),
         stdin=subprocess.DEVNULL,
@@ -153,9 +155,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     processes.kill([left.pid for left in processes.members(process.pid)])
 
 
-def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path]) -> list[str]:
+def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path], nice: int) -> list[str]:
     wrapped = bubblewrap.obstacle("cpu") is None
-    granted = grants("cpu", directory, _PROGRAM.parent, os.environ)
+    granted = grants(None, directory, _PROGRAM.parent, os.environ)
     granted = replace(granted, roots=(*granted.roots, *readable))
     confinement = {
         "parent": None if wrapped else os.getpid(),
@@ -165,7 +167,8 @@ def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path]) 
         "files": granted.for_landlock(),
     }
     outside = bubblewrap.command(granted, "cpu", directory) if wrapped else []
-    return [*outside, sys.executable, "-I", "-S", str(_PROGRAM), json.dumps(confinement), *command]
+    orders = json.dumps({"nice": nice, "confinement": confinement})
+    return [*outside, sys.executable, "-I", "-S", str(_PROGRAM), orders, *command]
 
 
 def _environment(directory: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Self
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.building import Building, precompile
+from kbevolve.evaluators.builds.building import Building, politeness, precompile
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import architecture, commands, toolchain
 from kbevolve.evaluators.builds.confined import sweep_workshops
@@ -143,8 +143,8 @@ class BuildPool:
             name="x", sources=sources, cflags=tuple(flags), with_cuda=with_cuda, architecture=self.architecture
         )
         command = commands(order).cxx
-        made = self._steps.submit(precompile, self.headers, precompiled_name(command), command, seconds=self.seconds)
-        return made.result()
+        name, nice = precompiled_name(command), politeness(self.architecture)
+        return self._steps.submit(precompile, self.headers, name, command, seconds=self.seconds, nice=nice).result()
 
     # ---- one order -------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,10 @@ class BuildPool:
     def _precompile_beside(self, name: str, command: Sequence[str]) -> None:
         # Entered by a thread that no compiler needs: whoever is waited for there may need a compiler himself.
         with self._while_precompiling(), suppress(RuntimeError, CancelledError):
-            step = self._steps.submit(precompile, self.headers, name, command, seconds=self.seconds, stop=self._stop)
+            nice = politeness(self.architecture)
+            step = self._steps.submit(
+                precompile, self.headers, name, command, seconds=self.seconds, nice=nice, stop=self._stop
+            )
             step.result()
 
     def _forget(self, key: str) -> None:

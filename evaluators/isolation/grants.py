@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.isolation.gpu import find_gpu, special_files
+
 #: Folders of the operating system, without /proc, /sys and /dev.
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc", "/opt", "/nix/store")
 #: Programs that build kernels, each with its toolkit: the folder above the program's bin.
@@ -66,11 +69,11 @@ class Grants:
         }
 
 
-def grants(device_type: str, directory: Path, program: Path, environment: Mapping[str, str]) -> Grants:
-    """What a worker for this kind of device gets.
+def grants(device: Device | None, directory: Path, program: Path, environment: Mapping[str, str]) -> Grants:
+    """What a worker gets.
 
     Args:
-        device_type: "cpu" or "cuda".
+        device: that it works on; of several GPUs it can open this one alone. None for what needs no device.
         directory: its own, to write in.
         program: the folder of the worker program.
         environment: the judge's, for the places of compilers and libraries.
@@ -84,8 +87,8 @@ def grants(device_type: str, directory: Path, program: Path, environment: Mappin
     roots += [folder for folder in _listed(environment) if not _holds(folder, private)]
     devices = [Path(path) for path in _DEVICES]
     own: tuple[str, ...] = ()
-    if device_type == "cuda":
-        devices += sorted(Path("/dev").glob("nvidia*"))
+    if device is not None and device.type == "cuda":
+        devices += special_files(find_gpu(device))
         own = (_THREADS,)
     present = dict.fromkeys(path for path in roots if path.exists())
     return Grants(roots=tuple(present), hidden=(OURS, *private), devices=tuple(devices), own=own, writable=(directory,))

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from kbevolve.evaluators.devices import Device, visible_name
 from kbevolve.evaluators.isolation import bubblewrap, processes
+from kbevolve.evaluators.isolation.gpu import find_gpu
 from kbevolve.evaluators.isolation.grants import Grants, grants, search_path
 from kbevolve.evaluators.isolation.nursery import Nursery, Son
 from kbevolve.evaluators.worker import landlock
@@ -113,7 +114,7 @@ def start(
     process: subprocess.Popen[bytes] | Son
     try:
         if nursery is not None:
-            granted = grants(device.type, directory, PROGRAM.parent, os.environ)
+            granted = grants(device, directory, PROGRAM.parent, os.environ)
             orders = _orders(device, granted, socket_fd=theirs.fileno(), wrapped=wrapped)
             process = nursery.bear(orders, own, directory, ours, theirs, output_write)
         else:
@@ -146,7 +147,7 @@ def open_nursery(device: Device) -> Nursery | None:
     folder = _make_directory()
     ours, theirs = socket.socketpair()
     try:
-        granted = grants(device.type, folder, PROGRAM.parent, os.environ)
+        granted = grants(device, folder, PROGRAM.parent, os.environ)
         orders = {
             "nursery": {
                 "socket_fd": theirs.fileno(),
@@ -212,7 +213,7 @@ def _make_directory(parent: Path | None = None) -> Path:
 
 
 def _command(device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool) -> list[str]:
-    granted = grants(device.type, directory, PROGRAM.parent, os.environ)
+    granted = grants(device, directory, PROGRAM.parent, os.environ)
     orders = _orders(device, granted, socket_fd=socket_fd, wrapped=wrapped)
     return _run(orders, granted, device, directory, wrapped=wrapped)
 
@@ -322,8 +323,10 @@ def remove(directory: Path) -> None:
 
 def _cuda_environment(device: Device, inherited: Mapping[str, str]) -> dict[str, str]:
     """This GPU alone is visible, and extensions are built for it alone."""
+    gpu = find_gpu(device)
     return {
-        "CUDA_VISIBLE_DEVICES": visible_name(device.index, inherited),
+        # Numbers count what can be opened, and its siblings cannot be.
+        "CUDA_VISIBLE_DEVICES": gpu.name if gpu else visible_name(device.index, inherited),
         "TORCH_CUDA_ARCH_LIST": cuda_architecture(device.index),
     }
 

@@ -31,6 +31,10 @@ __all__ = ["Worker", "WorkerPool"]
 #: Bytes of a GPU that a spare's context holds, and the share of it that all of them may hold.
 _SPARE_BYTES = 1 << 29
 _SPARE_SHARE = 0.05
+#: Workers that start at once. A CUDA driver serves one process of a host at a time, and four keep it busy; twice as
+#: many, since they stand still while somebody is timed. More only wait for its lock, each on a core, and hold up
+#: whoever stops them (docs/results/2026-11-22-several-gpus-h200.md).
+_MOST_STARTING = 8
 
 
 class WorkerPool:
@@ -55,7 +59,7 @@ class WorkerPool:
         self._gate = gate
         self._census = census or Census(seconds=WATCH_SECONDS)
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
-        self._starters = ThreadPoolExecutor(thread_name_prefix="kbevolve-worker-start")
+        self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
         # Those of few connections, which most kernels take, and those of the driver's number.
         kept = max(1, min(spares, _bearable(device)))
         self._kept = {connections: kept, 0: 1 if connections else kept}

@@ -11,6 +11,7 @@ import torch
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.isolation import processes, sandbox
 from kbevolve.evaluators.isolation.arena import Arena
+from kbevolve.evaluators.isolation.gpu import find_gpu
 from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
@@ -105,6 +106,20 @@ x = torch.randn(1000, device="cuda")
 assert torch.equal(built.twice(x), 2 * x)
 '''
 
+OPENS = """
+import contextlib
+import os
+import torch
+opened = []
+for number in range(16):
+    path = f"/dev/nvidia{number}"
+    with contextlib.suppress(PermissionError, FileNotFoundError):
+        os.close(os.open(path, os.O_RDWR))
+        opened.append(path)
+print("opened", *opened)
+print("works on", torch.cuda.get_device_properties(0).uuid)
+"""
+
 COMPILED = """
 import torch
 x = torch.randn(256, 256, device="cuda")
@@ -173,6 +188,25 @@ def test_nothing_around_a_worker_can_be_reached(worker: Worker, tmp_path: Path, 
     assert not reply["ok"]
     assert reply["type"] in {"PermissionError", "OSError"}, reply
     assert secret.read_text() == "the truth"
+
+
+@pytest.mark.parametrize("index", range(min(2, torch.cuda.device_count())))
+def test_of_all_gpus_a_worker_can_open_its_own_alone(index: int) -> None:
+    worker = Worker(find_device(f"cuda:{index}"))
+    try:
+        worker.wait_ready()
+        if "landlock" not in worker.sandbox and "bubblewrap" not in worker.sandbox:
+            pytest.skip("nothing guards files here")
+        reply = load(worker, OPENS)
+        assert reply["ok"], reply
+        worker.ask({"request": "nothing"}, seconds=30)  # what it printed has come by then
+        opened, works_on = worker.printed.strip().splitlines()[-2:]
+    finally:
+        worker.kill()
+    gpu = find_gpu(find_device(f"cuda:{index}"))
+    assert works_on == f"works on {torch.cuda.get_device_properties(index).uuid}"
+    assert gpu is not None
+    assert opened.split() == ["opened", str(gpu.node)]
 
 
 def test_host_memory_has_a_limit(worker: Worker) -> None:

@@ -77,3 +77,17 @@ def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
             assert found.verdict is before.verdict, found.message
             if found.verdict is Verdict.CORRECT and "clearly-slow" not in found.tags:
                 assert found.speedup == pytest.approx(before.speedup, rel=0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["L1/matmul", "L1/softmax", "L2/attention_scores", "L3/transformer_block"])
+def test_a_context_for_one_stream_is_as_fast_as_any(tmp_path: Path, name: str) -> None:
+    """The reference against itself: as a kernel it has one connection to the device, as the reference all of them."""
+    problem = find_problem(name)
+    kernel = Kernel.from_source(as_model_new(problem.source_for("cuda")))
+    settings = SETTINGS.model_copy(update={"connections": 1})
+    with Judge(find_device("cuda"), settings, shelf=Shelf(tmp_path)) as judge:
+        found = judge.evaluate(problem, kernel)
+    print(name, found.speedup, found.speedup_low, found.speedup_high, found.tags)
+    assert found.verdict is Verdict.CORRECT, found.message
+    assert found.speedup == pytest.approx(1.0, rel=0.01)

@@ -1,5 +1,6 @@
 """A compiler under guard reads what it needs, writes in its own folder, and ends when its time is over."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -93,6 +94,17 @@ def test_endless_words_are_cut() -> None:
         ran = run(["yes", "error"], directory, seconds=0.5)
     assert ran.timed_out
     assert len(ran.said) <= 200_000
+
+
+@pytest.mark.parametrize("nice", [0, 7])
+def test_it_yields_to_others_as_much_as_it_is_told(nice: int) -> None:
+    tells = "import os; print(os.nice(0)); print(open('/proc/self/autogroup').read())"
+    with workshop() as directory:
+        ran = run([sys.executable, "-c", tells], directory, seconds=20, nice=nice)
+    own, group = ran.said.split("\n", 1)
+    assert int(own) == os.nice(0) + nice
+    if "autogroup" in group:  # else this system has none
+        assert group.split()[-1] == str(nice)
 
 
 def test_a_program_that_is_not_there() -> None:

@@ -3,7 +3,7 @@
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -248,6 +248,26 @@ def test_nobody_is_timed_on_the_cores_that_precompile_a_header(tmp_path: Path, m
         may_end.set()
         assert timed.wait(10)
         alone.join()
+
+
+@pytest.mark.parametrize(("architecture", "nice"), [("9.0a", 10), ("", 0)])
+def test_compilers_yield_to_a_kernel_that_is_timed_on_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, nice: int
+) -> None:
+    asked = []
+
+    def run(command: Sequence[str], directory: Path, **how: Any) -> Ran:
+        asked.append(how["nice"])
+        return Ran(code=1, said="error: no", seconds=0.0)
+
+    monkeypatch.setattr(building, "run", run)
+    order = BuildOrder(name="twice", sources=(("main.cpp", LIBRARY),), architecture=architecture)
+    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), width=1) as pool:
+        pool.architecture = architecture
+        assert not isinstance(pool.build(order), Built)
+        assert not pool.prepare()
+    assert asked
+    assert set(asked) == {nice}
 
 
 def test_a_pool_that_is_closed_precompiles_nothing(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.isolation import bubblewrap
+from kbevolve.evaluators.isolation.gpu import Gpu
 from kbevolve.evaluators.isolation.grants import OURS, Grants, grants, search_path
 from kbevolve.evaluators.isolation.processes import Process
 
 PROGRAM = OURS / "evaluators" / "worker"
+CPU = Device(type="cpu", index=0, fingerprint="cpu", description="a CPU")
+GPU = Gpu(name="GPU-1", node=Path("/dev/nvidia1"))
 
 
 def test_what_is_hidden_inside_a_root_is_left_out(tmp_path: Path) -> None:
@@ -24,7 +29,7 @@ def test_what_is_hidden_inside_a_root_is_left_out(tmp_path: Path) -> None:
 
 def test_neither_home_nor_temporary_files_nor_our_sources_are_granted(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": f"{Path.home()}:{tmp_path}:{OURS}", "CUDA_HOME": str(Path.home()), "CPATH": "/"}
-    granted = grants("cpu", tmp_path / "own", PROGRAM, environment)
+    granted = grants(CPU, tmp_path / "own", PROGRAM, environment)
     readable = [Path(path) for path in granted.for_landlock()["readable"]]
     assert tmp_path in readable  # a folder of the user's search path
     for closed in (Path.home(), OURS, OURS / "evaluators" / "judge.py", tmp_path.parent):
@@ -33,11 +38,17 @@ def test_neither_home_nor_temporary_files_nor_our_sources_are_granted(tmp_path: 
     assert granted.writable == (tmp_path / "own",)
 
 
-def test_a_device_gets_its_special_files_and_no_disk(tmp_path: Path) -> None:
-    for kind in ("cpu", "cuda"):
-        names = {path.name for path in grants(kind, tmp_path, PROGRAM, {}).devices}
-        assert "null" in names
-        assert all(name in {"null", "zero", "full", "random", "urandom"} or name.startswith("nvidia") for name in names)
+def test_a_cpu_gets_no_disk_and_no_gpu(tmp_path: Path) -> None:
+    for device in (CPU, None):
+        names = {path.name for path in grants(device, tmp_path, PROGRAM, {}).devices}
+        assert names == {"null", "zero", "full", "random", "urandom"}
+
+
+def test_a_gpu_gets_its_own_special_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbevolve.evaluators.isolation.grants.find_gpu", lambda device: GPU)
+    monkeypatch.setattr("kbevolve.evaluators.isolation.grants.special_files", lambda gpu: [gpu.node])
+    device = replace(CPU, type="cuda")
+    assert GPU.node in grants(device, tmp_path, PROGRAM, {}).devices
 
 
 def test_our_checkout_is_taken_off_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
