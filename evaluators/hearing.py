@@ -24,6 +24,7 @@ from kbevolve.evaluators.isolation.remote import RemoteKernel
 from kbevolve.evaluators.lint import lint
 from kbevolve.evaluators.phases import Phases
 from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.streams import may_use_several
 from kbevolve.evaluators.timing.baselines import best, over_best, recall
 from kbevolve.evaluators.timing.rounds import Plan, plan_for
 from kbevolve.evaluators.timing.series import (
@@ -53,10 +54,6 @@ _HOPELESS = 2 * CLEARLY_SLOW
 _ROUNDS_OVER_CALLS = 3.0
 #: Kernels this close to the best one here are profiled: the profiler costs up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
-#: Tags of kernels that may use several streams at once, or of which nobody can tell.
-_SEVERAL_STREAMS = frozenset(
-    ("streams", "cuda-graph", "threads", "torch-compile", "exec", "flags", "foreign-library", "third-party")
-)
 #: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`).
 UNTOLD = "untold-time"
 #: Tag of a kernel beside which the reference was slower than alone (`timing.series.disturbs`).
@@ -111,7 +108,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
         EvaluatorError: the reference did, or no worker can be started.
     """
     with phases("worker"):
-        seat = bench.seat(kernel.source, one_stream=_SEVERAL_STREAMS.isdisjoint(found.tags))
+        seat = bench.seat(kernel.source, one_stream=not may_use_several(kernel.source, found.tags))
     unheard = found
     held: list[Round] = []
     try:
