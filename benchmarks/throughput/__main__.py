@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--judges", type=int, default=2, help="one for each device (scaling)")
     parser.add_argument("--times", type=int, help="passes over the mix (ours: 1), for each judge (scaling: 4)")
     parser.add_argument("--workers", choices=("local", "ray"), default="local", help="where the judges are (scaling)")
-    parser.add_argument("--problem", default="L1/matmul", help="whose children (scaling)")
+    parser.add_argument("--problem", help="whose children alone; default: all four problems' (scaling)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object and nothing else")
     options = parser.parse_args()
     mix = small_children() if options.small else children()
@@ -79,8 +79,8 @@ def main() -> None:
             print(f"{left} left" if left else "all done", flush=True)
         case "scaling":
             found = scaling.measure(
-                [child for child in mix if child.problem == options.problem],
-                problems(small=options.small)[options.problem],
+                [child for child in part if options.problem in (None, child.problem)],
+                problems(small=options.small),
                 device=find_device(options.device).type,
                 judges=options.judges,
                 times=options.times or 4,

@@ -1,9 +1,9 @@
-"""How throughput grows with judges: the mix's children of one problem, as many times over as there are judges."""
+"""How throughput grows with judges: the mix's children, problem by problem, so many times over for each judge."""
 
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +19,7 @@ from kbevolve.evolve.hands import find_hands, open_judges
 
 def measure(
     mix: Sequence[Child],
-    problem: Problem,
+    problems: Mapping[str, Problem],
     *,
     device: str,
     judges: int,
@@ -30,11 +30,11 @@ def measure(
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
 
-    Caches are empty, no build is done before.
+    Caches are empty, no build is done before. A problem's clock runs from the first to the last of its children.
 
     Args:
-        mix: children of the problem.
-        problem: theirs.
+        mix: the children.
+        problems: theirs, by name.
         device: "cuda" or "cpu".
         judges: one for each device.
         times: passes over the mix for each judge.
@@ -54,19 +54,25 @@ def measure(
         "evaluation.connections": connections,
     }
     settings = Settings.load(preset=preset, overrides=work)
-    asked = copies(mix, judges * times)
+    found: list[tuple[Child, Evaluation]] = []
+    seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="kbevolve-scaling-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
         started = time.perf_counter()
         with open_judges(find_hands(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
-            # Each judge prepares the problem when it is first asked.
-            list(callers.map(lambda _: fleet.card(problem), range(4 * fleet.width)))
-            begun = time.perf_counter()
-            found: list[Evaluation] = list(callers.map(lambda child: fleet.evaluate(problem, child.kernel), asked))
-            seconds = time.perf_counter() - begun
+            for name in dict.fromkeys(child.problem for child in mix):
+                problem, asked = problems[name], copies([one for one in mix if one.problem == name], judges * times)
+                # Each judge prepares the problem when it is first asked.
+                list(callers.map(fleet.card, [problem] * (4 * fleet.width)))
+                begun = time.perf_counter()
+                judged = callers.map(fleet.evaluate, [problem] * len(asked), [child.kernel for child in asked])
+                found += zip(asked, judged, strict=True)
+                seconds[name] = time.perf_counter() - begun
+            judging = sum(seconds.values())
+            starting = time.perf_counter() - started - judging
             description, width = fleet.device.description, fleet.width
     surprises = [
         f"{child.name}: {one.verdict.name}, {one.message[:100]}"
-        for child, one in zip(asked, found, strict=True)
+        for child, one in found
         if one.verdict is not child.verdict
     ]
     return {
@@ -75,11 +81,11 @@ def measure(
         "workers": workers,
         "width": width,
         "connections": connections,
-        "children": len(asked),
-        "start_seconds": round(begun - started, 1),
-        "seconds": round(seconds, 1),
-        "children_per_hour": round(3600 * len(asked) / seconds),
-        "phases": _mean_phases(found),
+        "children": len(found),
+        "start_seconds": round(starting, 1),
+        "seconds": {name: round(taken, 1) for name, taken in seconds.items()},
+        "children_per_hour": round(3600 * len(found) / judging),
+        "phases": _mean_phases([one for _, one in found]),
         "surprises": surprises,
     }
 

@@ -30,6 +30,8 @@ _MEMORY_BYTES = 6 << 30
 _SIGNALLED = 128
 #: Processes that it may have; nvcc has up to five.
 _MOST_PROCESSES = 64
+#: Seconds that killed processes have to vanish; they need milliseconds, on a busy machine more.
+_VANISH_SECONDS = 5.0
 #: Then follows the process id of whoever builds.
 DIRECTORY_PREFIX = "kbevolve-build-"
 
@@ -146,13 +148,16 @@ def _listen(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the whole group, also what the compiler left behind."""
+    """End the whole group, also what the compiler left behind; returns when all of it is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
-    processes.kill([left.pid for left in processes.members(process.pid)])
+    patience = time.monotonic() + _VANISH_SECONDS
+    while (left := processes.members(process.pid)) and time.monotonic() < patience:
+        processes.kill([one.pid for one in left])
+        time.sleep(0.002)
 
 
 def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path], nice: int) -> list[str]:
