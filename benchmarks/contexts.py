@@ -14,18 +14,21 @@ import ctypes
 import json
 import os
 import signal
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 from kbevolve.evaluators.isolation.gpu import Gpu, all_gpus, special_files
+from kbevolve.evaluators.isolation.sandbox import CONNECTIONS
 from kbevolve.evaluators.worker.landlock import restrict_files
 
 Granted = Literal["all", "own"]
 
-CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 _PR_SET_NO_NEW_PRIVS = 38
 #: Bytes that a context is asked for: it is there when it has them.
 _ASKED = 1 << 20
@@ -38,6 +41,16 @@ class Served:
     attach: float
     context: float
     death: float
+
+
+@contextmanager
+def connections_of(number: int) -> Iterator[None]:
+    """Contexts of processes that are started meanwhile have so many connections; 0 for the driver's number."""
+    with patch.dict(os.environ):
+        os.environ.pop(CONNECTIONS, None)
+        if number:
+            os.environ[CONNECTIONS] = str(number)
+        yield
 
 
 def serve(gpu: Gpu, granted: Granted, *, contexts: bool = True) -> Served:
@@ -54,13 +67,16 @@ def serve(gpu: Gpu, granted: Granted, *, contexts: bool = True) -> Served:
     told, tells = os.pipe()
     process = os.fork()
     if not process:
-        os.write(tells, json.dumps(_want(gpu, granted, contexts=contexts)).encode())
-        os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            os.write(tells, json.dumps(_want(gpu, granted, contexts=contexts)).encode())
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
     os.close(tells)
-    answer = json.loads(os.read(told, 4096))
+    words = os.read(told, 4096)
     os.close(told)
     began = time.perf_counter()
     os.waitpid(process, 0)
+    answer = json.loads(words or '{"error": "none: is there a libcuda.so.1?"}')
     if answer["error"]:
         raise RuntimeError(f"the driver answered with CUDA error {answer['error']}")
     return Served(attach=answer["attach"], context=answer["context"], death=time.perf_counter() - began)
@@ -88,12 +104,14 @@ def _want(gpu: Gpu, granted: Granted, *, contexts: bool) -> dict[str, float]:
 def served_a_second(
     gpus: Sequence[Gpu], granted: Granted, connections: int, *, hands: int, seconds: float
 ) -> tuple[float, Served]:
-    """Processes a second of so many hands on each GPU, and what one takes."""
-    os.environ.pop(CONNECTIONS, None)
-    if connections:
-        os.environ[CONNECTIONS] = str(connections)
+    """Processes a second of so many hands on each GPU, and what one takes.
+
+    Raises:
+        RuntimeError: the driver refused one of them.
+    """
     told, tells = os.pipe()
-    mine = [_hand(gpu, granted, seconds, tells) for gpu in gpus for _ in range(hands)]
+    with connections_of(connections):
+        mine = [_hand(gpu, granted, seconds, tells) for gpu in gpus for _ in range(hands)]
     os.close(tells)
     with os.fdopen(told) as lines:
         rows = [json.loads(line) for line in lines]
@@ -117,6 +135,8 @@ def _hand(gpu: Gpu, granted: Granted, seconds: float, tells: int) -> int:
         for name in ("attach", "context", "death"):
             row[name] = sum(getattr(one, name) for one in found) / len(found)
         os.write(tells, json.dumps(row).encode() + b"\n")
+    except RuntimeError as error:
+        print(error, file=sys.stderr, flush=True)
     finally:
         os._exit(0)
 
@@ -129,7 +149,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args()
     known = all_gpus()
-    gpus = [known[int(number)] for number in options.devices.split(",")]
+    asked = [int(number) for number in options.devices.split(",")]
+    if not all(0 <= number < len(known) for number in asked):
+        raise SystemExit(f"--devices {options.devices}: the driver describes {len(known)} GPUs here, numbered from 0")
+    gpus = [known[number] for number in asked]
     found: dict[str, float] = {}
     for count in dict.fromkeys((1, len(gpus))):
         for granted in ("all", "own"):

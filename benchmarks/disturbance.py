@@ -2,14 +2,13 @@
 
     python -m benchmarks.disturbance
 
-Times three kernels call by call, with the L2 flushed: alone, while processes attach the GPU over and over, and while
-they make contexts. Prints a line for each, and last one JSON object: {"WHAT/KERNEL": {"median", "mean", "p99"}}, in
-times of what it is alone, where 1.0 means no disturbance.
+Times three kernels call by call, with the L2 flushed: alone, while processes attach the GPU over and over, while they
+make contexts, and alone once more. Prints a line for each, and last one JSON object: {"WHAT/KERNEL": {"median", "mean",
+"p99"}}, in times of what it is alone, where 1.0 means no disturbance.
 """
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 
 import torch
 
-from benchmarks.contexts import CONNECTIONS
+from benchmarks.contexts import connections_of
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.isolation.gpu import find_gpu
 
@@ -58,13 +57,9 @@ def neighbours(count: int, *, contexts: bool, connections: int) -> Iterator[None
     if gpu is None:
         raise SystemExit("this driver does not tell which GPU is which")
     program = _NEIGHBOUR.format(name=gpu.name, node=str(gpu.node), contexts=contexts)
-    environment = {**os.environ, **({CONNECTIONS: str(connections)} if connections else {})}
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, start_new_session=True
-        )
-        for _ in range(count)
-    ]
+    command = [sys.executable, "-c", program]
+    with connections_of(connections):
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) for _ in range(count)]
     try:
         for process in running:
             assert process.stdout is not None
@@ -110,16 +105,15 @@ def main() -> None:
 
     alone = series()
     found: dict[str, dict[str, float]] = {}
-    for what in ("attach", "context"):
-        with neighbours(options.neighbours, contexts=what == "context", connections=options.connections):
+    for what in ("attach", "context", "nothing"):
+        quiet = what == "nothing"
+        with neighbours(
+            0 if quiet else options.neighbours, contexts=what == "context", connections=options.connections
+        ):
             beside = series()
         for name, told in beside.items():
             found[f"{what}/{name}"] = {key: round(value / alone[name][key], 4) for key, value in told.items()}
             print(f"{what:8} {name:8} {counts[name]} calls: {found[f'{what}/{name}']}", flush=True)
-    again = series()
-    for name, told in again.items():
-        found[f"alone again/{name}"] = {key: round(value / alone[name][key], 4) for key, value in told.items()}
-        print(f"alone    {name:8} {counts[name]} calls: {found[f'alone again/{name}']}", flush=True)
     print(json.dumps(found))
 
 

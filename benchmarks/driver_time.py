@@ -1,4 +1,4 @@
-"""What a kernel costs the operating system, most of which is the GPU's driver: what a host of several GPUs is short of.
+"""What a kernel costs the operating system and the GPU's driver in it, which a host of several GPUs is short of.
 
     python -m benchmarks.driver_time --problem L1/matmul
 

@@ -11,17 +11,16 @@ attaches one process at a time, for all devices of a host, so that this is what 
 import argparse
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 
+from benchmarks.contexts import connections_of
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.isolation.workers import WorkerPool
 from kbevolve.evaluators.timing.gate import Gate
 
-VARIABLE = "CUDA_DEVICE_MAX_CONNECTIONS"
 #: Seconds until all processes have begun.
 _PATIENCE = 120.0
 
@@ -45,14 +44,12 @@ def worked(name: str, hands: int, seconds: float, begin: Barrier, counted: "mult
 
 def turnover(devices: Sequence[str], connections: int, *, hands: int, seconds: float) -> float:
     """Workers a second on all of these devices together."""
-    os.environ.pop(VARIABLE, None)
-    if connections:
-        os.environ[VARIABLE] = str(connections)
     context = multiprocessing.get_context("spawn")
     begin, counted = context.Barrier(len(devices)), context.Queue()
     processes = [context.Process(target=worked, args=(name, hands, seconds, begin, counted)) for name in devices]
-    for process in processes:
-        process.start()
+    with connections_of(connections):
+        for process in processes:
+            process.start()
     rate = sum(counted.get(timeout=_PATIENCE + 2 * seconds) for _ in processes)
     for process in processes:
         process.join()

@@ -64,7 +64,7 @@ class Building:
         self._cache = cache
         self._headers = headers
         self._seconds = seconds
-        self._run = partial(_run, nice=politeness(order.architecture), stop=stop, census=census)
+        self._run = partial(_run, nice=_politeness(order.architecture), stop=stop, census=census)
 
     def outcome(self, steps: Executor, *, precompile: Callable[[str, Sequence[str]], None]) -> Outcome:
         """Run all steps.
@@ -185,7 +185,7 @@ class Building:
         )
 
 
-def politeness(architecture: str) -> int:
+def _politeness(architecture: str) -> int:
     """By how much compilers yield to other processes, as nice(1) takes it.
 
     Beside them a kernel is timed on the GPU, whose host needs a core at once for each call, and workers start, which
@@ -199,16 +199,16 @@ def precompile(
     name: str,
     command: Sequence[str],
     *,
+    architecture: str,
     seconds: float,
-    nice: int = 0,
     stop: threading.Event | None = None,
 ) -> bool:
-    """Make a precompiled header in the cache; whether it was made."""
+    """Make a precompiled header in the cache; whether it was made. `architecture`: of the device here, "" for a CPU."""
     with workshop() as directory:
 
         def make(words: Sequence[str], folder: Path) -> Path | None:
             made = directory / "work" / "object.o"
-            ran = _run(words, directory, seconds, (folder,), nice=nice, stop=stop)
+            ran = _run(words, directory, seconds, (folder,), nice=_politeness(architecture), stop=stop)
             return made if ran.code == 0 and made.is_file() else None
 
         return headers.precompile(name, command, make)

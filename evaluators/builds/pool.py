@@ -10,7 +10,7 @@ from typing import Self
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.building import Building, politeness, precompile
+from kbevolve.evaluators.builds.building import Building, precompile
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import architecture, commands, toolchain
 from kbevolve.evaluators.builds.confined import sweep_workshops
@@ -143,8 +143,7 @@ class BuildPool:
             name="x", sources=sources, cflags=tuple(flags), with_cuda=with_cuda, architecture=self.architecture
         )
         command = commands(order).cxx
-        name, nice = precompiled_name(command), politeness(self.architecture)
-        return self._steps.submit(precompile, self.headers, name, command, seconds=self.seconds, nice=nice).result()
+        return self._steps.submit(self._make_header, precompiled_name(command), command).result()
 
     # ---- one order -------------------------------------------------------------------------------------------------
 
@@ -183,11 +182,12 @@ class BuildPool:
     def _precompile_beside(self, name: str, command: Sequence[str]) -> None:
         # Entered by a thread that no compiler needs: whoever is waited for there may need a compiler himself.
         with self._while_precompiling(), suppress(RuntimeError, CancelledError):
-            nice = politeness(self.architecture)
-            step = self._steps.submit(
-                precompile, self.headers, name, command, seconds=self.seconds, nice=nice, stop=self._stop
-            )
-            step.result()
+            self._steps.submit(self._make_header, name, command).result()
+
+    def _make_header(self, name: str, command: Sequence[str]) -> bool:
+        return precompile(
+            self.headers, name, command, architecture=self.architecture, seconds=self.seconds, stop=self._stop
+        )
 
     def _forget(self, key: str) -> None:
         with self._lock:

@@ -30,13 +30,14 @@ class Gpu:
 
 @functools.cache
 def find_gpu(device: Device) -> Gpu | None:
-    """The GPU that this device is; None for a CPU, a slice of a GPU, or where the driver does not tell."""
+    """The GPU that this device is; None for a CPU, a slice of a GPU, or where it is not told which file is its."""
     if device.type == "cpu":
         return None
     import torch
 
     found = getattr(torch.cuda.get_device_properties(device.index), "uuid", None)
-    return next((gpu for gpu in all_gpus() if gpu.name == f"GPU-{found}"), None)
+    # A container may name special files in its own way: rather all of them than none.
+    return next((gpu for gpu in all_gpus() if gpu.name == f"GPU-{found}" and gpu.node.exists()), None)
 
 
 def all_gpus(folder: Path = _DESCRIBED) -> tuple[Gpu, ...]:

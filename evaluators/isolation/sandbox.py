@@ -65,6 +65,8 @@ _WARM_ALLOCATOR = {
 #: Seconds for a Python that imports next to nothing.
 _REHEARSAL_SECONDS = 30.0
 
+#: The CUDA driver's variable for the connections of a context to its device.
+CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 #: Then follows the process id of the judge.
 DIRECTORY_PREFIX = "kbevolve-worker-"
 
@@ -110,7 +112,7 @@ def start(
     wrapped = bubblewrap.obstacle(device.type) is None
     own = environment(device, directory, os.environ)
     if connections:
-        own["CUDA_DEVICE_MAX_CONNECTIONS"] = str(connections)
+        own[CONNECTIONS] = str(connections)
     process: subprocess.Popen[bytes] | Son
     try:
         if nursery is not None:

@@ -43,10 +43,20 @@ def test_what_a_driver_does_not_number_is_left_out(folder: Path) -> None:
     assert all_gpus(folder / "nowhere") == ()
 
 
-@pytest.mark.parametrize(("told", "node"), [(NAME[4:].format(12), "nvidia12"), ("", ""), (NAME[4:].format(2), "")])
-def test_a_device_is_the_gpu_of_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch, told: str, node: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "node"),
+    [(12, "nvidia12"), (1, "nvidia1"), (0, ""), (2, "")],
+    ids=["12", "1", "no file", "not described"],
+)
+def test_a_device_is_the_gpu_of_its_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, node: str
+) -> None:
+    for name in ("nvidia1", "nvidia12"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(module, "_SPECIAL_FILES", tmp_path)
     monkeypatch.setattr(module, "all_gpus", lambda: all_gpus(folder))
-    monkeypatch.setattr("torch.cuda.get_device_properties", lambda index: SimpleNamespace(uuid=told))
+    uuid = NAME.format(number).removeprefix("GPU-")
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda index: SimpleNamespace(uuid=uuid))
     found = find_gpu.__wrapped__(replace(CPU, type="cuda"))
     assert (found.node.name if found else "") == node
 
