@@ -36,11 +36,11 @@ _FLUSHED_INTS = 64 << 20
 
 
 def calls_us(kernel: Callable[[], object], count: int, flushed: torch.Tensor) -> list[float]:
-    """Microseconds of each call."""
+    """Microseconds of each call on the device: the flush keeps that busy while the host launches the call."""
     found = []
     for _ in range(count):
-        flushed.zero_()
         torch.cuda.synchronize()
+        flushed.zero_()
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
         kernel()
