@@ -88,11 +88,30 @@ def processor_seconds(leader: int) -> float:
 
 
 def stands(pid: int) -> bool:
-    """Whether a process has been stopped, or has ended."""
+    """Whether a process has been stopped, has ended, or waits for a child that has been stopped with it.
+
+    A process that starts another by vfork, as Python does, waits beyond the reach of signals until that one runs its
+    program. Stopped together before it does, the child stops and the parent only waits, until both are let go on.
+    """
     try:
-        return _state(_stat(pid)) in b"TtZX"
+        state = _state(_stat(pid))
     except OSError:
         return True
+    return state in b"TtZX" or (state == b"D" and any(map(_is_stopped, _children(pid))))
+
+
+def _children(pid: int) -> list[int]:
+    """Of a process's first thread; none where this system does not tell."""
+    with contextlib.suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return _state(_stat(pid)) == b"T"
+    except OSError:
+        return False
 
 
 def strays(directory: Path) -> list[int]:

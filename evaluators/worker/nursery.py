@@ -82,6 +82,9 @@ def _import_all(device: str) -> None:
         if device != "cpu":
             with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
                 import triton.language  # noqa: F401
+                from triton.backends.nvidia.driver import library_dirs
+
+                library_dirs()  # asks ldconfig where the driver is, and remembers it in all that are born
     finally:
         torch.cuda.is_available = asks
 

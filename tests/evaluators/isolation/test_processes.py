@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -87,3 +88,22 @@ def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch
         for child in (by_home, by_place, other):
             child.kill()
             child.wait()
+
+
+def test_who_is_stopped_while_it_starts_another_stands(tmp_path: Path) -> None:
+    """One in 25 of these is caught in vfork, where it waits beyond signals for a child that was stopped as well."""
+    code = "import subprocess\nwhile True: subprocess.run(['true'], capture_output=True)"
+    starting = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True)
+    try:
+        time.sleep(0.3)
+        for number in range(400):
+            os.killpg(starting.pid, signal.SIGSTOP)
+            patience = time.monotonic() + 2.0
+            while not processes.stands(starting.pid):
+                assert time.monotonic() < patience, f"stop {number}"
+                time.sleep(0)
+            os.killpg(starting.pid, signal.SIGCONT)
+            time.sleep(0.0003 + 0.0001 * (number % 50))
+    finally:
+        os.killpg(starting.pid, signal.SIGKILL)
+        starting.wait()
