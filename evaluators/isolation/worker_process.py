@@ -81,7 +81,7 @@ class Worker:
         # Moment at which it was stopped, None while it runs, and seconds that it has stood in all.
         self._stopped: float | None = None
         self._stood = 0.0
-        #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is ready.
+        #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
         self.sandbox = ""
         #: Moment (`time.monotonic`) at which patience ends whatever it is doing.
         self.deadline = float("inf")
@@ -113,22 +113,35 @@ class Worker:
         """What it printed so far, cut in the middle when long."""
         return self._printed.text
 
-    def wait_ready(self) -> None:
-        """Block until it is warm.
+    def wait_attached(self) -> None:
+        """Block until it is confined and known to the GPU's driver. It has no context yet, and disturbs nobody.
 
         Raises:
             EvaluatorError: it did not start.
         """
+        attached = self._starting(lambda: self._await_reply({"loading": _START_SECONDS}))
+        # It may be believed: no candidate was there yet.
+        self.sandbox = sandbox.full_level(str(attached["sandbox"]), wrapped=self._started.bubblewrap)
+
+    def wait_ready(self) -> None:
+        """Have it warm up, and block until it is warm. On a GPU that takes time from a kernel that is timed meanwhile.
+
+        Raises:
+            EvaluatorError: it did not start.
+        """
+        if not self.sandbox:
+            self.wait_attached()
+        self._starting(lambda: self.ask({"request": "warm"}, seconds=_START_SECONDS))
+
+    def _starting(self, step: Callable[[], Message]) -> Message:
         try:
-            ready = self._await_reply({"loading": _START_SECONDS})
+            return step()
         except Rejection as failure:
             lines = self.printed.strip().splitlines() or [failure.message]
             self.kill()
             raise EvaluatorError(
                 f"a worker process did not start: {lines[-1]}; check that `python -c 'import torch'` works"
             ) from None
-        # It may be believed: no candidate was there yet.
-        self.sandbox = sandbox.full_level(str(ready["sandbox"]), wrapped=self._started.bubblewrap)
 
     def ask(
         self, request: Message, *, seconds: float, build_seconds: float | None = None, descriptors: Sequence[int] = ()

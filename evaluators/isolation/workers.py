@@ -31,10 +31,11 @@ __all__ = ["Worker", "WorkerPool"]
 #: Bytes of a GPU that a spare's context holds, and the share of it that all of them may hold.
 _SPARE_BYTES = 1 << 29
 _SPARE_SHARE = 0.05
-#: Workers that start at once. A CUDA driver serves one process of a host at a time, and four keep it busy; twice as
-#: many, since they stand still while somebody is timed. More only wait for its lock, each on a core, and hold up
-#: whoever stops them (docs/results/2026-11-22-several-gpus-h200.md).
+#: Workers that start at once, and such of them that warm up. A CUDA driver serves one process of a host at a time, and
+#: four keep it busy. More only wait for its lock, each on a core, and hold up whoever stops them
+#: (docs/results/2026-11-22-several-gpus-h200.md).
 _MOST_STARTING = 8
+_MOST_WARMING = 4
 
 
 class WorkerPool:
@@ -45,7 +46,8 @@ class WorkerPool:
     ) -> None:
         """Start the first workers: the spares, and one for the reference.
 
-        A start uses the device, and stands still by way of the `gate` while somebody is timed.
+        A start that would disturb a kernel that is timed stands still by way of the `gate`: all of it on a CPU, whose
+        cores it takes, and on a GPU from its context on (docs/results/2026-11-22-several-gpus-h200.md).
 
         Args:
             device: theirs.
@@ -56,10 +58,12 @@ class WorkerPool:
         """
         sandbox.sweep_directories()
         self._device = device
+        self._on_cpu = device.type == "cpu"
         self._gate = gate
         self._census = census or Census(seconds=WATCH_SECONDS)
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
+        self._warming = threading.BoundedSemaphore(_MOST_WARMING)
         # Those of few connections, which most kernels take, and those of the driver's number.
         kept = max(1, min(spares, _bearable(device)))
         self._kept = {connections: kept, 0: 1 if connections else kept}
@@ -153,18 +157,23 @@ class WorkerPool:
             with self._forking():
                 built = self._built if self._is_built else None
                 worker = Worker(self._device, nursery, built=built, connections=number, census=self._census)
-                until_ready.enter_context(self._gate.aside(worker))
+                if self._on_cpu:
+                    until_ready.enter_context(self._gate.aside(worker))
             self._starting.add(worker)
             until_ready.callback(self._starting.discard, worker)
             if self._closed:
                 worker.end()
+            worker.wait_attached()
+            if not self._on_cpu:
+                until_ready.enter_context(self._warming)
+                until_ready.enter_context(self._gate.aside(worker))
             worker.wait_ready()
         self._keep_built(worker)
         return worker
 
     def _forking(self) -> AbstractContextManager[object]:
         """Entered while a process is made: on a CPU that is work for the cores that kernels are timed on."""
-        return self._gate.shared() if self._device.type == "cpu" else nullcontext()
+        return self._gate.shared() if self._on_cpu else nullcontext()
 
     def _keep_built(self, worker: Worker) -> None:
         # A worker that is ended meanwhile, or a full disk, costs the next one a second of compiling and nothing else.

@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation import bubblewrap, sandbox
+from kbevolve.evaluators.isolation import bubblewrap, sandbox, workers
 from kbevolve.evaluators.isolation.nursery import Nursery
 from kbevolve.evaluators.isolation.worker_process import Worker
 from kbevolve.evaluators.isolation.workers import WorkerPool
@@ -25,6 +27,8 @@ from kbevolve.evaluators.worker import landlock
 from kbevolve.evaluators.worker.channel import Channel
 
 CPU = find_device("cpu")
+#: Seconds after which what was to happen has not.
+AT_LAST = 20.0
 KERNEL = "\nclass ModelNew:\n    pass\n"
 
 pytestmark = pytest.mark.skipif(
@@ -300,6 +304,65 @@ def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: 
     assert found[0] is False
     assert True in found
     assert not kept.exists()
+
+
+@dataclass(eq=False)
+class Starting:
+    """A worker that takes as long to attach and to warm up as it is told."""
+
+    attached: threading.Semaphore
+    warm: threading.Semaphore
+    #: What all did, in order.
+    told: list[str]
+    triton_cache: Path
+    alive: bool = True
+
+    def wait_attached(self) -> None:
+        assert self.attached.acquire(timeout=AT_LAST)
+        self.told.append("attached")
+
+    def wait_ready(self) -> None:
+        self.told.append("warming")
+        assert self.warm.acquire(timeout=AT_LAST)
+        self.told.append("warm")
+
+    def pause(self, *, wait: bool = True) -> None:
+        self.told.append("stand" if wait else "stop")
+
+    def resume(self) -> None:
+        self.told.append("go")
+
+    def end(self) -> None:
+        self.warm.release()
+
+    def kill(self) -> None:
+        pass
+
+
+def test_on_a_gpu_workers_attach_beside_who_is_timed_and_few_warm_up_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    attached, warm, told = threading.Semaphore(0), threading.Semaphore(0), list[str]()
+    monkeypatch.setattr(workers, "Worker", lambda *_, **__: Starting(attached, warm, told, tmp_path / "none"))
+    monkeypatch.setattr(workers, "_bearable", lambda device: 5)
+    monkeypatch.setattr(sandbox, "open_nursery", lambda device: None)
+    gpu, gate = replace(CPU, type="cuda", index=7), Gate(CPU)
+
+    def seen(word: str, count: int) -> bool:
+        patience = time.monotonic() + AT_LAST
+        while told.count(word) < count and time.monotonic() < patience:
+            time.sleep(0.001)
+        return told.count(word) == count
+
+    with gate.exclusive(), WorkerPool(gpu, gate, spares=5) as pool:
+        assert not told, "nobody is stopped who only attaches"
+        attached.release(6)
+        assert seen("attached", 6)
+        assert seen("warming", workers._MOST_WARMING)
+        assert told.count("stop") == workers._MOST_WARMING, "they stand until this thread has been timed"
+        warm.release(6)
+        assert seen("warm", 6)
+        assert pool.take().alive
 
 
 def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch) -> None:
