@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from benchmarks.throughput.mix import children, small_children
 from benchmarks.throughput.problems import problems
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.isolation.worker_process import Worker
 from kbevolve.evaluators.judge import Judge
@@ -74,7 +74,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", default="L1/matmul")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--connections", type=int, default=0, help="the setting evaluation.connections")
+    parser.add_argument(
+        "--connections", type=int, default=EvaluationSettings().connections, help="the setting evaluation.connections"
+    )
     parser.add_argument("--small", action="store_true", help="small children that need no GPU")
     options = parser.parse_args()
     device = find_device(options.device)

@@ -108,7 +108,7 @@ class EvaluationSettings(Section):
     profile: bool = True
     #: Connections of a worker's CUDA context to the device, for kernels that use one stream; 0 for the driver's number.
     #: Contexts of few are made and ended faster. Contests, and what may use several streams, have the driver's number.
-    connections: int = Field(0, ge=0, le=32)
+    connections: int = Field(1, ge=0, le=32)
     #: Time limits, seconds: compiling, importing, each call or block of calls, the whole evaluation.
     build_seconds: float = Field(180.0, gt=0)
     import_seconds: float = Field(60.0, gt=0)

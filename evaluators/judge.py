@@ -104,7 +104,8 @@ class Judge:
         #: Kernels that may be under way at once; more are waited for.
         self.width = width
         shelf, gate, census = shelf or Shelf(), Gate(device), Census(seconds=WATCH_SECONDS)
-        self._pool = WorkerPool(device, gate, spares=width, connections=settings.connections, census=census)
+        connections = settings.connections if device.type == "cuda" else 0
+        self._pool = WorkerPool(device, gate, spares=width, connections=connections, census=census)
         self._builds = BuildPool(
             device,
             settings,

@@ -19,7 +19,7 @@ from benchmarks.throughput import ours, report, scaling, theirs
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.mix import children, sample, small_children, table
 from benchmarks.throughput.problems import problems
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.devices import find_device
 
 
@@ -49,7 +49,12 @@ def main() -> None:
     parser.add_argument("--sample", action="store_true", help="one child of each kind and fate")
     parser.add_argument("--seconds", type=float, default=540.0, help="begin no child that would end later (recipe)")
     parser.add_argument("--width", type=int, default=0, help="kernels under way at once; 0 for what the machine bears")
-    parser.add_argument("--connections", type=int, default=0, help="the setting evaluation.connections (ours, scaling)")
+    parser.add_argument(
+        "--connections",
+        type=int,
+        default=EvaluationSettings().connections,
+        help="the setting evaluation.connections (ours, scaling)",
+    )
     parser.add_argument("--archive", type=Path, help="keep our evaluations in this archive too")
     parser.add_argument("--judges", type=int, default=2, help="one for each device (scaling)")
     parser.add_argument("--times", type=int, help="passes over the mix (ours: 1), for each judge (scaling: 4)")

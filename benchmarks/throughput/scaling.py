@@ -26,7 +26,7 @@ def measure(
     times: int,
     workers: str,
     width: int = 0,
-    connections: int = 0,
+    connections: int,
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
 

@@ -22,7 +22,7 @@ from kbevolve.evaluators.devices import find_device
 from kbevolve.evaluators.isolation.arena import Arena
 from kbevolve.evaluators.isolation.quiet_threads import QuietThreads
 from kbevolve.evaluators.isolation.remote import RemoteKernel
-from kbevolve.evaluators.isolation.workers import WorkerPool
+from kbevolve.evaluators.isolation.workers import Worker, WorkerPool
 from kbevolve.evaluators.judge import Judge, width_for
 from kbevolve.evaluators.timing.gate import Gate
 from tests.evaluators.test_judge import PROBLEM, RIGHT, candidate, problem_of
@@ -338,13 +338,28 @@ def test_workers_are_handed_out_once() -> None:
                 worker.kill()
 
 
-@pytest.mark.parametrize(("first", "told"), [("", "3"), ("SIDE = torch.cuda.Stream\n", "the driver's")])
-def test_kernels_of_several_streams_have_a_worker_of_all_connections(first: str, told: str) -> None:
-    few = SETTINGS.model_copy(update={"connections": 3})
-    source = candidate("raise RuntimeError('it has ' + TOLD)")
-    source = source.replace(
-        "\n\nclass", f"\n{first}TOLD = os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', \"the driver's\")\n\nclass", 1
-    )
-    with Judge(find_device("cpu"), few) as judge:
+@pytest.mark.parametrize(("first", "one_stream"), [("", True), ("SIDE = torch.cuda.Stream\n\n\n", False)])
+def test_kernels_of_several_streams_have_a_worker_of_all_connections(
+    monkeypatch: pytest.MonkeyPatch, first: str, one_stream: bool
+) -> None:
+    taken: list[bool] = []
+    take = WorkerPool.take
+
+    def noted(self: WorkerPool, *, one_stream: bool = False) -> Worker:
+        taken.append(one_stream)
+        return take(self, one_stream=one_stream)
+
+    monkeypatch.setattr(WorkerPool, "take", noted)
+    with Judge(CPU, SETTINGS) as judge:
+        judge.card(problem_of())
+        assert taken == [False]  # the reference's
+        found = judge.evaluate(problem_of(), Kernel.from_source(candidate("raise ValueError('no')", first=first)))
+    assert found.verdict < Verdict.CORRECT
+    assert taken == [False, one_stream]
+
+
+def test_a_worker_without_a_gpu_has_the_drivers_number_of_connections() -> None:
+    source = candidate("raise ValueError(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'it has none'))")
+    with Judge(CPU, SETTINGS.model_copy(update={"connections": 3})) as judge:
         found = judge.evaluate(problem_of(), Kernel.from_source(source))
-    assert f"it has {told}" in found.message
+    assert "it has none" in found.message

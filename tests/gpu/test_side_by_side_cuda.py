@@ -80,6 +80,7 @@ def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # the largest of these problems takes 40 GB
 @pytest.mark.parametrize("name", ["L1/matmul", "L1/softmax", "L2/attention_scores", "L3/transformer_block"])
 def test_a_context_for_one_stream_is_as_fast_as_any(tmp_path: Path, name: str) -> None:
     """The reference against itself: as a kernel it has one connection to the device, as the reference all of them."""
