@@ -8,6 +8,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -81,6 +82,8 @@ class Worker:
         # Moment at which it was stopped, None while it runs, and seconds that it has stood in all.
         self._stopped: float | None = None
         self._stood = 0.0
+        # Held while it is told to stop or to go on.
+        self._signalling = threading.Lock()
         #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
         self.sandbox = ""
         #: Moment (`time.monotonic`) at which patience ends whatever it is doing.
@@ -182,8 +185,9 @@ class Worker:
 
     def pause(self, *, wait: bool = True) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
-        if self._signal(signal.SIGSTOP) and self._stopped is None:
-            self._stopped = time.monotonic()
+        with self._signalling:
+            if self._signal(signal.SIGSTOP) and self._stopped is None:
+                self._stopped = time.monotonic()
         if wait:
             patience = time.monotonic() + _VANISH_SECONDS
             while not processes.stands(self.pid) and time.monotonic() < patience:
@@ -191,10 +195,11 @@ class Worker:
 
     def resume(self) -> None:
         """Let it go on."""
-        if self._stopped is not None:
-            self._stood += time.monotonic() - self._stopped
-            self._stopped = None
-        self._signal(signal.SIGCONT)
+        with self._signalling:
+            if self._stopped is not None:
+                self._stood += time.monotonic() - self._stopped
+                self._stopped = None
+            self._signal(signal.SIGCONT)
 
     def end(self) -> None:
         """End the process and its whole group; may be called from another thread than the one that asks it."""
@@ -214,6 +219,16 @@ class Worker:
         os.close(self._handle)
         os.close(self._started.output)
         sandbox.remove(self._started.directory)
+
+    def _resume_forked(self) -> None:
+        """Let go on what did not hear of it: a process that is being forked meanwhile.
+
+        Linux hands a group's SIGSTOP on to it, and forgets the SIGCONT behind that (`prepare_signal` in kernel/signal.c
+        drops one that nobody handles, before forks under way are told).
+        """
+        with self._signalling:
+            if self._stood and self._stopped is None:
+                self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> bool:
         """Signal the group; whether there was one."""
@@ -328,6 +343,7 @@ class Worker:
                 spent[phase] += now - last - (self._stood - stood)
                 last, stood = now, self._stood
             if now - counted >= WATCH_SECONDS:
+                self._resume_forked()
                 self._check_census()
                 counted = time.monotonic()
 

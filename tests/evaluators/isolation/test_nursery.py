@@ -17,7 +17,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation import bubblewrap, sandbox, workers
+from kbevolve.evaluators.isolation import bubblewrap, processes, sandbox, workers
 from kbevolve.evaluators.isolation.nursery import Nursery
 from kbevolve.evaluators.isolation.worker_process import Worker
 from kbevolve.evaluators.isolation.workers import WorkerPool
@@ -149,6 +149,21 @@ def test_a_stopped_one_stands_and_goes_on(worker: Worker) -> None:
     assert state == "T"
     worker.resume()
     assert ran(worker, "print('on')") == "on"
+
+
+def test_what_was_forked_while_its_worker_was_stopped_and_let_go_on_goes_on_too(worker: Worker) -> None:
+    """As Linux leaves it, one time in forty where a fork takes milliseconds: it was told to stop, and nothing else."""
+    child = "if not (pid := os.fork()):\n    time.sleep(1)\n    os._exit(0)\n"
+    forks = f"import os, time\n{child}os.waitpid(pid, 0)\nprint('on')"
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ran, worker, forks)
+        patience = time.monotonic() + AT_LAST
+        while len(family := [process.pid for process in processes.members(worker.pid)]) < 2:
+            assert time.monotonic() < patience
+        worker.pause()
+        worker.resume()
+        os.kill(max(family), signal.SIGSTOP)
+        assert asked.result(AT_LAST) == "on"
 
 
 def test_a_killed_one_leaves_nothing(nursery: Nursery) -> None:
