@@ -26,6 +26,7 @@ from kbevolve.evaluators.phases import Phases
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.streams import may_use_several
 from kbevolve.evaluators.timing.baselines import best, over_best, recall
+from kbevolve.evaluators.timing.clock import ClocksDisagree
 from kbevolve.evaluators.timing.rounds import Plan, plan_for
 from kbevolve.evaluators.timing.series import (
     REFERENCE,
@@ -54,7 +55,7 @@ _HOPELESS = 2 * CLEARLY_SLOW
 _ROUNDS_OVER_CALLS = 3.0
 #: Kernels this close to the best one here are profiled: the profiler costs up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
-#: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`).
+#: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`), or that was refused for what would be.
 UNTOLD = "untold-time"
 #: Tag of a kernel beside which the reference was slower than alone (`timing.series.disturbs`).
 LEFT_WORK = "left-work"
@@ -131,6 +132,8 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
         found = _profile(bench, seat.remote, _conclude(bench, held, found), phases)
         if seat.worker.processes > 1:
             found = replace(found, tags=(*found.tags, "left-processes"))
+    except ClocksDisagree as failure:
+        return replace(unheard, verdict=failure.verdict, message=failure.message, tags=(*found.tags, UNTOLD))
     except Rejection as failure:
         raise Rejection(failure.verdict, failure.message, tags=failure.tags or found.tags) from None
     finally:

@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,13 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators import hearing
+from kbevolve.evaluators.bench import Bench
 from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.isolation.remote import RemoteKernel
 from kbevolve.evaluators.judge import Judge
 from kbevolve.evaluators.lint import Finding
+from kbevolve.evaluators.timing.clock import ClocksDisagree
+from kbevolve.evaluators.timing.series import Round
 
 PROBLEM = """
 import torch
@@ -316,6 +321,29 @@ def test_who_slows_the_reference_in_three_processes_is_refused(
     assert ("left-work" in found.tags) == (verdict is Verdict.REFUSED)
     assert (found.speedup is None) == (verdict is Verdict.REFUSED)
     assert bool(found.blocks) == (verdict is Verdict.CORRECT)
+
+
+@pytest.mark.parametrize(("shown", "verdict"), [(1, Verdict.CORRECT), (2, Verdict.CORRECT), (3, Verdict.REFUSED)])
+def test_whom_the_judges_clock_contradicts_in_three_processes_is_refused(
+    shown: int, verdict: Verdict, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    timed = hearing.time_beside_reference
+
+    def contradicted(bench: Bench, remote: RemoteKernel, *rest: Any) -> list[Round]:
+        asked.append(remote.worker.pid)
+        if len(asked) <= shown:
+            raise ClocksDisagree(Verdict.REFUSED, "the clocks disagree")
+        return timed(bench, remote, *rest)
+
+    monkeypatch.setattr(hearing, "time_beside_reference", contradicted)
+    found = evaluate(HONEST.format(body=f"return torch.relu(x @ self.weight)  # contradicted {shown} times"))
+    assert found.verdict is verdict, found.message
+    assert len(set(asked)) == len(asked) == min(shown + 1, 3), "each in a process of its own"
+    if verdict is Verdict.REFUSED:
+        assert found.message == "the clocks disagree"
+        assert hearing.UNTOLD in found.tags
+        assert found.speedup is None
 
 
 def test_a_kernel_that_changes_its_mind_when_timed_is_wrong(evaluate: Evaluate) -> None:
