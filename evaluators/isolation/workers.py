@@ -31,9 +31,9 @@ __all__ = ["Worker", "WorkerPool"]
 #: Bytes of a GPU that a spare's context holds, and the share of it that all of them may hold.
 _SPARE_BYTES = 1 << 29
 _SPARE_SHARE = 0.05
-#: Workers that start at once, and such of them that warm up. A CUDA driver serves one process of a host at a time, and
-#: four keep it busy. More only wait for its lock, each on a core, and hold up whoever stops them
-#: (docs/results/2026-11-22-several-gpus-h200.md).
+#: Workers that start at once, and how many of them warm up. A CUDA driver serves one process of a host at a time, and
+#: four keep it busy; as many again, since those that warm up stand still while somebody is timed. More only wait for
+#: its lock, each on a core, and hold up whoever stops them (docs/results/2026-11-22-several-gpus-h200.md).
 _MOST_STARTING = 8
 _MOST_WARMING = 4
 
