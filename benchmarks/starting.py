@@ -21,7 +21,7 @@ from kbevolve.archive.records import Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.evaluators.devices import Device, find_device
-from kbevolve.evaluators.isolation import sandbox
+from kbevolve.evaluators.isolation import directories, sandbox
 from kbevolve.evaluators.isolation.nursery import Nursery
 from kbevolve.evaluators.isolation.worker_process import Worker
 
@@ -79,7 +79,7 @@ def main() -> None:
             figures["worker_forked_s"] = median(lambda: worker_seconds(device, nursery))
         finally:
             nursery.close()
-            sandbox.remove(nursery.folder)
+            directories.remove(nursery.folder)
     print(json.dumps({"device": device.description, **figures}))
 
 

@@ -5,7 +5,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from benchmarks.archived import add_birth, open_run
 from benchmarks.soak.blows import blow
 from benchmarks.soak.faults import PROBLEM, Patient, patients, rehearsal
 from benchmarks.soak.leaks import Holdings, growth_mb, holdings
-from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.archive.records import Evaluation
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
@@ -41,9 +41,8 @@ SETTINGS = EvaluationSettings(
     run_seconds=4,
     total_seconds=90,
 )
-#: How often a child is judged whose times the judge did not believe: other programs on the machine delay round trips.
-PATIENCE = 3
-_DISTURBED = "longer than their timed part"
+#: How often a child is judged when the judge itself fails.
+_TRIES = 3
 #: Children between two looks at what the process holds.
 _LOOK_EVERY = 20
 #: Megabytes that a thousand children may make the judge grow by.
@@ -73,16 +72,15 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
     run = open_run(archive, problem, device, name="soak")
     verdicts: dict[str, Counter[str]] = defaultdict(Counter)
     surprises: list[str] = []
-    disturbed = rig_errors = 0
+    rig_errors = 0
     looks: list[Holdings] = []
     started = time.perf_counter()
     with Judge(device, SETTINGS, shelf=Shelf(folder / "shelf"), width=width) as judge:
         judge.card(problem)
         with ThreadPoolExecutor(width) as callers:
-            for patient, found, tries, errors in _in_order_of_ending(callers, judge, problem, children, width):
+            for patient, found, errors in _in_order_of_ending(callers, judge, problem, children, width):
                 add_birth(archive, run, patient.kernel, number=patient.number, note=patient.fault.name)
                 archive.add_evaluation(found)
-                disturbed += tries - 1
                 rig_errors += errors
                 verdicts[patient.fault.name][found.verdict.name] += 1
                 if found.verdict not in patient.fault.verdicts:
@@ -103,7 +101,6 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
         "surprises": surprises,
         "lost": archived.count(0),
         "twice": sum(number > 1 for number in archived),
-        "disturbed": disturbed,
         "rig_errors": rig_errors,
         "descriptors": _range([look.descriptors for look in looks]),
         "threads": _range([look.threads for look in looks]),
@@ -115,10 +112,10 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
 
 def _in_order_of_ending(
     callers: ThreadPoolExecutor, judge: Judge, problem: Problem, children: list[Patient], width: int
-) -> Iterator[tuple[Patient, Evaluation, int, int]]:
-    """Each child with its evaluation, its tries and the judge's own errors; few are asked for ahead."""
+) -> Iterator[tuple[Patient, Evaluation, int]]:
+    """Each child with its evaluation and the judge's own errors; few are asked for ahead."""
     waiting = iter(children)
-    open_: dict[Future[tuple[Evaluation, int, int]], Patient] = {}
+    open_: dict[Future[tuple[Evaluation, int]], Patient] = {}
     while True:
         while len(open_) < 2 * width and (patient := next(waiting, None)) is not None:
             open_[callers.submit(_judge, judge, problem, patient)] = patient
@@ -129,20 +126,12 @@ def _in_order_of_ending(
             yield (open_.pop(future), *future.result())
 
 
-def _judge(judge: Judge, problem: Problem, patient: Patient) -> tuple[Evaluation, int, int]:
-    errors = 0
-    for attempt in range(1, PATIENCE + 1):
-        try:
-            with blow(patient):
-                found = judge.evaluate(problem, patient.kernel)
-        except EvaluatorError:
-            errors += 1
-            if attempt == PATIENCE:
-                raise
-            continue
-        if found.verdict is not Verdict.REFUSED or _DISTURBED not in found.message:
-            break
-    return found, attempt - errors, errors
+def _judge(judge: Judge, problem: Problem, patient: Patient) -> tuple[Evaluation, int]:
+    for errors in range(_TRIES - 1):
+        with suppress(EvaluatorError), blow(patient):
+            return judge.evaluate(problem, patient.kernel), errors
+    with blow(patient):
+        return judge.evaluate(problem, patient.kernel), _TRIES - 1
 
 
 @contextmanager

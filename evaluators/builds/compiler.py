@@ -20,7 +20,7 @@ from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.builds.order import BuildOrder, OrderRefused, is_cuda
-from kbevolve.evaluators.isolation import sandbox
+from kbevolve.evaluators.isolation.environment import cuda_architecture
 
 #: Raised when the same order would be built otherwise than before.
 _RECIPE = 3
@@ -118,7 +118,7 @@ def toolchain() -> str:
 
 def architecture(device_type: str, index: int) -> str:
     """What a device's kernels are built for: "9.0a", …; "" for a CPU."""
-    return sandbox.cuda_architecture(index) if device_type == "cuda" else ""
+    return cuda_architecture(index) if device_type == "cuda" else ""
 
 
 def _names_architecture(order: BuildOrder) -> bool:

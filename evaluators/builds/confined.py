@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbevolve.evaluators.isolation import bubblewrap, processes, sandbox
+from kbevolve.evaluators.isolation import bubblewrap, directories, processes, sandbox
+from kbevolve.evaluators.isolation.environment import allowed
 from kbevolve.evaluators.isolation.grants import grants
 
 #: Becomes the compiler once it has confined itself.
@@ -68,7 +69,7 @@ def workshop() -> Iterator[Path]:
             (directory / name).mkdir()
         yield directory
     finally:
-        sandbox.remove(directory)
+        directories.remove(directory)
 
 
 def sweep_workshops() -> None:
@@ -76,7 +77,7 @@ def sweep_workshops() -> None:
     for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"):
         owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            sandbox.remove(directory)
+            directories.remove(directory)
 
 
 def run(
@@ -177,7 +178,7 @@ def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path], 
 
 
 def _environment(directory: Path) -> dict[str, str]:
-    return sandbox.allowed(os.environ) | {
+    return allowed(os.environ) | {
         "HOME": str(directory / "home"),
         "TMPDIR": str(directory / "tmp"),
         "CUDA_VISIBLE_DEVICES": "",

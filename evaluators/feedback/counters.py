@@ -22,7 +22,7 @@ import kbevolve
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.feedback.bottleneck import DRAM, SM, STALL, TENSOR
-from kbevolve.evaluators.isolation import sandbox
+from kbevolve.evaluators.isolation.environment import worker_environment
 
 _PROGRAM = "kbevolve.evaluators.worker.counted"
 _DURATION = "gpu__time_duration.sum"
@@ -111,7 +111,7 @@ def count(problem: Problem, source: str, *, device: Device, precision: str, seco
         orders.write_text(
             json.dumps({"problem": problem.source_for(device.type), "kernel": source, "precision": precision})
         )
-        environment = sandbox.environment(device, directory, os.environ)
+        environment = worker_environment(device, directory, os.environ)
         search = [str(Path(kbevolve.__file__).parents[1]), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, search))
         return _watched(command(orders), directory / "work", environment, seconds)

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 #: Seconds between two counts of a worker's or a compiler's processes.
 WATCH_SECONDS = 0.5
-#: Bytes that /proc/PID/stat has at most.
+#: Bytes that a file about a process or a thread has at most.
 _STAT_BYTES = 4096
 
 
@@ -26,6 +27,15 @@ class Process:
     session: int
     #: Ended already, and only waiting for its parent to notice.
     ended: bool
+
+
+class ProcessorTime(NamedTuple):
+    """Of all threads of a worker together, so far."""
+
+    #: Seconds that they had a processor.
+    spent: float
+    #: Seconds that they could have gone on and had none; 0 where this system does not tell.
+    waited: float
 
 
 class Census:
@@ -77,14 +87,22 @@ def has_group(leader: int) -> bool:
     return True
 
 
-def processor_seconds(leader: int) -> float:
-    """Processor time of all threads of the living members together; waiting for a processor is none of it."""
-    total = 0.0
+def processor_time(leader: int) -> ProcessorTime:
+    """Processor time of the living members."""
+    spent = waited = 0.0
     for member in members(leader):
         with contextlib.suppress(OSError):  # it ended meanwhile
             # The clock of another process, to the nanosecond; how its number is made is in clock_getcpuclockid(3).
-            total += time.clock_gettime(~member.pid << 3 | 2)
-    return total
+            spent += time.clock_gettime(~member.pid << 3 | 2)
+            waited += sum(_waited_seconds(member.pid, thread) for thread in os.listdir(f"/proc/{member.pid}/task"))
+    return ProcessorTime(spent, waited)
+
+
+def _waited_seconds(pid: int, thread: str) -> float:
+    """Of a thread: nanoseconds on a processor, nanoseconds of waiting for one and slices are in its schedstat."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return 1e-9 * int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1])
+    return 0.0
 
 
 def stands(pid: int) -> bool:
@@ -145,7 +163,11 @@ def _of(leader: int, found: Iterable[Process]) -> list[Process]:
 
 
 def _stat(pid: int | str) -> bytes:
-    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    return _read(f"/proc/{pid}/stat")
+
+
+def _read(name: str) -> bytes:
+    descriptor = os.open(name, os.O_RDONLY)
     try:
         return os.read(descriptor, _STAT_BYTES)
     finally:

@@ -20,6 +20,7 @@ from kbevolve.evaluators.devices import Device
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.feedback.mismatch import describe_shape
 from kbevolve.evaluators.isolation.arena import Arena
+from kbevolve.evaluators.isolation.processes import ProcessorTime
 from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.gate import Gate
@@ -98,9 +99,9 @@ class RemoteKernel:
         return [place.view(self._memory) for place in self._prepared.output_places]
 
     @property
-    def processor_seconds(self) -> float:
-        """Processor time of its processes so far; 0 on CUDA: nothing rests on it there, and it takes milliseconds."""
-        return self.worker.processor_seconds if self._device.type == "cpu" else 0.0
+    def processor_time(self) -> ProcessorTime:
+        """Of its processes so far; 0 on CUDA: nothing rests on it there, and it takes milliseconds."""
+        return self.worker.processor_time if self._device.type == "cpu" else ProcessorTime(0.0, 0.0)
 
     def load(self) -> None:
         """Import the file, and build what it asks for: that takes seconds, but no memory of the device."""

@@ -1,4 +1,4 @@
-"""Prepares the process that a candidate will live in: environment, directories, limits, and how it is started.
+"""Starts the process that a candidate will live in, with its directory, its environment and its limits.
 
 Two guards, each used where the machine has it: bubblewrap around the process (`bubblewrap.py`), and what the process
 does to itself before it reads a line of a candidate (`worker/confinement.py`: Landlock, a filter of system calls,
@@ -9,39 +9,22 @@ import contextlib
 import json
 import os
 import shutil
-import site
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbevolve.evaluators.devices import Device, visible_name
-from kbevolve.evaluators.isolation import bubblewrap, processes
-from kbevolve.evaluators.isolation.gpu import find_gpu
-from kbevolve.evaluators.isolation.grants import Grants, grants, search_path
+from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.isolation import bubblewrap, directories
+from kbevolve.evaluators.isolation.environment import CONNECTIONS, worker_environment
+from kbevolve.evaluators.isolation.grants import Grants, grants
 from kbevolve.evaluators.isolation.nursery import Nursery, Son
 from kbevolve.evaluators.worker import landlock
 
 #: The worker program.
 PROGRAM = Path(__file__).resolve().parents[1] / "worker" / "__main__.py"
-
-#: Variables that a worker may see. Everything else stays behind, API keys above all.
-_PASSED = {"PATH", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CC", "CXX", "LD", "NVCC", "TZ"}
-#: The same by prefix: toolkits are found through these; the last three switch NVLink multicast off where it must be.
-_PASSED_PREFIXES = (
-    "LC_",
-    "CUDA_",
-    "CUDAHOSTCXX",
-    "NVIDIA_",
-    "NVCC_",
-    "TRITON_PTXAS",
-    "NCCL_",
-    "NVSHMEM_",
-    "TORCH_SYMM_",
-)
 
 #: Largest file a worker may write. Compiled extensions and Triton's caches are a few megabytes.
 _FILE_BYTES = 2 << 30
@@ -52,23 +35,8 @@ _LEAST_ADDRESS_BYTES = 16 << 30
 #: Where a container says how much memory it has (control groups of version 2 and 1).
 _CONTAINER_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
-#: glibc gives every large block back to the kernel when it is freed, or does not, as the process's early history went.
-#: So one process pays page faults for each output and the next does not: eager GELU of 16 MB took 0.95 ms in some
-#: processes and 3.4 ms in others, and 0.68-0.76 ms in all with these (2 cores of an AMD EPYC, 2026-11-21). Freed blocks
-#: are kept in the process, on both sides of every comparison.
-_WARM_ALLOCATOR = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
-
 #: Seconds for a Python that imports next to nothing.
 _REHEARSAL_SECONDS = 30.0
-
-#: The CUDA driver's variable for the connections of a context to its device.
-CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-#: Then follows the process id of the judge.
-DIRECTORY_PREFIX = "kbevolve-worker-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +72,13 @@ def start(
     Raises:
         EvaluatorError: the nursery has died.
     """
-    directory = _make_directory(nursery.folder if nursery else None)
+    directory = directories.make(nursery.folder if nursery else None)
     if built is not None:
-        shutil.copytree(built, triton_cache(directory))
+        shutil.copytree(built, directories.triton_cache(directory))
     ours, theirs = socket.socketpair()
     output, output_write = os.pipe()
     wrapped = bubblewrap.obstacle(device.type) is None
-    own = environment(device, directory, os.environ)
+    own = worker_environment(device, directory, os.environ)
     if connections:
         own[CONNECTIONS] = str(connections)
     process: subprocess.Popen[bytes] | Son
@@ -146,7 +114,7 @@ def open_nursery(device: Device) -> Nursery | None:
     wrapped = bubblewrap.obstacle(device.type) is None
     if wrapped and not landlock.usable():
         return None
-    folder = _make_directory()
+    folder = directories.make()
     ours, theirs = socket.socketpair()
     try:
         granted = grants(device, folder, PROGRAM.parent, os.environ)
@@ -161,7 +129,7 @@ def open_nursery(device: Device) -> Nursery | None:
             _run(orders, granted, device, folder, wrapped=wrapped),
             connection=ours,
             theirs=theirs,
-            environment=environment(device, folder, os.environ),
+            environment=worker_environment(device, folder, os.environ),
             folder=folder,
         )
     except BaseException:
@@ -180,13 +148,13 @@ def rehearse(device: Device) -> str:
     Raises:
         OSError, subprocess.SubprocessError: no process can be started in this way.
     """
-    directory = _make_directory()
+    directory = directories.make()
     wrapped = bubblewrap.obstacle(device.type) is None
     try:
         done = subprocess.run(
             _command(device, directory, socket_fd=None, wrapped=wrapped),
             cwd=directory / "work",
-            env=environment(device, directory, os.environ),
+            env=worker_environment(device, directory, os.environ),
             capture_output=True,
             text=True,
             timeout=_REHEARSAL_SECONDS,
@@ -200,18 +168,6 @@ def rehearse(device: Device) -> str:
 def full_level(reached: str, *, wrapped: bool) -> str:
     """The level as it is recorded, from what the worker reached on its own."""
     return f"bubblewrap, {reached}" if wrapped else reached
-
-
-def triton_cache(directory: Path) -> Path:
-    """Where Triton keeps what it builds in the worker with this directory."""
-    return directory / "tmp" / "triton"
-
-
-def _make_directory(parent: Path | None = None) -> Path:
-    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
-    for name in ("home", "tmp", "work"):
-        (directory / name).mkdir()
-    return directory
 
 
 def _command(device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool) -> list[str]:
@@ -250,86 +206,6 @@ def _confinement(device: Device, granted: Grants, *, wrapped: bool) -> dict[str,
         "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if on_cpu else None,
         "data_bytes": memory,
         "files": granted.for_landlock(),
-    }
-
-
-def environment(device: Device, directory: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """What the worker's environment holds: an allow-list, its own directories, and one rule for threads."""
-    kept = allowed(inherited)
-    search = search_path(inherited)
-    if search:
-        kept["PYTHONPATH"] = os.pathsep.join(search)
-    home, scratch = str(directory / "home"), str(directory / "tmp")
-    kept |= {
-        "HOME": home,
-        "TMPDIR": scratch,
-        "PYTHONUSERBASE": site.getuserbase(),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TORCH_EXTENSIONS_DIR": f"{scratch}/extensions",
-        "TRITON_CACHE_DIR": str(triton_cache(directory)),
-        "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
-        "CUDA_CACHE_PATH": f"{scratch}/cuda",
-        # Compilers of torch.compile in the process itself: a pool of them needs the machine's shared memory folder,
-        # and would look like helpers that a candidate left behind.
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "MAX_JOBS": str(len(os.sched_getaffinity(0))),
-        "OMP_NUM_THREADS": str(device.threads),
-        # Idle OpenMP threads spin for about 10 ms before they sleep. A thread that sleeps is woken in 0.5 ms here, and
-        # whether one sleeps between two calls is chance: a call of 0.09 ms took 0.09 or 0.61 ms, block by block, where
-        # they spun for 0.5 ms only. They spin into nobody's block: whoever is not timed is stopped.
-        "GOMP_SPINCOUNT": "200000",
-        "KMP_BLOCKTIME": "1",
-    }
-    if device.type == "cuda":
-        kept |= _cuda_environment(device, inherited)
-    else:
-        kept |= {"CUDA_VISIBLE_DEVICES": "", **_WARM_ALLOCATOR}
-    return kept
-
-
-def allowed(inherited: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment may be seen under guard, with the tools that came with this Python on the PATH."""
-    kept = {name: value for name, value in inherited.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
-    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return kept
-
-
-def cuda_architecture(index: int) -> str:
-    """What extensions are built for on this GPU, as torch spells it, e.g. "9.0a"."""
-    import torch
-
-    major, minor = torch.cuda.get_device_capability(index)
-    # The "a" target holds Hopper's and Blackwell's own instructions (wgmma, bulk copies), and runs on this chip only.
-    return f"{major}.{minor}a" if major >= 9 and minor == 0 else f"{major}.{minor}"
-
-
-def sweep_directories() -> None:
-    """End and remove what judges that were killed left behind."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"):
-        owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            processes.kill(processes.strays(directory))
-            remove(directory)
-
-
-def remove(directory: Path) -> None:
-    """Remove a worker's directory, whatever a candidate made of it; what cannot be removed stays."""
-    with contextlib.suppress(RecursionError):  # a tree deeper than Python goes
-        shutil.rmtree(directory, ignore_errors=True)
-    # … or with folders that nobody may enter, which only root removes at once.
-    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
-        if not directory.exists():
-            return
-        subprocess.run([*command, "--", str(directory)], capture_output=True, check=False)
-
-
-def _cuda_environment(device: Device, inherited: Mapping[str, str]) -> dict[str, str]:
-    """This GPU alone is visible, and extensions are built for it alone."""
-    gpu = find_gpu(device)
-    return {
-        # Numbers count what can be opened, and its siblings cannot be.
-        "CUDA_VISIBLE_DEVICES": gpu.name if gpu else visible_name(device.index, inherited),
-        "TORCH_CUDA_ARCH_LIST": cuda_architecture(device.index),
     }
 
 

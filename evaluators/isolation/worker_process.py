@@ -1,14 +1,7 @@
 """One worker process from the judge's side: ask with a time limit, count, pause, kill."""
 
 import contextlib
-import json
 import os
-import select
-import selectors
-import signal
-import socket
-import subprocess
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -18,18 +11,17 @@ from pathlib import Path
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.isolation import bubblewrap, processes, sandbox
+from kbevolve.evaluators.isolation import bubblewrap, directories, processes, sandbox
 from kbevolve.evaluators.isolation.compiling import Builder, BuildReply, sealed
-from kbevolve.evaluators.isolation.last_words import Printed, signal_words
+from kbevolve.evaluators.isolation.line import Line
 from kbevolve.evaluators.isolation.nursery import Nursery
-from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census, Process
+from kbevolve.evaluators.isolation.process_group import ProcessGroup
+from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census, Process, ProcessorTime
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Message, frame
+from kbevolve.evaluators.worker.channel import Message
 
 #: Seconds that starting may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0
-#: Seconds between the worker's hanging up and its being taken for alive.
-_DEATH_SECONDS = 2.0
 #: Seconds that killed processes have to vanish; they need milliseconds, more when their memory is large.
 _VANISH_SECONDS = 5.0
 #: While its order is built, that is looked at as often: what a build waits for its worker at most.
@@ -39,8 +31,6 @@ _ANSWER_SECONDS = 10.0
 #: Processes a worker may have: ninja runs a compiler on each core, of up to five processes. The kernel's own limit is
 #: none to root, and for others counts all they run.
 _MOST_PROCESSES = max(256, 8 * (os.cpu_count() or 1))
-#: bubblewrap tells that a signal ended its program as shells do, by an exit code above this.
-_SIGNALLED = 128
 
 
 class Worker:
@@ -70,20 +60,9 @@ class Worker:
         self._started = sandbox.start(device, nursery, built=built, connections=connections)
         self._device_type = device.type
         self._census = census or Census(seconds=WATCH_SECONDS)
-        self._received = bytearray()
-        self._printed = Printed()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._started.connection, selectors.EVENT_READ)
-        self._selector.register(self._started.output, selectors.EVENT_READ)
-        # A helper that it left behind may hold its ends of both open when it is dead.
-        self._handle = os.pidfd_open(self._started.process.pid)
-        self._selector.register(self._handle, selectors.EVENT_READ)
+        self._line = Line(self._started)
+        self._group = ProcessGroup(self._started.process.pid)
         self._killed = False
-        # Moment at which it was stopped, None while it runs, and seconds that it has stood in all.
-        self._stopped: float | None = None
-        self._stood = 0.0
-        # Held while it is told to stop or to go on.
-        self._signalling = threading.Lock()
         #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
         self.sandbox = ""
         #: Moment (`time.monotonic`) at which patience ends whatever it is doing.
@@ -104,17 +83,17 @@ class Worker:
     @property
     def triton_cache(self) -> Path:
         """Where Triton keeps what it builds there. To be believed before a candidate was there, and never after."""
-        return sandbox.triton_cache(self._started.directory)
+        return directories.triton_cache(self._started.directory)
 
     @property
     def alive(self) -> bool:
         """Whether it has not ended yet."""
-        return not self._killed and not select.select([self._handle], [], [], 0)[0]
+        return not self._killed and self._line.alive
 
     @property
     def printed(self) -> str:
         """What it printed so far, cut in the middle when long."""
-        return self._printed.text
+        return self._line.printed.text
 
     def wait_attached(self) -> None:
         """Block until it is confined and known to the GPU's driver. It has no context yet, and disturbs nobody.
@@ -160,17 +139,10 @@ class Worker:
         Raises:
             Rejection: it died, hung up, said something that is no reply, took too long, or multiplied.
         """
-        connection = self._started.connection
-        connection.settimeout(seconds)
         try:
-            data = frame(request)
-            if descriptors:
-                data = data[socket.send_fds(connection, [data], list(descriptors)) :]
-            connection.sendall(data)
+            self._line.tell(request, seconds=seconds, descriptors=descriptors)
         except TimeoutError:
             raise Rejection(Verdict.TIMED_OUT, f"it did not listen for {seconds:g} s") from None
-        except OSError:
-            raise self._death() from None
         return self._await_reply({"loading": seconds, "building": build_seconds or seconds})
 
     @property
@@ -179,31 +151,21 @@ class Worker:
         return self._count(processes.members(self.pid))
 
     @property
-    def processor_seconds(self) -> float:
-        """Processor time that it and its helpers have taken so far."""
-        return processes.processor_seconds(self.pid)
+    def processor_time(self) -> ProcessorTime:
+        """What it and its helpers have had of processors so far."""
+        return processes.processor_time(self.pid)
 
     def pause(self, *, wait: bool = True) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
-        with self._signalling:
-            if self._signal(signal.SIGSTOP) and self._stopped is None:
-                self._stopped = time.monotonic()
-        if wait:
-            patience = time.monotonic() + _VANISH_SECONDS
-            while not processes.stands(self.pid) and time.monotonic() < patience:
-                time.sleep(0)
+        self._group.pause(wait=wait)
 
     def resume(self) -> None:
         """Let it go on."""
-        with self._signalling:
-            if self._stopped is not None:
-                self._stood += time.monotonic() - self._stopped
-                self._stopped = None
-            self._signal(signal.SIGCONT)
+        self._group.resume()
 
     def end(self) -> None:
         """End the process and its whole group; may be called from another thread than the one that asks it."""
-        self._signal(signal.SIGKILL)
+        self._group.end()
 
     def kill(self) -> None:
         """End it, paused or not, with all it started, and remove its directory. May be called twice."""
@@ -212,32 +174,10 @@ class Worker:
         self.end()
         self._started.process.wait()
         self._killed = True
+        self._group.forget()
         self._end_survivors()
-        with contextlib.suppress(OSError, KeyError, ValueError):
-            self._selector.close()
-        self._started.connection.close()
-        os.close(self._handle)
-        os.close(self._started.output)
-        sandbox.remove(self._started.directory)
-
-    def _resume_forked(self) -> None:
-        """Let go on what did not hear of it: a process that is being forked meanwhile.
-
-        Linux hands a group's SIGSTOP on to it, and forgets the SIGCONT behind that (`prepare_signal` in kernel/signal.c
-        drops one that nobody handles, before forks under way are told).
-        """
-        with self._signalling:
-            if self._stood and self._stopped is None:
-                self._signal(signal.SIGCONT)
-
-    def _signal(self, number: signal.Signals) -> bool:
-        """Signal the group; whether there was one."""
-        if self._killed:  # the number may be another's by now
-            return False
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
-            return True
-        return False
+        self._line.close()
+        directories.remove(self._started.directory)
 
     def _end_survivors(self) -> None:
         """Wait until the group is gone; with nothing that kept helpers inside it, look for those that left."""
@@ -301,49 +241,41 @@ class Worker:
         """Keep an eye on the worker, which has nothing to do, until its order is built."""
         counted = time.monotonic()
         while not future.done():
-            for key, _ in self._selector.select(_BUILD_WATCH_SECONDS):
-                self._read(key.fileobj)
+            self._line.hear(_BUILD_WATCH_SECONDS)
             if time.monotonic() - counted >= WATCH_SECONDS:
                 self._check_census()
                 counted = time.monotonic()
 
     def _answer(self, answer: BuildReply) -> None:
         """Answer while the worker waits for it."""
-        connection = self._started.connection
-        connection.settimeout(_ANSWER_SECONDS)
         try:
             if answer.library is None:
-                connection.sendall(frame(answer.message))
-                return
-            with sealed(answer.library) as descriptor:
-                data = frame(answer.message)
-                connection.sendall(data[socket.send_fds(connection, [data], [descriptor]) :])
+                self._line.tell(answer.message, seconds=_ANSWER_SECONDS)
+            else:
+                with sealed(answer.library) as descriptor:
+                    self._line.tell(answer.message, seconds=_ANSWER_SECONDS, descriptors=[descriptor])
         except TimeoutError:
             raise Rejection(Verdict.CRASHED, "it did not listen to what it had asked for") from None
-        except OSError:
-            raise self._death() from None
 
     def _next_words(self, phase: str, limits: dict[str, float], spent: dict[str, float]) -> Message:
         """The next message, within what is left of the phase's time."""
-        last = time.monotonic()
-        counted, stood = last, self._stood
+        # What a worker stood still while another was timed is no fault of its own.
+        last, counted = self._group.clock, time.monotonic()
         while True:
-            message = self._next_message()
+            message = self._line.next_message()
             if message is not None:
                 return message
-            left = min(limits[phase] - spent[phase], self.deadline - last)
+            left = min(limits[phase] - spent[phase], self.deadline - time.monotonic())
             if left <= 0:
                 doing = "compiling" if phase == "building" else "running"
                 raise Rejection(Verdict.TIMED_OUT, f"stopped after {spent[phase]:.0f} s of {doing}")
             # The last wait may end a little early, never a round of the loop late.
-            for key, _ in self._selector.select(min(left, WATCH_SECONDS)):
-                self._read(key.fileobj)
-            now = time.monotonic()
-            if self._stopped is None:  # what a worker stood still while another was timed is no fault of its own
-                spent[phase] += now - last - (self._stood - stood)
-                last, stood = now, self._stood
-            if now - counted >= WATCH_SECONDS:
-                self._resume_forked()
+            self._line.hear(min(left, WATCH_SECONDS))
+            now = self._group.clock
+            spent[phase] += now - last
+            last = now
+            if time.monotonic() - counted >= WATCH_SECONDS:
+                self._group.resume_forked()
                 self._check_census()
                 counted = time.monotonic()
 
@@ -359,59 +291,3 @@ class Worker:
             raise Rejection(
                 Verdict.CRASHED, f"stopped: it had started {count} processes, at most {_MOST_PROCESSES} may be"
             )
-
-    def _read(self, source: object) -> None:
-        if source in (self._started.connection, self._handle):
-            try:
-                # What it said before it died comes first. With a time limit, Python would wait for words that a helper,
-                # which holds the other end, never says.
-                self._started.connection.setblocking(False)
-                data = self._started.connection.recv(1 << 20)
-            except OSError:
-                data = b""
-            if not data:
-                raise self._death()
-            self._received += data
-        else:
-            data = os.read(self._started.output, 1 << 16)
-            self._printed.add(data)
-            if not data:  # closed by the candidate, or the process is ending
-                self._selector.unregister(self._started.output)
-
-    def _next_message(self) -> Message | None:
-        """The next whole message, None until there is one."""
-        if len(self._received) < HEADER_BYTES:
-            return None
-        size = int.from_bytes(self._received[:HEADER_BYTES], "big")
-        if size > LARGEST:
-            raise Rejection(Verdict.CRASHED, "it wrote to the judge's connection something that is no reply")
-        if len(self._received) < HEADER_BYTES + size:
-            return None
-        body = bytes(self._received[HEADER_BYTES : HEADER_BYTES + size])
-        del self._received[: HEADER_BYTES + size]
-        try:
-            message = json.loads(body)
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            raise Rejection(Verdict.CRASHED, "it wrote to the judge's connection something that is no reply")
-        return message
-
-    def _death(self) -> Rejection:
-        """What to say about a worker that hung up."""
-        process = self._started.process
-        try:
-            code = process.wait(_DEATH_SECONDS)
-        except subprocess.TimeoutExpired:
-            return Rejection(Verdict.CRASHED, "it closed the connection to the judge")
-        os.set_blocking(self._started.output, False)
-        with contextlib.suppress(OSError):
-            while data := os.read(self._started.output, 1 << 16):
-                self._printed.add(data)
-        said = self.printed.strip()
-        said = f"; it printed last: {said[-500:]}" if said else ""
-        if self._started.led_by_bubblewrap and code > _SIGNALLED:
-            code = _SIGNALLED - code
-        if code >= 0:
-            return Rejection(Verdict.CRASHED, f"its process ended itself with exit code {code} before answering{said}")
-        return Rejection(Verdict.CRASHED, f"its process died of {signal_words(-code)}{said}")

@@ -20,7 +20,7 @@ import torch
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.isolation import sandbox
+from kbevolve.evaluators.isolation import directories, sandbox
 from kbevolve.evaluators.isolation.nursery import Nursery
 from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census
 from kbevolve.evaluators.isolation.worker_process import Worker
@@ -56,7 +56,7 @@ class WorkerPool:
             connections: that workers for one stream have to the device; 0 for the driver's number, as the others have.
             census: that counts their processes; None for one of the pool's own.
         """
-        sandbox.sweep_directories()
+        directories.sweep()
         self._device = device
         self._on_cpu = device.type == "cpu"
         self._gate = gate
@@ -70,7 +70,7 @@ class WorkerPool:
         self._few = connections
         self._nursery: Nursery | None = None
         #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
-        self._built = Path(tempfile.mkdtemp(prefix=f"{sandbox.DIRECTORY_PREFIX}{os.getpid()}-built-"))
+        self._built = Path(tempfile.mkdtemp(prefix=f"{directories.PREFIX}{os.getpid()}-built-"))
         self._is_built = False
         #: Whether a nursery is of any use here.
         self._nurses = True
@@ -131,7 +131,7 @@ class WorkerPool:
                 future.result().kill()
         self._starters.shutdown()
         self._close_nursery()
-        sandbox.remove(self._built)
+        directories.remove(self._built)
 
     def _start_next(self, number: int) -> bool:
         if self._closed:
@@ -194,7 +194,7 @@ class WorkerPool:
     def _close_nursery(self) -> None:
         if self._nursery is not None:
             self._nursery.close()
-            sandbox.remove(self._nursery.folder)
+            directories.remove(self._nursery.folder)
             self._nursery = None
 
 

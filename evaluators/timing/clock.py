@@ -148,17 +148,26 @@ class ClocksDisagree(Rejection):
     """The judge's clock saw time that the worker did not tell."""
 
 
-def check_clocks(kernel: Sequence[Call], reference: Sequence[Call], device_type: str) -> None:
+def check_clocks(
+    kernel: Sequence[Call], reference: Sequence[Call], device_type: str, *, waited_ms: float = 0.0
+) -> None:
     """Compare both clocks.
 
     A refusal needs certainty: the calls that the machine delayed least show the untold time as well. Time that only
     some of the calls hide is no reason to refuse a kernel on a busy machine, and `doubt_ms` lets none gain by it.
 
+    Args:
+        kernel: its calls.
+        reference: the reference's.
+        device_type: "cpu" or "cuda".
+        waited_ms: that the kernel's threads waited for a processor in a round trip: no time that it spent.
+
     Raises:
         ClocksDisagree: they do.
     """
     tolerated = _tolerated_ms(kernel, reference, device_type)
-    if untold_ms(kernel, reference) > tolerated and min(_excesses(kernel, reference)) > tolerated:
+    excess = min(untold_ms(kernel, reference), *_excesses(kernel, reference))
+    if excess - waited_ms > tolerated:
         raise ClocksDisagree(
             Verdict.REFUSED,
             "not accepted: calls took longer than their timed part; finish all work before forward() returns, on the "

@@ -46,10 +46,11 @@ class Block:
     """The timed calls of one kernel in one round."""
 
     calls: tuple[Call, ...]
-    #: Milliseconds that a round trip took, and of processor time that the kernel's processes took in it (0 on CUDA);
-    #: means over the block, its untimed calls with it.
+    #: Milliseconds that a round trip took, of processor time that the kernel's processes took in it, and that their
+    #: threads waited for a processor (both 0 on CUDA); means over the block, its untimed calls with it.
     trip_ms: float
     processor_ms: float
+    waited_ms: float = 0.0
     #: What the judge makes of the told times on a busy machine: a share of each, and milliseconds added to it
     #: (`timing.clock`).
     share: float = 1.0
@@ -124,7 +125,7 @@ def time_block(
     kernel: RemoteKernel, examiner: Examiner, questions: Sequence[Question], *, warm: Trial, warmup: int
 ) -> tuple[Block, list[Impression]]:
     """One call for each question after untimed ones, and what is kept of each output."""
-    before = kernel.processor_seconds
+    before = kernel.processor_time
     trips = [kernel.timed_call(warm.inputs).wall_ms for _ in range(warmup)]
     calls, impressions = [], []
     for question in questions:
@@ -133,8 +134,13 @@ def time_block(
         # The judge's clock runs until the output has been read: who replies before the work is done gains nothing.
         impressions.append(examiner.impression(kernel.outputs))
         calls.append(replace(call, wall_ms=1e3 * (time.perf_counter() - call.asked)))
-    spent = 1e3 * (kernel.processor_seconds - before)
-    block = Block(calls=tuple(calls), trip_ms=statistics.fmean(trips), processor_ms=spent / len(trips))
+    after = kernel.processor_time
+    block = Block(
+        calls=tuple(calls),
+        trip_ms=statistics.fmean(trips),
+        processor_ms=1e3 * (after.spent - before.spent) / len(trips),
+        waited_ms=1e3 * (after.waited - before.waited) / len(trips),
+    )
     return block, impressions
 
 

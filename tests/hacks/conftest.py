@@ -37,8 +37,6 @@ LENIENT = EvaluationSettings(
 )
 #: Seconds that an import may take where torch has CUDA: of torch.compile's parts alone more than five.
 CUDA_IMPORT_SECONDS = 30
-#: How often a kernel is judged whose times were not believed.
-PATIENCE = 3
 #: Settings by policy.
 POLICIES = {
     Policy.LENIENT: LENIENT,
@@ -69,20 +67,6 @@ class Court:
             if not lint_refuses:
                 patch.setattr(hearing, "lint", tags_only)
             return self._judges[policy].evaluate(self.problem(problem), Kernel.from_source(source))
-
-    def accept(
-        self, problem: str, source: str, *, policy: Policy = Policy.LENIENT, lint_refuses: bool = True
-    ) -> Evaluation:
-        """The same for a kernel that must be accepted, which may be asked for again.
-
-        Where other programs hold all cores, as other tests do, round trips are delayed, and the judge refuses times
-        that its own clock does not bear out rather than believe them. That must pass when it is asked again.
-        """
-        for _ in range(PATIENCE):
-            found = self.evaluate(problem, source, policy=policy, lint_refuses=lint_refuses)
-            if "longer than their timed part" not in found.message:
-                break
-        return found
 
     def problem(self, name: str) -> Problem:
         """The problem ``problems/<name>.py``."""

@@ -40,7 +40,7 @@ def attack(court: Court) -> Iterator[Attack]:
         return court.evaluate("matmul", source, lint_refuses=False)
 
     yield judged
-    found = court.accept("matmul", HONEST)
+    found = court.evaluate("matmul", HONEST)
     assert found.verdict is Verdict.CORRECT, found.message
 
 

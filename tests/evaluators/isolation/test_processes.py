@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.isolation import processes, sandbox
+from kbevolve.evaluators.isolation import directories, processes
 
 
 def sleeper(directory: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -72,14 +72,14 @@ def test_a_group_is_there_until_its_last_member_was_waited_for(tmp_path: Path) -
 
 def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    directory = tmp_path / f"{sandbox.DIRECTORY_PREFIX}999999999-x"
+    directory = tmp_path / f"{directories.PREFIX}999999999-x"
     (directory / "work").mkdir(parents=True)
     by_home = sleeper(tmp_path, {"HOME": f"{directory}/home"})
     by_place = sleeper(directory / "work", {})
     other = sleeper(tmp_path, {"HOME": f"{directory}-other/home"})
     try:
         assert set(processes.strays(directory)) == {by_home.pid, by_place.pid}
-        sandbox.sweep_directories()
+        directories.sweep()
         assert by_home.wait(10) < 0
         assert by_place.wait(10) < 0
         assert other.poll() is None
@@ -88,6 +88,34 @@ def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch
         for child in (by_home, by_place, other):
             child.kill()
             child.wait()
+
+
+def test_two_that_share_a_processor_wait_for_each_other(tmp_path: Path) -> None:
+    core = min(os.sched_getaffinity(0))
+    code = f"""
+import os, time
+os.sched_setaffinity(0, [{core}])
+os.fork()
+print(1, flush=True)
+while True:
+    pass
+"""
+    pair = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE)
+    assert pair.stdout is not None
+    try:
+        pair.stdout.readline()
+        pair.stdout.readline()
+        before, began = processes.processor_time(pair.pid), time.monotonic()
+        time.sleep(1.0)
+        after, seconds = processes.processor_time(pair.pid), time.monotonic() - began
+    finally:
+        os.killpg(pair.pid, signal.SIGKILL)
+        pair.wait()
+        pair.stdout.close()
+    spent, waited = after.spent - before.spent, after.waited - before.waited
+    assert spent < 1.2 * seconds
+    # Of two on one processor one always waits, and both when somebody else has it.
+    assert 1.5 * seconds < spent + waited < 2.2 * seconds
 
 
 def test_who_is_stopped_while_it_starts_another_stands(tmp_path: Path) -> None:

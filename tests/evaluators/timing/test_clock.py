@@ -37,6 +37,14 @@ def test_time_that_was_not_told_is_seen() -> None:
     assert caught.value.verdict is Verdict.REFUSED
 
 
+def test_what_a_kernels_threads_waited_for_a_processor_is_nobodys_fault() -> None:
+    """As it was seen on two cores, one of them busy: a thread spins until its brother, behind it, has had his turn."""
+    spinning, reference = calls(1.1, [21.5, 21.7, 24.0]), calls(0.17, [2.1, 2.6, 2.6])
+    check_clocks(spinning, reference, "cpu", waited_ms=20.9)
+    with pytest.raises(Rejection):
+        check_clocks(spinning, reference, "cpu", waited_ms=3.0)
+
+
 def test_a_few_delayed_calls_are_nobodys_fault() -> None:
     delayed = [9.0, 9.0, 9.0, *[0.3] * 7]
     check_clocks(calls(1.0, delayed), calls(1.0, [0.3] * 10), "cpu")

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.isolation import sandbox
+from kbevolve.evaluators.isolation.environment import worker_environment
 
 CPU = Device(type="cpu", index=0, fingerprint="cpu/test", description="test", threads=2)
 
 
 def test_only_listed_variables_pass(tmp_path: Path) -> None:
     inherited = {"PATH": "/bin", "OPENAI_API_KEY": "secret", "AWS_SECRET": "x", "CUDA_HOME": "/cuda", "LC_ALL": "C"}
-    kept = sandbox.environment(CPU, tmp_path, inherited)
+    kept = worker_environment(CPU, tmp_path, inherited)
     assert "secret" not in kept.values()
     assert "AWS_SECRET" not in kept
     assert kept["CUDA_HOME"] == "/cuda"
@@ -19,7 +19,7 @@ def test_only_listed_variables_pass(tmp_path: Path) -> None:
 
 
 def test_everything_that_is_written_goes_into_the_private_directory(tmp_path: Path) -> None:
-    kept = sandbox.environment(CPU, tmp_path, {"HOME": "/root", "TMPDIR": "/tmp"})
+    kept = worker_environment(CPU, tmp_path, {"HOME": "/root", "TMPDIR": "/tmp"})
     for name in ("HOME", "TMPDIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         assert Path(kept[name]).is_relative_to(tmp_path)
     assert kept["OMP_NUM_THREADS"] == "2"
@@ -28,15 +28,5 @@ def test_everything_that_is_written_goes_into_the_private_directory(tmp_path: Pa
 
 def test_search_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    kept = sandbox.environment(CPU, tmp_path, {"PYTHONPATH": ".:lib"})
+    kept = worker_environment(CPU, tmp_path, {"PYTHONPATH": ".:lib"})
     assert kept["PYTHONPATH"] == f"{tmp_path}{os.pathsep}{tmp_path / 'lib'}"
-
-
-def test_directories_of_dead_judges_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    dead, alive = tmp_path / "kbevolve-worker-999999999-x", tmp_path / f"kbevolve-worker-{os.getpid()}-y"
-    for directory in (dead, alive):
-        (directory / "work").mkdir(parents=True)
-    sandbox.sweep_directories()
-    assert not dead.exists()
-    assert alive.exists()
