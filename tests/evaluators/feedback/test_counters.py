@@ -108,7 +108,7 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setenv("SOME_API_KEY", "secret")
     monkeypatch.setattr(
-        counters.sandbox, "environment", lambda device, directory, inherited: {"PATH": inherited["PATH"]}
+        counters, "worker_environment", lambda device, directory, inherited: {"PATH": inherited["PATH"]}
     )
     return program
 
