@@ -11,10 +11,13 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kbevolve.islands.compiled_texts import compiled_texts
-from kbevolve.islands.local_names import in_order, number_locals, words_of
+from kbevolve.islands.local_names import in_order, words_of
 from kbevolve.islands.native_form import native_form
+from kbevolve.islands.pieces import pieces
+from kbevolve.islands.told import Told, put_together, tell
 
 #: By these a file, or what it compiles, may come to see its own text, its lines, its names or its folder.
 _WITNESSES = frozenset(
@@ -45,6 +48,8 @@ _BLIND = frozenset(
 )
 #: Each failure needs another thread at the same point; so many in a row are none of that kind.
 _TRIES = 5
+#: Why a text cannot be read: it is no Python, or has a number of thousands of digits.
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 #: A comment in the first two lines that changes how the file is read.
 _CODING = re.compile(r"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*coding[:=]")
 
@@ -57,8 +62,13 @@ def canonical_id(source: str) -> str:
 def canonical_form(source: str) -> str:
     """The form itself, a text for no reader; a file that has to stay as it is, as it is."""
     text = _with_line_feeds(source)
-    form = _form(text)
-    return f"\x00{text}" if form is None else form
+    try:
+        told = [_told_alone(piece) for piece in pieces(text)]
+    except _UNREADABLE:
+        return _whole_form(text)
+    if _CODING.match(text) or any(one is None for one in told):
+        return _whole_form(text)
+    return put_together([one for one in told if one is not None])
 
 
 def shell_of(source: str) -> tuple[str, tuple[str, ...]] | None:
@@ -74,6 +84,28 @@ def shell_of(source: str) -> tuple[str, tuple[str, ...]] | None:
 
 def _with_line_feeds(source: str) -> str:
     return source.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _whole_form(text: str) -> str:
+    form = _form(text)
+    return f"\x00{text}" if form is None else form
+
+
+@lru_cache(maxsize=1024)
+def _told_alone(piece: str) -> Told | None:
+    """A piece of a file; None where only the whole file says what its form is: it has texts of lines, or a witness.
+
+    Raises:
+        one of `_UNREADABLE`: it is no Python by itself.
+    """
+    tree = _parsed(piece)
+    is_empty = all(map(_is_string, tree.body))
+    _drop_docstrings(tree)
+    nodes = in_order(tree)
+    if any(isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value for node in nodes):
+        return None
+    strings = _words(nodes, apart_from=())
+    return None if _looks_at_itself(nodes, strings) else tell(tree, strings, is_empty=is_empty)
 
 
 def _form(text: str, texts: list[str] | None = None) -> str | None:
@@ -94,9 +126,8 @@ def _form(text: str, texts: list[str] | None = None) -> str | None:
         strings = _words(nodes, apart_from=natives)
         if _looks_at_itself(nodes, strings | compiled) or _looks_at_python(compiled):
             return None
-        number_locals(tree, strings)
-        return _told(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python, or a number of thousands of digits
+        return put_together([tell(tree, strings, is_empty=not tree.body)])
+    except _UNREADABLE:
         return None
 
 
@@ -175,22 +206,3 @@ def _looks_at_itself(nodes: Sequence[ast.AST], strings: set[str]) -> bool:
 def _looks_at_python(words: set[str]) -> bool:
     """Whether native code may ask the interpreter for names or texts of the file."""
     return not _CALLED_WITNESSES.isdisjoint(words) or any(word.startswith(_INTERFACE) for word in words)
-
-
-def _told(tree: ast.Module) -> str:
-    """The whole tree as a text: as `ast.dump`, without what follows from the rest, in a fifth of its time."""
-    told: list[str] = []
-    waiting: list[object] = [tree]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, ast.Name):
-            told.append(one.id)  # as no other node is told
-        elif isinstance(one, ast.AST):
-            told.append(f"<{type(one).__name__}")
-            waiting += [getattr(one, name, None) for name in reversed(one._fields) if name != "ctx"]
-        elif isinstance(one, list):
-            told.append(f"[{len(one)}")
-            waiting += reversed(one)
-        else:
-            told.append(f"={one!r}")
-    return "\x1f".join(told)

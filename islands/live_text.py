@@ -7,10 +7,12 @@ what they do not decide stays in. Comments and docstrings are dropped too: words
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kbevolve.islands.local_names import in_order
+from kbevolve.islands.pieces import pieces
 
 #: A string that holds native code rather than a name or a message: several lines with a statement.
 _NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
@@ -40,29 +42,67 @@ def live_text(source: str) -> LiveText:
 
 def _split(source: str) -> LiveText:
     try:
-        tree = ast.parse(source)
-        _drop_dead_branches(tree.body, _integers(tree))
-        native = _take_native(tree)
-        return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
+        try:
+            return _put_together(pieces(source))
+        except SyntaxError:
+            return _put_together([source])
     except SyntaxError:
         return LiveText(python="", native=_preprocess(source))
     except RecursionError:  # a sum of hundreds of strings; it may be a correct kernel, and is seen as it stands
         return LiveText(python=source, native=_preprocess(source))
 
 
-def _integers(tree: ast.Module) -> dict[str, int]:
-    """Module constants ``NAME = integer`` that are assigned once."""
-    values: dict[str, int] = {}
-    for node in tree.body:
+def _put_together(texts: Sequence[str]) -> LiveText:
+    """What is compiled of a file in pieces that are Python each."""
+    constants = {name: value for text in texts for name, value in _switches(text).constants}
+    shown = [
+        _shown(text, tuple((name, constants[name]) for name in _switches(text).asked if name in constants))
+        for text in texts
+    ]
+    return LiveText(
+        python="\n".join(text.python for text in shown), native="\n".join(text.native for text in shown if text.native)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Switches:
+    """What a piece has to do with switches."""
+
+    #: Constants ``NAME = integer`` of the module.
+    constants: tuple[tuple[str, int], ...]
+    #: Names in its conditions, in order.
+    asked: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def _switches(text: str) -> _Switches:
+    tree = ast.parse(text)
+    tests = [node.test for node in in_order(tree) if isinstance(node, ast.If)]
+    return _Switches(
+        tuple(_integers(tree.body)), tuple(sorted({node.id for node in in_order(*tests) if isinstance(node, ast.Name)}))
+    )
+
+
+@lru_cache(maxsize=1024)
+def _shown(text: str, constants: tuple[tuple[str, int], ...]) -> LiveText:
+    """What is compiled of a piece, for these values of the constants that its conditions ask for."""
+    tree = ast.parse(text)
+    _drop_dead_branches(tree.body, dict(constants))
+    native = _take_native(tree)
+    return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
+
+
+def _integers(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
+    """Module constants ``NAME = integer``."""
+    for node in body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
             for target in node.targets:
                 if isinstance(target, ast.Name):
-                    values[target.id] = int(node.value.value)
-    return values
+                    yield target.id, int(node.value.value)
 
 
-# Every child of a search passes through here: the two functions below look at statements and at strings only, in place,
-# and take a third of the time that node transformers take.
+# The two functions below look at statements and at strings only, in place, and take a third of the time that node
+# transformers take.
 
 
 def _drop_dead_branches(body: list[ast.stmt], constants: Mapping[str, int]) -> None:

@@ -1,9 +1,4 @@
-"""Names of local variables, which nobody outside a function can see, replaced by numbers.
-
-Only what is certainly local is renamed: a name that is assigned in functions alone, by plain assignments, loops,
-``with`` and comprehensions, and that is not also a parameter, an import, a function, a class, a global, a builtin, or a
-word in any string of the file. Whoever shows names to the program (``locals``, ``eval``, …) is the caller's to exclude.
-"""
+"""Which names of a file are local variables, that nobody outside a function can see, and which are anything else."""
 
 import ast
 import builtins
@@ -11,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 
-_BUILTINS = frozenset(dir(builtins))
+BUILTINS = frozenset(dir(builtins))
 _WORD = re.compile(r"[^\W\d]\w*")
 #: Fields that hold no node but marks: whether a name is read or written follows from where it stands.
 _MARKS = frozenset(("ctx", "op", "ops", "kind", "type_comment", "id", "attr"))
@@ -45,26 +40,6 @@ def _with_nodes(fields: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in reversed(fields) if name not in _MARKS)
 
 
-def number_locals(tree: ast.Module, strings: Collection[str]) -> None:
-    """Rename local variables to ``$1``, ``$2``, … in place, by their first appearance in an outermost function.
-
-    Args:
-        tree: a whole file.
-        strings: words that occur in its strings.
-    """
-    kept, outermost = _bound(tree)
-    if "*" in kept:  # of a star import: any name may be a global one
-        return
-    for function in outermost:
-        nodes = in_order(*function.body)
-        local = {
-            name
-            for name in assigned(nodes) - kept - _BUILTINS
-            if name not in strings and not name.startswith("__")  # those are mangled in a class
-        }
-        rename(nodes, local)
-
-
 def assigned(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that some nodes assign, whosever they are."""
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -78,8 +53,11 @@ def rename(nodes: Sequence[ast.AST], local: Collection[str]) -> None:
             node.id = numbers.setdefault(node.id, f"${len(numbers) + 1}")
 
 
-def _bound(tree: ast.Module) -> tuple[set[str], list[Function]]:
-    """The names that are bound in any other way than as a local variable; and the functions that are in no other."""
+def bound(tree: ast.Module) -> tuple[set[str], list[Function]]:
+    """The names that are bound in any other way than as a local variable; and the functions that are in no other.
+
+    A star among the names stands for any.
+    """
     kept: set[str] = set()
     outermost: list[Function] = []
     #: What is to be looked at; whether names that are assigned there are local; whether it is in a function at all,
