@@ -5,13 +5,12 @@ the time that the engine has for a child (docs/results/2026-11-21-engine.md).
 """
 
 import re
+from itertools import pairwise
 
-#: A text in three quotes, whose lines begin nothing; or a line at which a statement may begin: none of those with which
-#: an outer statement goes on.
-_START = re.compile(
-    r"""("{3}|'{3})(?:[^\\]|\\.)*?\1|^(?P<start>@|(?!(?:elif|else|except|finally)\b)[^\W\d])""",
-    re.MULTILINE | re.DOTALL,
-)
+#: A text in three quotes, whose lines begin nothing.
+_QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?"""|' r"'''(?:[^\\]|\\.)*?'''", re.DOTALL)
+#: The end of a line before one at which a statement may begin: none of those with which an outer statement goes on.
+_BEFORE = re.compile(r"\n(?=@|(?!(?:elif|else|except|finally)\b)[^\W\d])")
 
 
 def pieces(text: str) -> list[str]:
@@ -21,6 +20,8 @@ def pieces(text: str) -> list[str]:
     before it is no Python. Where every piece is, they are the statements of the file, since no piece ends in a string,
     in brackets or in a line that goes on, and each begins without indentation.
     """
-    starts = [found.start() for found in _START.finditer(text) if found["start"]]
-    cuts = [at for before, at in zip([None, *starts], starts, strict=False) if before is None or text[before] != "@"]
-    return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True) if start < end]
+    quoted = [found.span() for found in _QUOTED.finditer(text)]
+    starts = [0, *(found.end() for found in _BEFORE.finditer(text))]
+    free = [at for at in starts if not any(begin < at < end for begin, end in quoted)]
+    cuts = [at for before, at in pairwise(free) if text[before] != "@"]
+    return [text[start:end] for start, end in pairwise([0, *cuts, len(text)]) if start < end]
