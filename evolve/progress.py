@@ -85,6 +85,8 @@ class LiveProgress:
 
     def __enter__(self) -> Self:
         self._live.__enter__()
+        # Judges start before there is any event: workers, torch, a cluster.
+        self._live.update(Group(self._top(), Text("starting …", style="dim")), refresh=True)
         return self
 
     def __exit__(
@@ -101,10 +103,6 @@ class LiveProgress:
 
     def _render(self, event: Event) -> RenderableType:
         population, header = event.population, self.header
-        top = Table.grid(expand=True)
-        top.add_column()
-        top.add_column(justify="right")
-        top.add_row(Text(header.problem, style="bold"), Text(header.device, style="dim"))
         numbers = Table.grid(padding=(0, 2))
         numbers.add_column(style="dim")
         numbers.add_column()
@@ -119,7 +117,14 @@ class LiveProgress:
             Text(self._pace.words(event.generation, header.generations), style="dim"),
         )
         now = Text(_now_words(event), style="dim", no_wrap=True, overflow="ellipsis")
-        return Group(top, bar, numbers, *self._recent, now)
+        return Group(self._top(), bar, numbers, *self._recent, now)
+
+    def _top(self) -> RenderableType:
+        top = Table.grid(expand=True)
+        top.add_column()
+        top.add_column(justify="right")
+        top.add_row(Text(self.header.problem, style="bold"), Text(self.header.device, style="dim"))
+        return top
 
 
 class LineProgress:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -155,6 +156,13 @@ def test_the_displays_show_the_confirmed_number(sitting: Any) -> None:
     text = shown.export_text()
     assert f"measuring {contest[0]} again, beside eager" in text
     assert f"{champion.speedup:#.3g}× (confirmed)" in text
+
+
+def test_a_terminal_is_not_left_empty_while_judges_start() -> None:
+    written = StringIO()
+    with LiveProgress(HEADER, Console(file=written, force_terminal=True, width=80)):
+        assert "L1/double" in written.getvalue()
+        assert "starting …" in written.getvalue()
 
 
 def test_the_summary_states_what_is_published(sitting: Any) -> None:
