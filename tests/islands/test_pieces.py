@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -76,8 +77,43 @@ ODD = (
 )
 
 
+#: What is put into files at random: it opens, closes or continues something.
+SPLINTERS = (
+    *('"""', "'''", '"', "'", "\\\n", "(", ")", "#", "\n", ";", "@f\n", "else:\n", "    ", "\f", "async "),
+    *("def f(y):\n    z = y\n    return z\n", "from q import *\n", "eval('x')\n", "'doc'\n", "X = 0\n"),
+)
+
+
+def mangled(text: str, rng: Random) -> str:
+    """A text with some lines lost, exchanged, or broken."""
+    lines = text.splitlines(keepends=True)
+    for _ in range(rng.randint(1, 3)):
+        at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+        match rng.randrange(3):
+            case 0:
+                lines[at], lines[other] = lines[other], lines[at]
+            case 1:
+                lines[at] = ""
+            case _:
+                cut = rng.randint(0, len(lines[at]))
+                lines[at] = lines[at][:cut] + rng.choice(SPLINTERS) + lines[at][cut:]
+    return "".join(lines)
+
+
 @pytest.mark.parametrize("text", [*(file.read_text() for file in FILES), *ODD])
 def test_a_file_in_pieces_has_the_form_of_the_whole(text: str) -> None:
+    check(text)
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
+def test_a_mangled_file_has_it_too() -> None:
+    rng = Random(0)
+    texts = [file.read_text() for file in FILES if file.stat().st_size < 4000]
+    for _ in range(1000):
+        check(mangled(rng.choice(texts), rng))
+
+
+def check(text: str) -> None:
     assert "".join(pieces(text)) == text
     assert canonical.canonical_form(text) == canonical._whole_form(text)
     lines = [line for line in live_text.live_text(text).python.splitlines() if line]
