@@ -62,13 +62,8 @@ def canonical_id(source: str) -> str:
 def canonical_form(source: str) -> str:
     """The form itself, a text for no reader; a file that has to stay as it is, as it is."""
     text = _with_line_feeds(source)
-    try:
-        told = [_told_alone(piece) for piece in pieces(text)]
-    except _UNREADABLE:
-        return _whole_form(text)
-    if _CODING.match(text) or any(one is None for one in told):
-        return _whole_form(text)
-    return put_together([one for one in told if one is not None])
+    told = _told_in_pieces(text)
+    return _whole_form(text) if told is None else put_together(told)
 
 
 def shell_of(source: str) -> tuple[str, tuple[str, ...]] | None:
@@ -89,6 +84,21 @@ def _with_line_feeds(source: str) -> str:
 def _whole_form(text: str) -> str:
     form = _form(text)
     return f"\x00{text}" if form is None else form
+
+
+def _told_in_pieces(text: str) -> list[Told] | None:
+    """A file piece by piece; None where it has to be read whole."""
+    if _CODING.match(text):
+        return None
+    told = []
+    try:
+        for piece in pieces(text):
+            if (one := _told_alone(piece)) is None:
+                return None
+            told.append(one)
+    except _UNREADABLE:
+        return None
+    return told
 
 
 @lru_cache(maxsize=1024)

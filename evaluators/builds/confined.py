@@ -7,7 +7,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -63,21 +62,16 @@ class Ran:
 @contextmanager
 def workshop() -> Iterator[Path]:
     """A folder for one compiler, gone afterwards; it works in ``work`` inside."""
-    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-"))
+    directory = directories.make(prefix=DIRECTORY_PREFIX)
     try:
-        for name in ("home", "tmp", "work"):
-            (directory / name).mkdir()
         yield directory
     finally:
         directories.remove(directory)
 
 
 def sweep_workshops() -> None:
-    """Remove what processes that were killed left behind."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"):
-        owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            directories.remove(directory)
+    """End and remove what processes that were killed left behind."""
+    directories.sweep(prefix=DIRECTORY_PREFIX)
 
 
 def run(

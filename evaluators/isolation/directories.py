@@ -1,4 +1,4 @@
-"""The directories of workers: made with their judge's name, removed whatever a candidate made of them."""
+"""The directories of workers and compilers: made with their judge's number, removed whatever is in them."""
 
 import contextlib
 import os
@@ -9,13 +9,13 @@ from pathlib import Path
 
 from kbevolve.evaluators.isolation import processes
 
-#: Then follows the process id of the judge.
+#: How the names of workers' directories begin; then follows the process id of the judge.
 PREFIX = "kbevolve-worker-"
 
 
-def make(parent: Path | None = None) -> Path:
-    """A worker's own directory: its home, its temporary files and where it works."""
-    directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=parent))
+def make(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
+    """A process's own directory: its home, its temporary files and where it works."""
+    directory = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
     for name in ("home", "tmp", "work"):
         (directory / name).mkdir()
     return directory
@@ -26,10 +26,10 @@ def triton_cache(directory: Path) -> Path:
     return directory / "tmp" / "triton"
 
 
-def sweep() -> None:
+def sweep(*, prefix: str = PREFIX) -> None:
     """End and remove what judges that were killed left behind."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = directory.name.removeprefix(PREFIX).partition("-")[0]
+    for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        owner = directory.name.removeprefix(prefix).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             processes.kill(processes.strays(directory))
             remove(directory)

@@ -5,7 +5,6 @@ import json
 import os
 import select
 import selectors
-import socket
 import subprocess
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.isolation.last_words import Printed, signal_words
 from kbevolve.evaluators.isolation.sandbox import Started
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Message, frame
+from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Channel, Message
 
 #: Seconds between the worker's hanging up and its being taken for alive.
 _DEATH_SECONDS = 2.0
@@ -51,13 +50,9 @@ class Line:
             Rejection: it died or hung up.
             ValueError: the message is too large.
         """
-        data = frame(message)
         self._connection.settimeout(seconds)
         try:
-            if descriptors:
-                # They travel with the first bytes; the rest of a large message follows plainly.
-                data = data[socket.send_fds(self._connection, [data], list(descriptors)) :]
-            self._connection.sendall(data)
+            Channel(self._connection).send(message, descriptors)
         except TimeoutError:
             raise
         except OSError:

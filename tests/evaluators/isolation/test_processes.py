@@ -90,6 +90,7 @@ def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch
             child.wait()
 
 
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not tell who waits")
 def test_two_that_share_a_processor_wait_for_each_other(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     code = f"""
