@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kbevolve.archive.findings import BEGINNING, Conditions, Finding, from_line, read_findings, to_line
-from kbevolve.archive.whole_lines import append_whole
+from kbevolve.archive.batch_results import BEGINNING, Conditions, Finding, from_line, read_findings, to_line
+from kbevolve.archive.jsonl import append_whole
 from kbevolve.configs.errors import ArchiveError, RecordError, UsageError
 
 

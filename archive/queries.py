@@ -1,7 +1,7 @@
 """What is read from an archive, as functions of an open `Connection`. `Archive` is their public face.
 
 What belongs to a run is found through indices, so it costs the same in an archive of one run and of a thousand. What a
-search asks while it goes on is in `archive.ledger`.
+search asks while it goes on is in `archive.run_view`.
 """
 
 import sqlite3
@@ -22,7 +22,7 @@ from kbevolve.archive.records import (
     Run,
     StopReason,
 )
-from kbevolve.archive.runs import precision_of, run
+from kbevolve.archive.run_queries import precision_of, run
 from kbevolve.configs.errors import ArchiveError, nearest
 from kbevolve.configs.problem import Problem
 

@@ -157,7 +157,7 @@ class Birth:
     kernel: str | None = None
     #: Kernel id of what was written, where it equals `kernel` but for comments, layout and names; None elsewhere.
     written: str | None = None
-    #: Hash of the kernel's canonical form (`islands.canonical`); "" where there is no kernel, or nobody looked.
+    #: Hash of the kernel's canonical form (`islands.source.canonical`); "" where there is no kernel, or nobody looked.
     form: str = ""
     #: Id of the idea it carries out, None when it follows none.
     idea: str | None = None
@@ -273,7 +273,7 @@ class Evaluation:
     kernel: str
     #: Problem id.
     problem: str
-    #: Device fingerprint (`evaluators.devices`); results of different devices are never ranked together.
+    #: Device fingerprint (`evaluators.device.devices`); results of different devices are never ranked together.
     device: str
     #: The precision that the task asks for: "fp32", "tf32", "fp16" or "bf16".
     precision: str
@@ -366,7 +366,7 @@ class Placement:
 
     run: str
     island: int
-    #: Niche key, e.g. "m1c2d1l0" (`islands.descriptors`).
+    #: Niche key, e.g. "m1c2d1l0" (`islands.niches`).
     niche: str
     kernel: str
     generation: int

@@ -1,7 +1,7 @@
 """The archive: one SQLite file that remembers every kernel, idea, birth, verdict and timed block, for ever.
 
 This is the only door to the file: `Archive` writes, `archive.queries` holds the SELECTs behind its reading methods,
-`archive.ledger` those of a search that goes on, and nobody else speaks SQL. It is insert-only: there is no UPDATE and
+`archive.run_view` those of a search that goes on, and nobody else speaks SQL. It is insert-only: there is no UPDATE and
 no DELETE, and triggers refuse those of others, too. Each method that writes is one transaction, so a process that is
 killed leaves whole facts or none.
 """
@@ -14,12 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kbevolve.archive import queries, rows, runs
+from kbevolve.archive import queries, rows, run_queries
 from kbevolve.archive.connection import Connection
+from kbevolve.archive.conversations import Questions
 from kbevolve.archive.known_devices import KnownDevice, known_device, remember
-from kbevolve.archive.ledger import Ledger
 from kbevolve.archive.queries import RunSummary
-from kbevolve.archive.questions import Questions
 from kbevolve.archive.records import (
     Birth,
     Confirmation,
@@ -32,6 +31,7 @@ from kbevolve.archive.records import (
     StopReason,
 )
 from kbevolve.archive.replies import Replies
+from kbevolve.archive.run_view import Ledger
 from kbevolve.archive.schema import bring_up_to_date
 from kbevolve.archive.sittings import wall_seconds
 from kbevolve.configs.errors import ArchiveError
@@ -225,7 +225,7 @@ class Archive:
 
     def runs(self) -> list[RunSummary]:
         """Every run with its counts and its best kernel, newest first."""
-        return [queries.summary(self._connection, run) for run in runs.runs(self._connection)]
+        return [queries.summary(self._connection, run) for run in run_queries.runs(self._connection)]
 
     def summary(self, run: Run) -> RunSummary:
         """Counts and best kernel of one run."""
@@ -237,7 +237,7 @@ class Archive:
         Raises:
             ArchiveError: there is none, or several start so; the message names the nearest.
         """
-        return runs.run(self._connection, which)
+        return run_queries.run(self._connection, which)
 
     def latest_run_of(self, problem_name: str) -> Run:
         """The newest run of a problem, by the name it was asked for, or its path.
@@ -245,19 +245,19 @@ class Archive:
         Raises:
             ArchiveError: there is none; the message names the nearest.
         """
-        return runs.latest_run_of(self._connection, problem_name)
+        return run_queries.latest_run_of(self._connection, problem_name)
 
     def runs_like(self, run: Run) -> list[Run]:
         """The runs on the same problem text and the same device, `run` among them, the oldest first."""
-        return runs.runs_like(self._connection, run)
+        return run_queries.runs_like(self._connection, run)
 
     def runs_elsewhere(self, run: Run, *, limit: int) -> list[Run]:
         """Earlier runs on other problems on the same device, the newest first."""
-        return runs.runs_elsewhere(self._connection, run, limit=limit)
+        return run_queries.runs_elsewhere(self._connection, run, limit=limit)
 
     def legacy(self, run_id: str) -> str | None:
         """What a run was given of other problems (`add_legacy`); None when nothing was written down."""
-        return runs.legacy(self._connection, run_id)
+        return run_queries.legacy(self._connection, run_id)
 
     def problem(self, problem_id: str) -> Problem:
         """A problem by its id, with the text that was run, wherever its file is now."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 
 
 def open_run(archive: Archive, problem: Problem, device: Device, *, name: str, began: datetime | None = None) -> Run:

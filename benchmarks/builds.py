@@ -26,12 +26,12 @@ import torch
 from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import Built
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation import bubblewrap
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.sandbox import bubblewrap
 
 DECLARED = "torch::Tensor relu(torch::Tensor x);"
 CPP = """

@@ -20,8 +20,8 @@ from typing import Self
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.devices import Device
-from kbevolve.evolve.hands import find_hands, open_judges
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evolve.runs.evaluators import find_hands, open_judges
 
 PROBLEM = '''"""Nobody runs it."""
 

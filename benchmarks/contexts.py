@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Literal
 from unittest.mock import patch
 
-from kbevolve.evaluators.isolation.environment import CONNECTIONS
-from kbevolve.evaluators.isolation.gpu import Gpu, all_gpus, special_files
+from kbevolve.evaluators.sandbox.environment import CONNECTIONS
+from kbevolve.evaluators.sandbox.gpu import Gpu, all_gpus, special_files
 from kbevolve.evaluators.worker.landlock import restrict_files
 
 Granted = Literal["all", "own"]

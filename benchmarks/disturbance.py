@@ -18,13 +18,13 @@ from contextlib import contextmanager
 import torch
 
 from benchmarks.contexts import connections_of
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.gpu import find_gpu
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.sandbox.gpu import find_gpu
 
 #: What another process does for ever.
 _NEIGHBOUR = """
 from benchmarks.contexts import serve
-from kbevolve.evaluators.isolation.gpu import Gpu
+from kbevolve.evaluators.sandbox.gpu import Gpu
 from pathlib import Path
 gpu = Gpu(name={name!r}, node=Path({node!r}))
 serve(gpu, "own", contexts={contexts})

@@ -20,10 +20,10 @@ from unittest.mock import patch
 from benchmarks.throughput.mix import children, small_children
 from benchmarks.throughput.problems import problems
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.worker_process import Worker
-from kbevolve.evaluators.judge import Judge
-from kbevolve.evaluators.shelf import VARIABLE
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import VARIABLE
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evaluators.sandbox.worker import Worker
 
 _TICK_MS = 1e3 / os.sysconf("SC_CLK_TCK")
 

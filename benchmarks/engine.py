@@ -4,7 +4,7 @@
     python -m benchmarks.engine [--kernels 1000000] [--children 2000] [--openevolve]
 
 A run of that many kernels is written into a fresh archive in bulk, row for row what the search would have left
-(tests/evolve/test_engine.py compares); another process resumes the run and breeds on. Kernels in bulk have 0.4 KB, the
+(tests/benchmarks/test_engine.py compares); another process resumes the run. Kernels in bulk have 0.4 KB, the
 measured children are a hand-written kernel of ours with one number changed. What is printed, as JSON, on the last line:
 
     children_per_s  children of the resumed run a second, all of the loop: choosing, writing, describing, placing
@@ -52,12 +52,12 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.brief import Brief, Proposal
-from kbevolve.evolve.events import Event
-from kbevolve.evolve.search import Search
-from kbevolve.evolve.starting import StartingKernel
-from kbevolve.islands.canonical import canonical_form, canonical_id
-from kbevolve.islands.descriptors import describe
+from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.search.search import Search
+from kbevolve.islands.niches import describe
+from kbevolve.islands.source.canonical import canonical_form, canonical_id
 
 DEVICE = "benchmark"
 ISLANDS = 4

@@ -20,10 +20,10 @@ from benchmarks.archived import add_birth, open_run
 from kbevolve.archive.records import Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
-from kbevolve.evaluators.devices import Device, find_device
-from kbevolve.evaluators.isolation import directories, sandbox
-from kbevolve.evaluators.isolation.nursery import Nursery
-from kbevolve.evaluators.isolation.worker_process import Worker
+from kbevolve.evaluators.device.devices import Device, find_device
+from kbevolve.evaluators.sandbox import directories, launch
+from kbevolve.evaluators.sandbox.forkserver import Nursery
+from kbevolve.evaluators.sandbox.worker import Worker
 
 
 def seconds_of(act: Callable[[], object]) -> float:
@@ -73,7 +73,7 @@ def main() -> None:
             "archive_ls_s": median(lambda: seconds_of(lambda: command("archive", "ls", "--archive", str(path)))),
         }
     figures["worker_alone_s"] = median(lambda: worker_seconds(device, None))
-    nursery = sandbox.open_nursery(device)
+    nursery = launch.open_nursery(device)
     if nursery is not None:
         try:
             figures["worker_forked_s"] = median(lambda: worker_seconds(device, nursery))

@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Barrier
 
 from benchmarks.contexts import connections_of
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.workers import WorkerPool
-from kbevolve.evaluators.timing.gate import Gate
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 
 #: Seconds until all processes have begun.
 _PATIENCE = 120.0

@@ -191,7 +191,7 @@ class LLMSettings(Section):
     api_base: Address = None
     #: Name of the environment variable that holds the key.
     api_key_variable: str = "OPENAI_API_KEY"
-    #: At which models answer; an island that ventures asks at a quarter more (`evolve.policies`).
+    #: At which models answer; an island that ventures asks at a quarter more (`islands.policy`).
     temperature: float = Field(0.8, ge=0, le=2)
     max_tokens: int = Field(16000, ge=256)
     #: Seconds a request may take, and how often a failed one is tried again.

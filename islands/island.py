@@ -28,7 +28,7 @@ class Member:
 
     kernel: Kernel
     evaluation: Evaluation
-    #: Niche key (`islands.descriptors`).
+    #: Niche key (`islands.niches`).
     niche: str
     #: Births of which it was the main parent, in this run.
     children: int = 0

@@ -1,5 +1,5 @@
 """`python -m kbevolve` is the command `kbevolve`."""
 
-from kbevolve.evolve.cli import main
+from kbevolve.evolve.cli.main import main
 
 main()

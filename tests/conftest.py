@@ -28,7 +28,7 @@ from kbevolve.archive.records import (
 )
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
-from kbevolve.evolve.cli import main
+from kbevolve.evolve.cli.main import main
 
 PROBLEM = '''"""C = A @ B for square matrices."""
 

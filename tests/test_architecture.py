@@ -69,7 +69,7 @@ def test_imports_point_one_way(folder: str) -> None:
 def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
     code = (
         "import sys\n"
-        "from kbevolve.evolve.cli import main\n"
+        "from kbevolve.evolve.cli.main import main\n"
         "try:\n    main(sys.argv[1:])\n"
         "except SystemExit as exit:\n"
         "    heavy = {'torch', 'openevolve', 'openai', 'matplotlib', 'flask', 'ray', 'mcp'} & set(sys.modules)\n"

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.cli import COMMANDS, cli
+from kbevolve.evolve.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbevolve.archive.numbers import as_times
+from kbevolve.archive.formatting import as_times
 from kbevolve.archive.report.comparison import Average, Track, checkpoints, reached
 from kbevolve.archive.report.figures import GREY, INK, MARKERS, PALETTE, caption, draw_eager, save, scale_speedups
 

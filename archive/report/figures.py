@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbevolve.archive.numbers import as_times
+from kbevolve.archive.formatting import as_times
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.report.curves import Curve, Point, Step
-from kbevolve.archive.runs import strategy_of
+from kbevolve.archive.run_queries import strategy_of
 from kbevolve.configs.errors import ArchiveError, UsageError
 
 if TYPE_CHECKING:

@@ -29,11 +29,11 @@ from benchmarks.judge.kernels import delayed, matmul, products, seed_of, twin
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.devices import Device, find_device
-from kbevolve.evaluators.hearing import UNTOLD
-from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.device.devices import Device, find_device
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evaluators.judging.pipeline import UNTOLD
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.confirming import confirmations_of
+from kbevolve.evolve.search.confirming import confirmations_of
 
 #: Entrants of one contest: a champion and its challengers, each in a process of its own.
 CHALLENGERS = 5

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from kbevolve.evolve.tunables import declared, with_values
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 
 #: Seconds that an answer takes, at least and at most.
 SECONDS = (0.005, 0.03)

@@ -11,17 +11,17 @@ from benchmarks.kills.endpoint import CRASH, WRONG
 from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Standing, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.tunables import declared
+from kbevolve.evolve.proposers.tuning.tunables import declared
 
 #: Seconds that a verdict takes, at least and at most, and that a contest takes.
 SECONDS, CONTEST_SECONDS = (0.002, 0.03), 0.02
 
 
 class FictitiousJudge:
-    """Has the methods of `evaluators.judge.Judge` that a run needs."""
+    """Has the methods of `evaluators.judging.judge.Judge` that a run needs."""
 
     def __init__(
         self, device: Device, settings: EvaluationSettings, *, width: int = 1, builders: int = 0, plain: bool = False

@@ -239,7 +239,7 @@ def _warm() -> None:
     import openevolve.llm.openai  # noqa: F401
     import sqlite_utils  # noqa: F401
 
-    import kbevolve.evaluators.judge
-    import kbevolve.evolve.writer  # noqa: F401
+    import kbevolve.evaluators.judging.judge
+    import kbevolve.evolve.proposers.codegen.proposer  # noqa: F401
 
     os.environ.setdefault("no_proxy", "127.0.0.1")

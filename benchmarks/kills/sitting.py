@@ -14,14 +14,14 @@ from kbevolve.archive.records import Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evaluators.devices import Device
-from kbevolve.evolve.hands import Hands
-from kbevolve.evolve.keeping import keeping
-from kbevolve.evolve.llm import LanguageModel, Message, Reply, build_language_model
-from kbevolve.evolve.outside import Outside
-from kbevolve.evolve.pace import Pace
-from kbevolve.evolve.proposers import build_proposers
-from kbevolve.evolve.session import breed, open_run, settings_of
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, build_language_model
+from kbevolve.evolve.llm.rate_limit import Pace
+from kbevolve.evolve.llm.reply_cache import keeping
+from kbevolve.evolve.proposers.factory import build_proposers
+from kbevolve.evolve.proposers.interactive import Outside
+from kbevolve.evolve.runs.evaluators import Hands
+from kbevolve.evolve.runs.session import breed, open_run, settings_of
 
 PROBLEM = "L1/gelu"
 DEVICE = Device(type="cpu", index=0, fingerprint="cpu/fictitious", description="a device that is not there")

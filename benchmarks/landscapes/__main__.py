@@ -18,8 +18,8 @@ from benchmarks.landscapes.measure import measure_all
 from benchmarks.landscapes.pack import packed, summary
 from benchmarks.landscapes.spaces import Space, spaces
 from benchmarks.throughput import lines
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evolve.trials.measured import parse_landscape, read_landscape
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evolve.simulation.measured import parse_landscape, read_landscape
 
 
 def main() -> None:

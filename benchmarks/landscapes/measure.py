@@ -12,8 +12,8 @@ from benchmarks.landscapes.spaces import Space
 from benchmarks.throughput import lines
 from kbevolve.archive.records import Evaluation, Measurement, Verdict
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.judge import Judge, width_for
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.judging.judge import Judge, width_for
 from kbevolve.evaluators.timing.statistics import block_ms
 
 #: A landscape wants many configurations, each with its noise, not few with narrow intervals: two trials, four rounds of

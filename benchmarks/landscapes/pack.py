@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.landscapes.spaces import Space
-from kbevolve.evolve.trials.landscape import Failure
-from kbevolve.evolve.trials.measured import FORMAT, MeasuredLandscape
+from kbevolve.evolve.simulation.landscape import Failure
+from kbevolve.evolve.simulation.measured import FORMAT, MeasuredLandscape
 
 #: Digits that are kept of a time; the least noise is some tenths of a percent.
 DIGITS = 4

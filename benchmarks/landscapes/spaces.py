@@ -14,7 +14,7 @@ from kbevolve.archive.records import Kernel
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem, with_constants
 from kbevolve.configs.seeds import seed_files
-from kbevolve.evolve.tunables import declared, values_of, with_values
+from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.soak.faults import Patient
 from benchmarks.soak.leaks import descendants
-from kbevolve.evaluators.isolation import processes
+from kbevolve.evaluators.sandbox import process_table
 
 #: Seconds between two looks for the victim: a compiler lives for half a second.
 _LOOK_SECONDS = 0.01
@@ -65,7 +65,7 @@ def _compilers(patient: Patient) -> list[int]:
     """Compilers proper (not ninja, not their drivers) that work on the child's source."""
     mark = b"child_" + _mark(patient)
     found = []
-    for process in processes.processes():
+    for process in process_table.processes():
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
             if command[0].endswith(b"cc1plus") and any(mark in word for word in command):

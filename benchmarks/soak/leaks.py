@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from kbevolve.evaluators.isolation import processes
+from kbevolve.evaluators.sandbox import process_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def growth_mb(samples: Sequence[float]) -> float:
 def descendants(ancestor: int) -> set[int]:
     """Process ids of its children, their children, and so on, ended ones that nobody noticed among them."""
     children: dict[int, list[int]] = {}
-    for process in processes.processes():
+    for process in process_table.processes():
         children.setdefault(process.parent, []).append(process.pid)
     found: set[int] = set()
     waiting = [ancestor]

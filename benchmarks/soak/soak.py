@@ -20,11 +20,11 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators import hearing
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.judging import pipeline
+from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import Finding, lint
-from kbevolve.evaluators.shelf import Shelf
 
 #: Cheap and short: most of an evaluation is the life of its worker.
 SETTINGS = EvaluationSettings(
@@ -141,7 +141,7 @@ def _lint_refuses_nothing() -> Iterator[None]:
     def tags_only(*arguments: Any, **keywords: Any) -> Finding:
         return replace(lint(*arguments, **keywords), refusal="")
 
-    with patch.object(hearing, "lint", tags_only):
+    with patch.object(pipeline, "lint", tags_only):
         yield
 
 

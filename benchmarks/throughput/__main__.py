@@ -20,7 +20,7 @@ from benchmarks.throughput.child import Child
 from benchmarks.throughput.mix import children, sample, small_children, table
 from benchmarks.throughput.problems import problems
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 
 
 def chosen(mix: tuple[Child, ...], options: argparse.Namespace) -> tuple[Child, ...]:

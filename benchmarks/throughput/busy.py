@@ -7,7 +7,7 @@ import subprocess
 from types import TracebackType
 from typing import Self
 
-from kbevolve.evaluators.devices import Device, visible_name
+from kbevolve.evaluators.device.devices import Device, visible_name
 
 #: Milliseconds between two readings. The driver's own window is between 1/6 s and 1 s long.
 _EVERY_MS = 250

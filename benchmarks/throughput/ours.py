@@ -20,9 +20,9 @@ from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.judge import Judge, width_for
-from kbevolve.evaluators.shelf import VARIABLE
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.disk_cache import VARIABLE
+from kbevolve.evaluators.judging.judge import Judge, width_for
 
 
 def evaluate_all(

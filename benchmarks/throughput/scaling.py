@@ -13,8 +13,8 @@ from benchmarks.throughput.copies import copies
 from kbevolve.archive.records import Evaluation
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.shelf import VARIABLE
-from kbevolve.evolve.hands import find_hands, open_judges
+from kbevolve.evaluators.disk_cache import VARIABLE
+from kbevolve.evolve.runs.evaluators import find_hands, open_judges
 
 
 def measure(

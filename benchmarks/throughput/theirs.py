@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.throughput import lines
 from benchmarks.throughput.child import Child, Outcome
 from kbevolve.configs.problem import Problem
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 
 RECIPE = Path(__file__).with_name("recipe.py")
 #: Seconds after which a child is ended: those who need so long hang.

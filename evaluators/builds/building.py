@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from kbevolve.evaluators.builds.build_request import BuildOrder, digest, is_cuda
 from kbevolve.evaluators.builds.cache import BuildCache, Entry
 from kbevolve.evaluators.builds.compiler import Commands, commands
-from kbevolve.evaluators.builds.confined import Ran, run, workshop
 from kbevolve.evaluators.builds.headers import Headers, Light
 from kbevolve.evaluators.builds.listings import listed_traits, with_listing
-from kbevolve.evaluators.builds.order import BuildOrder, digest, is_cuda
 from kbevolve.evaluators.builds.product import BuildFailure, Built, Outcome, Why
 from kbevolve.evaluators.builds.resources import KernelResources, merged, read_ptxas, without_ptxas
+from kbevolve.evaluators.builds.sandboxed_compiler import Ran, run, workshop
 from kbevolve.evaluators.builds.traits import Traits, traits_of, united, words_for
-from kbevolve.evaluators.isolation.processes import Census
+from kbevolve.evaluators.sandbox.process_table import Census
 
 #: Seconds without which no step is begun.
 _LEAST_SECONDS = 0.5

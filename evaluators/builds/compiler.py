@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.builds.order import BuildOrder, OrderRefused, is_cuda
-from kbevolve.evaluators.isolation.environment import cuda_architecture
+from kbevolve.evaluators.builds.build_request import BuildOrder, OrderRefused, is_cuda
+from kbevolve.evaluators.sandbox.environment import cuda_architecture
 
 #: Raised when the same order would be built otherwise than before.
 _RECIPE = 3

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbevolve.evaluators.builds.order import digest
+from kbevolve.evaluators.builds.build_request import digest
 
 _GUARD = "#pragma once\n"
 #: torch/extension.h brings these in; `abs` without <cmath> would be the one of integers.

@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from kbevolve.evaluators.builds.build_request import is_cuda
 from kbevolve.evaluators.builds.disassembly import x86_traits
-from kbevolve.evaluators.builds.order import is_cuda
 from kbevolve.evaluators.builds.traits import Traits, traits_of, united
 from kbevolve.evaluators.worker.code import shown_in
 

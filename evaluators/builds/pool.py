@@ -10,17 +10,17 @@ from typing import Self
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds.build_request import BuildOrder, OrderRefused
 from kbevolve.evaluators.builds.building import Building, precompile
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import architecture, commands, toolchain
-from kbevolve.evaluators.builds.confined import sweep_workshops
 from kbevolve.evaluators.builds.headers import Headers, precompiled_name
-from kbevolve.evaluators.builds.order import BuildOrder, OrderRefused
 from kbevolve.evaluators.builds.product import Built, Outcome, Why, from_entry, to_entry
-from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.isolation.compiling import BuildReply
-from kbevolve.evaluators.isolation.processes import WATCH_SECONDS, Census
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.builds.sandboxed_compiler import sweep_workshops
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, Census
 from kbevolve.evaluators.worker.channel import LARGEST, Message
 
 #: Orders under way at once; they mostly wait for their compilers.

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from kbevolve.archive.records import Launch, Profile
-from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
 _LINE = re.compile(r"^ptxas info\s*:.*\n?|^\s+\d+ bytes stack frame.*\n?", re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")

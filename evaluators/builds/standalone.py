@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.building import Building
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.headers import Headers
-from kbevolve.evaluators.builds.order import BuildOrder
 from kbevolve.evaluators.builds.product import to_plain
 
 #: Host and device part side by side.

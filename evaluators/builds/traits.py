@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kbevolve.archive.records import Trait
-from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
 Traits = tuple[Trait, ...]
 

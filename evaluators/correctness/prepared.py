@@ -11,11 +11,11 @@ import torch
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.correctness.free_memory import free_bytes, release_cache
 from kbevolve.evaluators.correctness.inputs import KINDS, Transform, draw_plan, nominal
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import SLACK, Answer, Scale, all_finite, is_bearable, scale_of
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.memory import free_bytes, release_cache
 from kbevolve.evaluators.worker.values import Place, Unpackable, lay_out, pack
 
 #: Share of the free memory that inputs and truths of trials may keep; the rest is for the processes at work. What does

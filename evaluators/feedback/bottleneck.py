@@ -8,7 +8,7 @@ last two apart.
 from collections.abc import Mapping, Sequence
 
 from kbevolve.archive.records import Launch
-from kbevolve.evaluators.intake.rates import share_words
+from kbevolve.evaluators.analysis.rates import share_words
 
 #: Device time below this share of a call's time: the device waits for launches.
 _BUSY = 0.7

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import kbevolve
 from kbevolve.configs.problem import Problem
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback.bottleneck import DRAM, SM, STALL, TENSOR
-from kbevolve.evaluators.isolation.environment import worker_environment
+from kbevolve.evaluators.sandbox.environment import worker_environment
 
 _PROGRAM = "kbevolve.evaluators.worker.counted"
 _DURATION = "gpu__time_duration.sum"

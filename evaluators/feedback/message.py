@@ -6,7 +6,7 @@ no seed, no tolerance, no transform of inputs, and not what gave a forbidden tri
 """
 
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
-from kbevolve.evaluators.intake.rates import gigabytes_per_second, roofline_share, share_words, teraflops
+from kbevolve.evaluators.analysis.rates import gigabytes_per_second, roofline_share, share_words, teraflops
 
 #: Lines and characters of a failure's message: the first error is near the top, the rest follows from it.
 MESSAGE_LINES = 20

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from kbevolve.archive.records import Launch, ProblemCard, Profile
+from kbevolve.evaluators.analysis.rates import bytes_of, gigabytes_per_second, roofline_share, teraflops
+from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.feedback.bottleneck import bottleneck
-from kbevolve.evaluators.intake.rates import bytes_of, gigabytes_per_second, roofline_share, teraflops
-from kbevolve.evaluators.intake.roofline import Roofline
 
 #: Entries kept, the longest first, and characters of a name: what fits on a screen and into a prompt.
 MOST_LAUNCHES = 12

@@ -21,12 +21,12 @@ from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.fleet.actors import hire_actor, one_line
 from kbevolve.evaluators.fleet.fleet import Fleet
 from kbevolve.evaluators.fleet.judge_host import JUDGE, Commission, Reply, read
 from kbevolve.evaluators.fleet.judge_process import without_secrets
-from kbevolve.evaluators.fleet.posts import Opening
+from kbevolve.evaluators.fleet.slots import Opening
 
 #: Of a cluster that is started here: for this user on this machine (Ray listens on the loopback address when told that
 #: the system knows no clusters), without a word to Ray's makers, at the priority that everything else here has (Ray

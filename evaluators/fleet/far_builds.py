@@ -4,8 +4,8 @@ import contextlib
 from functools import partial
 from typing import Any
 
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.compiler import toolchain
-from kbevolve.evaluators.builds.order import BuildOrder
 from kbevolve.evaluators.builds.product import BuildFailure, Outcome, Why, from_plain
 from kbevolve.evaluators.builds.standalone import build_here
 

@@ -16,10 +16,10 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.devices import Device, together
+from kbevolve.evaluators.device.devices import Device, together
 from kbevolve.evaluators.fleet.judge_host import JUDGE, Commission, FarJudge, Introduction, JudgeDied, Order
 from kbevolve.evaluators.fleet.judge_process import JudgeProcess
-from kbevolve.evaluators.fleet.posts import Opening, Post, Posts
+from kbevolve.evaluators.fleet.slots import Opening, Post, Posts
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
 

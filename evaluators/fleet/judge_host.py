@@ -20,14 +20,14 @@ from kbevolve.archive.records import Kernel
 from kbevolve.configs.errors import EvaluatorError, KBEvolveError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.device.devices import Device, find_device
 
 if TYPE_CHECKING:
     from kbevolve.evaluators.builds.pool import Remote
-    from kbevolve.evaluators.judge import Judge
+    from kbevolve.evaluators.judging.judge import Judge
 
 #: The class that judges, as "module:Class". Tests and simulations name another one with the same methods.
-JUDGE = "kbevolve.evaluators.judge:Judge"
+JUDGE = "kbevolve.evaluators.judging.judge:Judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def make_judge(
     build_elsewhere: "Remote | None" = None,
 ) -> "Judge":
     """A judge of the class that `judge` names, in this process. Imports torch."""
-    from kbevolve.evaluators.judge import width_for
+    from kbevolve.evaluators.judging.judge import width_for
 
     module, _, name = judge.partition(":")
     kind = getattr(importlib.import_module(module), name)

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import IO, Any
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.devices import Device, visible_name
+from kbevolve.evaluators.device.devices import Device, visible_name
 from kbevolve.evaluators.fleet.judge_host import (
     Commission,
     Introduction,
@@ -33,7 +33,7 @@ from kbevolve.evaluators.fleet.judge_host import (
     sent,
     silent,
 )
-from kbevolve.evaluators.isolation.last_words import signal_words
+from kbevolve.evaluators.sandbox.output import signal_words
 
 #: Seconds that starting may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0

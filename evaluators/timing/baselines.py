@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.disk_cache import Shelf
 from kbevolve.evaluators.timing.statistics import Speedup
 
 #: The reference as it stands: what every speedup is over.

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.correctness.examiner import Examiner, Impression, Question
+from kbevolve.evaluators.candidate.output_check import Examiner, Impression, Question
+from kbevolve.evaluators.candidate.remote import Call, RemoteKernel
 from kbevolve.evaluators.correctness.prepared import Trial
-from kbevolve.evaluators.isolation.remote import Call, RemoteKernel
 from kbevolve.evaluators.rejection import Rejection
 
 #: Rounds that every kernel gets: fewer give no interval.

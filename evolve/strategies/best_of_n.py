@@ -6,9 +6,9 @@ Every engine has to beat it at equal budget (arXiv 2602.16805 found several that
 from random import Random
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.strategies.knowledge import Knowledge
-from kbevolve.evolve.strategies.strategy import Choice, Turn
-from kbevolve.evolve.tunables import declared
+from kbevolve.evolve.proposers.tuning.tunables import declared
+from kbevolve.evolve.strategies.base import Choice, Turn
+from kbevolve.evolve.strategies.view import Knowledge
 
 
 class BestOfN:

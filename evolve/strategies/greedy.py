@@ -3,11 +3,11 @@
 from random import Random
 
 from kbevolve.archive.records import Backend, Operator
-from kbevolve.evolve.strategies.knowledge import Knowledge
-from kbevolve.evolve.strategies.strategy import Choice, Turn
-from kbevolve.evolve.tunables import declared
+from kbevolve.evolve.proposers.tuning.tunables import declared
+from kbevolve.evolve.strategies.base import Choice, Turn
+from kbevolve.evolve.strategies.view import Knowledge
 
-#: Share of whole rewrites among the children that a model writes, as of the greedy law in `evolve.trials`.
+#: Share of whole rewrites among the children that a model writes, as of the greedy law in `evolve.simulation`.
 REWRITES = 0.3
 
 

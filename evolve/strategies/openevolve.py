@@ -1,13 +1,13 @@
 """OpenEvolve drives: its own controller decides parents and prompts, and its database is the population.
 
-Here is only what it begins with; the rest is the proposer's doing (`evolve.openevolve`).
+Here is only what it begins with; the rest is the proposer's doing (`evolve.proposers.openevolve`).
 """
 
 from random import Random
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.strategies.knowledge import Knowledge
-from kbevolve.evolve.strategies.strategy import Choice, Turn
+from kbevolve.evolve.strategies.base import Choice, Turn
+from kbevolve.evolve.strategies.view import Knowledge
 
 
 class OpenEvolve:

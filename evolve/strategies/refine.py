@@ -10,10 +10,10 @@ from typing import Any
 
 from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import Feedback
-from kbevolve.evolve.strategies.knowledge import Knowledge
-from kbevolve.evolve.strategies.strategy import Choice, Turn
-from kbevolve.islands.descriptors import describe
+from kbevolve.evolve.strategies.base import Choice, Turn
+from kbevolve.evolve.strategies.view import Knowledge
 from kbevolve.islands.island import Member
+from kbevolve.islands.niches import describe
 
 
 class Refine:

@@ -8,8 +8,8 @@ round begins.
 from random import Random
 
 from kbevolve.archive.records import Backend, Operator
-from kbevolve.evolve.strategies.knowledge import Knowledge
-from kbevolve.evolve.strategies.strategy import Choice, Turn
+from kbevolve.evolve.strategies.base import Choice, Turn
+from kbevolve.evolve.strategies.view import Knowledge
 
 #: Kernels that seed a round, in turns: with one alone, a round of its unlucky ideas would be the end of the search.
 SEEDS = 2

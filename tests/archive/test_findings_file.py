@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.archive.findings import read_findings, to_line
+from kbevolve.archive.batch_results import read_findings, to_line
 from kbevolve.archive.findings_file import FindingsFile
 from kbevolve.configs.errors import ArchiveError, UsageError
-from tests.archive.test_findings import failed, finding
+from tests.archive.test_batch_results import failed, finding
 
 FIRST, SECOND = finding(), failed(UNROLL=2)
 LINE = f"{to_line(FIRST)}\n".encode()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.conversations import Answer, Place, Question, Stage
 from kbevolve.archive.known_devices import KnownDevice
-from kbevolve.archive.questions import Answer, Place, Question, Stage
 from kbevolve.archive.records import (
     Birth,
     BirthState,

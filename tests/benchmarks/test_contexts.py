@@ -21,7 +21,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from benchmarks import contexts
-from kbevolve.evaluators.isolation.gpu import Gpu
+from kbevolve.evaluators.sandbox.gpu import Gpu
 
 contexts.all_gpus = lambda: tuple(Gpu(name=f"GPU-{n}", node=Path(f"/dev/nvidia{n}")) for n in range(2))
 sys.argv = ["contexts", *sys.argv[1:]]

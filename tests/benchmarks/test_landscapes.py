@@ -12,9 +12,9 @@ from benchmarks.landscapes.spaces import Space, spaces
 from benchmarks.throughput import lines
 from kbevolve.archive.records import Backend, Evaluation, Kernel, Measurement, Verdict
 from kbevolve.configs.problem import Problem
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evolve.trials.measured import parse_landscape
-from kbevolve.evolve.tunables import values_of, with_values
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evolve.proposers.tuning.tunables import values_of, with_values
+from kbevolve.evolve.simulation.measured import parse_landscape
 
 ALL = [*spaces().values(), *spaces(small=True).values()]
 SMALL = spaces(small=True)["softmax"]

@@ -9,7 +9,7 @@ from benchmarks.throughput.agreement import recipe_pace, speedup_differences, un
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.mix import children, small_children
 from benchmarks.throughput.problems import problems
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 
 SMALL = {child.name: child for child in small_children()}
 

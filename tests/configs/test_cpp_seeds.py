@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kbevolve.configs
-from kbevolve.evolve.tunables import declared, with_values
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 
 torch = pytest.importorskip("torch")
 SEEDS = Path(kbevolve.configs.__file__).parent / "seeds"

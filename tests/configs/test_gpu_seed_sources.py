@@ -10,7 +10,7 @@ import pytest
 
 from kbevolve.archive.identity import backend_of
 from kbevolve.configs.seeds import seed_files
-from kbevolve.evolve.tunables import declared, with_values
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 
 NAMES = ("L1/matmul", "L1/softmax", "L1/layernorm", "L1/gelu", "L1/sum_reduce", "L2/gemm_bias_relu")
 FILES = [(name, path) for name in NAMES for path in seed_files(name, "cuda")]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.options import model_option
+from kbevolve.evolve.cli.options import model_option
 
 
 def models_of(*words: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbevolve.configs.syntax import parse
-from kbevolve.islands.live_text import live_text
+from kbevolve.islands.source.active_code import live_text
 
 
 @pytest.fixture

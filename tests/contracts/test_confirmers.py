@@ -6,10 +6,10 @@ import pytest
 
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.settings import Settings, WorkSettings
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.evaluator import Confirmer
 from kbevolve.evaluators.fleet.fleet import local_fleet
-from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.judging.judge import Judge
 from tests.contracts.test_evaluators import RIGHT, problem
 from tests.evaluators.simulated import NAME as SIMULATED
 from tests.evolve.doubles import KnownConfirmer

@@ -8,10 +8,10 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import Settings, WorkSettings
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evaluators.fleet.fleet import local_fleet
-from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.judging.judge import Judge
 from tests.evaluators.simulated import NAME as SIMULATED
 from tests.evolve.doubles import KnownEvaluator
 

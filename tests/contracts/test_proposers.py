@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 
-from kbevolve.archive.questions import Answer, Place, Question, Stage
+from kbevolve.archive.conversations import Answer, Place, Question, Stage
 from kbevolve.archive.records import BirthState, Kernel, Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.brief import Brief, Proposal, Proposer
-from kbevolve.evolve.llm import build_language_model
-from kbevolve.evolve.outside import Outside, OutsideProposer
-from kbevolve.evolve.tuner import TunablesProposer
-from kbevolve.evolve.writer import LLMProposer
+from kbevolve.evolve.llm.client import build_language_model
+from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
+from kbevolve.evolve.proposers.interactive import Outside, OutsideProposer
+from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.islands.island import Member
 from tests.evolve import loopback
 from tests.evolve.doubles import KnownEvaluator, kernel, open_run, problem, settings

@@ -10,7 +10,7 @@ that the test prepares.
 SNOOPING = {
     "reads-a-file": "open({secret!r}).read()",
     "reads-the-checkout": "open({checkout!r} + '/README.md').read()",
-    "reads-the-judge": "open({checkout!r} + '/evaluators/judge.py').read()",
+    "reads-the-judge": "open({checkout!r} + '/evaluators/judging/judge.py').read()",
     "lists-the-home": "import os; os.listdir(os.path.dirname({secret!r}))",
     "writes-a-file": "open({folder!r} + '/written', 'w').write('x')",
     "overwrites-a-file": "open({secret!r}, 'r+').write('x')",

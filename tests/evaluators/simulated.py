@@ -15,9 +15,9 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.tunables import values_of
+from kbevolve.evolve.proposers.tuning.tunables import values_of
 from tests.evolve.doubles import KERNEL_TEXT, KnownJudge
 
 NAME = "tests.evaluators.simulated:SimulatedJudge"

@@ -13,15 +13,15 @@ from kbevolve.archive.records import Evaluation, Kernel, Operator, ProblemCard, 
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.brief import Brief, Proposal, Proposer
-from kbevolve.evolve.events import Event
-from kbevolve.evolve.search import Search
-from kbevolve.evolve.starting import StartingKernel
-from kbevolve.evolve.tunables import values_of
-from kbevolve.evolve.tuner import TunablesProposer
+from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
+from kbevolve.evolve.proposers.tuning.tunables import values_of
+from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.search.search import Search
 
 DEVICE = "double"
 
@@ -145,7 +145,9 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
 
     def replace_judge(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Be the judge that commands make; the real one is not even imported."""
-        monkeypatch.setitem(sys.modules, "kbevolve.evaluators.judge", SimpleNamespace(Judge=self, width_for=width_for))
+        monkeypatch.setitem(
+            sys.modules, "kbevolve.evaluators.judging.judge", SimpleNamespace(Judge=self, width_for=width_for)
+        )
 
     def __call__(
         self, device: Device, settings: EvaluationSettings, *, width: int = 1, builders: int = 0, plain: bool = False,

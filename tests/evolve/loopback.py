@@ -24,7 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from kbevolve.evolve.tunables import declared, with_values
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 
 
 @dataclass(frozen=True)

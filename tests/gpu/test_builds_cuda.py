@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import Built
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.compiling import BuildReply
-from kbevolve.evaluators.isolation.workers import Worker
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]

@@ -11,7 +11,7 @@ import torch
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.devices import find_devices
+from kbevolve.evaluators.device.devices import find_devices
 from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
 from tests.gpu.test_judge_cuda import PROBLEM
 

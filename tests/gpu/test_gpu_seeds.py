@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kbevolve.configs.seeds import seed_files
-from kbevolve.evolve.tunables import declared, with_values
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 
 pytestmark = [
     pytest.mark.gpu,

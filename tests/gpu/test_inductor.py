@@ -7,7 +7,7 @@ import pytest
 
 from kbevolve.archive.records import Backend
 from kbevolve.configs.catalog import find_problem
-from kbevolve.evolve.starting import inductor_source, starting_kernels
+from kbevolve.evolve.proposers.seeds.seeds import inductor_source, starting_kernels
 
 pytestmark = pytest.mark.gpu
 

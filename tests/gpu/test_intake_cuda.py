@@ -7,10 +7,10 @@ import torch
 
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.intake.card import card_for
-from kbevolve.evaluators.intake.roofline import measure, roofline_of
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.analysis.card import card_for
+from kbevolve.evaluators.analysis.roofline import measure, roofline_of
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

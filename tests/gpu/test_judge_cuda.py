@@ -11,8 +11,8 @@ import torch
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.judging.judge import Judge
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

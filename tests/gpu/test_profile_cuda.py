@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.feedback.counters import count
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.worker.baselines import Replayed, wrap

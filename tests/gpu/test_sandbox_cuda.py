@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation import processes, sandbox
-from kbevolve.evaluators.isolation.arena import Arena
-from kbevolve.evaluators.isolation.gpu import find_gpu
-from kbevolve.evaluators.isolation.workers import Worker
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.sandbox import launch, process_table
+from kbevolve.evaluators.sandbox.gpu import find_gpu
+from kbevolve.evaluators.sandbox.shared_memory import Arena
+from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
 
@@ -143,7 +143,7 @@ def load(worker: Worker, source: str, seconds: float = 60) -> Message:
 
 
 def test_the_level_is_told(worker: Worker) -> None:
-    assert worker.sandbox == sandbox.rehearse(find_device("cuda"))
+    assert worker.sandbox == launch.rehearse(find_device("cuda"))
     assert "seccomp" in worker.sandbox
 
 
@@ -247,4 +247,4 @@ def test_helpers_die_with_a_paused_worker() -> None:
         worker.pause()
     finally:
         worker.kill()
-    assert not processes.members(worker.pid)
+    assert not process_table.members(worker.pid)

@@ -10,15 +10,15 @@ import torch
 
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.nursery import Son
-from kbevolve.evaluators.isolation.workers import WorkerPool
-from kbevolve.evaluators.judge import Judge
-from kbevolve.evaluators.shelf import Shelf
-from kbevolve.evaluators.timing.gate import Gate
-from kbevolve.evolve.reference import as_model_new
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evaluators.sandbox.forkserver import Son
+from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

@@ -10,10 +10,10 @@ from kbevolve.archive.records import Evaluation, Kernel, Trait, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.judge import Judge
-from kbevolve.evolve.tunables import with_values
-from kbevolve.islands.descriptors import describe
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evolve.proposers.tuning.tunables import with_values
+from kbevolve.islands.niches import describe
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

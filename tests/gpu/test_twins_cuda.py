@@ -9,9 +9,9 @@ import torch
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.judge import Judge
-from kbevolve.islands.canonical import shell_of
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.islands.source.canonical import shell_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -10,11 +10,11 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators import hearing
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.judge import Judge
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.judging import pipeline
+from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import Finding, lint
-from kbevolve.evaluators.shelf import Shelf
 from tests.hacks.catalogue import Policy
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ class Court:
             self._judges[policy] = Judge(find_device(self._device), settings, shelf=self._shelf)
         with pytest.MonkeyPatch.context() as patch:
             if not lint_refuses:
-                patch.setattr(hearing, "lint", tags_only)
+                patch.setattr(pipeline, "lint", tags_only)
             return self._judges[policy].evaluate(self.problem(problem), Kernel.from_source(source))
 
     def problem(self, name: str) -> Problem:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kbevolve.archive.records import Evaluation, Verdict
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.worker_process import Worker
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.sandbox.worker import Worker
 from tests.hacks.conftest import Court
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
-from kbevolve.islands.descriptors import describe
 from kbevolve.islands.island import Entry, Island, Member
 from kbevolve.islands.migration import deal, restart, ring
+from kbevolve.islands.niches import describe
 from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelection, inspirations
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kbevolve.evolve.commands.bench_search import MEASURED
-from kbevolve.evolve.trials.laws.ours import VERIFIED_FROM
-from kbevolve.evolve.trials.tournament import LAWS, hold
+from kbevolve.evolve.cli.commands.bench_search import MEASURED
+from kbevolve.evolve.simulation.searchers.ours import VERIFIED_FROM
+from kbevolve.evolve.simulation.tournament import LAWS, hold
 
 
 @pytest.mark.slow

@@ -11,14 +11,14 @@ import pytest
 from kbevolve.archive.records import Trait
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import listings
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.disassembly import x86_traits
-from kbevolve.evaluators.builds.order import BuildOrder
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import Built
 from kbevolve.evaluators.builds.traits import merged_traits, traits_of, united
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.compiling import BuildReply
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
 VECTOR, SHARED, ASYNC, STREAMING, SHUFFLES, PACKED, MATRIX, ATOMICS = Trait
 

@@ -13,13 +13,13 @@ from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import building
-from kbevolve.evaluators.builds.confined import Ran
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.headers import Headers
-from kbevolve.evaluators.builds.order import BuildOrder
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import BuildFailure, Built
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.builds.sandboxed_compiler import Ran
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
 from tests.evaluators.builds.sources import LIBRARY, TORCH
 
 ROOT = Path(__file__).parents[3]

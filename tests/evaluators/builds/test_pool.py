@@ -16,16 +16,16 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import building
 from kbevolve.evaluators.builds import pool as pool_module
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.compiler import toolchain
-from kbevolve.evaluators.builds.confined import Ran
-from kbevolve.evaluators.builds.order import BuildOrder
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import BuildFailure, Built, Why, from_plain
+from kbevolve.evaluators.builds.sandboxed_compiler import Ran
 from kbevolve.evaluators.builds.standalone import build_here
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.disk_cache import Shelf
 from kbevolve.evaluators.feedback.failures import compiler_excerpt
-from kbevolve.evaluators.shelf import Shelf
-from kbevolve.evaluators.timing.gate import Gate
 from tests.evaluators.builds.sources import LIBRARY
 
 CPU = find_device("cpu")

@@ -11,7 +11,7 @@ from kbevolve.evaluators.builds.resources import (
     resources_of,
     without_ptxas,
 )
-from kbevolve.evaluators.isolation.compiling import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
 SAID = """\
 ptxas info    : 12 bytes gmem

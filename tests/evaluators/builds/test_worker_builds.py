@@ -10,12 +10,12 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import Shelf
 from kbevolve.evaluators.feedback.failures import failure_of
-from kbevolve.evaluators.isolation.compiling import BuildReply
-from kbevolve.evaluators.isolation.workers import Worker
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.builds.sources import LIBRARY, MODULE
 

@@ -19,7 +19,7 @@ from kbevolve.evaluators.correctness.inputs import (
     signed,
 )
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 
 CPU = find_device("cpu")
 

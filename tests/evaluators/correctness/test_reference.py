@@ -7,7 +7,7 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.correctness import reference
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 
 CPU = find_device("cpu")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evaluators.devices import Device
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback import counters
 from kbevolve.evaluators.feedback.bottleneck import DRAM, SM, STALL
 from kbevolve.evaluators.feedback.counters import METRICS, command, count, read_counters

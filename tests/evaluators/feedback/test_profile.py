@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kbevolve.archive.records import Launch, ProblemCard, Profile
+from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.feedback.bottleneck import DRAM, SM, bottleneck
 from kbevolve.evaluators.feedback.profile import (
     MOST_LAUNCHES,
@@ -16,7 +17,6 @@ from kbevolve.evaluators.feedback.profile import (
     shortened,
     with_counters,
 )
-from kbevolve.evaluators.intake.roofline import Roofline
 from kbevolve.evaluators.worker.profiling import OWN_CODE, _launches, profile
 from kbevolve.evaluators.worker.resources import _FUNCTION, _means
 

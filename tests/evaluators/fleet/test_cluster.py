@@ -22,16 +22,16 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.builds.order import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildOrder
 from kbevolve.evaluators.builds.product import BuildFailure, Built
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.fleet import cluster as cluster_module
 from kbevolve.evaluators.fleet import far_builds
 from kbevolve.evaluators.fleet import fleet as fleet_module
 from kbevolve.evaluators.fleet.cluster import Cluster, find_cluster, reachable
 from kbevolve.evaluators.fleet.far_builds import FarBuilder
 from kbevolve.evaluators.fleet.fleet import Fleet
-from kbevolve.evaluators.isolation.processes import processes
+from kbevolve.evaluators.sandbox.process_table import processes
 from tests.evaluators.builds.sources import LIBRARY
 from tests.evaluators.simulated import NAME, faulty, pid_of
 from tests.evolve.doubles import kernel, problem

@@ -18,13 +18,13 @@ from kbevolve import __version__
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError, ProblemError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.devices import Device, find_device
+from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.fleet import fleet as fleet_module
-from kbevolve.evaluators.fleet import posts
+from kbevolve.evaluators.fleet import slots
 from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
 from kbevolve.evaluators.fleet.judge_host import Introduction, JudgeDied, Order
 from kbevolve.evaluators.fleet.judge_process import environment
-from kbevolve.evaluators.fleet.posts import Opening
+from kbevolve.evaluators.fleet.slots import Opening
 from tests.evaluators.simulated import NAME, SimulatedJudge, faulty, pid_of
 from tests.evolve.doubles import kernel, problem
 
@@ -178,7 +178,7 @@ def test_where_the_reference_kills_judges_too_no_kernel_is_blamed() -> None:
 @pytest.mark.parametrize("posts", [1, 2])
 def test_who_ends_a_contest_is_out_and_the_others_compete_again(posts: int) -> None:
     killer, others = faulty(NUMBER=99), kernels(2)
-    hiring = Hiring(posts, lambda *_: ScriptedJudge(deadly=lambda order: killer in order.kernels))
+    hiring = Hiring(slots, lambda *_: ScriptedJudge(deadly=lambda order: killer in order.kernels))
     with hiring.fleet() as fleet:
         contest = fleet.compete(problem(), [others[0], killer, others[1]], rounds=3)
         assert contest.times.keys() == {one.id for one in others}
@@ -264,7 +264,7 @@ def test_with_no_device_left_it_says_so_in_one_line() -> None:
 
 
 def test_it_does_not_wait_for_ever_for_a_judge_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posts, "_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(slots, "_PATIENCE_SECONDS", 0.3)
     away = threading.Event()
 
     def make(post: int, before: int) -> ScriptedJudge:
@@ -401,7 +401,7 @@ def alive(pid: int) -> bool:
 ORPHAN = f"""
 import time
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.devices import find_device
+from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.fleet.fleet import local_fleet
 made = local_fleet([find_device("cpu")], EvaluationSettings(), WorkSettings(), judge={NAME!r})
 print(made._posts.judges[0].introduction.pid, flush=True)

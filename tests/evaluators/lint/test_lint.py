@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.reference import as_model_new
 from kbevolve.evaluators.lint import REFUSALS, TAGS, Finding, lint
-from kbevolve.evolve.reference import as_model_new
-from kbevolve.evolve.starting import inductor_source
+from kbevolve.evolve.proposers.seeds.seeds import inductor_source
 from tests.evaluators.lint.programs import PAIRS, TRITON, extension, model
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from kbevolve.evaluators.devices import Device
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.disk_cache import Shelf
 from kbevolve.evaluators.timing.baselines import BASELINES, EAGER, Baseline, best, missing, over_best, recall, remember
 from kbevolve.evaluators.timing.statistics import Speedup
 from kbevolve.evaluators.worker.baselines import Replayed, wrap

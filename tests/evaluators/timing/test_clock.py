@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.isolation.remote import Call
+from kbevolve.evaluators.candidate.remote import Call
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import Alone, check_clocks, doubt_ms, undisturbed_share, until_sure, untold_ms
 from kbevolve.evaluators.timing.rounds import Block

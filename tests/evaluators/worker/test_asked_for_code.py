@@ -7,10 +7,10 @@ import pytest
 
 from kbevolve.archive.records import Trait
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.devices import find_device
-from kbevolve.evaluators.isolation.remote import RemoteKernel
-from kbevolve.evaluators.isolation.workers import Worker
-from kbevolve.evaluators.timing.gate import Gate
+from kbevolve.evaluators.candidate.remote import RemoteKernel
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.sandbox.worker_pool import Worker
 
 CPU = find_device("cpu")
 MODEL = "\nclass ModelNew:\n    pass\n"

@@ -14,11 +14,11 @@ import pytest
 from kbevolve.archive.records import Kernel, Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.brief import Proposer
-from kbevolve.evolve.events import Event
-from kbevolve.evolve.proposers import build_proposers, give_up
+from kbevolve.evolve.proposers.base import Proposer
+from kbevolve.evolve.proposers.factory import build_proposers, give_up
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
+from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.strategies import check_strategy, fitted
-from kbevolve.evolve.tunables import declared, with_values
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search
 from tests.evolve.loopback import Answer, Request, completion
 

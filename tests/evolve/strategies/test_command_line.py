@@ -11,10 +11,10 @@ from kbevolve.archive.records import Launch, Operator, Profile
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Feedback
-from kbevolve.evolve import session
-from kbevolve.evolve.brief import Brief
-from kbevolve.evolve.prompt_texts import PromptTexts
-from kbevolve.evolve.starting import StartingKernel
+from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.runs import session
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import PROBLEM_TEXT, KnownEvaluator, KnownJudge, kernel, problem
 from tests.evolve.strategies.conftest import settings_of

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
-from kbevolve.evolve.brief import Attempt
+from kbevolve.evolve.proposers.base import Attempt
+from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
 from kbevolve.evolve.strategies.best_of_n import BestOfN
 from kbevolve.evolve.strategies.greedy import Greedy
 from kbevolve.evolve.strategies.openevolve import OpenEvolve
 from kbevolve.evolve.strategies.refine import Refine
-from kbevolve.evolve.strategies.strategy import Choice, Strategy, Turn
 from kbevolve.evolve.strategies.tree import SEEDS, Tree
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import DEVICE, kernel

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import BirthState, Operator, StopReason, Verdict
-from kbevolve.evolve.proposers import build_proposers
-from kbevolve.evolve.recording import Recorded, model_maker
+from kbevolve.evolve.llm.recording import Recorded, model_maker
+from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.strategies import STRATEGIES
 from tests.evolve.doubles import KnownEvaluator
 from tests.evolve.loopback import Loopback

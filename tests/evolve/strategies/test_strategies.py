@@ -9,10 +9,10 @@ from kbevolve.archive.records import BirthState, Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import SettingsError, UsageError
 from kbevolve.configs.settings import SearchSettings, Settings
-from kbevolve.evolve.brief import Brief, Proposal
-from kbevolve.evolve.proposers import build_proposers
+from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.factory import build_proposers
+from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.strategies import STRATEGIES, check_strategy, fitted
-from kbevolve.evolve.tuner import TunablesProposer
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel
 from tests.evolve.strategies.conftest import breed, settings_of
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.shelf import Shelf
+from kbevolve.evaluators.disk_cache import Shelf
 from tests.hacks.catalogue import GPU, GPU_HACKS, Hack
 from tests.hacks.conftest import Court
 from tests.hacks.outcomes import check, words

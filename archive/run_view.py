@@ -1,0 +1,251 @@
+"""What a search asks while it runs: one run's generations and kernels, one question at a time.
+
+Every answer is found through an index and holds few rows, whatever else the archive holds: a child costs the same in a
+run of a hundred kernels and of a million, and nothing of the past has to stay in memory. The one exception,
+`Ledger.contenders`, says so.
+"""
+
+from collections.abc import Collection
+
+from kbevolve.archive import rows
+from kbevolve.archive.champion import CHALLENGE
+from kbevolve.archive.connection import Connection
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Placement, Run, Standing
+from kbevolve.archive.run_queries import precision_of
+
+#: Columns of a birth without its conversation.
+_BIRTH = ", ".join(
+    f"null as {name}" if name in ("prompt", "reply") else f"births.{name}" for name in Birth.__dataclass_fields__
+)
+#: Columns of an evaluation without its blocks, under names of their own beside a birth's.
+_EVALUATION = [name for name in Evaluation.__dataclass_fields__ if name != "blocks"]
+_FOUND = ", ".join(f"found.{name} as found_{name}" for name in _EVALUATION)
+
+#: The evaluation of a birth's kernel that counts: the first under the run's conditions.
+_FIRST = (
+    "found.number = (select min(number) from evaluations"
+    " where kernel = births.kernel and problem = ? and device = ? and precision = ?)"
+)
+
+
+class Ledger:
+    """The questions about one run. Threads may share it.
+
+    Args:
+        connection: the open archive.
+        run: the run, which must be there.
+    """
+
+    def __init__(self, connection: Connection, run: Run) -> None:
+        self._connection = connection
+        self._run = run.id
+        self._conditions = (run.problem, run.device, precision_of(run))
+
+    # Generations
+
+    def last_generation(self) -> int | None:
+        """The newest generation that has a birth; None when there is none."""
+        row = self._connection.row("select max(generation) from births where run = ?", self._run)
+        return None if row is None else row[0]
+
+    def last_closed(self) -> int | None:
+        """The newest generation that is over (`Archive.add_closing`); None when none is."""
+        row = self._connection.row("select max(generation) from closings where run = ?", self._run)
+        return None if row is None else row[0]
+
+    def births(self, generation: int) -> list[Birth]:
+        """The births of a generation in order of island and slot, without prompts and replies."""
+        found = self._connection.rows(
+            f"select {_BIRTH} from births where run = ? and generation = ? order by island, slot", self._run, generation
+        )
+        return [rows.birth_from(row) for row in found]
+
+    def conversation(self, birth: Birth) -> tuple[str, str]:
+        """What was sent for a birth and what came back; "" where no model was asked."""
+        (row,) = self._connection.rows(
+            "select prompts.text as prompt, replies.text as reply from births"
+            " left join texts as prompts on prompts.id = births.prompt"
+            " left join texts as replies on replies.id = births.reply"
+            " where births.run = ? and births.generation = ? and births.island = ? and births.slot = ?",
+            birth.run,
+            birth.generation,
+            birth.island,
+            birth.slot,
+        )
+        return row["prompt"] or "", row["reply"] or ""
+
+    def verdicts(self, generation: int) -> list[tuple[Birth, Evaluation | None]]:
+        """The same births, each with the evaluation that counts; without blocks."""
+        found = self._connection.rows(
+            f"select {_BIRTH}, {_FOUND} from births left join evaluations as found on {_FIRST}"
+            " where births.run = ? and births.generation = ? order by births.island, births.slot",
+            *self._conditions,
+            self._run,
+            generation,
+        )
+        return [
+            (
+                rows.birth_from(row),
+                rows.evaluation_from({name: row[f"found_{name}"] for name in _EVALUATION})
+                if row["found_kernel"] is not None
+                else None,
+            )
+            for row in found
+        ]
+
+    def placements(self, generation: int) -> list[Placement]:
+        """The placements that a generation brought, in the order they were made."""
+        found = self._connection.rows(
+            "select * from placements where run = ? and generation = ? order by number", self._run, generation
+        )
+        return [rows.placement_from(row) for row in found]
+
+    # Kernels
+
+    def kernel(self, kernel_id: str) -> Kernel:
+        """A kernel that is there, by its whole id."""
+        (row,) = self._connection.rows("select * from kernels where id = ?", kernel_id)
+        return rows.kernel_from(row)
+
+    def idea(self, idea_id: str) -> Idea:
+        """An idea that is there."""
+        (row,) = self._connection.rows("select * from ideas where id = ?", idea_id)
+        return rows.idea_from(row)
+
+    def evaluation(self, kernel_id: str) -> Evaluation | None:
+        """The evaluation of a kernel that counts, whichever run made it; without blocks. None when there is none."""
+        row = self._connection.row(
+            "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ?"
+            " order by number limit 1",
+            kernel_id,
+            *self._conditions,
+        )
+        return None if row is None else rows.evaluation_from(row)
+
+    def first_birth(self, kernel_id: str) -> Birth | None:
+        """How a kernel first came into the run, without prompt and reply; None when it did not."""
+        row = self._connection.row(
+            f"select {_BIRTH} from births where kernel = ? and run = ? order by +generation, island, slot limit 1",
+            kernel_id,
+            self._run,
+        )
+        return None if row is None else rows.birth_from(row)
+
+    def knows(self, kernel_id: str, *, generation: int) -> bool:
+        """Whether a birth brought this kernel to be judged, up to and including a generation."""
+        # With "+": SQLite would else take the index by generations and read the whole run.
+        found = self._connection.row(
+            "select 1 from births where kernel = ? and run = ? and +generation <= ? and +state <> ? limit 1",
+            kernel_id,
+            self._run,
+            generation,
+            BirthState.FAMILIAR.name,
+        )
+        return found is not None
+
+    def saw(self, kernel_id: str, *, generation: int) -> bool:
+        """Whether this kernel was written as another name of one that the run had, up to and including a generation."""
+        found = self._connection.row(
+            "select 1 from births where written = ? and run = ? and +generation <= ? limit 1",
+            kernel_id,
+            self._run,
+            generation,
+        )
+        return found is not None
+
+    def of_form(self, form: str, *, generation: int) -> str | None:
+        """The first kernel of this canonical form up to and including a generation; None when there is none."""
+        row = self._connection.row(
+            "select kernel from births where run = ? and form = ? and +generation <= ? and +state = ?"
+            " order by +generation, +island, +slot limit 1",
+            self._run,
+            form,
+            generation,
+            BirthState.BORN.name,
+        )
+        return None if row is None else str(row["kernel"])
+
+    def knows_of(self, kernel_id: str, operators: Collection[Operator], *, before: tuple[int, int]) -> bool:
+        """Whether one of these operators bore this kernel before the given generation and island."""
+        marks = ", ".join("?" * len(operators))
+        found = self._connection.row(
+            f"select 1 from births where kernel = ? and run = ? and operator in ({marks})"
+            " and (+generation, +island) < (?, ?) limit 1",
+            kernel_id,
+            self._run,
+            *(operator.name for operator in operators),
+            *before,
+        )
+        return found is not None
+
+    # Contests
+
+    def newest_evaluation(self) -> int:
+        """Number of the newest evaluation in the archive, 0 when there is none; later ones have higher numbers."""
+        (row,) = self._connection.rows("select max(number) from evaluations")
+        return row[0] or 0
+
+    def failed_since(self, number: int) -> set[str]:
+        """Kernels of the run that passed at first and then did not, by an evaluation newer than `number`.
+
+        With them those that had their verdict from one that did not.
+        """
+        failed = self._connection.rows(
+            "select distinct later.kernel from evaluations as later"
+            " where later.problem = ? and later.device = ? and later.precision = ? and later.number > ?"
+            " and later.verdict <> 'CORRECT'"
+            " and (select verdict from evaluations where kernel = later.kernel and problem = ? and device = ?"
+            "      and precision = ? order by number limit 1) = 'CORRECT'",
+            *self._conditions,
+            number,
+            *self._conditions,
+        )
+        followers = [
+            self._connection.rows("select kernel from evaluations where same_as = ?", row["kernel"]) for row in failed
+        ]
+        # Those that came after theirs had failed, too.
+        late = self._connection.rows(
+            "select kernel from evaluations as follower where number > ? and same_as is not null and exists ("
+            "  select 1 from evaluations where kernel = follower.same_as and problem = ? and device = ?"
+            "  and precision = ? and verdict <> 'CORRECT')",
+            number,
+            *self._conditions,
+        )
+        found = {row["kernel"] for rows_found in (failed, *followers, late) for row in rows_found}
+        return {kernel for kernel in found if self.first_birth(kernel) is not None}
+
+    def published(self, generation: int) -> float | None:
+        """The speedup of the kernel that last won a challenge, up to a generation; None while nobody has.
+
+        Whatever became of it since: what a run took for an improvement then does not change.
+        """
+        row = self._connection.row(
+            "select speedup from confirmations where run = ? and generation <= ? and purpose = ? and standing = ?"
+            " order by number desc limit 1",
+            self._run,
+            generation,
+            CHALLENGE,
+            Standing.FASTER.name,
+        )
+        return None if row is None else float(row["speedup"])
+
+    def contenders(self, *, generation: int, above: float, count: int) -> list[str]:
+        """Ids of the fittest CORRECT kernels up to a generation that have at least shown more than `above`.
+
+        The fittest first, no more than `count`. It reads the whole run (2 µs a birth): for the start of a sitting, a
+        fallen champion and the final, not for every generation.
+        """
+        found = self._connection.rows(
+            "select distinct found.kernel, found.speedup_low from births"
+            f" join evaluations as found on {_FIRST}"
+            " where births.run = ? and births.generation <= ? and found.verdict = 'CORRECT' and found.speedup_low > ?"
+            # A kernel that has another's verdict would meet itself.
+            " and not exists (select 1 from births as twin where twin.run = births.run and twin.kernel = found.same_as)"
+            " order by found.speedup_low desc, found.kernel limit ?",
+            *self._conditions,
+            self._run,
+            generation,
+            above,
+            count,
+        )
+        return [row["kernel"] for row in found]

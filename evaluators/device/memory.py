@@ -1,0 +1,29 @@
+"""How much memory a device has left."""
+
+from pathlib import Path
+
+import torch
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device.devices import Device
+
+
+def free_bytes(device: Device) -> int:
+    """Bytes that can be had, after what torch keeps for later has been given back.
+
+    Raises:
+        EvaluatorError: the operating system does not tell.
+    """
+    release_cache(device)
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device.index)[0]
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    raise EvaluatorError("/proc/meminfo names no MemAvailable; kbevolve runs on Linux 3.14 or newer")
+
+
+def release_cache(device: Device) -> None:
+    """Give back what torch keeps for later allocations, which other processes may need."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -1,0 +1,31 @@
+"""Where the seconds of one evaluation go."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kbevolve.evaluators.device.gate import Gate
+
+#: The phase in which an evaluation waits for the device.
+WAITING = "gate"
+
+
+class Phases:
+    """Seconds by phase, in the order in which they began; waiting at the gate is a phase of its own."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.seconds: dict[str, float] = {}
+        self._gate = gate
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Count what is done inside to a phase. Phases do not nest."""
+        self.seconds.setdefault(name, 0.0)
+        started, waited = time.perf_counter(), self._gate.waited
+        try:
+            yield
+        finally:
+            waiting = self._gate.waited - waited
+            self.seconds[name] += time.perf_counter() - started - waiting
+            if waiting:
+                self.seconds[WAITING] = self.seconds.get(WAITING, 0.0) + waiting

@@ -1,0 +1,142 @@
+"""What of this machine a worker may see and touch: the interpreter, compilers, libraries and its own directory.
+
+One allow-list serves both guards: Landlock's rules inside the worker, and what bubblewrap mounts around it. The
+user's home, other people's temporary files, the archive and the judge's own sources are on neither.
+"""
+
+import os
+import shutil
+import site
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.sandbox.gpu import find_gpu, special_files
+
+#: Folders of the operating system, without /proc, /sys and /dev.
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc", "/opt", "/nix/store")
+#: Programs that build kernels, each with its toolkit: the folder above the program's bin.
+_PROGRAMS = ("c++", "g++", "gcc", "cc", "clang++", "nvcc", "ninja", "ld")
+#: Variables that name such a program, folders of toolkits, and lists of folders.
+_PROGRAM_VARIABLES = ("CXX", "CC", "NVCC", "CUDAHOSTCXX", "TRITON_PTXAS_PATH")
+_FOLDER_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+_LIST_VARIABLES = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH")
+#: What a Python or a toolkit consists of, should it be installed right into somebody's home.
+_PARTS = ("bin", "include", "lib", "lib64", "libexec", "share")
+
+#: Special files that anything may use. Disks and raw memory are among the others.
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+#: CUDA's driver names its threads here, and does not start when it cannot (cuInit fails with error 304). The worker
+#: resolves it, so it is the worker's own.
+_THREADS = "/proc/self/task"
+
+#: The checkout, or the installed package.
+OURS = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """Parts of the file system that a worker gets."""
+
+    #: To be read, listed and executed, with all beneath except what is `hidden`.
+    roots: tuple[Path, ...]
+    #: Not to be read although a root may hold it; a root inside it stands all the same.
+    hidden: tuple[Path, ...]
+    #: Special files: read, write, control.
+    devices: tuple[Path, ...]
+    #: Parts of the process's own description under /proc, in which everything is allowed.
+    own: tuple[str, ...] = ()
+    #: Folders in which everything is allowed.
+    writable: tuple[Path, ...]
+
+    def for_landlock(self) -> dict[str, list[str]]:
+        """Paths by kind of right; a root that holds something hidden is spelled out around it."""
+        readable = ["/proc", "/sys"]
+        listable: list[str] = []
+        for root in self.roots:
+            for path, whole in _around(root, self.hidden):
+                (readable if whole else listable).append(str(path))
+        return {
+            "readable": readable,
+            "listable": listable,
+            "devices": [str(path) for path in self.devices],
+            "writable": [*map(str, self.writable), *self.own],
+        }
+
+
+def grants(device: Device | None, directory: Path, program: Path, environment: Mapping[str, str]) -> Grants:
+    """What a worker gets.
+
+    Args:
+        device: that it works on; of several GPUs it can open this one alone. None for what needs no device.
+        directory: its own, to write in.
+        program: the folder of the worker program.
+        environment: the judge's, for the places of compilers and libraries.
+    """
+    home, temporary = Path.home().resolve(), Path(tempfile.gettempdir()).resolve()
+    private = (home, temporary)
+    roots = [*map(Path, _SYSTEM), program]
+    for folder in (*_interpreter(), *_toolkits(environment)):
+        roots += [folder / part for part in _PARTS] if _holds(folder, private) else [folder]
+    # These lists are the user's own words, but a home or a checkout on a search path is no permission to read it all.
+    roots += [folder for folder in _listed(environment) if not _holds(folder, private)]
+    devices = [Path(path) for path in _DEVICES]
+    own: tuple[str, ...] = ()
+    if device is not None and device.type == "cuda":
+        devices += special_files(find_gpu(device))
+        own = (_THREADS,)
+    present = dict.fromkeys(path for path in roots if path.exists())
+    return Grants(roots=tuple(present), hidden=(OURS, *private), devices=tuple(devices), own=own, writable=(directory,))
+
+
+def search_path(inherited: Mapping[str, str]) -> list[str]:
+    """The folders of PYTHONPATH, absolute, without our own checkout: a worker needs nothing from there."""
+    folders = [Path(entry).resolve() for entry in inherited.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return [str(folder) for folder in folders if folder != OURS]
+
+
+def _interpreter() -> Iterator[Path]:
+    yield Path(sys.prefix)
+    yield Path(sys.base_prefix)
+    for folder in (*site.getsitepackages(), site.getusersitepackages(), *sys.path):
+        if Path(folder).name in {"site-packages", "dist-packages"}:
+            yield Path(folder)
+    for package in ("torch", "triton"):
+        found = find_spec(package)
+        for folder in (found.submodule_search_locations if found else None) or ():
+            yield Path(folder).parent
+
+
+def _toolkits(environment: Mapping[str, str]) -> Iterator[Path]:
+    named = [environment[name].split()[0] for name in _PROGRAM_VARIABLES if environment.get(name, "").strip()]
+    for name in (*named, *_PROGRAMS):
+        found = shutil.which(name)
+        if found:
+            program = Path(found).resolve()
+            yield program.parent.parent if program.parent.name == "bin" else program.parent
+    yield from (Path(environment[name]) for name in _FOLDER_VARIABLES if environment.get(name))
+
+
+def _listed(environment: Mapping[str, str]) -> Iterator[Path]:
+    for name in _LIST_VARIABLES:
+        yield from (Path(entry).resolve() for entry in environment.get(name, "").split(os.pathsep) if entry)
+
+
+def _holds(folder: Path, others: Iterable[Path]) -> bool:
+    return any(other.is_relative_to(folder.resolve()) for other in others)
+
+
+def _around(root: Path, hidden: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
+    """What to open so that all of `root` but the hidden can be read: paths, and whether each is open as a whole."""
+    place = root.resolve()
+    if not _holds(place, hidden):
+        yield root, True
+    elif place not in hidden:
+        yield root, False
+        for child in place.iterdir():
+            yield from _around(child, hidden)

@@ -1,0 +1,91 @@
+"""Memory that the judge allocates and lends to one worker: the only way tensors cross between processes.
+
+On the CPU an anonymous file (memfd), on CUDA an allocation of its own. It is never part of torch's caching
+allocator: an IPC handle opens the whole allocation behind it, and the judge's truth must not lie there.
+"""
+
+import ctypes
+import mmap
+import os
+from typing import Any
+
+import torch
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.worker.memory import HANDLE_BYTES, DeviceMemory, IpcHandle
+
+
+class Arena:
+    """Shared memory of one worker."""
+
+    def __init__(self, device: Device, size: int) -> None:
+        """Allocate `size` bytes on the device.
+
+        Raises:
+            EvaluatorError: there is not that much.
+        """
+        self.size = max(size, 1)
+        self._descriptor: int | None = None
+        self._address: int | None = None
+        self._handle = ""
+        try:
+            self.memory = self._on_cpu() if device.type == "cpu" else self._on_cuda(device)
+        except BaseException:
+            self.close()
+            raise
+
+    def ticket(self) -> tuple[dict[str, Any], list[int]]:
+        """What a worker needs to open it: plain values, and descriptors to send along."""
+        if self._descriptor is not None:
+            return {"bytes": self.size}, [self._descriptor]
+        return {"bytes": self.size, "handle": self._handle}, []
+
+    def close(self) -> None:
+        """Give the memory back; `memory` and views of it must not be used any more. May be called twice."""
+        self.memory = torch.empty(0, dtype=torch.uint8)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if self._address is not None:
+            torch.cuda.synchronize()
+            _driver().cuMemFree_v2(ctypes.c_uint64(self._address))
+            self._address = None
+
+    def _on_cpu(self) -> torch.Tensor:
+        self._descriptor = os.memfd_create("kbevolve-arena")
+        try:
+            os.ftruncate(self._descriptor, self.size)
+            return torch.frombuffer(mmap.mmap(self._descriptor, self.size), dtype=torch.uint8)
+        except OSError as error:
+            raise EvaluatorError(
+                f"{self.size / 1e9:.1f} GB of shared memory: {error.strerror}; use smaller sizes (CPU_SIZES)"
+            ) from None
+
+    def _on_cuda(self, device: Device) -> torch.Tensor:
+        with torch.cuda.device(device.index):
+            torch.cuda.synchronize()  # makes torch's context current, which the driver calls need
+            driver = _driver()
+            address = ctypes.c_uint64()
+            status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(self.size))
+            if status:
+                torch.cuda.empty_cache()
+                status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(self.size))
+            if status:
+                raise EvaluatorError(
+                    f"{self.size / 1e9:.1f} GB on {device.description}: CUDA error {status}; use smaller sizes"
+                )
+            self._address = address.value
+            handle = IpcHandle()
+            status = driver.cuIpcGetMemHandle(ctypes.byref(handle), address)
+            if status:
+                raise EvaluatorError(
+                    f"this system cannot share GPU memory between processes (CUDA error {status}); "
+                    "in a container, start it with --ipc=host"
+                )
+            self._handle = ctypes.string_at(ctypes.byref(handle), HANDLE_BYTES).hex()
+            return torch.as_tensor(DeviceMemory(address.value, self.size), device=device.torch_name)
+
+
+def _driver() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")

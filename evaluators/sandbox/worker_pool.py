@@ -1,0 +1,207 @@
+"""A pool of workers: the next ones are kept warm.
+
+A worker serves one kernel and is killed. The next one starts while that kernel is judged, so that importing torch
+and creating a CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU) are paid beside the work and not before it.
+"""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.sandbox import directories, launch
+from kbevolve.evaluators.sandbox.forkserver import Nursery
+from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, Census
+from kbevolve.evaluators.sandbox.worker import Worker
+
+__all__ = ["Worker", "WorkerPool"]
+
+#: Bytes of a GPU that a spare's context holds, and the share of it that all of them may hold.
+_SPARE_BYTES = 1 << 29
+_SPARE_SHARE = 0.05
+#: Workers that start at once, and how many of them warm up. A CUDA driver serves one process of a host at a time, and
+#: four keep it busy; as many again, since those that warm up stand still while somebody is timed. More only wait for
+#: its lock, each on a core, and hold up whoever stops them (docs/results/2026-11-22-several-gpus-h200.md).
+_MOST_STARTING = 8
+_MOST_WARMING = 4
+
+
+class WorkerPool:
+    """Workers for one device: each `take` hands over a warm one, and the next one starts. For several threads."""
+
+    def __init__(
+        self, device: Device, gate: Gate, *, spares: int = 1, connections: int = 0, census: Census | None = None
+    ) -> None:
+        """Start the first workers: the spares, and one for the reference.
+
+        A start that would disturb a kernel that is timed stands still by way of the `gate`: all of it on a CPU, whose
+        cores it takes, and on a GPU from its context on (docs/results/2026-11-22-several-gpus-h200.md).
+
+        Args:
+            device: theirs.
+            gate: to it.
+            spares: workers that may be taken at once; fewer are kept where memory or cores are few.
+            connections: that workers for one stream have to the device; 0 for the driver's number, as the others have.
+            census: that counts their processes; None for one of the pool's own.
+        """
+        directories.sweep()
+        self._device = device
+        self._on_cpu = device.type == "cpu"
+        self._gate = gate
+        self._census = census or Census(seconds=WATCH_SECONDS)
+        # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
+        self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
+        self._warming = threading.BoundedSemaphore(_MOST_WARMING)
+        # Those of few connections, which most kernels take, and those of the driver's number.
+        kept = max(1, min(spares, _bearable(device)))
+        self._kept = {connections: kept, 0: 1 if connections else kept}
+        self._few = connections
+        self._nursery: Nursery | None = None
+        #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
+        self._built = Path(tempfile.mkdtemp(prefix=f"{directories.PREFIX}{os.getpid()}-built-"))
+        self._is_built = False
+        #: Whether a nursery is of any use here.
+        self._nurses = True
+        self._nursing = threading.Lock()
+        self._lock = threading.Lock()
+        self._spares: dict[int, deque[Future[Worker]]] = {connections: deque(), 0: deque()}
+        self._starting: set[Worker] = set()
+        self._closed = False
+        for number in (0, *(number for number, kept in self._kept.items() for _ in range(kept))):
+            self._start_next(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def take(self, *, one_stream: bool = False) -> Worker:
+        """A warm worker that never held a candidate; the caller kills it.
+
+        Args:
+            one_stream: whether its kernel does everything on one stream, for which few connections do.
+
+        Raises:
+            EvaluatorError: workers do not start here, or the pool is closed.
+        """
+        number = self._few if one_stream else 0
+        worker = self._take_any(number)
+        while not worker.alive:  # somebody ended it while it waited; no candidate is to be blamed for that
+            worker.kill()
+            worker = self._take_any(number)
+        return worker
+
+    def _take_any(self, number: int) -> Worker:
+        spares = self._spares[number]
+        with self._lock:
+            if not spares and not self._start_next(number):
+                raise EvaluatorError("no worker can be had: the judge was closed meanwhile")
+            ready = next((spare for spare in spares if spare.done()), spares[0])
+            spares.remove(ready)
+            while len(spares) < self._kept[number] and self._start_next(number):
+                pass
+        return ready.result()
+
+    def close(self) -> None:
+        """Kill all spares, those that are starting too."""
+        with self._lock:
+            self._closed = True
+            spares = tuple(spare for waiting in self._spares.values() for spare in waiting)
+            for waiting in self._spares.values():
+                waiting.clear()
+        for worker in tuple(self._starting):
+            worker.end()
+        for future in spares:
+            with contextlib.suppress(EvaluatorError):
+                future.result().kill()
+        self._starters.shutdown()
+        self._close_nursery()
+        directories.remove(self._built)
+
+    def _start_next(self, number: int) -> bool:
+        if self._closed:
+            return False
+        self._spares[number].append(self._starters.submit(self._start, number))
+        return True
+
+    def _start(self, number: int) -> Worker:
+        with self._forking():
+            nursery = self._living_nursery()
+        try:
+            worker = self._start_in(nursery, number)
+        except EvaluatorError:
+            if nursery is None:
+                raise
+            # Some systems may not let a forked process do what one can that was started alone.
+            worker = self._start_in(None, number)
+            self._nurses = not nursery.alive
+        return worker
+
+    def _start_in(self, nursery: Nursery | None, number: int) -> Worker:
+        with ExitStack() as until_ready:
+            with self._forking():
+                built = self._built if self._is_built else None
+                worker = Worker(self._device, nursery, built=built, connections=number, census=self._census)
+                if self._on_cpu:
+                    until_ready.enter_context(self._gate.aside(worker))
+            self._starting.add(worker)
+            until_ready.callback(self._starting.discard, worker)
+            if self._closed:
+                worker.end()
+            worker.wait_attached()
+            if not self._on_cpu:
+                until_ready.enter_context(self._warming)
+                until_ready.enter_context(self._gate.aside(worker))
+            worker.wait_ready()
+        self._keep_built(worker)
+        return worker
+
+    def _forking(self) -> AbstractContextManager[object]:
+        """Entered while a process is made: on a CPU that is work for the cores that kernels are timed on."""
+        return self._gate.shared() if self._on_cpu else nullcontext()
+
+    def _keep_built(self, worker: Worker) -> None:
+        # A worker that is ended meanwhile, or a full disk, costs the next one a second of compiling and nothing else.
+        with self._nursing, contextlib.suppress(OSError, shutil.Error):
+            if not self._is_built and worker.triton_cache.is_dir():
+                shutil.copytree(worker.triton_cache, self._built, dirs_exist_ok=True)
+                self._is_built = True
+
+    def _living_nursery(self) -> Nursery | None:
+        """The nursery, a new one when the last has died; None where workers are started alone."""
+        with self._nursing:
+            if self._nursery is not None and not self._nursery.alive:
+                self._close_nursery()
+            if self._nursery is None and self._nurses:
+                self._nursery = launch.open_nursery(self._device)
+            return self._nursery if self._nurses else None
+
+    def _close_nursery(self) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
+            directories.remove(self._nursery.folder)
+            self._nursery = None
+
+
+def _bearable(device: Device) -> int:
+    """Spares that leave cores and memory to those that work."""
+    cores = len(os.sched_getaffinity(0))
+    if device.type == "cpu":
+        return cores // 2
+    memory = torch.cuda.get_device_properties(device.index).total_memory
+    return min(cores, int(_SPARE_SHARE * memory / _SPARE_BYTES))

@@ -1,0 +1,280 @@
+"""`kbevolve archive`: look into the archive. Nothing here writes, runs a kernel or imports torch."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from kbevolve.archive.formatting import as_times
+from kbevolve.archive.lineage import lineage as line_of
+from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, Verdict
+from kbevolve.archive.store import Archive, RunSummary
+from kbevolve.archive.throughput import throughput_of
+from kbevolve.configs.errors import ArchiveError, UsageError
+from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.render import kernel as portraits
+from kbevolve.evolve.cli.render.formats import CONFIRMED, speedup_words, time_words
+from kbevolve.evolve.cli.render.json import print_json
+from kbevolve.evolve.cli.render.profile import print_profile
+from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.cli.render.throughput import print_throughput
+
+_RUN_COLUMNS = (
+    Column(name="run"),
+    Column(name="problem"),
+    Column(name="gen", right=True),
+    Column(name="kernels", right=True, least_width=96),
+    Column(name="correct", right=True, least_width=66),
+    Column(name="best", right=True),
+    Column(name="best kernel", least_width=112),
+    Column(name="state", least_width=78),
+    Column(name="device", least_width=112, flexible=True),
+)
+
+_CHILD_COLUMNS = (
+    Column(name="kernel"),
+    Column(name="gen", right=True),
+    Column(name="isl", right=True),
+    Column(name="operator"),
+    Column(name="verdict"),
+    Column(name="speedup", right=True),
+    Column(name="time", right=True, least_width=96),
+    Column(name="parent", least_width=112),
+    Column(name="what", flexible=True),
+)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+@click.group(epilog="Example: kbevolve archive ls")
+def archive() -> None:
+    """Look into the archive: its runs, their kernels, and how each came to be.
+
+    A kernel or a run is named by its id or by the beginning of it.
+    """
+
+
+@archive.command(epilog="Example: kbevolve archive ls latest --best -n 10")
+@click.argument("which", required=False, metavar="[RUN]")
+@click.option("--best", is_flag=True, help="The children of RUN that are correct, the best first.")
+@click.option(
+    "--verdict",
+    type=click.Choice([verdict.name.lower().replace("_", "-") for verdict in Verdict]),
+    help="The children of RUN with this verdict.",
+)
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many lines.")
+@json_option
+@archive_option
+def ls(
+    which: str | None, best: bool, verdict: str | None, limit: int | None, as_json: bool, archive_path: Path
+) -> None:
+    """List all runs, newest first; or, with RUN (an id, or latest), its children in order of birth."""
+    if which is None and (best or verdict):
+        raise UsageError("--best and --verdict choose children of a run; name it: kbevolve archive ls latest --best")
+    with Archive(archive_path, create=False) as store:
+        if which is None:
+            _list_runs(store.runs()[:limit], as_json=as_json)
+        else:
+            _list_children(store, store.run(which), best=best, verdict=verdict, limit=limit, as_json=as_json)
+
+
+@archive.command(epilog="Example: kbevolve archive show 3f2a --source > kernel.py")
+@click.argument("which", metavar="KERNEL|RUN")
+@click.option("--source", "only_source", is_flag=True, help="Only the kernel's source.")
+@click.option("--conversation", is_flag=True, help="Also what the model was asked and what it answered.")
+@json_option
+@archive_option
+def show(which: str, only_source: bool, conversation: bool, as_json: bool, archive_path: Path) -> None:
+    """Show a kernel (birth, idea, verdict, contests, source) or a run (settings, counts, best kernel)."""
+    with Archive(archive_path, create=False) as store:
+        found = store.find(which)
+        if isinstance(found, Run):
+            if only_source or conversation:
+                raise UsageError(f"{which} is a run; --source and --conversation are for kernels")
+            _show_run(store, store.summary(found), as_json=as_json)
+        elif only_source:
+            portraits.print_source(Console(), found.source)
+        else:
+            _show_kernel(store, found, conversation=conversation, as_json=as_json)
+
+
+@archive.command(epilog="Example: kbevolve archive lineage 3f2a")
+@click.argument("which", metavar="KERNEL")
+@click.option("--run", "run_id", help="The run to look in, when several bore the kernel.  [default: the first]")
+@json_option
+@archive_option
+def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -> None:
+    """Show how a kernel came to be: its parents back to a starting kernel, with speedups and ideas."""
+    with Archive(archive_path, create=False) as store:
+        kernel = store.kernel(which)
+        run = store.run(run_id) if run_id else store.run(_birth(store, kernel).run)
+        line = line_of(kernel.id, store.births(run.id, texts=False))
+        if not line:
+            raise ArchiveError(f"kernel {kernel.id} was not born in run {run.id}; leave out --run for the run it was")
+        evaluations, ideas = store.evaluations(run.id), store.ideas(run.id)
+    if as_json:
+        print_json(line)
+    else:
+        portraits.print_lineage(Console(), line, evaluations, ideas)
+
+
+@archive.command(epilog="Example: kbevolve archive diff 3f2a")
+@click.argument("first", metavar="KERNEL")
+@click.argument("second", metavar="[OTHER]", required=False)
+@archive_option
+def diff(first: str, second: str | None, archive_path: Path) -> None:
+    """Show what changed from the parent of KERNEL to KERNEL, or from KERNEL to OTHER."""
+    with Archive(archive_path, create=False) as store:
+        if second is None:
+            newer = store.kernel(first)
+            older = store.kernel(_parent(store, newer))
+        else:
+            older, newer = store.kernel(first), store.kernel(second)
+        labels = {}
+        for kernel in (older, newer):
+            measured = store.evaluations_of(kernel.id)
+            labels[kernel.id] = speedup_words(measured[0]) if measured and measured[0].speedup else ""
+    portraits.print_source(Console(), portraits.unified_diff(older, newer, labels), "diff")
+
+
+@archive.command(epilog="Example: kbevolve archive stats --problem L1/matmul")
+@click.option("--run", "run_id", metavar="RUN", help="The run.  [default: the latest]")
+@click.option("--problem", "problem_name", metavar="NAME", help="The latest run of this problem.")
+@json_option
+@archive_option
+def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_path: Path) -> None:
+    """Show how fast a run went: children an hour, seconds in each phase, and how busy its devices were.
+
+    With --json, one object: times in seconds, shares from 0 to 1.
+    """
+    if run_id and problem_name:
+        raise UsageError(f"both --run {run_id} and --problem {problem_name}: give one of them")
+    with Archive(archive_path, create=False) as store:
+        run = store.latest_run_of(problem_name) if problem_name else store.run(run_id or "latest")
+        throughput = throughput_of(
+            run, store.births(run.id, texts=False), store.evaluations(run.id).values(), store.tokens(run.id)
+        )
+    if as_json:
+        print_json(throughput)
+    else:
+        print_throughput(Console(), throughput)
+
+
+def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:
+    if as_json:
+        print_json(summaries)
+        return
+    if not summaries:
+        raise ArchiveError("no run in this archive yet; start one: kbevolve run --problem L1/matmul")
+    rows = [
+        (
+            summary.run.id,
+            summary.run.problem_name,
+            str(summary.generations),
+            str(summary.evaluated),
+            str(summary.correct),
+            _best_words(summary),
+            summary.best_kernel or "",
+            portraits.stop_words(summary.stopped),
+            summary.run.device,
+        )
+        for summary in summaries
+    ]
+    print_table(Console(), _RUN_COLUMNS, rows)
+
+
+def _best_words(summary: RunSummary) -> str:
+    if not summary.best_speedup:
+        return ""
+    return as_times(summary.best_speedup) + (f" {CONFIRMED}" if summary.champion else "")
+
+
+def _list_children(
+    store: Archive, run: Run, *, best: bool, verdict: str | None, limit: int | None, as_json: bool
+) -> None:
+    evaluations, ideas = store.evaluations(run.id), store.ideas(run.id)
+    children = [(birth, evaluations.get(birth.kernel or "")) for birth in store.births(run.id, texts=False)]
+    if verdict or best:
+        wanted = Verdict[verdict.replace("-", "_").upper()] if verdict else Verdict.CORRECT
+        # A kernel that came up again is shown once here: these are lists of kernels, not of births.
+        first = {
+            birth.kernel: (birth, found) for birth, found in reversed(children) if found and found.verdict is wanted
+        }
+        children = list(reversed(first.values()))
+    if best:
+        children.sort(key=lambda child: -((child[1].speedup_low if child[1] else None) or 0.0))
+    children = children[:limit]
+    if as_json:
+        print_json([{"birth": birth, "evaluation": evaluation} for birth, evaluation in children])
+        return
+    print_table(Console(), _CHILD_COLUMNS, [_child_row(birth, found, ideas) for birth, found in children])
+
+
+def _child_row(birth: Birth, evaluation: Evaluation | None, ideas: dict[str, Idea]) -> tuple[str | Text, ...]:
+    speedup = as_times(evaluation.speedup) if evaluation and evaluation.speedup else ""
+    return (
+        birth.kernel or "",
+        str(birth.generation),
+        str(birth.island),
+        birth.operator.value,
+        portraits.outcome(birth, evaluation),
+        speedup,
+        time_words(evaluation.time_ms) if evaluation and evaluation.time_ms else "",
+        birth.parents[0] if birth.parents else "",
+        portraits.what(birth, ideas),
+    )
+
+
+def _show_run(store: Archive, summary: RunSummary, *, as_json: bool) -> None:
+    if as_json:
+        print_json(summary)
+    else:
+        portraits.print_fields(Console(), portraits.run_fields(summary, store.tokens(summary.run.id)))
+
+
+def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json: bool) -> None:
+    births, evaluations = store.births_of(kernel.id), store.evaluations_of(kernel.id)
+    confirmations = store.confirmations_of(kernel.id)
+    ideas = store.ideas(births[0].run) if births else {}
+    if as_json:
+        idea = ideas.get(births[0].idea or "") if births else None
+        facts = {"kernel": kernel, "births": births, "idea": idea, "evaluations": evaluations}
+        print_json({**facts, "confirmations": confirmations})
+        return
+    console = Console()
+    problems = {birth.run: store.run(birth.run).problem_name for birth in births[:1]}
+    portraits.print_fields(console, portraits.kernel_fields(kernel, births, ideas, problems))
+    for evaluation in evaluations:
+        click.echo()
+        portraits.print_fields(console, portraits.evaluation_fields(evaluation))
+        if evaluation.profile is not None:
+            print_profile(console, evaluation.profile)
+    for confirmation in confirmations:
+        click.echo()
+        portraits.print_fields(console, portraits.confirmation_fields(confirmation))
+    if conversation:
+        for birth in births:
+            for name, text in (("asked", birth.prompt), ("answered", birth.reply)):
+                if text:
+                    click.echo(
+                        f"\n---- {birth.id}: {birth.model} was {name}" if name == "asked" else "\n---- it answered"
+                    )
+                    click.echo(text)
+    click.echo()
+    portraits.print_source(console, kernel.source)
+
+
+def _birth(store: Archive, kernel: Kernel) -> Birth:
+    births = store.births_of(kernel.id)
+    if not births:
+        raise ArchiveError(f"kernel {kernel.id} has no birth in {store.path}; it was only evaluated")
+    return births[0]
+
+
+def _parent(store: Archive, kernel: Kernel) -> str:
+    """The main parent of a kernel's first birth that has one."""
+    for birth in store.births_of(kernel.id):
+        if birth.parents and birth.parents[0] != kernel.id:
+            return birth.parents[0]
+    raise UsageError(f"{kernel.id} is a starting kernel without a parent; name two: kbevolve archive diff KERNEL OTHER")

@@ -1,0 +1,124 @@
+"""`kbevolve bench-search`: laws of search at equal budget, without a model or a device."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from kbevolve.configs.errors import UsageError, nearest
+from kbevolve.evolve.cli.render.json import print_json_line
+from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.simulation.ladders import LADDERS
+from kbevolve.evolve.simulation.tournament import BUDGETS, LAWS, OURS, SEEDS, Standing, as_json, hold
+
+_LEGEND = (
+    "Fraction of the fastest speed that there is, with its standard error. "
+    f"-: behind {OURS} by more than two standard errors of the difference over the same seeds; +: ahead by as much."
+)
+#: Spaces of kernels that were measured on a GPU, in a checkout; an installed package has the ladders only.
+MEASURED = Path(__file__).resolve().parents[3] / "benchmarks" / "landscapes"
+
+
+@click.command(epilog="Example: kbevolve bench-search --seeds 20 --budgets 50,150")
+@click.option(
+    "--landscape",
+    "files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="A landscape of yours in the format of docs/landscapes.md, instead of all that come with kbevolve; may be "
+    "given again.",
+)
+@click.option("--ladder", "ladders", multiple=True, metavar="NAME", help=f"One of {', '.join(LADDERS)} instead of all.")
+@click.option("--seeds", type=click.IntRange(min=2), default=SEEDS, show_default=True, help="Searches of each law.")
+@click.option(
+    "--budgets",
+    default=",".join(map(str, BUDGETS)),
+    show_default=True,
+    metavar="LIST",
+    help="Evaluations of a search; each is a comparison of its own.",
+)
+@click.option("--laws", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(LAWS)}.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
+@click.option("--json", "as_object", is_flag=True, help="End with one JSON object for scripts.")
+def bench_search(
+    files: tuple[Path, ...],
+    ladders: tuple[str, ...],
+    seeds: int,
+    budgets: str,
+    names: str | None,
+    jobs: int | None,
+    as_object: bool,
+) -> None:
+    """Compare search laws at equal budget on landscapes whose optimum is known.
+
+    Needs no model and no GPU. Every law has the same author of children, the same cache of duplicates and the same
+    repair turns, and the same seeds. Shown is the fraction of the fastest speed that a search delivers, by the true
+    speed of what it would publish. `ours` is the law by which `kbevolve run` breeds.
+    """
+    laws, numbers, console = _laws(names), _numbers(budgets), Console()
+    everything: list[Standing] = []
+    for landscape in [*ladders, *map(str, files)] or [*LADDERS, *map(str, sorted(MEASURED.glob("*.json")))]:
+        standings = hold(
+            [landscape], laws=laws, budgets=numbers, seeds=seeds, jobs=jobs or len(os.sched_getaffinity(0))
+        )
+        everything += standings
+        if not as_object:
+            console.print(f"[bold]{standings[0].landscape}[/bold], {seeds} searches of each law")
+            _print(console, standings)
+    if as_object:
+        print_json_line(as_json(everything))
+    else:
+        console.print(_LEGEND, soft_wrap=True)
+
+
+def _print(console: Console, standings: Sequence[Standing]) -> None:
+    budgets = sorted({one.budget for one in standings})
+    columns = [
+        Column(name="law"),
+        *(Column(name=f"at {budget}", right=True) for budget in budgets),
+        Column(name="claims too much", right=True),
+        Column(name="valid", right=True, least_width=100),
+        Column(name="known", right=True, least_width=100),
+    ]
+    rows = []
+    for law in dict.fromkeys(one.law for one in standings):
+        mine = {one.budget: one for one in standings if one.law == law}
+        last = mine[budgets[-1]]
+        rows.append(
+            [
+                law,
+                *(f"{mine[budget].mean:.3f} ±{mine[budget].se:.3f}{_mark(mine[budget])}" for budget in budgets),
+                f"{100 * last.inflation:.1f} %",
+                f"{100 * last.validity:.0f} %",
+                f"{100 * last.duplicates:.0f} %",
+            ]
+        )
+    print_table(console, columns, rows)
+    console.print()
+
+
+def _mark(one: Standing) -> str:
+    if abs(one.behind) <= 2 * one.behind_se:
+        return "  "
+    return " -" if one.behind > 0 else " +"
+
+
+def _laws(names: str | None) -> tuple[str, ...]:
+    chosen = tuple(LAWS) if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in chosen:
+        if name not in LAWS:
+            raise UsageError(f"no law {name!r}. {nearest(name, LAWS)}")
+    return tuple(dict.fromkeys((OURS, *chosen)))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        numbers = sorted({int(word) for word in text.split(",")})
+    except ValueError:
+        numbers = []
+    if not numbers or numbers[0] < 10:
+        raise UsageError(f"--budgets {text!r}: give numbers from 10 on with commas between them, e.g. 50,150,300")
+    return tuple(numbers)

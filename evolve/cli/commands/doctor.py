@@ -1,0 +1,113 @@
+"""`kbevolve doctor`: say what was found here."""
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
+from kbevolve.evaluators.diagnostics import Finding, probe, working_backends
+from kbevolve.evolve.cli.render.json import print_json
+
+
+@click.command(epilog="Example: kbevolve doctor")
+@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+def doctor(config: Path | None, as_json: bool) -> None:
+    """Say what was found here, what is missing, and what to do about it.
+
+    The exit code is 0: something missing is an answer, too.
+    """
+    settings = Settings.load(file=config)
+    findings = [*probe(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
+    backends = working_backends(findings)
+    if as_json:
+        print_json({"findings": findings, "backends": backends})
+        return
+    console = Console(highlight=False)
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        console.print(_line(finding, width), soft_wrap=True)
+    working = ", ".join(name for name, works in backends.items() if works)
+    missing = ", ".join(name for name, works in backends.items() if not works)
+    console.print(
+        f"\nKernels that work here: {working or 'none'}" + (f"; not: {missing}" if missing else ""), soft_wrap=True
+    )
+
+
+def more_devices() -> Iterator[Finding]:
+    """The CUDA devices of a machine that has several, as `--devices` takes them."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    from kbevolve.evaluators.device.devices import find_device
+
+    count = torch.cuda.device_count()
+    for index in range(count if count > 1 else 0):
+        name = f"cuda:{index}"
+        try:
+            yield Finding(name=name, found=True, detail=find_device(name).description)
+        except Exception as error:  # one of several may be sick
+            yield Finding(name=name, found=False, detail=str(error).splitlines()[0][:200], remedy="leave it out")
+
+
+def ray_cluster(work: WorkSettings) -> Finding:
+    """Whether `--workers ray` would find a cluster, and what it has."""
+    if importlib.util.find_spec("ray") is None:
+        detail = "not installed; it is for devices of several hosts"
+        return Finding(name="Ray", found=False, detail=detail, remedy="pip install 'kbevolve[ray]'")
+    from kbevolve.evaluators.fleet.cluster import Cluster
+
+    installed, address = version("ray"), work.ray_address or "auto"
+    try:
+        cluster = Cluster(address)
+    except EvaluatorError as error:
+        if work.ray_address is not None:
+            return Finding(name="Ray", found=False, detail=f"{installed}; {error}")
+        detail = f"{installed}; no cluster is running here, --workers ray starts one on this machine"
+        return Finding(name="Ray", found=True, detail=detail)
+    try:
+        return Finding(name="Ray", found=True, detail=f"{installed}; a cluster of {cluster}")
+    finally:
+        cluster.close()
+
+
+def language_model(settings: LLMSettings) -> Finding:
+    """Whether models are configured; of a key, only whether there is one."""
+    if settings.provider == "openai" and not any(one.model for one in settings.each()):
+        return Finding(
+            name="LLM",
+            found=False,
+            detail=f"no model is configured, {_key(settings)}; searches change tunables only",
+            remedy="kbevolve run --model NAME [--api-base URL]",
+        )
+    return Finding(name="LLM", found=True, detail="; ".join(map(_model, settings.each())))
+
+
+def _model(settings: LLMSettings) -> str:
+    """One model, where it is asked, and whether there is a key for it."""
+    if settings.provider != "openai":
+        return f"{settings.model or 'its own model'} by {settings.provider}"
+    # As it is written down: an address may hold a password.
+    where = settings.model_dump()["api_base"] or "the provider's own endpoint"
+    return f"{settings.model} by {settings.provider} at {where}, {_key(settings)}"
+
+
+def _key(settings: LLMSettings) -> str:
+    variable = settings.api_key_variable
+    return f"a key in {variable}" if os.environ.get(variable) else f"no key in {variable}"
+
+
+def _line(finding: Finding, width: int) -> Text:
+    mark, style = ("✓", "green") if finding.found else ("–", "yellow")
+    line = Text.assemble((mark, style), f" {finding.name:<{width}}  {finding.detail or 'not found'}")
+    if not finding.found and finding.remedy:
+        line.append(f"; {finding.remedy}", style="dim")
+    return line

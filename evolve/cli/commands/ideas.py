@@ -1,0 +1,115 @@
+"""`kbevolve ideas`: what worked where, of one run or of the whole archive."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from kbevolve.archive.formatting import as_times
+from kbevolve.archive.store import Archive
+from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.render.formats import interval_words
+from kbevolve.evolve.cli.render.json import print_json
+from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.state.idea_report import IdeaScore, TechniqueScore, of_archive, of_run
+
+#: Ideas that are listed when nobody says how many.
+SHOWN = 20
+
+_IDEA_COLUMNS = (
+    Column(name="idea", flexible=True),
+    Column(name="technique"),
+    Column(name="against", least_width=96),
+    Column(name="problem", least_width=112),
+    Column(name="children", right=True),
+    Column(name="correct", right=True),
+    Column(name="gain", right=True),
+    Column(name="interval", right=True, least_width=112),
+    Column(name="best kernel", least_width=96),
+    Column(name="state"),
+)
+_TECHNIQUE_COLUMNS = (
+    Column(name="technique"),
+    Column(name="against"),
+    Column(name="problems", right=True, least_width=96),
+    Column(name="births", right=True),
+    Column(name="correct", right=True),
+    Column(name="mean gain", right=True),
+    Column(name="best", right=True),
+    Column(name="validity", right=True),
+    Column(name="credit", right=True),
+)
+
+
+@click.command(epilog="Example: kbevolve ideas --run latest -n 10")
+@click.option("--run", "run_id", metavar="RUN", help="A run, by the start of its id, or latest.  [default: all runs]")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help=f"At most so many ideas.  [default: {SHOWN}]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts, with all ideas unless -n is given.")
+@archive_option
+def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Path) -> None:
+    """List ideas and techniques with what came of them, the best gain first.
+
+    A gain is a child's speed over its parent's. Credit is what a child of a technique is expected to gain, losses and
+    failures counted as nothing; validity is the share of its kernels that are expected to be correct. With --run, also
+    which ideas are exhausted and why, and the lessons that its next children are told.
+    """
+    with Archive(archive_path, create=False) as archive:
+        run = archive.run(run_id) if run_id else None
+        found = of_run(archive, run) if run else of_archive(archive)
+    if as_json:
+        print_json({"run": run.id if run else None, **found.as_json(limit)})
+        return
+    console = Console()
+    if not found.ideas:
+        where = f"Run {run.id}" if run else archive_path
+        words = f"{where} has no idea yet; a model states them: kbevolve run --problem L1/matmul --model NAME"
+        console.print(Text(words), soft_wrap=True)
+        return
+    print_table(console, _IDEA_COLUMNS, [_idea_row(one) for one in found.ideas[: limit or SHOWN]])
+    hidden = len(found.ideas) - (limit or SHOWN)
+    if hidden > 0:
+        console.print(Text(f"… and {hidden} more; -n {len(found.ideas)} lists them all.", style="dim"))
+    console.print()
+    print_table(console, _TECHNIQUE_COLUMNS, [_technique_row(one) for one in found.techniques])
+    _print_lines(console, "Exhausted", found.exhausted)
+    _print_lines(console, "Lessons", found.lessons)
+
+
+def _idea_row(score: IdeaScore) -> Sequence[Text | str]:
+    gain = score.gain
+    style = {"paid": "green", "exhausted": "red"}.get(score.state, "")
+    return (
+        score.title,
+        score.technique,
+        score.against or "–",
+        score.problem,
+        str(score.children),
+        str(score.correct),
+        as_times(gain.factor) if gain else "–",
+        interval_words(gain.low, gain.high) if gain else "–",
+        score.kernel or "–",
+        Text(score.state, style=style),
+    )
+
+
+def _technique_row(score: TechniqueScore) -> Sequence[Text | str]:
+    return (
+        score.technique,
+        score.against or "–",
+        str(score.problems),
+        str(score.births),
+        str(score.correct),
+        as_times(score.mean_gain) if score.mean_gain else "–",
+        as_times(score.best_gain) if score.best_gain else "–",
+        f"{score.validity:.0%}",
+        f"{score.credit:+.1%}",
+    )
+
+
+def _print_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
+    if lines:
+        console.print(Text(f"\n{heading}"))
+    for line in lines:
+        console.print(Text(f"- {line}"), soft_wrap=True)

@@ -1,0 +1,29 @@
+"""`kbevolve mcp`: a server by which coding agents take part."""
+
+from pathlib import Path
+
+import click
+
+from kbevolve.configs.errors import UsageError
+from kbevolve.evolve.cli.options import archive_option, device_option
+
+
+@click.command(epilog="Example: kbevolve mcp --archive kbevolve.db")
+@device_option
+@archive_option
+def mcp(device: str | None, archive_path: Path) -> int:
+    """Serve the Model Context Protocol on standard input and output, for coding agents.
+
+    It offers tools to begin runs, ask, tell, evaluate, and to look at kernels, their lineage, and export the best. An
+    agent starts this command itself (docs/agents.md says how to set that up); it ends when the agent closes its side.
+    """
+    try:
+        from kbevolve.evolve.ask_tell.mcp_server import build_server
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise UsageError("the package mcp is missing; install it: pip install 'kbevolve[mcp]'") from None
+    from kbevolve.evolve.ask_tell.agent_tools import AgentTools
+
+    build_server(AgentTools(archive_path, device or "auto")).run("stdio")
+    return 0

@@ -1,0 +1,72 @@
+"""`kbevolve plot`: draw best-so-far over the children, of one run or of several together."""
+
+from pathlib import Path
+
+import click
+
+from kbevolve.archive.records import Kernel, Run
+from kbevolve.archive.report.curves import Curve, curve
+from kbevolve.archive.report.figures import FORMATS, save_best_so_far
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import UsageError
+from kbevolve.configs.reference import as_model_new
+from kbevolve.evolve.cli.options import archive_option
+
+
+@click.command(epilog="Example: kbevolve plot --problem L1/matmul -o matmul.svg")
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="A run; again for several.  [default: the latest]")
+@click.option("--problem", "problem_name", metavar="NAME", help="All runs of this problem on the newest one's device.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("best.png"),
+    show_default=True,
+    metavar="FILE",
+    help=f"The file to write: {', '.join(FORMATS)}.",
+)
+@archive_option
+def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, archive_path: Path) -> None:
+    """Draw the best kernel so far over the children evaluated.
+
+    One run shows its islands, its failures and what made each step; several runs show their best lines together.
+    """
+    with Archive(archive_path, create=False) as archive:
+        runs = _runs(archive, run_ids, problem_name)
+        curves = [_curve(archive, run) for run in runs]
+    save_best_so_far(curves, output, device=runs[0].device.replace("/", ", "))
+    drawn = runs[0].id if len(runs) == 1 else f"{len(runs)} runs of {runs[0].problem_name}"
+    click.echo(f"Wrote {output}: {drawn}.")
+
+
+def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) -> list[Run]:
+    """The runs to draw, oldest first; times of two devices or problems are never drawn in one figure."""
+    if run_ids and problem_name:
+        raise UsageError("--run and --problem both choose the runs; give one of them")
+    if problem_name is not None:
+        return archive.runs_like(archive.latest_run_of(problem_name))
+    runs = list({run.id: run for run in (archive.run(run_id) for run_id in run_ids or ("latest",))}.values())
+    for run in runs[1:]:
+        for what in ("problem", "device"):
+            if getattr(run, what) != getattr(runs[0], what):
+                raise UsageError(
+                    f"{runs[0].id} and {run.id} are of different {what}s ({_name(runs[0], what)}, {_name(run, what)}); "
+                    "speedups compare on one problem and one device only"
+                )
+    return runs
+
+
+def _curve(archive: Archive, run: Run) -> Curve:
+    source = archive.problem(run.problem).source_for(run.device.partition("/")[0])
+    return curve(
+        run,
+        archive.births(run.id, texts=False),
+        archive.evaluations(run.id),
+        archive.ideas(run.id),
+        reference=Kernel.from_source(as_model_new(source)).id,
+        champion=archive.champion(run.id),
+    )
+
+
+def _name(run: Run, what: str) -> str:
+    return f"{run.problem_name} with text {run.problem}" if what == "problem" else run.device

@@ -1,0 +1,137 @@
+"""`kbevolve problems`: list, show and check problems. Only checking runs one and imports torch."""
+
+from pathlib import Path
+from typing import get_args
+
+import click
+from rich.console import Console
+
+from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
+from kbevolve.configs.errors import ProblemError, UsageError
+from kbevolve.configs.flaws import known_flaws
+from kbevolve.configs.seeds import seed_files
+from kbevolve.configs.settings import Precision
+from kbevolve.evolve.cli.options import device_option, kernelbench_option
+from kbevolve.evolve.cli.render.json import plain, print_json
+from kbevolve.evolve.cli.render.kernel import print_fields
+from kbevolve.evolve.cli.render.problem_card import card_fields
+
+
+@click.group(epilog="Example: kbevolve problems ls --level 2")
+def problems() -> None:
+    """List, show and check problems."""
+
+
+@problems.command(epilog="Example: kbevolve problems ls --kernelbench ~/KernelBench --level 1")
+@click.option("--level", type=click.IntRange(min=1), help="Only this level: 1 operators, 2 fused sequences, 3 models.")
+@kernelbench_option
+def ls(level: int | None, kernelbench_dir: Path | None) -> None:
+    """List the built-in problems, and those of a KernelBench checkout when there is one.
+
+    Seeds are the hand-written starting kernels; the reference and torch.compile's kernel start every run beside them.
+    """
+    names = builtin_names() + (kernelbench_names(kernelbench_dir) if kernelbench_dir else [])
+    shown = [name for name in names if level is None or _level(name) == level]
+    if not shown:
+        levels = ", ".join(str(known) for known in sorted({_level(name) for name in names}))
+        raise UsageError(f"no problems of level {level}; there are the levels {levels}")
+    _print_table([_row(name, kernelbench_dir) for name in shown])
+
+
+@problems.command(epilog="Example: kbevolve problems show L1/matmul --device cpu")
+@click.argument("name")
+@click.option(
+    "--device",
+    "device_type",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cuda",
+    show_default=True,
+    help="The text as it is run there: on a CPU, CPU_SIZES replace the module constants.",
+)
+@kernelbench_option
+def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
+    """Show a problem's source.
+
+    NAME is a built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER.
+    """
+    _print_python(find_problem(name, kernelbench=kernelbench_dir).source_for(device_type))
+
+
+@problems.command(epilog="Example: kbevolve problems check L1/softmax --device cpu")
+@click.argument("name")
+@device_option
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="fp32",
+    show_default=True,
+    help="What the task asks for.",
+)
+@click.option("--fresh", is_flag=True, help="Look again, although the problem was looked at before.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@kernelbench_option
+def check(
+    name: str, device: str | None, precision: str, fresh: bool, as_json: bool, kernelbench_dir: Path | None
+) -> None:
+    """Say whether kernels can be judged by a problem, and what bounds it.
+
+    Runs the problem's reference some dozen times: does the answer depend on the input, is it the same each time, how
+    many bytes and operations does it take, how fast could it be here? A problem that an answer without any work would
+    pass is refused by `run` and `evaluate` unless they are told --force. The exit code is 0 whatever was found.
+    """
+    problem = find_problem(name, kernelbench=kernelbench_dir)
+
+    from kbevolve.evaluators.analysis.card import card_for
+    from kbevolve.evaluators.device.devices import find_device
+
+    found = find_device(device or "auto")
+    card = card_for(problem, found, precision, fresh=fresh)
+    flaws = known_flaws(problem)
+    if as_json:
+        known = [{"kind": flaw.kind, "fill": flaw.fill, "why": flaw.why} for flaw in flaws]
+        print_json(plain(card) | {"problem_name": problem.name, "degenerate": card.degenerate, "known": known})
+        return
+    print_fields(
+        Console(),
+        {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)},
+    )
+
+
+def _level(name: str) -> int:
+    """``L1/matmul`` and ``kernelbench:1/19`` are of level 1."""
+    return int(name.removeprefix("kernelbench:").removeprefix("L").partition("/")[0])
+
+
+def _print_table(rows: list[tuple[str, str, str, str]]) -> None:
+    from kbevolve.evolve.cli.render.tables import Column, print_table
+
+    columns = (
+        Column(name="problem"),
+        # On a narrow terminal the summaries, cut as they are, say more than a column of yes.
+        Column(name="CPU sizes", least_width=100),
+        Column(name="seeds"),
+        Column(name="what it computes", flexible=True),
+    )
+    print_table(Console(), columns, rows)
+
+
+def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
+    try:
+        problem = find_problem(name, kernelbench=checkout)
+    except ProblemError as error:  # one bad file in a checkout hides no other
+        return name, "", "", f"malformed: {error}"
+    seeds = ",".join(path.stem for device_type in ("cpu", "cuda") for path in seed_files(problem.name, device_type))
+    # KernelBench's files have no docstring, but their names say it: 19_ReLU.
+    summary = problem.summary.rstrip(".") or problem.path.stem.partition("_")[2].replace("_", " ")
+    return problem.name, "yes" if problem.cpu_sizes else "", seeds, summary
+
+
+def _print_python(source: str) -> None:
+    from rich.syntax import Syntax
+
+    console = Console()
+    if console.is_terminal:
+        # The terminal's own colours, so that it is readable on a light background, too.
+        console.print(Syntax(source, "python", theme="ansi_dark", background_color="default", word_wrap=True))
+    else:
+        click.echo(source, nl=False)

@@ -1,0 +1,285 @@
+"""One kernel, one run, one lineage, shown on a terminal or in a pipe."""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from kbevolve.archive.formatting import as_times
+from kbevolve.archive.lineage import Line
+from kbevolve.archive.records import (
+    Birth,
+    BirthState,
+    Confirmation,
+    Evaluation,
+    Idea,
+    Kernel,
+    Run,
+    Standing,
+    StopReason,
+)
+from kbevolve.archive.run_queries import strategy_of
+from kbevolve.archive.store import RunSummary
+from kbevolve.evolve.cli.render.formats import (
+    VERDICT_STYLE,
+    confirmed_words,
+    interval_words,
+    published_words,
+    speedup_words,
+    time_words,
+    verdict_words,
+)
+from kbevolve.evolve.cli.render.tables import Column, print_table, printable
+
+#: What a run without a reason to stop is doing; the archive cannot tell the two apart.
+NOT_STOPPED = "running, or its process was killed"
+
+
+def stop_words(reason: StopReason | None) -> str:
+    """A word or two for tables: ``finished``, ``interrupted``, …"""
+    if reason is None:
+        return "open"
+    return "finished" if reason is StopReason.GENERATIONS else reason.name.lower().replace("_", " ")
+
+
+def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
+    """What became of a birth: the verdict, or why there is none."""
+    if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.FAMILIAR):
+        return Text(birth.state.value, style="dim")
+    if evaluation is None:
+        return Text("not judged yet", style="dim")
+    return Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
+
+
+def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
+    """Names and values, two columns; a value that is too long goes on under itself."""
+    if console.is_terminal:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in fields.items():
+            grid.add_row(name, value if isinstance(value, Text) else Text(printable(value)))
+        console.print(grid)
+    else:
+        width = max(len(name) for name in fields)
+        for name, value in fields.items():
+            click.echo(f"{name:<{width}}  {printable(str(value)).replace(chr(10), chr(10) + ' ' * (width + 2))}")
+
+
+def kernel_fields(
+    kernel: Kernel, births: Sequence[Birth], ideas: Mapping[str, Idea], problems: Mapping[str, str]
+) -> dict[str, str | Text]:
+    """Who a kernel is and how it came to be; `problems` are the names of runs' problems by run id."""
+    fields: dict[str, str | Text] = {"kernel": f"{kernel.id}, {kernel.backend.value}, {_lines(kernel.source)} lines"}
+    if not births:
+        return fields
+    birth = births[0]
+    fields["problem"] = problems.get(birth.run, "?")
+    fields["born in"] = f"{birth.run}, generation {birth.generation}, island {birth.island}"
+    fields["made by"] = f"{birth.operator.value}: {birth.note}" if birth.note else birth.operator.value
+    if birth.parents:
+        fields["parents" if len(birth.parents) > 1 else "parent"] = ", ".join(birth.parents)
+    idea = ideas.get(birth.idea or "")
+    if idea is not None:
+        gain = f", expected {idea.expected_gain:g}×" if idea.expected_gain else ""
+        fields["idea"] = f"{idea.title} ({idea.technique}{gain}). {idea.mechanism}"
+    if birth.model:
+        fields["model"] = (
+            f"{birth.model}, {birth.prompt_tokens} + {birth.completion_tokens} tokens, {birth.seconds:.1f} s"
+        )
+    if len(births) > 1:
+        fields["again in"] = ", ".join(f"{other.run}/g{other.generation}" for other in births[1:4]) + (
+            f" and {len(births) - 4} more" if len(births) > 4 else ""
+        )
+    return fields
+
+
+def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
+    """What the judge found; the profile apart (`profiles.print_profile`)."""
+    verdict = Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
+    if evaluation.error is not None:
+        own = (
+            f", the reference's own {evaluation.reference_error:.1e}" if evaluation.reference_error is not None else ""
+        )
+        tile = f", worst tile {evaluation.worst_tile:.1e}" if evaluation.worst_tile is not None else ""
+        verdict.append(f", error {evaluation.error:.1e} ({evaluation.precision_class}{own}){tile}", style="default")
+    fields: dict[str, str | Text] = {"device": f"{evaluation.device}, {evaluation.precision}", "verdict": verdict}
+    if evaluation.speedup is not None:
+        times = f"{time_words(evaluation.time_ms)}, eager {time_words(evaluation.reference_ms)}"
+        fields["speedup"] = f"{speedup_words(evaluation)}, {times}, {len(evaluation.blocks)} timed blocks"
+    fields |= standing_fields(evaluation)
+    if evaluation.traits:
+        fields["code shows"] = ", ".join(evaluation.traits)
+    if evaluation.tags:
+        fields["tags"] = ", ".join(evaluation.tags)
+    if evaluation.sandbox:
+        fields["sandbox"] = evaluation.sandbox
+    fields["took"] = f"{evaluation.seconds:.1f} s, of which building {evaluation.build_seconds:.1f} s"
+    if evaluation.message:
+        fields["message"] = evaluation.message
+    return fields
+
+
+def standing_fields(evaluation: Evaluation) -> dict[str, str | Text]:
+    """How a correct kernel stands against eager, and against the fastest of the baselines where they are known."""
+    fields: dict[str, str | Text] = {}
+    if evaluation.standing is not None:
+        fields["standing"] = standing_words(evaluation.standing, "eager")
+    if evaluation.speedup_best is not None:
+        fields["over best"] = f"{as_times(evaluation.speedup_best)} the fastest baseline, {evaluation.best_baseline}"
+    return fields
+
+
+def standing_words(standing: Standing, rival: str) -> str:
+    """``faster than eager``, ``a tie with eager`` or ``slower than eager``."""
+    return f"a tie with {rival}" if standing is Standing.TIE else f"{standing.value} than {rival}"
+
+
+def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
+    """What a contest found about a kernel."""
+    times = f"{time_words(confirmation.time_ms)}, eager {time_words(confirmation.reference_ms)}"
+    fields: dict[str, str | Text] = {
+        "measured again": f"{confirmation.purpose} after generation {confirmation.generation} of {confirmation.run}",
+        "speedup": f"{confirmed_words(confirmation)}, {times}, {len(confirmation.blocks)} timed blocks",
+    }
+    rival = confirmation.rival or "eager"
+    fields["standing"] = (
+        f"{standing_words(confirmation.standing, rival)}: {as_times(confirmation.ratio)} "
+        f"{interval_words(confirmation.ratio_low, confirmation.ratio_high)} its speed"
+    )
+    return fields
+
+
+def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | Text]:
+    """What a run was asked and what came of it."""
+    run = summary.run
+    fields: dict[str, str | Text] = {
+        "run": run.id,
+        "problem": f"{run.problem_name} (text {run.problem})",
+        "device": run.device,
+        "started": run.created,
+        "stopped": summary.stopped.value if summary.stopped else NOT_STOPPED,
+        "generations": str(summary.generations),
+        "births": f"{summary.births}, {summary.evaluated} kernels judged, {summary.correct} correct",
+        "best": f"{published_words(summary.champion, summary.best)}  {summary.best_kernel or ''}".rstrip(),
+    }
+    if any(tokens):
+        fields["tokens"] = f"{tokens[0]} sent, {tokens[1]} received"
+    fields["strategy"] = strategy_of(run)
+    fields["seed"] = str(run.seed)
+    fields["versions"] = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    fields["settings"] = "\n".join(_settings_lines(run))
+    return fields
+
+
+def print_source(console: Console, source: str, language: str = "python") -> None:
+    """Source in the terminal's own colours, readable on a light background, too; as it is in a pipe."""
+    if console.is_terminal:
+        console.print(
+            Syntax(printable(source), language, theme="ansi_dark", background_color="default", word_wrap=True)
+        )
+    else:
+        click.echo(source, nl=not source.endswith("\n"))
+
+
+def unified_diff(older: Kernel, newer: Kernel, labels: Mapping[str, str]) -> str:
+    """The diff of two sources, "" when they are the same; `labels` go beside the ids."""
+    return "\n".join(
+        difflib.unified_diff(
+            older.source.splitlines(),
+            newer.source.splitlines(),
+            f"{older.id}  {labels.get(older.id, '')}".rstrip(),
+            f"{newer.id}  {labels.get(newer.id, '')}".rstrip(),
+            lineterm="",
+        )
+    )
+
+
+def print_lineage(
+    console: Console, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]
+) -> None:
+    """The line of a kernel, newest first: a tree on a terminal, one row for each ancestor in a pipe."""
+    if console.is_terminal:
+        best = line[0].birth
+        tree = Tree(Text(f"{best.kernel} in {best.run}", style="bold"), guide_style="dim")
+        _grow(tree, line, evaluations, ideas)
+        console.print(tree)
+        return
+    columns = [
+        Column(name=name, right=name in ("depth", "generation", "island", "speedup"))
+        for name in ("depth", "kernel", "generation", "island", "operator", "verdict", "speedup", "parents", "what")
+    ]
+    print_table(console, columns, list(_lineage_rows(line, evaluations, ideas, 0)))
+
+
+def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> None:
+    """The line hangs straight down, so that fifty generations stay readable; only crossings go deeper."""
+    for ancestor in line:
+        birth = ancestor.birth
+        evaluation = evaluations.get(birth.kernel or "")
+        label = Text(no_wrap=True, overflow="ellipsis")
+        speedup = evaluation.speedup if evaluation else None
+        if speedup is not None:
+            label.append(f"{as_times(speedup):>12}", style="bold green" if speedup > 1 else "green")
+        else:
+            label.append(f"{outcome(birth, evaluation).plain:>12}", style="red")
+        label.append(f"  {birth.kernel}  ").append(f"g{birth.generation:<3} {birth.operator.value:<8}", style="dim")
+        label.append(printable(what(birth, ideas)))
+        node = tree.add(label)
+        for parent in ancestor.met:
+            node.add(Text(f"crossed with {parent}, see there", style="dim"))
+        for branch in ancestor.branches:
+            _grow(node.add(Text("crossed with", style="dim")), branch, evaluations, ideas)
+
+
+def _lineage_rows(
+    line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea], depth: int
+) -> list[list[str | Text]]:
+    rows: list[list[str | Text]] = []
+    for ancestor in line:
+        birth = ancestor.birth
+        evaluation = evaluations.get(birth.kernel or "")
+        speedup = f"{evaluation.speedup:.3f}" if evaluation and evaluation.speedup is not None else ""
+        rows.append(
+            [
+                str(depth),
+                birth.kernel or "",
+                str(birth.generation),
+                str(birth.island),
+                birth.operator.value,
+                outcome(birth, evaluation).plain.replace(" ", "_"),
+                speedup,
+                ",".join(birth.parents),
+                what(birth, ideas),
+            ]
+        )
+        for branch in ancestor.branches:
+            rows += _lineage_rows(branch, evaluations, ideas, depth + 1)
+    return rows
+
+
+def what(birth: Birth, ideas: Mapping[str, Idea]) -> str:
+    """In a line: the title of the idea and what was changed."""
+    idea = ideas.get(birth.idea or "")
+    return ": ".join(part for part in (idea.title if idea else "", " ".join(birth.note.split())) if part)
+
+
+def _lines(source: str) -> int:
+    return source.count("\n") + (not source.endswith("\n"))
+
+
+def _settings_lines(run: Run) -> list[str]:
+    """``section.name=value`` lines, as ``--set`` takes them."""
+    lines = []
+    for name, value in json.loads(run.settings).items():
+        if isinstance(value, dict):
+            lines += [f"{name}.{inner}={json.dumps(item)}" for inner, item in value.items()]
+        else:
+            lines.append(f"{name}={json.dumps(value)}")
+    return lines

@@ -1,0 +1,197 @@
+"""What the user reads when a run is over: the best kernels, where they are, and what to type next."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from kbevolve.archive.formatting import as_times
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, Run, StopReason, Verdict
+from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.store import Archive
+from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
+from kbevolve.evolve.cli.options import DEFAULT_ARCHIVE
+from kbevolve.evolve.cli.render.formats import (
+    CONFIRMED,
+    count_words,
+    duration_words,
+    published_words,
+    time_words,
+    verdict_words,
+)
+from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.search.budget import LIMITS, Spent
+from kbevolve.evolve.state.population import Population
+from kbevolve.islands.island import Member
+
+#: Kernels in the closing table, beside the starting kernels.
+SHOWN = 5
+#: Characters of a failed starting kernel's message.
+MESSAGE = 160
+
+_COLUMNS = (
+    Column(name="kernel"),
+    Column(name="over eager", right=True),
+    Column(name="time", right=True),
+    Column(name="eager", right=True, least_width=96),
+    Column(name="made by"),
+    Column(name="what", flexible=True),
+)
+
+
+def print_summary(
+    console: Console,
+    *,
+    run: Run,
+    population: Population,
+    reason: StopReason,
+    archive: Archive,
+    generations: int,
+    spent: Spent,
+    baselines: Sequence[Baseline] = (),
+) -> None:
+    """Print the closing table, what is published, what it cost, the reason of the stop and the next commands."""
+    champion, ledger = archive.champion(run.id), archive.ledger(run)
+    confirmed = {one.kernel: one for one in archive.confirmations(run.id)}
+    if population.best() is None:
+        console.print(Text("No kernel was correct."))
+    else:
+        print_table(console, _COLUMNS, _rows(population, ledger, confirmed, champion))
+    if champion is not None:
+        console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
+    for line in _failed_starts(ledger):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
+    console.print(Text(count_words(population)))
+    console.print(Text(cost_words(spent, _gain(population, ledger, confirmed, champion))), soft_wrap=True)
+    console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
+    fittest = population.best()
+    shown = champion.kernel if champion else fittest.kernel.id if fittest else None
+    _print_next(console, run=run, best=shown, archive=Path(archive.path), generations=generations, reason=reason)
+
+
+def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
+    """``1.94× over eager (confirmed), 1.31× over the best of eager, compile and graph (compile)``."""
+    words = f"{as_times(champion.speedup)} over eager {CONFIRMED}"
+    names = [EAGER, *(one.name for one in baselines if one.speedup is not None)]
+    if len(names) > 1:
+        over = as_times(over_best(champion.speedup, baselines))
+        words += f", {over} over the best of {', '.join(names[:-1])} and {names[-1]} ({best(baselines).name})"
+    failed = [f"{one.name} failed: {one.failure}" for one in baselines if one.speedup is None]
+    return "; ".join([words, *failed])
+
+
+def cost_words(spent: Spent, gain: float | None) -> str:
+    """``Cost: 204 evaluations, 12:30 of device time, …; for each of the 120 % over …: 6.25 s of device time, $0.027``.
+
+    Args:
+        spent: what the run has spent.
+        gain: percent by which the published kernel is faster than the best starting kernel; None or less than zero
+            where there is nothing to divide by.
+    """
+    parts = [_counted(spent.evaluations, "evaluation"), f"{duration_words(spent.device_seconds)} of device time"]
+    parts.append(f"{duration_words(spent.wall_seconds)} in all")
+    if spent.tokens:
+        parts.append(_counted(spent.tokens, "token"))
+        parts.append("dollars unknown" if spent.dollars is None else f"${spent.dollars:.2f}")
+    words = f"Cost: {', '.join(parts)}"
+    if gain is None or gain <= 0:
+        return words
+    each = [f"{spent.evaluations / gain:.3g} evaluations", f"{spent.device_seconds / gain:.3g} s of device time"]
+    if spent.tokens and spent.dollars is not None:
+        each.append(f"${spent.dollars / gain:.2g}")
+    return f"{words}; for each of the {gain:.3g} % gained over the best start: {', '.join(each)}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _gain(
+    population: Population, ledger: Ledger, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+) -> float | None:
+    """Percent by which what is published is faster than the best starting kernel, by confirmed numbers where there are
+    any; None where nothing is, or no starting kernel was correct."""
+    fittest = population.best()
+    # Where contests were held and nobody holds the title, nothing is accepted.
+    best = champion or (fittest.evaluation if fittest and not confirmed else None)
+    starts = [
+        (confirmed.get(evaluation.kernel) or evaluation).speedup or 0.0
+        for _, evaluation in _starts(ledger)
+        if evaluation.verdict is Verdict.CORRECT and population.stands(evaluation.kernel)
+    ]
+    if best is None or not best.speedup or not max(starts, default=0.0):
+        return None
+    return (best.speedup / max(starts) - 1) * 100
+
+
+def _rows(
+    population: Population, ledger: Ledger, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+) -> list[tuple[str | Text, ...]]:
+    """The best that were bred, the champion first, then the starting kernels."""
+    title = champion.kernel if champion else None
+    fittest = (member for member in population.standing() if member.kernel.id != title)
+    ranked = chain([population.member(title)] if title else [], fittest)
+    born = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
+    bred = islice(((one, birth) for one, birth in born if birth and birth.operator is not Operator.SEED), SHOWN)
+    starts = [
+        (population.member(birth.kernel), birth)
+        for birth, evaluation in _starts(ledger)
+        if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.stands(birth.kernel)
+    ]
+    starts.sort(key=lambda start: (start[0].kernel.id != title, -start[0].fitness))
+    return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*bred, *starts)]
+
+
+def _failed_starts(ledger: Ledger) -> Iterator[str]:
+    """Starting kernels that did not pass: often the machine lacks something that `kbevolve doctor` names."""
+    for birth, evaluation in _starts(ledger):
+        if evaluation.verdict is not Verdict.CORRECT:
+            # The whole message can be a compiler's log.
+            message = " ".join(evaluation.message.split())[:MESSAGE]
+            yield f"{birth.note}: {verdict_words(evaluation.verdict)}: {message} …"
+            yield f"  the whole message: kbevolve archive show {birth.kernel}; what is missing here: kbevolve doctor"
+
+
+def _starts(ledger: Ledger) -> list[tuple[Birth, Evaluation]]:
+    """The starting kernels that were judged, each once however many islands have it."""
+    found = {birth.kernel: (birth, evaluation) for birth, evaluation in reversed(ledger.verdicts(0)) if evaluation}
+    return list(reversed(found.values()))
+
+
+def _row(member: Member, birth: Birth, confirmation: Confirmation | None) -> tuple[str | Text, ...]:
+    published = confirmation or member.evaluation
+    style = "green" if (published.speedup_low or 0) > 1 else ""
+    return (
+        member.kernel.id,
+        Text(published_words(confirmation, member.evaluation), style=style),
+        time_words(published.time_ms),
+        time_words(published.reference_ms),
+        birth.operator.value,
+        birth.note,
+    )
+
+
+def _print_next(
+    console: Console, *, run: Run, best: str | None, archive: Path, generations: int, reason: StopReason
+) -> None:
+    where = "" if archive == DEFAULT_ARCHIVE else f" --archive {archive}"
+    commands = []
+    if best is not None:
+        commands += [
+            (f"kbevolve export --problem {run.problem_name} -o best.py{where}", "the best kernel as a ModelNew file"),
+            (f"kbevolve archive lineage {best}{where}", "how it came to be"),
+            (f"kbevolve plot -o best.png{where}", "best so far, drawn"),
+        ]
+    if reason in (StopReason.GENERATIONS, StopReason.INTERRUPTED):
+        more = f" --generations {generations * 2}" if reason is StopReason.GENERATIONS else ""
+        commands.append((f"kbevolve resume{more}{where}", "go on"))
+    if reason is StopReason.STAGNATION:
+        commands.append((f"kbevolve resume --set search.patience=0{where}", "go on, whatever comes"))
+    if reason in LIMITS:
+        commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null{where}", "go on without this limit"))
+    console.print(Text(f"Archive: {archive}. Next:"))
+    width = max((len(command) for command, _ in commands), default=0)
+    for command, why in commands:
+        console.print(Text(f"  {command:<{width}}  ").append(why, style="dim"), soft_wrap=True)

@@ -1,0 +1,72 @@
+"""What a run has learnt, as lines of a prompt: what paid and what did not, so that nobody has to find it out again."""
+
+from kbevolve.archive.records import Idea
+from kbevolve.evolve.proposers.base import Brief, Failure
+from kbevolve.evolve.state.knowledge import Outcome
+from kbevolve.evolve.state.lessons import pair_words, percent
+from kbevolve.evolve.state.signatures import first_line, signature
+
+#: Lines of each kind at most: failures, ideas that were tried (the newest), techniques.
+SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10
+
+
+def failure_lines(brief: Brief) -> list[str]:
+    """The island's recent failures, one line for each kind, the newest first, with how often the run met it."""
+    kinds: dict[str, list[Failure]] = {}
+    for failure in brief.failures:
+        kinds.setdefault(signature(failure.evaluation), []).append(failure)
+    lines = []
+    for kind, failures in list(kinds.items())[:SHOWN_FAILURES]:
+        count = max(brief.memory.failures.get(kind, 0), len(failures))
+        idea = f" (idea: {failures[0].idea.title})" if failures[0].idea else ""
+        times = f"tried {count}x: " if count > 1 else ""
+        lines.append(f"{times}{first_line(failures[0].evaluation)}{idea}")
+    return lines
+
+
+def tried_lines(brief: Brief) -> list[str]:
+    """The newest ideas with the best that came of each; without those that `exhausted_lines` tells of."""
+    shown = [(idea, gain, brief.memory.outcome(idea.title)) for idea, gain in brief.tried.items()]
+    lines = [_tried(idea, gain, outcome) for idea, gain, outcome in shown if outcome is None or not outcome.exhausted]
+    return lines[-SHOWN_TRIED:]
+
+
+def exhausted_lines(brief: Brief) -> list[str]:
+    """Ideas that are not worth another try, and why."""
+    return [f"{one.idea.title} ({one.idea.technique}): {one.exhausted}" for one in brief.memory.exhausted()]
+
+
+def technique_lines(brief: Brief) -> list[str]:
+    """What each technique has brought against each bottleneck, the one that promises most first."""
+    experience = brief.memory.experience
+    worth = {pair: experience.belief(*pair, brief.island) for pair in experience.pairs()}
+    ranked = sorted(worth, key=lambda pair: (-worth[pair].improvement, pair))
+    lines = []
+    for pair in ranked[:SHOWN_TECHNIQUES]:
+        belief, paid = worth[pair], experience.tally(*pair).valid > 0
+        those = f", those to change the speed by {percent(belief.gain)}" if paid else "; none has yet"
+        lines.append(f"{pair_words(pair)}: {belief.validity:.0%} of its kernels are expected to work{those}")
+    return lines
+
+
+def lesson_lines(brief: Brief) -> list[str]:
+    """What was read off the children of the run."""
+    return [lesson.line for lesson in brief.memory.lessons]
+
+
+def elsewhere_lines(brief: Brief) -> list[str]:
+    """Ideas that paid on similar problems."""
+    return [
+        f"{one.title} ({one.technique}) on {one.problem}: {one.gain:.2f} times its parent's speed"
+        for one in brief.legacy.ideas
+    ]
+
+
+def _tried(idea: Idea, gain: float | None, outcome: Outcome | None) -> str:
+    if gain is not None:
+        came = f"{gain:.2f} times its parent's speed"
+    elif outcome is not None and outcome.failures:
+        came = f"no working kernel yet ({next(iter(outcome.failures.values()))})"
+    else:
+        came = "no working kernel"
+    return f"{idea.title} ({idea.technique}): {came}"

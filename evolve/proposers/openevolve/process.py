@@ -1,0 +1,147 @@
+"""OpenEvolve's process as seen from here: it is begun, asks, is answered, and ends with us."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbevolve.configs.errors import ProposerError
+from kbevolve.evolve.llm.client import Message
+
+#: Variables that its process keeps. Keys are none of its business: our process asks the models.
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+#: Seconds in which it has to end after its group was killed.
+GRACE = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """It wants a model's answer."""
+
+    model: str
+    system: str
+    messages: tuple[Message, ...]
+
+    @property
+    def text(self) -> str:
+        """The whole request as archives keep it."""
+        return "\n\n".join([f"[system]\n{self.system}", *(f"[{one.role}]\n{one.content}" for one in self.messages)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """It wants a program judged."""
+
+    source: str
+
+
+class Guest:
+    """OpenEvolve at work. It asks one question at a time, and waits for the answer.
+
+    Args:
+        program: what it begins with; its first question is how good that is.
+        system: who the model is and what the task is: the system message of all its prompts.
+        models: name -> weight in its ensemble.
+        seed: of all its choices.
+
+    Raises:
+        ProposerError: its process cannot be started.
+    """
+
+    def __init__(self, *, program: str, system: str, models: Mapping[str, float], seed: int) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="kbevolve-openevolve-"))
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, (self._folder / "log").open("wb") as log:
+                self._process = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-P",
+                        "-m",
+                        "kbevolve.evolve.proposers.openevolve.controller",
+                        str(theirs.fileno()),
+                    ],
+                    cwd=self._folder,
+                    env=_environment(),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is for us; and so its worker ends with it
+                )
+        except OSError as error:
+            ours.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise ProposerError(f"OpenEvolve cannot be started: {error.strerror}; see `kbevolve doctor`") from None
+        self._socket = ours
+        self._lines = ours.makefile("rb")
+        task = {"program": program, "system": system, "models": dict(models), "seed": seed, "folder": str(self._folder)}
+        self._send(task)
+
+    def next(self) -> Asked | Written:
+        """Its next question; waits for it.
+
+        Raises:
+            ProposerError: its process has ended.
+        """
+        try:
+            line = self._lines.readline()
+        except (OSError, ValueError):
+            line = b""
+        if not line:
+            raise ProposerError(
+                f"OpenEvolve's process has ended: {self._last_words()}; `kbevolve resume` starts another"
+            )
+        question = json.loads(line)
+        if "program" in question:
+            return Written(source=question["program"])
+        return Asked(
+            model=question["model"],
+            system=question["system"],
+            messages=tuple(Message(role=one["role"], content=one["content"]) for one in question["messages"]),
+        )
+
+    def answer(self, text: str) -> None:
+        """What the model wrote."""
+        self._send({"text": text})
+
+    def score(self, metrics: Mapping[str, float], artifacts: Mapping[str, str]) -> None:
+        """What the judge found: numbers, of which `combined_score` decides, and texts for its next prompts."""
+        self._send({"metrics": dict(metrics), "artifacts": dict(artifacts)})
+
+    def close(self) -> None:
+        """End it, with all that it has started; safe to call twice and from another thread."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for its question
+        self._process.wait(timeout=GRACE)
+        self._lines.close()
+        self._socket.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _send(self, answer: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it has ended; whoever asks for its next question hears why
+            self._socket.sendall(json.dumps(answer).encode("ascii") + b"\n")
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "it was killed"
+
+
+def _environment() -> dict[str, str]:
+    """What its process may see of ours; with hashes of strings that are the same in every process of a seed."""
+    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return kept | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}

@@ -1,0 +1,176 @@
+"""The proposer that lets OpenEvolve propose: every program it writes is a child, and the judge's verdict its score."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kbevolve.archive.records import BirthState, Evaluation, Kernel, Verdict
+from kbevolve.configs.errors import ProposerError
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.configs.settings import Precision, Settings
+from kbevolve.evaluators.feedback.message import feedback
+from kbevolve.evolve.cli.render.problem_card import prompt_lines
+from kbevolve.evolve.cli.signals import end_requests
+from kbevolve.evolve.llm.client import LanguageModel
+from kbevolve.evolve.llm.rate_limit import pace_of
+from kbevolve.evolve.llm.recording import Maker
+from kbevolve.evolve.proposers.base import Attempt, Brief, Proposal
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.proposers.openevolve.process import Asked, Guest, Written
+
+#: How its prompts introduce the program to be changed (``diff_user.txt`` of version 0.4.0).
+CURRENT = "# Current Program\n```python\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedModel:
+    """A model of OpenEvolve's ensemble."""
+
+    model: LanguageModel
+    weight: float = 1.0
+
+
+class OpenEvolveProposer:
+    """Implements `Proposer` for one run, whose children it is asked for one after another.
+
+    Args:
+        models: by name.
+        precision: the precision that the task asks for.
+        seed: of the run.
+    """
+
+    def __init__(self, models: Mapping[str, WeightedModel], *, precision: Precision, seed: int) -> None:
+        self._models = models
+        self._texts = PromptTexts(playbook=load_playbook(), precision=precision, ideas_per_call=1)
+        self._seed = seed
+        self._guest: Guest | None = None
+        #: What it waits for.
+        self._question: Asked | Written | None = None
+        #: Source of every program it has -> kernel id, to see which one a prompt is about.
+        self._programs: dict[str, str] = {}
+        #: Generations from here on are news to it, but for the newest child when that was asked for live.
+        self._since = 1
+        self._live = False
+
+    def propose(self, brief: Brief) -> Proposal:
+        """Its next program.
+
+        Raises:
+            ProposerError: the model cannot be reached, its process has ended, or it does not ask what it has asked
+                before.
+        """
+        guest = self._guest or self._begin(brief)
+        for attempt in brief.attempts(self._since):
+            self._since = attempt.birth.generation + 1
+            if attempt.birth.prompt:
+                self._relive(guest, attempt, brief)
+        asked = self._question
+        if not isinstance(asked, Asked):
+            raise ProposerError("OpenEvolve waits for a score that nobody has; `kbevolve resume` begins it anew")
+        reply = self._models[asked.model].model.complete(asked.system, asked.messages, child=self._name())
+        parent = self._parent(asked)
+        self._answer(guest, reply.answer)
+        self._live = True
+        written = self._question
+        kernel = Kernel.from_source(written.source) if isinstance(written, Written) else None
+        state = BirthState.NO_CODE if kernel is None else BirthState.BORN
+        if kernel is not None and brief.known(kernel.id):
+            state = BirthState.DUPLICATE
+        return Proposal(
+            state=state,
+            kernel=kernel,
+            parents=(parent,) if parent else None,
+            note=_note(kernel, reply.answer),
+            prompt=asked.text,
+            reply=reply.answer,
+            model=reply.model,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+        )
+
+    def close(self) -> None:
+        """End its process and all requests."""
+        for one in self._models.values():
+            end_requests(one.model)
+        if self._guest is not None:
+            self._guest.close()
+
+    # ---- what it is told -----------------------------------------------------------------------------------------
+
+    def _begin(self, brief: Brief) -> Guest:
+        """Start it with a program that it is told the score of."""
+        start = brief.parents[0]
+        guest = self._guest = Guest(
+            program=start.kernel.source,
+            system=f"{self._texts.system(brief)}\n{_task(brief)}",
+            models={name: one.weight for name, one in self._models.items()},
+            seed=self._seed,
+        )
+        self._next(guest)
+        self._score(guest, start.evaluation, brief)
+        return guest
+
+    def _relive(self, guest: Guest, attempt: Attempt, brief: Brief) -> None:
+        """Tell it what came of a child; and before, of one that an earlier process asked for, what the model wrote."""
+        if not self._live:
+            asked = self._question
+            if not isinstance(asked, Asked) or asked.text != attempt.birth.prompt:
+                raise ProposerError(
+                    f"OpenEvolve does not ask again what it asked for {attempt.birth.id}; resume the run with the "
+                    "openevolve that it was begun with, or start a new one"
+                )
+            self._answer(guest, attempt.birth.reply)
+        self._live = False
+        if isinstance(self._question, Written):
+            self._score(guest, attempt.evaluation, brief)
+
+    def _answer(self, guest: Guest, text: str) -> None:
+        guest.answer(text)
+        self._next(guest)
+
+    def _score(self, guest: Guest, evaluation: Evaluation | None, brief: Brief) -> None:
+        works = evaluation is not None and evaluation.verdict is Verdict.CORRECT
+        shown = (evaluation.speedup_low or 0.0) if evaluation and works else 0.0
+        told = feedback(evaluation, card=brief.card) if evaluation else ""
+        # What a kernel has at least shown, as for every other strategy.
+        guest.score({"combined_score": shown, "correct": float(works)}, {"feedback": told} if told else {})
+        self._next(guest)
+
+    def _next(self, guest: Guest) -> None:
+        self._question = guest.next()
+        if isinstance(self._question, Written):
+            self._programs[self._question.source] = Kernel.from_source(self._question.source).id
+
+    # ---- what its prompts tell -----------------------------------------------------------------------------------
+
+    def _parent(self, asked: Asked) -> str | None:
+        """Kernel id of the program that a prompt asks to change; None when that cannot be seen."""
+        current = asked.messages[-1].content.rpartition(CURRENT)[2]
+        found = [source for source in self._programs if current.startswith(source)]
+        return self._programs[max(found, key=len)] if found else None
+
+    def _name(self) -> str:
+        return f"program {self._since} of OpenEvolve, seed {self._seed}"
+
+
+def _note(kernel: Kernel | None, answer: str) -> str:
+    if kernel is None:
+        return "OpenEvolve found no change in the answer that it could apply"
+    edits = answer.count("<<<<<<< SEARCH")
+    return f"{edits} edit{'' if edits == 1 else 's'} (OpenEvolve)"
+
+
+def openevolve_proposer(settings: Settings, make: Maker) -> OpenEvolveProposer | None:
+    """The proposer for the models of the settings; None when they name none."""
+    pace = pace_of(settings.llm)
+    weights = {model.name: model.weight for model in settings.llm.models}
+    models = {(one.model or one.provider): make(one, pace) for one in settings.llm.each()}
+    weighted = {name: WeightedModel(model=one, weight=weights.get(name, 1.0)) for name, one in models.items() if one}
+    if not weighted:
+        return None
+    return OpenEvolveProposer(weighted, precision=settings.evaluation.precision, seed=settings.search.seed)
+
+
+def _task(brief: Brief) -> str:
+    source = brief.problem.source_for(brief.device_type)
+    lines = prompt_lines(brief.card) if brief.card else []
+    return "\n".join([f"# The problem: {brief.problem.name}", "```python", source.strip(), "```", *lines]) + "\n"

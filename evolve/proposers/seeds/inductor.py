@@ -1,0 +1,266 @@
+"""A program that writes Inductor's code as a ModelNew file.
+
+``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE``
+
+It traces the reference with torch.compile, takes the module that Inductor generates before that is compiled, and
+writes a file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them.
+On failure it ends with status 1 and says why in the last line of stderr.
+
+A program, not a function: it runs the user's file and imports torch and its compilers, none of which belongs into the
+search's process.
+"""
+
+import ast
+import importlib.util
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+from unittest import mock
+
+from kbevolve.configs.reference import as_model_new, with_forward, without
+
+#: Names at the top of a generated module that only serve to run it by itself.
+_BENCHMARK = ("get_args", "benchmark_compiled_module")
+
+#: One thread: Inductor's default is a pool of compiler processes, which would outlive the import.
+_HEADER = '''\
+"""What torch.compile (Inductor, PyTorch {version}) generates, called by a ModelNew."""
+
+{future}import torch._inductor.config
+
+torch._inductor.config.compile_threads = 1
+{trust}
+'''
+
+#: Inductor compiles six small programs to find out whether the compiler knows this CPU's vector instructions: 7 of the
+#: 10 s that a first kernel takes to build on two cores (measured). A compiler that does not know them costs the seed.
+_TRUST = "torch._inductor.config.cpp.vec_isa_ok = True\n"
+
+
+class GeneratedError(Exception):
+    """Raised to stop Inductor as soon as its code is there: compiling it is the worker's part."""
+
+
+class CannotWrapError(Exception):
+    """The generated code cannot stand alone in a file; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """What torch.compile made of one model."""
+
+    #: The generated module.
+    code: str
+    #: For each argument of its `call`, in order: where the tensor comes from, e.g. "self.gemm.weight" or "x".
+    arguments: tuple[str, ...]
+    #: Number of tensors that the graph returns.
+    outputs: int
+    #: Whether the model returns one tensor, not a tuple or list of them.
+    single: bool
+
+
+def capture(model: Any, inputs: list[Any]) -> Capture:
+    """Trace a model and generate its code, without compiling that.
+
+    Raises:
+        CannotWrapError: the result is not one tensor or a flat sequence of tensors.
+        Exception: whatever torch.compile raises, e.g. for a graph that breaks.
+    """
+    import torch
+    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.graph import GraphLowering
+
+    codes: list[str] = []
+    arguments: list[tuple[str, ...]] = []
+
+    def stop_with(code: str) -> NoReturn:
+        codes.append(code)
+        raise GeneratedError
+
+    def backend(graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        arguments.append(_arguments(graph))
+        try:
+            compile_fx(graph, example_inputs)
+        except Exception:
+            if not codes:
+                raise
+        return graph.forward
+
+    # The hook that PyTorch's own `run_and_get_code` uses. Graphs come from no cache: they would be stopped elsewhere.
+    with (
+        torch.no_grad(),
+        torch._inductor.config.patch({"fx_graph_cache": False, "compile_threads": 1, "cpp.vec_isa_ok": True}),
+        mock.patch.object(GraphLowering, "save_output_code", stop_with),
+    ):
+        compiled: Any = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
+        result = compiled(*inputs)
+    if len(arguments) != 1 or len(codes) != 1:
+        raise CannotWrapError(f"the model became {len(arguments)} graphs and {len(codes)} modules, not one each")
+    single = isinstance(result, torch.Tensor)
+    if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
+        raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
+    outputs = 1 if single else len(result)
+    return Capture(code=codes[0], arguments=arguments[0], outputs=outputs, single=single)
+
+
+def wrap(found: Capture, reference: str, *, version: str) -> str:
+    """The kernel file: generated kernels, then `ModelNew` with the reference's constructor.
+
+    Raises:
+        CannotWrapError: the code rests on constants or on code around it that are not in its text, or its names clash
+            with the reference's.
+    """
+    _check_signature(found)
+    generated = _pruned(found.code)
+    model_new = as_model_new(reference)
+    header = [node for node in ast.parse(model_new).body if _must_come_first(node)]
+    future = "".join(f"{ast.unparse(node)}\n" for node in header if isinstance(node, ast.ImportFrom))
+    model_new = without(model_new, header)
+    clash = _defined(generated) & _defined(model_new)
+    if clash:
+        raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
+    call = f"call([{', '.join(found.arguments)}])"
+    # Parameters ask for gradients, and the generated code writes into its buffers with out=.
+    body = f"return {call}[0]" if found.single else f"return {call}"
+    model_new = with_forward(model_new, body, decorator="torch.no_grad()")
+    trust = _TRUST if "async_compile.cpp" in generated else ""
+    return f"{_HEADER.format(version=version, future=future, trust=trust)}{generated}\n\n{model_new}"
+
+
+def _arguments(graph: Any) -> tuple[str, ...]:
+    """Where each input of the graph comes from, as an expression in `forward`."""
+    expressions = []
+    for node in graph.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        source = node.meta["grapharg"].source.name
+        # PyTorch before 2.9 has a method there.
+        text = source() if callable(source) else source
+        text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text)
+        text = re.sub(r"\._(?:modules|parameters|buffers)\['([A-Za-z_]\w*)'\]", r".\1", text)
+        if not re.fullmatch(r"\w+(\.\w+|\[('\w+'|\d+)\])*", text):
+            raise CannotWrapError(f"an input of the graph is {text}, not an argument, a parameter or a buffer")
+        expressions.append(text)
+    return tuple(expressions)
+
+
+def _check_signature(found: Capture) -> None:
+    """The generated `call` takes and returns what the graph does, and rests on nothing outside its text."""
+    constant = re.search(r"^(_tensor_constant\w*|_frozen_param\w*|constant\d+|_torchbind\w*) = None", found.code, re.M)
+    if constant:
+        raise CannotWrapError(f"it keeps a constant tensor ({constant[1]}) outside its text")
+    call = next(
+        (node for node in ast.walk(ast.parse(found.code)) if isinstance(node, ast.FunctionDef) and node.name == "call"),
+        None,
+    )
+    if call is None:
+        raise CannotWrapError("the generated module has no call(args)")
+    taken = [
+        len(node.targets[0].elts)
+        for node in call.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Tuple)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "args"
+    ]
+    returned = [
+        len(node.value.elts)
+        for node in ast.walk(call)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
+    ]
+    if taken != [len(found.arguments)] or returned != [found.outputs]:
+        # More results than the graph's are inputs that it changed; torch.compile copies those back outside `call`.
+        raise CannotWrapError(
+            f"the generated call takes {taken} and returns {returned} tensors; "
+            f"the model takes {len(found.arguments)} and returns {found.outputs}"
+        )
+
+
+def _pruned(code: str) -> str:
+    """The generated module without its benchmark, its notes about this machine, and names that nothing uses."""
+    code = re.sub(r"^# (AOT ID|kernel path):.*\n", "", code, flags=re.M)
+    idle = _idle(code)
+    while idle:
+        code = without(code, idle)
+        idle = _idle(code)
+    return code
+
+
+def _idle(code: str) -> list[ast.stmt]:
+    tree = ast.parse(code)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
+    return [node for node in tree.body if _is_idle(node, used | {"call"})]
+
+
+def _is_idle(node: ast.stmt, used: set[str]) -> bool:
+    match node:
+        case ast.If() | ast.Expr(value=ast.Constant()):  # `if __name__ == "__main__"`, and notes in a string
+            return True
+        case ast.FunctionDef(name=name):
+            return name in _BENCHMARK
+        case ast.Import() | ast.ImportFrom():
+            return not used.intersection((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            return name not in used
+    return False
+
+
+def _must_come_first(node: ast.stmt) -> bool:
+    """Docstrings, and ``from __future__`` imports."""
+    match node:
+        case ast.Expr(value=ast.Constant()) | ast.ImportFrom(module="__future__"):
+            return True
+    return False
+
+
+def _defined(code: str) -> set[str]:
+    """Names that a module defines at its top level, imports aside."""
+    names: set[str] = set()
+    for node in ast.parse(code).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Assign(targets=targets):
+                names.update(name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+    return names
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dynamo looks modules of traced code up by name.
+    sys.modules["reference"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def main(reference: Path, kernel: Path, device_type: str, dtype_name: str) -> None:
+    """Write the kernel file for a reference file, on ``"cpu"`` or ``"cuda"`` and in ``"float32"`` or another dtype."""
+    import torch
+
+    dtype = getattr(torch, dtype_name)
+    torch.set_default_device(device_type)
+    module = _load(reference)
+    model = module.Model(*module.get_init_inputs()).to(device=device_type, dtype=dtype).eval()
+    inputs = [
+        value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+        for value in module.get_inputs()
+    ]
+    text = wrap(capture(model, inputs), reference.read_text(encoding="utf-8"), version=torch.__version__)
+    kernel.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+    except CannotWrapError as error:
+        sys.exit(str(error))
+    except Exception as error:
+        # One line: PyTorch's messages go on with pages of advice.
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        sys.exit(f"{type(error).__name__}: {first}")

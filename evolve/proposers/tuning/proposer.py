@@ -1,0 +1,108 @@
+"""The proposer that needs no model: other values for the tunables that kernels declare.
+
+It is the whole proposer of an offline run and one operator of an LLM run. A child differs from its parent in a few
+values; which ones is decided by a posterior draw over the settings of the same skeleton that the brief's history holds
+(`evolve.proposers.tuning.surrogate`), so a value that paid on one island is tried on the next.
+"""
+
+from collections.abc import Iterable, Mapping
+from random import Random
+
+from kbevolve.archive.records import BirthState, Kernel, Operator
+from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
+from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
+from kbevolve.islands.island import Member
+
+#: Candidates that the posterior draw chooses from; more would leave no diversity, fewer waste what was learnt.
+CANDIDATES = 24
+#: How many values a mutation changes: mostly one, so that credit is clear, at times three, to leave a ridge.
+CHANGES = (1, 1, 1, 2, 2, 3)
+#: Draws of a whole random setting before the space counts as exhausted.
+LAST_TRIES = 200
+
+
+class TunablesProposer:
+    """Implements `Proposer` for TUNE (one parent) and CROSS (two parents of one skeleton)."""
+
+    def propose(self, brief: Brief) -> Proposal:
+        """A setting of the main parent's tunables that this run has not had; EXHAUSTED when there is none."""
+        source = brief.parents[0].kernel.source
+        tunables = declared(source)
+        if not tunables:
+            return Proposal(state=BirthState.EXHAUSTED, note="the parent declares no tunables")
+        fresh = self._fresh(brief, source, tunables)
+        if not fresh:
+            return Proposal(state=BirthState.EXHAUSTED, note="every setting near the parent was tried")
+        surrogate = self._surrogate(brief, source, tunables)
+        child, setting = max(fresh, key=lambda candidate: surrogate.score(candidate[1]))
+        return Proposal(
+            state=BirthState.BORN,
+            kernel=child,
+            parents=tuple(parent.kernel.id for parent in self._parents(brief, source)),
+            note=_changes(values_of(source), setting),
+        )
+
+    def _fresh(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> list[tuple[Kernel, dict[str, str]]]:
+        """Candidates of which this run has none, each once."""
+        settings = self._nearby(brief, source, tunables)
+        found = _unknown(brief, source, settings)
+        if not found:
+            # The neighbourhood is used up: anywhere in the space, the first that is new.
+            found = _unknown(brief, source, (_anywhere(tunables, brief.rng) for _ in range(LAST_TRIES)), limit=1)
+        return found
+
+    def _nearby(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> list[dict[str, str]]:
+        rng = brief.rng
+        bases = [values_of(parent.kernel.source) for parent in self._parents(brief, source)]
+        if len(bases) == 1:
+            return [_mutated(bases[0], tunables, rng) for _ in range(CANDIDATES)]
+        crossed = [{name: rng.choice(bases)[name] for name in bases[0]} for _ in range(CANDIDATES // 2)]
+        return crossed + [_mutated(setting, tunables, rng) for setting in crossed]
+
+    def _parents(self, brief: Brief, source: str) -> list[Member]:
+        """The main parent, and for CROSS the second one if its values fit."""
+        if brief.operator is not Operator.CROSS:
+            return [brief.parents[0]]
+        shape = skeleton(source)
+        return [parent for parent in brief.parents if skeleton(parent.kernel.source) == shape]
+
+    def _surrogate(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> Surrogate:
+        shape = skeleton(source)
+        relatives = [member for member in brief.history if skeleton(member.kernel.source) == shape]
+        return Surrogate(
+            {tunable.name: tunable.choices for tunable in tunables},
+            [values_of(member.kernel.source) for member in relatives],
+            [member.evaluation.speedup or 1.0 for member in relatives],
+            brief.rng,
+        )
+
+
+def _unknown(
+    brief: Brief, source: str, settings: Iterable[Mapping[str, str]], *, limit: int | None = None
+) -> list[tuple[Kernel, dict[str, str]]]:
+    found: dict[str, tuple[Kernel, dict[str, str]]] = {}
+    for setting in settings:
+        kernel = Kernel.from_source(with_values(source, setting))
+        if not brief.known(kernel.id):
+            found[kernel.id] = (kernel, dict(setting))
+            if len(found) == limit:
+                break
+    return list(found.values())
+
+
+def _mutated(base: Mapping[str, str], tunables: tuple[Tunable, ...], rng: Random) -> dict[str, str]:
+    """`base` with one to three values changed to others of their choices."""
+    setting = dict(base)
+    for tunable in rng.sample(tunables, min(rng.choice(CHANGES), len(tunables))):
+        setting[tunable.name] = rng.choice([choice for choice in tunable.choices if choice != base[tunable.name]])
+    return setting
+
+
+def _anywhere(tunables: tuple[Tunable, ...], rng: Random) -> dict[str, str]:
+    return {tunable.name: rng.choice(tunable.choices) for tunable in tunables}
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """e.g. ``UNROLL 1 → 4, PACK 0 → 1``."""
+    return ", ".join(f"{name} {before[name]} → {value}" for name, value in after.items() if before.get(name) != value)

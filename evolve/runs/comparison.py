@@ -1,0 +1,185 @@
+"""Strategies at one budget: which runs a comparison wants, which of them the archive has, and what they amount to."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbevolve.archive.records import Kernel, Run, StopReason
+from kbevolve.archive.report.comparison import Average, Track, against, checkpoints, reached, track
+from kbevolve.archive.report.curves import Curve, curve
+from kbevolve.archive.store import Archive
+from kbevolve.configs.prices import Prices
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.reference import as_model_new
+from kbevolve.configs.settings import Settings
+from kbevolve.evolve.strategies import fitted
+
+#: Generations that a run may take for each of its evaluations: models repeat themselves, and duplicates are not judged.
+GENERATIONS = 4
+#: Reasons for which a run has stopped without being over.
+NOT_OVER = frozenset({None, StopReason.INTERRUPTED, StopReason.PROPOSER, StopReason.EVALUATOR})
+#: Settings that decide nothing that a run finds out: how many hands work, and how the model is reached.
+_REACHED = ("api_base", "api_key_variable", "timeout", "retries", "requests_per_minute", "parallel", "manual_dir")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A run that a comparison wants."""
+
+    strategy: str
+    seed: int
+    settings: Settings
+    #: The run of the archive that is it; None when there is none yet.
+    run: Run | None = None
+    #: Whether that run is over.
+    over: bool = False
+
+
+def wanted(
+    archive: Archive,
+    problem: Problem,
+    device: str,
+    settings: Settings,
+    *,
+    strategies: Sequence[str],
+    seeds: int,
+) -> list[Wanted]:
+    """The runs of a comparison, seed by seed, so that one that is cut short has compared something.
+
+    Args:
+        archive: where runs may be already.
+        problem: the problem.
+        device: fingerprint of the device.
+        settings: of all runs; each has its own strategy and seed.
+        strategies: their names.
+        seeds: how many, from the settings' own on.
+    """
+    summaries = [one for one in archive.runs() if one.run.problem == problem.id and one.run.device == device]
+    known: dict[str, tuple[Run, bool]] = {}
+    for summary in summaries:  # newest first: the oldest of equal runs counts
+        identity = _identity(Settings.model_validate_json(summary.run.settings))
+        known[identity] = summary.run, summary.stopped not in NOT_OVER
+    found = []
+    for seed in range(settings.search.seed, settings.search.seed + seeds):
+        for strategy in strategies:
+            own = settings.search.model_copy(update={"strategy": strategy, "seed": seed})
+            chosen = fitted(settings.model_copy(update={"search": own}))
+            run, over = known.get(_identity(chosen), (None, False))
+            found.append(Wanted(strategy=strategy, seed=seed, settings=chosen, run=run, over=over))
+    return found
+
+
+def _identity(settings: Settings) -> str:
+    # As JSON, which has no credentials: what is written down of a run has none either.
+    return settings.model_dump_json(exclude={"work": True, "llm": set(_REACHED)})
+
+
+def tracks(archive: Archive, runs: Iterable[tuple[str, Run]]) -> dict[str, list[Track]]:
+    """Strategy -> the tracks of its runs, given as strategy and run."""
+    found: dict[str, list[Track]] = {}
+    for strategy, run in runs:
+        births = archive.births(run.id, texts=False)
+        found.setdefault(strategy, []).append(track(_curve(archive, run), births, strategy=strategy))
+    return found
+
+
+def _curve(archive: Archive, run: Run) -> Curve:
+    source = archive.problem(run.problem).source_for(run.device.partition("/")[0])
+    return curve(
+        run,
+        archive.births(run.id, texts=False),
+        archive.evaluations(run.id),
+        {},
+        reference=Kernel.from_source(as_model_new(source)).id,
+        champion=archive.champion(run.id),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A strategy in a comparison."""
+
+    strategy: str
+    #: Its runs.
+    tracks: tuple[Track, ...]
+    #: Evaluations -> what the best so far had shown; None where a seed had nothing correct.
+    at: Mapping[int, Average | None]
+    #: At the end, times the speed of the best of the first strategy; None for that one itself.
+    against_first: Average | None
+    #: Dollars of all runs; None where a price is not known.
+    dollars: float | None
+
+    @property
+    def valid(self) -> float | None:
+        """Share of its judged children that are correct, 0 to 1; None while there are none."""
+        judged = sum(one.judged for one in self.tracks)
+        return sum(one.correct for one in self.tracks) / judged if judged else None
+
+    @property
+    def duplicates(self) -> float | None:
+        """Share of its children that the run had already, 0 to 1; None while there are none."""
+        children = sum(one.children for one in self.tracks)
+        return sum(one.duplicates for one in self.tracks) / children if children else None
+
+    @property
+    def tokens(self) -> int:
+        """Sent and received by all runs."""
+        return sum(sum(used) for one in self.tracks for used in one.tokens.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """For scripts."""
+        return {
+            "at": {str(count): _plain(one) for count, one in self.at.items()},
+            "against_first": _plain(self.against_first),
+            "published": [one.published for one in self.tracks],
+            "confirmed": [one.confirmed for one in self.tracks],
+            "seeds": [one.seed for one in self.tracks],
+            "runs": [one.run for one in self.tracks],
+            "evaluations": [one.evaluations for one in self.tracks],
+            "children": sum(one.children for one in self.tracks),
+            "valid": self.valid,
+            "duplicates": self.duplicates,
+            "device_seconds": sum(one.device_seconds for one in self.tracks),
+            "tokens": self.tokens,
+            "dollars": self.dollars,
+        }
+
+
+def rows(found: Mapping[str, Sequence[Track]], *, budget: int, prices: Prices) -> list[Row]:
+    """The comparison, in the order of the strategies.
+
+    Args:
+        found: strategy -> its tracks.
+        budget: evaluations of a run.
+        prices: of models.
+    """
+    first = next(iter(found.values()))
+    return [
+        Row(
+            strategy=strategy,
+            tracks=tuple(runs),
+            at={count: reached(runs, count) for count in checkpoints(budget)},
+            against_first=None if runs is first else against(runs, first, budget),
+            dollars=_dollars(runs, prices),
+        )
+        for strategy, runs in found.items()
+    ]
+
+
+def _dollars(runs: Sequence[Track], prices: Prices) -> float | None:
+    total = 0.0
+    for model, used in _used(runs):
+        price = prices.of(model)
+        if price is None:
+            return None
+        total += price.dollars(*used)
+    return total
+
+
+def _used(runs: Sequence[Track]) -> Iterator[tuple[str, tuple[int, int]]]:
+    for one in runs:
+        yield from one.tokens.items()
+
+
+def _plain(one: Average | None) -> dict[str, float | None] | None:
+    return None if one is None else {"mean": one.mean, "low": one.low, "high": one.high}

@@ -1,0 +1,174 @@
+"""From the archive to a file: choose a kernel, measure it again, and write it only when it still is correct.
+
+The figure in an exported file is never the one that won the search: the best of many measurements is partly luck, and
+the machine may have changed since. It is a new measurement, which the archive keeps, too.
+"""
+
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kbevolve.archive.export import exported_source
+from kbevolve.archive.lineage import main_line
+from kbevolve.archive.records import Confirmation, Evaluation, Kernel, Run, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import ArchiveError, UsageError
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings, Settings
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.evaluator import Evaluator
+
+#: Makes the judge for a device and the way a run measures: `evaluators.judging.judge.Judge`.
+JudgeMaker = Callable[[Device, EvaluationSettings], AbstractContextManager[Evaluator]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What is to be exported."""
+
+    kernel: Kernel
+    problem: Problem
+    #: A run that bore the kernel: it gives the lineage and says how to measure.
+    run: Run
+    #: Speedup over eager as the run measured it, of a champion the confirmed one; None when not on this device.
+    speedup_then: float | None
+    #: What the run publishes, when this kernel is its champion.
+    confirmation: Confirmation | None = None
+
+
+def choose(archive: Archive, problem_name: str, device: Device, *, which: str | None = None) -> Choice:
+    """The kernel named `which`, else the best of the problem on this device.
+
+    Raises:
+        ArchiveError: the archive has no run of the problem, no such kernel, or nothing correct on this device.
+    """
+    newest = archive.latest_run_of(problem_name)
+    problem = archive.problem(newest.problem)
+    if which is not None:
+        kernel = archive.kernel(which)
+    else:
+        best = archive.best(problem.id, device.fingerprint, _evaluation_settings(newest).precision)
+        if best is None:
+            raise ArchiveError(_nothing_correct(archive, problem_name, problem, device))
+        kernel = archive.kernel(best.kernel)
+    run = _birth_run(archive, kernel, newest)
+    then = archive.evaluation(kernel.id, problem.id, device.fingerprint, _evaluation_settings(run).precision)
+    champion = archive.champion(run.id) if run.device == device.fingerprint else None
+    confirmation = champion if champion and champion.kernel == kernel.id else None
+    measured = confirmation or then
+    return Choice(
+        kernel=kernel,
+        problem=problem,
+        run=run,
+        speedup_then=measured.speedup if measured else None,
+        confirmation=confirmation,
+    )
+
+
+def check_output(output: Path, *, force: bool) -> None:
+    """Say what is wrong with the place for the file before the minute of measuring, not after.
+
+    Raises:
+        UsageError: the file is there already (without `force`), or its directory is not.
+    """
+    if output.is_dir():
+        raise UsageError(f"{output} is a directory; name a file: -o {output / 'best.py'}")
+    if output.exists() and not force:
+        raise UsageError(f"{output} is there already; --force writes over it")
+    if not output.parent.is_dir():
+        raise UsageError(f"{output}: there is no directory {output.parent}; make it first: mkdir -p {output.parent}")
+
+
+def plain_judge(device: Device, settings: EvaluationSettings) -> AbstractContextManager[Evaluator]:
+    """The judge that measures what is published: it must build as torch itself builds it."""
+    from kbevolve.evaluators.judging.judge import Judge  # brings torch
+
+    return Judge(device, settings, plain=True)
+
+
+def measure_and_write(
+    archive: Archive, choice: Choice, device: Device, judge_for: JudgeMaker, output: Path
+) -> Evaluation:
+    """Judge the kernel again, remember that, and write the file if it is correct; nothing is written if it is not.
+
+    Raises:
+        EvaluatorError: the judge cannot work here.
+        ArchiveError: the file or the archive cannot be written.
+    """
+    with judge_for(device, _evaluation_settings(choice.run)) as judge:
+        evaluation = judge.evaluate(choice.problem, choice.kernel)
+    moment = datetime.now(UTC)
+    archive.add_evaluation(evaluation)
+    if evaluation.verdict is Verdict.CORRECT:
+        measured = archive.evaluations(choice.run.id)
+        text = exported_source(
+            choice.kernel,
+            evaluation,
+            run=choice.run,
+            device=device.description,
+            line=main_line(choice.kernel.id, archive.births(choice.run.id, texts=False)),
+            speedups={kernel: found.speedup for kernel, found in measured.items()},
+            command=_repeat(choice, device, output),
+            moment=moment,
+            confirmation=choice.confirmation,
+        )
+        _write(output, text)
+    return evaluation
+
+
+def _evaluation_settings(run: Run) -> EvaluationSettings:
+    """How a run measures. Only this part of its settings is read: the others may be of another version."""
+    return Settings.from_tree({"evaluation": json.loads(run.settings).get("evaluation", {})}).evaluation
+
+
+def _birth_run(archive: Archive, kernel: Kernel, newest: Run) -> Run:
+    """The first run on this problem that bore the kernel; the newest one for a kernel that was bred elsewhere."""
+    for birth in archive.births_of(kernel.id):
+        run = archive.run(birth.run)
+        if run.problem == newest.problem:
+            return run
+    return newest
+
+
+def _repeat(choice: Choice, device: Device, output: Path) -> str:
+    """The command line that measures the exported file again."""
+    words = ["kbevolve", "evaluate", output.name, "--problem", choice.run.problem_name, "--device", device.type]
+    precision = _evaluation_settings(choice.run).precision
+    if precision != EvaluationSettings().precision:
+        words += ["--precision", precision]
+    return shlex.join(words)
+
+
+def _nothing_correct(archive: Archive, problem_name: str, problem: Problem, device: Device) -> str:
+    others = archive.devices(problem.id)
+    if not others:
+        return (
+            f"{archive.path} has no correct kernel of {problem_name} yet; go on breeding: kbevolve resume, "
+            "or see what failed: kbevolve archive ls latest"
+        )
+    return (
+        f"{archive.path} has no correct kernel of {problem_name} measured on {device.fingerprint}, only on "
+        f"{', '.join(others)}; name one with --kernel ID and it is measured here"
+    )
+
+
+def _write(output: Path, text: str) -> None:
+    """Whole or not at all: a half-written kernel would look like one."""
+    try:
+        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            Path(name).chmod(0o644)  # mkstemp's files are for their owner only
+            Path(name).replace(output)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ArchiveError(f"{output}: {error.strerror}; name a file in a directory that you may write to") from None

@@ -1,0 +1,92 @@
+"""What a search law is: it says which child comes next, hears what became of it, and in the end publishes one."""
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Protocol
+
+from kbevolve.evaluators.timing.statistics import half_width
+from kbevolve.evolve.simulation.author import Author, Task
+from kbevolve.evolve.simulation.landscape import Failure, Landscape, Outcome, Program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One evaluation, or a child that was known and cost none."""
+
+    #: What it was born from; None for the programs that every search begins with.
+    task: Task | None
+    program: Program
+    #: Mean log speedup over the reference as it was measured; None for a failure.
+    score: float | None = None
+    #: Half of the 95 % interval of the score.
+    margin: float = 0.0
+    failure: Failure | None = None
+    #: Whether the draft was known already; then the rest is what was found the first time.
+    duplicate: bool = False
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval: what the program has at least shown."""
+        return -math.inf if self.score is None else self.score - self.margin
+
+    @classmethod
+    def of(cls, program: Program, outcome: Outcome, task: Task | None = None) -> "Found":
+        """An evaluation as laws see it."""
+        if outcome.failure is not None:
+            return cls(task=task, program=program, failure=outcome.failure)
+        gains = [-value for value in outcome.log_times]
+        margin = half_width(gains) if len(gains) > 1 else 0.0
+        return cls(task=task, program=program, score=statistics.fmean(gains), margin=margin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a search would publish: a program, and the log speedup that it says it has."""
+
+    program: Program
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a law may know before it begins."""
+
+    landscape: Landscape
+    author: Author
+    #: Evaluations in all, the starting programs' among them.
+    budget: int
+    #: Measures a program once more, for one evaluation; None when the budget is spent.
+    again: Callable[[Program], Found | None]
+    #: Names its random choices.
+    seed: int
+
+    def rng(self, *purpose: object) -> Random:
+        """A generator of its own for every decision, so that none moves another's numbers."""
+        return Random("/".join(map(str, (self.seed, *purpose))))
+
+
+class Law(Protocol):
+    """One search. It sees of the landscape what a search sees of kernels: niches, and what the judge says."""
+
+    def task(self, spent: int) -> Task:
+        """What the author shall write next; `spent`: evaluations so far."""
+        ...
+
+    def note(self, found: Found) -> None:
+        """What became of a child, or of a program that the search began with."""
+        ...
+
+    def reserve(self) -> int:
+        """Evaluations that are kept for `claim`."""
+        ...
+
+    def claim(self) -> Claim:
+        """What it would publish now."""
+        ...
+
+
+#: Makes a law for one trial.
+LawFactory = Callable[[Setting], Law]

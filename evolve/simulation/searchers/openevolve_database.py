@@ -1,0 +1,118 @@
+"""OpenEvolve's own ProgramDatabase as a law: its code decides parents, inspirations, islands, grid and migration.
+
+Programs are handed to it as texts, one line a gene, for it looks at their length and at how much they differ; their
+fitness is the speedup. It draws from Python's own generator, so that is seeded for each trial and put back after each
+call. Its controller's order of calls is kept (``process_parallel.py`` of version 0.4.0): sample from the island whose
+turn it is, add the child there, count the island's generation, migrate when that is due.
+"""
+
+import logging
+import math
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from kbevolve.archive.records import Operator
+from kbevolve.evolve.simulation.author import Task
+from kbevolve.evolve.simulation.landscape import Program
+from kbevolve.evolve.simulation.searcher import Found, Setting
+from kbevolve.evolve.simulation.searchers.baselines import FirstLook, favourite
+
+INSPIRATIONS = 5
+
+
+class OpenEvolveDatabaseLaw(FirstLook):
+    """The database with its default configuration."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self._random = random.Random(setting.seed).getstate()
+        self._programs: dict[str, Program] = {}
+        self._turn = 0
+        config, database, self._program = _openevolve()
+        with self._its_generator():
+            self._database = database(config(log_prompts=False, random_seed=setting.seed))
+        self._islands = self._database.config.num_islands
+        self._parent = ""
+
+    def task(self, spent: int) -> Task:
+        """An edit of the parent that the database samples."""
+        with self._its_generator():
+            parent, shown = self._database.sample_from_island(self._turn % self._islands, INSPIRATIONS)
+        self._parent = parent.id
+        program = self._programs[parent.id]
+        return Task(
+            operator=Operator.MUTATE,
+            parents=(program,),
+            idea=favourite(self._setting, program, self._turn),
+            inspirations=tuple(self._programs[one.id] for one in shown),
+        )
+
+    def note(self, found: Found) -> None:
+        """A valid child is added to the island that it was sampled from."""
+        super().note(found)
+        if found.score is not None and not found.duplicate:
+            self._add(found)
+        if found.task is None:
+            return
+        island = self._turn % self._islands
+        self._turn += 1
+        with self._its_generator():
+            self._database.increment_island_generation(island)
+            if self._database.should_migrate():
+                self._database.migrate_programs()
+
+    def _add(self, found: Found) -> None:
+        name = f"{self._turn}-{len(self._programs)}"
+        self._programs[name] = found.program
+        program = self._program(
+            id=name,
+            code=_text(self._setting, found.program),
+            parent_id=self._parent or None,
+            metrics={"combined_score": math.exp(found.score or 0.0)},
+        )
+        with self._its_generator():
+            self._database.add(
+                program, iteration=self._turn, target_island=None if found.task is None else self._turn % self._islands
+            )
+
+    def _adopt_copies(self) -> None:
+        """Migration copies programs under new names."""
+        for name, program in self._database.programs.items():
+            if name not in self._programs:
+                self._programs[name] = _program(program.code)
+
+    @contextmanager
+    def _its_generator(self) -> Iterator[None]:
+        ours = random.getstate()
+        random.setstate(self._random)
+        try:
+            yield
+        finally:
+            self._random = random.getstate()
+            random.setstate(ours)
+            if self._programs:
+                self._adopt_copies()
+
+
+@cache
+def _openevolve() -> tuple[Any, Any, Any]:
+    """openevolve costs half a second to import and writes a line for every program."""
+    from openevolve.config import DatabaseConfig
+    from openevolve.database import Program as TheirProgram
+    from openevolve.database import ProgramDatabase
+
+    logging.getLogger("openevolve").setLevel(logging.ERROR)
+    return DatabaseConfig, ProgramDatabase, TheirProgram
+
+
+def _text(setting: Setting, program: Program) -> str:
+    """A program as a text of the length that its choices give it."""
+    genes = zip(setting.landscape.genes, program, strict=True)
+    return "".join(f"{gene.name} = {choice}{' step' * choice}\n" for gene, choice in genes)
+
+
+def _program(text: str) -> Program:
+    return tuple(int(line.split(" = ")[1].split()[0]) for line in text.splitlines())

@@ -1,0 +1,178 @@
+"""How a brief is made: operator, parents, inspirations and failures of one child, from what the run knows."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from kbevolve.archive.records import Birth, Idea, Operator, ProblemCard
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import SearchSettings
+from kbevolve.evolve.proposers.base import Brief, Failure, Proposer
+from kbevolve.evolve.proposers.tuning.tunables import declared
+from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.population import Population
+from kbevolve.evolve.state.transfer import Heirloom, Legacy
+from kbevolve.evolve.strategies.operators import choose_operator, operator_shares
+from kbevolve.islands.island import Member
+from kbevolve.islands.policy import Policy, policy_of
+from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelection, Selection, inspirations
+from kbevolve.islands.stagnation import Stage, stage_of
+
+#: Who breeds in a run with a model: an island's best, as long as that leads on (chosen on the ladders of
+#: `trials.ladders`). Diversity is the islands', and that of the stages of a run that is stuck.
+LAW = RankSelection(pressure=20.0, elite_share=0.0)
+#: … in an offline one: children differ from their parents in tunables alone, and several skeletons deserve their turn.
+OFFLINE_LAW = RankSelection(pressure=1.5, elite_share=0.25)
+#: … while a run explores.
+EXPLORING_LAW = RankSelection(pressure=3.0, elite_share=0.25)
+#: Share of the children of rivals of the best (`RivalSelection`); and how many kernels are judged without an
+#: improvement before there are any, until they are so many, and until there are no more: what they did not lead to by
+#: then they do not lead to (chosen on the ladders, the end on measured landscapes).
+RIVALS, RIVALS_FROM, RIVALS_AT, RIVALS_UNTIL = 0.5, 20, 40, 60
+#: Share of the first children that are shown a kernel of a similar problem, and how many kernels are judged meanwhile.
+HEIRLOOMS, HEIRS = 0.5, 100
+#: Kernels that are judged before elites of other niches are shown: at first these are merely what came before.
+INSPIRED_FROM = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breeding:
+    """Makes briefs. Every random choice has its own generator, named by seed, island, generation and purpose."""
+
+    problem: Problem
+    device_type: str
+    device: str
+    settings: SearchSettings
+    proposers: Mapping[Operator, Proposer]
+    #: What the judge found out about the problem; None when nobody looked.
+    card: ProblemCard | None = None
+    #: What other problems gave to the run.
+    legacy: Legacy = field(default_factory=Legacy)
+    #: Evaluations without an improvement after which a run takes another stage (`islands.stagnation`); 0 for never.
+    window: int = 0
+
+    def brief(
+        self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
+    ) -> Brief | None:
+        """The brief for an island's next child; None when no operator has a parent there."""
+        home, memory = population.island(island), population.memory()
+        stage = stage_of(memory.stalled, self.window)
+        shares = operator_shares(self.proposers.keys(), stalled=memory.stalled, tune_share=self.settings.tune_share)
+        selection = self._selection(stage, memory.stalled)
+        parents: tuple[Member, ...] = ()
+        operator = Operator.TUNE
+        while shares and not parents:
+            operator = choose_operator(
+                shares,
+                memory.operators,
+                self._rng(generation, island, f"operator/{len(shares)}"),
+                by_credit=self._writes and self.settings.operator_choice == "credit",
+                exploring=stage is not Stage.SEARCHING,
+            )
+            parents = selection(home, self._rng(generation, island, "parents"), self._eligible(operator))
+            if operator is Operator.CROSS and len(parents) < 2:
+                parents = ()
+            del shares[operator]
+        if not parents:
+            return None
+        shown = parents if operator is Operator.CROSS else parents[:1]
+        return Brief(
+            problem=self.problem,
+            device_type=self.device_type,
+            device=self.device,
+            card=self.card,
+            operator=operator,
+            parents=shown,
+            inspirations=inspirations(home, shown, self._rng(generation, island, "inspirations"))
+            if memory.judged >= INSPIRED_FROM
+            else (),
+            failures=population.failures(island),
+            tried=population.tried(),
+            memory=memory,
+            legacy=self.legacy,
+            heirloom=self._heirloom(memory, self._rng(generation, island, "heirloom")),
+            island=island,
+            policy=self._policy(island),
+            stage=stage,
+            history=population.history(),
+            known=known,
+            rng=self._rng(generation, island, "propose"),
+        )
+
+    def repair(
+        self,
+        population: Population,
+        birth: Birth,
+        failure: Failure,
+        *,
+        tried: Mapping[Idea, float | None],
+        memory: Memory,
+        known: Callable[[str], bool],
+    ) -> Brief:
+        """The brief for mending a child that failed, with what was known when its generation was bred."""
+        return Brief(
+            problem=self.problem,
+            device_type=self.device_type,
+            device=self.device,
+            card=self.card,
+            operator=Operator.REPAIR,
+            parents=tuple(population.member(parent) for parent in birth.parents if population.is_correct(parent)),
+            repair=failure,
+            tried=tried,
+            memory=memory,
+            island=birth.island,
+            policy=self._policy(birth.island),
+            known=known,
+            rng=self._rng(birth.generation, birth.island, f"repair/{birth.slot}"),
+        )
+
+    @property
+    def _writes(self) -> bool:
+        """Whether a model writes children; without one the run is an offline one."""
+        return Operator.MUTATE in self.proposers
+
+    def _policy(self, island: int) -> Policy:
+        return policy_of(island, islands=self.settings.islands, device_type=self.device_type)
+
+    def _selection(self, stage: Stage, stalled: int) -> Selection:
+        """By rank, and rivals of the best once a model is stuck; flatter while the run explores, and from niches hardly
+        bred from while it goes back."""
+        law = LAW if self._writes else OFFLINE_LAW
+        if self.settings.selection_pressure is not None:
+            law = replace(law, pressure=self.settings.selection_pressure)
+        law = replace(law, discount=self.settings.child_discount)
+        return law_at(stage, law, stalled=stalled if self._writes else 0)
+
+    def _heirloom(self, memory: Memory, rng: Random) -> Heirloom | None:
+        """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""
+        if memory.judged < HEIRS and rng.random() < HEIRLOOMS and self.legacy.kernels:
+            return rng.choice(self.legacy.kernels)
+        return None
+
+    def _eligible(self, operator: Operator) -> Callable[[Member], bool]:
+        """Tuning needs a parent that declares tunables; so does crossing when no model does it."""
+        if operator is Operator.TUNE or (operator is Operator.CROSS and not self._writes):
+            return lambda member: bool(declared(member.kernel.source))
+        return lambda member: True
+
+    def _rng(self, generation: int, island: int, purpose: str) -> Random:
+        return Random(f"{self.settings.seed}/{island}/{generation}/{purpose}")
+
+
+def law_at(stage: Stage, law: RankSelection, *, stalled: int) -> Selection:
+    """Who breeds at a stage of a run with a model, of which `law` says who does as long as it is not stuck.
+
+    `stalled` counts the kernels judged since the last improvement.
+    """
+    staged = _staged(stage, law)
+    if not RIVALS_FROM < stalled < RIVALS_UNTIL:
+        return staged
+    begun = min(1.0, (stalled - RIVALS_FROM) / (RIVALS_AT - RIVALS_FROM))
+    return RivalSelection(otherwise=staged, share=RIVALS * begun)
+
+
+def _staged(stage: Stage, law: RankSelection) -> Selection:
+    if stage is Stage.SEARCHING:
+        return law
+    flat = replace(EXPLORING_LAW, discount=law.discount)
+    return flat if stage is Stage.EXPLORING else NicheSelection(otherwise=flat)

@@ -1,0 +1,96 @@
+"""What a strategy may look at when a child is bred.
+
+Everything rests on first evaluations of generations that were closed by then. So a resumed run decides as the
+undisturbed one did, whatever was measured again since.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+
+from kbevolve.archive.records import Birth, Verdict
+from kbevolve.archive.run_view import Ledger
+from kbevolve.evolve.proposers.base import Attempt
+from kbevolve.evolve.state.population import Population
+from kbevolve.islands.island import Member
+
+#: Generations that are looked through for an island's newest attempt: after so many answers without code it is better
+#: to begin anew than to ask the same again.
+LOOK_BACK = 16
+
+
+class Knowledge:
+    """What one run knows, as one island sees it.
+
+    Args:
+        population: who lives on its islands.
+        ledger: what the archive holds of it.
+        island: the island that bears the child.
+        closed: the newest generation that is closed.
+    """
+
+    def __init__(self, population: Population, ledger: Ledger, *, island: int, closed: int) -> None:
+        self._population = population
+        self._ledger = ledger
+        self._island = island
+        self._closed = closed
+
+    @cached_property
+    def starts(self) -> tuple[Member, ...]:
+        """The starting kernels that are correct, the fittest first."""
+        found = {
+            evaluation.kernel
+            for _, evaluation in self._ledger.verdicts(0)
+            if evaluation is not None and evaluation.verdict is Verdict.CORRECT
+        }
+        return _ranked(self._population.member(kernel) for kernel in found)
+
+    def ranked(self) -> tuple[Member, ...]:
+        """The fittest kernels of the run, the best first."""
+        every = {member.kernel.id: member for island in self._population.islands for member in island.members}
+        return _ranked(every.values())
+
+    def fittest(self, count: int, *, generation: int) -> tuple[Member, ...]:
+        """The fittest kernels up to and with a generation, the best first."""
+        found = self._ledger.contenders(generation=generation, above=0.0, count=count)
+        return tuple(map(self._population.member, found))
+
+    def last(self) -> Attempt | None:
+        """This island's newest attempt that was judged, right or wrong; None before its first child."""
+        for generation in range(self._closed, max(0, self._closed - LOOK_BACK), -1):
+            for attempt in reversed(self.attempts(generation)):
+                if attempt.evaluation is not None:
+                    return attempt
+        return None
+
+    def attempts(self, generation: int, island: int | None = None) -> tuple[Attempt, ...]:
+        """What an island (this one) bore in a generation, a child before its repairs; () while it is not closed.
+
+        Without prompts and replies.
+        """
+        if generation > self._closed:
+            return ()
+        wanted = self._island if island is None else island
+        return tuple(
+            Attempt(
+                birth=birth,
+                kernel=self._ledger.kernel(birth.kernel) if birth.kernel else None,
+                evaluation=evaluation,
+                idea=self._ledger.idea(birth.idea) if birth.idea else None,
+            )
+            for birth, evaluation in self._ledger.verdicts(generation)
+            if birth.island == wanted
+        )
+
+    def since(self, generation: int) -> list[Attempt]:
+        """What this island bore from a generation on, the oldest first, with prompts and replies."""
+        found = (attempt for one in range(generation, self._closed + 1) for attempt in self.attempts(one))
+        return [replace(attempt, birth=self._with_texts(attempt.birth)) for attempt in found]
+
+    def _with_texts(self, birth: Birth) -> Birth:
+        prompt, reply = self._ledger.conversation(birth)
+        return replace(birth, prompt=prompt, reply=reply)
+
+
+def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:
+    return tuple(sorted(members, key=lambda member: (-member.fitness, member.kernel.id)))

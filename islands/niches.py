@@ -1,0 +1,183 @@
+"""Where a kernel lives: four axes of four levels each, read off the source and the compiled code, so 256 niches.
+
+Static, deterministic and without a model: two evaluations of one kernel always fall in the same niche, and no
+measurement noise moves a kernel. The axes follow KernelFoundry's static tuple and SEARCH section 3. Bins are fixed:
+bins that adapt to the population lose kernels when they move. The backend is a label, not an axis.
+
+Words in a source are claims: a kernel may ask for three stages and get none. What has an unmistakable instruction is
+decided by the compiled code, where somebody could look into it; the rest stays with the source.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kbevolve.archive.records import Backend, Kernel, Trait
+from kbevolve.islands.source.active_code import LiveText, live_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Niche:
+    """Levels 0-3 on each axis; see `MEMORY`, `COMPUTE`, `DECOMPOSITION` and `LAUNCHES` for their names."""
+
+    memory: int
+    compute: int
+    decomposition: int
+    launches: int
+
+    @property
+    def key(self) -> str:
+        """Short stable name, e.g. ``m2c1d1l0``."""
+        return f"m{self.memory}c{self.compute}d{self.decomposition}l{self.launches}"
+
+    @property
+    def words(self) -> str:
+        """The four levels in words."""
+        return ", ".join(
+            names[level]
+            for names, level in (
+                (MEMORY, self.memory),
+                (COMPUTE, self.compute),
+                (DECOMPOSITION, self.decomposition),
+                (LAUNCHES, self.launches),
+            )
+        )
+
+
+MEMORY = ("plain access", "vectorised access", "tiled through fast memory", "asynchronous or streaming")
+COMPUTE = ("scalar", "unrolled", "vector or warp wide", "matrix units")
+DECOMPOSITION = ("one element a thread", "one tile or row a block", "split reduction", "persistent or nested")
+LAUNCHES = ("one launch", "two launches", "three or more launches", "mainly library calls")
+
+#: Per axis, the marks of each level above 0, lowest first; the highest level with a match counts.
+_NATIVE_GPU = {
+    "memory": (
+        r"\bfloat[24]\b|\bint4\b|\buint4\b|__ldg|\.v[248]\.",
+        r"__shared__",
+        r"cp\.async|memcpy_async|cuda::pipeline",
+    ),
+    "compute": (
+        r"#pragma unroll|\bfmaf?\(|__fmaf_rn",
+        r"__shfl|__half|half2|bfloat16|cooperative_groups|__reduce_",
+        r"\bmma\.sync|wgmma|nvcuda::wmma|\bldmatrix",
+    ),
+    "decomposition": (
+        r"__syncthreads|__shared__|blockIdx\.[xy]\s*\*|for\s*\(.*blockDim",
+        r"atomicAdd|atomicMax|split_?k|\bpartial",
+        r"gridDim\.x\s*[;)*+]|multiProcessorCount|num_sms|setmaxnreg",
+    ),
+}
+_NATIVE_CPU = {
+    "memory": (
+        r"omp simd|vector_size|_mm\d*_load|vld1q|__restrict",
+        r"\bpack|aligned_alloc|posix_memalign|alignas|\b(?:TILE|BLOCK|[MNK]C)\w*\s*[)*+,;]",
+        r"__builtin_prefetch|_mm_prefetch|_mm\d*_stream|nontemporal",
+    ),
+    "compute": (
+        r"#pragma GCC unroll|#pragma unroll|std::fma|__builtin_fma",
+        r"omp simd|vector_size|_mm\d+_|vld1q",
+        r"_tile_|amx|_mm512_dpbf16",
+    ),
+    "decomposition": (
+        r"omp parallel",
+        r"reduction\s*\(|omp atomic|\bpartial",
+        r"collapse\s*\(|schedule\s*\(\s*(?:dynamic|guided)|omp task",
+    ),
+}
+_TRITON = {
+    "memory": (
+        r"tl\.(?:load|store)",
+        r"tl\.dot|tl\.make_block_ptr|GROUP",
+        r"num_stages\s*=\s*[2-9]|tensor_descriptor|eviction_policy|cache_modifier",
+    ),
+    "compute": (r"static_range|tl\.fma", r"float16|bfloat16|tl\.(?:sum|max|reduce|associative_scan)", r"tl\.dot"),
+    "decomposition": (
+        r"\bfor\b.*\brange\(|tl\.range\(",
+        r"atomic_|SPLIT|\bpartial",
+        r"tl\.num_programs|multi_processor_count|NUM_SMS",
+    ),
+}
+_TORCH = {
+    "memory": (r"channels_last|contiguous\(", r"chunk|split|unfold", r"CUDAGraph|graph\("),
+    "compute": (r"addmm|baddbmm|einsum", r"\.half\(|bfloat16|autocast", r"allow_tf32|scaled_mm"),
+    "decomposition": (r"\bfor\b", r"torch\.compile|jit\.script", r"Stream\("),
+}
+_MARKS = {Backend.TRITON: _TRITON, Backend.CUDA: _NATIVE_GPU, Backend.CPP: _NATIVE_CPU, Backend.TORCH: _TORCH}
+
+_LIBRARY_CALL = re.compile(
+    r"torch\.(?:mm|bmm|matmul|addmm|baddbmm|einsum|softmax|sum|mean|relu|cumsum|conv\d?d?|layer_norm)\b"
+    r"|\bF\.\w+\(|torch\.nn\.functional\.\w+\(|torch\.ops\.|extern_kernels\.\w+\(|aten\.\w+"
+)
+_LAUNCH = {
+    Backend.CUDA: re.compile(r"<<<"),
+    Backend.TRITON: re.compile(r"\w+\[[^\]]+\]\(|\.run\("),
+    Backend.CPP: re.compile(r"extern\s+\"C\""),
+}
+
+
+class _Say(Enum):
+    """What instructions have to say about a level."""
+
+    DECIDE = auto()  # the level is there exactly where one of them is
+    NEEDED = auto()  # without any of them it is not there; with them the source decides
+    ENOUGH = auto()  # with one of them it is there; without them the source decides
+
+
+_Rules = Mapping[int, tuple[_Say, set[Trait]]]
+
+#: Axis -> level -> what instructions say about it, and which. Levels that are not named stay with the source.
+_COMPILED: Mapping[str, _Rules] = {
+    "memory": {
+        1: (_Say.DECIDE, {Trait.VECTOR_ACCESS}),
+        # Reductions use shared memory too, so that it is there does not make a tile.
+        2: (_Say.NEEDED, {Trait.SHARED_MEMORY}),
+        3: (_Say.DECIDE, {Trait.ASYNC_COPY, Trait.STREAMING}),
+    },
+    "compute": {
+        2: (_Say.DECIDE, {Trait.WARP_SHUFFLES, Trait.PACKED_ARITHMETIC}),
+        3: (_Say.DECIDE, {Trait.MATRIX_UNITS}),
+    },
+    # Blocks that meet in one place. Partial sums that a second launch adds up need none.
+    "decomposition": {2: (_Say.ENOUGH, {Trait.ATOMICS})},
+}
+#: What is packed for the caches of a CPU lies in memory like any other.
+_COMPILED_CPU = {**_COMPILED, "memory": {level: rule for level, rule in _COMPILED["memory"].items() if level != 2}}
+
+
+def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> Niche:
+    """The niche of a kernel.
+
+    Args:
+        kernel: whose source is read.
+        traits: what its compiled code shows; None where nobody could look, and the source is believed.
+    """
+    text = live_text(kernel.source)
+    body = text.native if kernel.backend in (Backend.CUDA, Backend.CPP) else text.python
+    shown = None if kernel.backend is Backend.TORCH else traits  # what it compiles is not what it calls
+    compiled = _COMPILED_CPU if kernel.backend is Backend.CPP else _COMPILED
+    levels = {axis: _level(marks, body, compiled[axis], shown) for axis, marks in _MARKS[kernel.backend].items()}
+    return Niche(**levels, launches=_launches(kernel.backend, text))
+
+
+def _level(marks: tuple[str, ...], text: str, rules: _Rules, shown: Collection[Trait] | None) -> int:
+    found = {level: re.search(mark, text) is not None for level, mark in enumerate(marks, start=1)}
+    for level, (say, wanted) in rules.items() if shown is not None else ():
+        there = not wanted.isdisjoint(shown or ())
+        match say:
+            case _Say.DECIDE:
+                found[level] = there
+            case _Say.NEEDED:
+                found[level] &= there
+            case _Say.ENOUGH:
+                found[level] |= there
+    return max((level for level, there in found.items() if there), default=0)
+
+
+def _launches(backend: Backend, text: LiveText) -> int:
+    if backend is Backend.TORCH:
+        return 3
+    own = len(_LAUNCH[backend].findall(text.python + text.native))
+    if len(_LIBRARY_CALL.findall(text.python)) > own:
+        return 3
+    return min(max(own, 1), 3) - 1

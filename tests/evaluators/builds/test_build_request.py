@@ -1,0 +1,62 @@
+"""Orders come from processes that lie: what is no order is refused, and what is one is named by its content."""
+
+from typing import Any
+
+import pytest
+
+from kbevolve.evaluators.builds.build_request import BuildOrder, OrderRefused
+
+HONEST: dict[str, Any] = {"name": "gelu", "sources": [["main.cpp", "int f();"]], "cflags": ["-O3"]}
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "no name": {"name": None},
+    "name that leaves its folder": {"name": "../gelu"},
+    "name with a blank": {"name": "a b"},
+    "no sources": {"sources": []},
+    "sources that are no list": {"sources": {"main.cpp": ""}},
+    "source that leaves its folder": {"sources": [["../main.cpp", ""]]},
+    "absolute source": {"sources": [["/etc/passwd", ""]]},
+    "text that is none": {"sources": [["main.cpp", 5]]},
+    "text that no file holds": {"sources": [["main.cpp", "\ud800"]]},
+    "one name twice": {"sources": [["main.cpp", ""], ["main.cpp", ""]]},
+    "too many": {"sources": [[f"{number}.cpp", ""] for number in range(17)]},
+    "too long": {"sources": [["main.cpp", "x" * (3 << 20)]]},
+    "command in a flag": {"cflags": ["$(touch /tmp/x)"]},
+    "second command": {"ldflags": ["; rm -rf /"]},
+    "flag that is none": {"cflags": [1]},
+    "flags that are no list": {"cflags": "-O3"},
+    "open quote": {"cflags": ["-DX='"]},
+    "too many flags": {"cflags": ["-O3"] * 201},
+    "relative folder": {"include_paths": ["include"]},
+    "CUDA where there is none": {"with_cuda": True},
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_order_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(OrderRefused):
+        BuildOrder.from_json({**HONEST, **change})
+
+
+def test_an_order_survives_the_wire() -> None:
+    order = BuildOrder.from_json(HONEST | {"with_cuda": True, "cuda_cflags": ["-O3 -lineinfo"]}, architecture="9.0a")
+    assert order.with_cuda
+    assert BuildOrder.from_json(order.to_json(), architecture="9.0a") == order
+
+
+def test_the_key_tells_apart_all_that_matters() -> None:
+    order = BuildOrder.from_json(HONEST)
+    others = [
+        BuildOrder.from_json(HONEST | change)
+        for change in (
+            {"name": "other"},
+            {"sources": [["main.cpp", "int f(); "]]},
+            {"cflags": ["-O2"]},
+            {"ldflags": ["-lm"]},
+            {"standalone": True},
+        )
+    ]
+    keys = {known.key("gcc 12") for known in (order, *others, order.made_plain())}
+    assert len(keys) == len(others) + 2
+    assert order.key("gcc 13") not in keys
+    assert BuildOrder.from_json(HONEST).key("gcc 12") in keys

@@ -1,0 +1,193 @@
+"""Kernels of one machine code, judged once: what counts as equal, and what never does."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.seeds import seed_files
+from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.judging.binary_dedup import Twins
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.islands.source.canonical import shell_of
+
+HOST, DEVICE = "void launch(torch::Tensor x);", "__global__ void twice(float* x) { x[0] *= 2; }"
+#: A line of the C++ seed of softmax.
+LEAST = "static inline long least(long x, long y) { return x < y ? x : y; }"
+#: What torch's builder makes of these texts.
+SOURCES = (
+    ("main.cpp", f"#include <torch/extension.h>\n{HOST}\n"),
+    ("cuda.cu", f"#include <cuda.h>\n{DEVICE}\n{HOST}\n"),
+)
+
+
+def built(
+    library: bytes = b"machine code", sources: Sequence[tuple[str, str]] = SOURCES, **flags: object
+) -> BuildReply:
+    order = {"name": "x", "sources": [list(source) for source in sources], "cflags": [], "with_cuda": True} | flags
+    return BuildReply(message={"built": {"resources": []}}, library=library, order=order)
+
+
+def code(
+    *replies: BuildReply, texts: Sequence[str] = (DEVICE,), shell: str = "shell", built_alone: bool = False
+) -> str:
+    twins = Twins(lambda source: (shell, tuple(texts)))
+    return twins.code_of("source", replies, built_alone=built_alone)
+
+
+def test_what_runs_decides_and_what_a_compiler_forgets_does_not() -> None:
+    other = "__global__ void twice(float* y) { y[0] *= 2; }  // renamed"
+    renamed = ((SOURCES[0]), ("cuda.cu", SOURCES[1][1].replace(DEVICE, other)))
+    assert len(code(built())) == 16
+    assert code(built(sources=renamed), texts=(other,)) == code(built()) == code(built(name="y"))
+    different = [
+        code(built(b"other machine code")),
+        code(built(), shell="another shell"),
+        code(built(cflags=["-O1"])),
+        code(built(sources=(SOURCES[0], ("cuda.cu", SOURCES[1][1].replace("cuda.h", "mma.h"))))),
+        code(built(), texts=(DEVICE, SOURCES[0][1])),
+    ]
+    assert "" not in different
+    assert len({code(built()), *different}) == len(different) + 1
+
+
+@pytest.mark.parametrize(
+    ("replies", "given"),
+    [
+        ((), {}),
+        ((built(),), {"built_alone": True}),
+        ((built(),), {"texts": (DEVICE, "int compiled_at_the_first_call;")}),
+        ((built(),), {"texts": (DEVICE, HOST)}),  # it stands in both sources
+        ((built(), built(sources=(("more.cpp", "int more;"),))), {}),
+        ((built(), BuildReply(message={"failed": "no"})), {}),
+        ((built(sources=(("cuda.cu", DEVICE + DEVICE),)),), {}),
+    ],
+)
+def test_what_is_not_known_for_certain_has_no_code(replies: tuple[BuildReply, ...], given: dict[str, object]) -> None:
+    assert code(*replies, **given) == ""  # type: ignore[arg-type]
+
+
+def test_what_nvcc_numbers_by_the_text_is_left_out_where_it_is_one_number() -> None:
+    def library(*numbers: str) -> bytes:
+        names = (
+            f"_ZN37_INTERNAL_{number}_7_cuda_cu_50803fc44cuda3std _GLOBAL__N__{number}_4_s_cu_go" for number in numbers
+        )
+        return f"\x7fELF {' '.join(names)} rest".encode()
+
+    plain = code(built(library("578a764e")))
+    assert code(built(library("6e074a8b"))) == plain
+    assert code(built(library("578a764e", "578a764e"))) != plain
+    two = {code(built(library(*numbers))) for numbers in (("578a764e", "6e074a8b"), ("578a764e", "deadbeef"))}
+    assert len(two) == 2, "of two numbers one may be the kernel's own text"
+    assert code(built(b"_INTERNAL_578a764e_x")) != code(built(b"_INTERNAL_6e074a8b_x"))
+
+
+def test_a_definition_may_hold_the_declaration() -> None:
+    sources = (("main.cpp", HOST), ("cuda.cu", f"{HOST} {DEVICE}"))
+    assert code(built(sources=sources), texts=(HOST, f"{HOST} {DEVICE}"))
+
+
+def test_no_shell_no_code() -> None:
+    assert Twins(lambda source: None).code_of("source", [built()], built_alone=False) == ""
+    assert Twins(None).code_of("source", [built()], built_alone=False) == ""
+
+
+def found(kernel: str, code: str = "c0de", **facts: object) -> Evaluation:
+    known = {"problem": "p", "device": "d", "precision": "fp32", "verdict": Verdict.CORRECT, "speedup": 1.5}
+    return Evaluation(kernel=kernel, code=code, **known | facts)  # type: ignore[arg-type]
+
+
+def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
+    twins = Twins(shell_of)
+    twins.note(found("first", tags=("left-threads",)))
+    twins.note(found("second", speedup=1.6))  # judged beside the first
+    asked = found("third", tags=("streams",), speedup=None, began=7.0, place="here")
+    told = twins.verdict(asked)
+    assert told is not None
+    assert (told.kernel, told.same_as, told.speedup, told.began, told.place) == ("third", "first", 1.5, 7.0, "here")
+    assert told.tags == ("streams", "left-threads")
+    assert told.message == "compiles to the machine code of kernel first, whose verdict and times these are"
+    twins.note(replace(told, code="other"))
+    assert twins.verdict(found("fourth", code="other")) is None, "a copy is no verdict"
+
+
+def test_nobody_is_his_own_twin_and_failures_are_judged_again() -> None:
+    twins = Twins(shell_of)
+    twins.note(found("first"))
+    assert twins.verdict(found("first")) is None
+    twins.note(found("wrong", code="bad", verdict=Verdict.WRONG))
+    assert twins.verdict(found("other", code="bad")) is None
+    twins.note(found("without", code=""))
+    assert twins.verdict(found("other", code="")) is None
+
+
+def test_who_does_not_pass_again_is_forgotten() -> None:
+    twins = Twins(shell_of)
+    twins.note(found("first"))
+    twins.note(found("other", code="other"))
+    twins.forget({"first": "a failure"})
+    assert twins.verdict(found("second")) is None
+    assert twins.verdict(found("second", code="other")) is not None
+
+
+# ---- a real judge, real compilers -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return replace(find_problem("L1/softmax"), cpu_sizes={"ROWS": 128, "COLUMNS": 8192})
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    settings = Settings.load(preset="cpu", overrides={"evaluation.least_rounds": 3, "evaluation.rounds": 3})
+    with Judge(find_device("cpu"), settings.evaluation, shell_of=shell_of) as made:
+        yield made
+
+
+def seed(*changes: tuple[str, str]) -> Kernel:
+    source = seed_files("L1/softmax", "cpu")[0].read_text()
+    for before, after in changes:
+        assert before in source
+        source = source.replace(before, after)
+    return Kernel.from_source(source)
+
+
+def test_machine_code_is_judged_once(judge: Judge, problem: Problem) -> None:
+    first = judge.evaluate(problem, seed())
+    assert first.verdict is Verdict.CORRECT, first.message
+    assert first.same_as is None
+    assert first.code
+    twin = judge.evaluate(problem, seed((LEAST, LEAST.replace("x", "a").replace("y", "b"))))
+    assert (twin.code, twin.same_as) == (first.code, first.kernel)
+    assert (twin.time_ms, twin.speedup_low, twin.error) == (first.time_ms, first.speedup_low, first.error)
+    assert twin.blocks == ()
+    assert not {"trials", "timing", "profile"} & set(twin.phases)
+    tuned = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
+    assert tuned.same_as is None
+    assert tuned.code not in ("", first.code)
+
+
+def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) -> None:
+    plain = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
+    slower = seed(
+        ("#define PASSES three", "#define PASSES online /* as before */"),
+        ("        x = x.contiguous()\n", "        x = x.contiguous().clone()\n"),
+    )
+    other = judge.evaluate(problem, slower)
+    assert other.verdict is Verdict.CORRECT, other.message
+    assert other.same_as is None
+    assert other.code != plain.code
+
+
+def test_a_judge_that_was_not_told_of_shells_judges_every_kernel_itself(problem: Problem) -> None:
+    settings = Settings.load(preset="cpu", overrides={"evaluation.least_rounds": 3, "evaluation.rounds": 3})
+    with Judge(find_device("cpu"), settings.evaluation) as plain:
+        found = [plain.evaluate(problem, seed((LEAST, f"{LEAST} {';' * more}"))) for more in range(2)]
+    assert [(one.verdict, one.code, one.same_as) for one in found] == [(Verdict.CORRECT, "", None)] * 2
+    assert all(one.blocks for one in found)

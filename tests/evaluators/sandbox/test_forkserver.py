@@ -1,0 +1,298 @@
+"""Workers that a nursery bore are as confined and as mortal as those that were started on their own."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Verdict
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.sandbox import bubblewrap, directories, launch, process_table
+from kbevolve.evaluators.sandbox.forkserver import Nursery
+from kbevolve.evaluators.sandbox.worker import Worker
+from kbevolve.evaluators.worker import landlock
+from kbevolve.evaluators.worker.channel import Channel
+from tests.evaluators.sandbox.ran import KERNEL, ran
+
+CPU = find_device("cpu")
+#: Seconds after which what was to happen has not.
+AT_LAST = 20.0
+
+pytestmark = pytest.mark.skipif(
+    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs bubblewrap of its own here"
+)
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    found = launch.open_nursery(CPU)
+    assert found is not None
+    yield found
+    found.close()
+    directories.remove(found.folder)
+    assert not found.folder.exists()
+
+
+@pytest.fixture
+def worker(nursery: Nursery) -> Iterator[Worker]:
+    found = Worker(CPU, nursery)
+    found.wait_ready()
+    yield found
+    found.kill()
+
+
+def test_it_is_confined_as_one_that_was_started_alone(worker: Worker) -> None:
+    assert worker.sandbox == launch.rehearse(CPU)
+    assert worker.processes == 1
+
+
+def test_it_has_a_directory_an_environment_and_a_session_of_its_own(nursery: Nursery) -> None:
+    seen = []
+    for _ in range(2):
+        worker = Worker(CPU, nursery)
+        worker.wait_ready()
+        body = (
+            "import os, tempfile\n"
+            "print(os.environ['HOME'], os.environ['TMPDIR'], os.getcwd(), tempfile.gettempdir(), "
+            "os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid())"
+        )
+        home, scratch, work, temporary, *own = ran(worker, body).split()
+        assert own == ["True", "True"]
+        assert Path(home).parent == Path(scratch).parent == Path(work).parent
+        assert temporary == scratch
+        seen.append(home)
+        worker.kill()
+        assert not Path(home).exists()
+    assert seen[0] != seen[1]
+
+
+def test_what_a_worker_stood_still_is_not_counted_against_it(worker: Worker) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        source = f"import time\ntime.sleep(0.5){KERNEL}"
+        asked = thread.submit(worker.ask, {"request": "import", "source": source}, seconds=1.5)
+        time.sleep(0.1)
+        worker.pause()
+        time.sleep(2.5)
+        assert not asked.done(), "it stands"
+        worker.resume()
+        assert asked.result(20)["ok"]
+
+
+def test_it_cannot_reach_its_siblings_or_its_nursery(nursery: Nursery, worker: Worker) -> None:
+    sibling = Worker(CPU, nursery)
+    sibling.wait_ready()
+    try:
+        home = ran(sibling, "import os\nopen('secret', 'w').write('x')\nprint(os.getcwd())")
+        body = f"""
+import os, signal
+for name in ({home!r} + "/secret", {str(nursery.folder)!r} + "/home/x"):
+    try:
+        open(name, "a").write("y")
+        print("wrote", name)
+    except OSError:
+        pass
+for pid in (os.getppid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
+    if pid != os.getpid():
+        for act in (lambda: os.kill(pid, signal.SIGKILL), lambda: open(f"/proc/{{pid}}/mem", "rb").read(1)):
+            try:
+                act()
+                print("reached", pid)
+            except OSError:
+                pass
+print("done")
+"""
+        assert ran(worker, body) == "done"
+        assert ran(sibling, "import os\nprint('alive')").endswith("alive")
+    finally:
+        sibling.kill()
+    assert nursery.alive
+
+
+def test_how_it_ended_is_told(nursery: Nursery) -> None:
+    for body, words in (
+        ("import os\nos._exit(3)", "exit code 3"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "sigsegv"),
+    ):
+        worker = Worker(CPU, nursery)
+        worker.wait_ready()
+        with pytest.raises(Rejection) as caught:
+            ran(worker, body)
+        worker.kill()
+        assert caught.value.verdict is Verdict.CRASHED
+        assert words in caught.value.message.lower()
+
+
+def test_a_stopped_one_stands_and_goes_on(worker: Worker) -> None:
+    worker.pause()
+    state = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    assert state == "T"
+    worker.resume()
+    assert ran(worker, "print('on')") == "on"
+
+
+def test_what_was_forked_while_its_worker_was_stopped_and_let_go_on_goes_on_too(worker: Worker) -> None:
+    """As Linux leaves it, one time in forty where a fork takes milliseconds: it was told to stop, and nothing else."""
+    child = "if not (pid := os.fork()):\n    time.sleep(1)\n    os._exit(0)\n"
+    forks = f"import os, time\n{child}os.waitpid(pid, 0)\nprint('on')"
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(ran, worker, forks)
+        patience = time.monotonic() + AT_LAST
+        while len(family := [process.pid for process in process_table.members(worker.pid)]) < 2:
+            assert time.monotonic() < patience
+        worker.pause()
+        worker.resume()
+        os.kill(max(family), signal.SIGSTOP)
+        assert asked.result(AT_LAST) == "on"
+
+
+def test_a_killed_one_leaves_nothing(nursery: Nursery) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    worker = Worker(CPU, nursery)
+    worker.wait_ready()
+    pid = worker.pid
+    worker.kill()
+    worker.kill()
+    assert not Path(f"/proc/{pid}").exists()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_fork_that_fails_ends_nobody(nursery: Nursery, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import os, sys\n"
+        "from kbevolve.evaluators.worker import nursery\n"
+        "def fork():\n"
+        "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "os.fork, nursery._import_all = fork, lambda device: None\n"
+        "nursery.tend(int(sys.argv[1]), device='cpu', parent=None)\n"
+    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        channel = Channel(ours)
+        ours.settimeout(60)
+        tended = subprocess.Popen(
+            [sys.executable, "-c", code, str(theirs.fileno())],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            pass_fds=(theirs.fileno(),),
+        )
+        theirs.close()
+        assert channel.receive()[0] == {"ok": True}
+        for _ in range(2):
+            channel.send({"bear": {}}, (0, 0))
+            answer = channel.receive()[0]
+            assert "temporarily unavailable" in answer["failed"]
+    assert tended.wait(10) == 0, "it ends when the judge hangs up"
+    monkeypatch.setattr(nursery, "_asked", lambda *_: answer)
+    with pytest.raises(EvaluatorError, match="temporarily unavailable"):
+        Worker(CPU, nursery)
+    assert worker.alive
+
+
+def test_a_death_is_noticed_at_once_though_a_helper_holds_its_connection(worker: Worker) -> None:
+    started = time.monotonic()
+    with pytest.raises(Rejection, match="exit code 3"):
+        ran(worker, "import os, time\nif not os.fork():\n    time.sleep(60)\nos._exit(3)", seconds=30.0)
+    assert time.monotonic() - started < 10
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(
+    nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._BIRTH_SECONDS", 0.5)
+    first = Worker(CPU, nursery)
+    first.wait_ready()
+    ours, theirs = socket.socketpair()
+    os.killpg(nursery._process.pid, signal.SIGSTOP)
+    try:
+        with ours, pytest.raises(EvaluatorError, match="did not start"):
+            nursery.bear({"confinement": {}}, {}, nursery.folder, ours, theirs, theirs.fileno())
+    finally:
+        theirs.close()
+        os.killpg(nursery._process.pid, signal.SIGCONT)
+    first.end()
+    assert first._started.process.wait() == -signal.SIGKILL
+    first.kill()
+    second = Worker(CPU, nursery)
+    second.wait_ready()
+    assert ran(second, "print('well')") == "well"
+    second.kill()
+
+
+def test_many_at_once(nursery: Nursery) -> None:
+    def bear(number: int) -> str:
+        worker = Worker(CPU, nursery)
+        worker.wait_ready()
+        try:
+            return ran(worker, f"print({number})")
+        finally:
+            worker.kill()
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(bear, range(12))) == [str(number) for number in range(12)]
+
+
+def test_importing_for_all_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys, torch\n"
+        "torch._C._cuda_getDeviceCount = lambda: sys.exit('the driver was asked')\n"
+        "from kbevolve.evaluators.worker.nursery import _import_all\n"
+        "before = torch.cuda.is_available\n"
+        "_import_all('cuda:0')\n"
+        "assert torch.cuda.is_available is before\n"
+        "assert 'torch.utils.cpp_extension' in sys.modules\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "CUDA_HOME": "/usr/local/cuda"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
+    program = tmp_path / "judge.py"
+    program.write_text(
+        "import time\n"
+        "from kbevolve.evaluators.device.devices import find_device\n"
+        "from kbevolve.evaluators.sandbox import sandbox\n"
+        "from kbevolve.evaluators.sandbox.worker import Worker\n"
+        "device = find_device('cpu')\n"
+        "nursery = sandbox.open_nursery(device)\n"
+        "worker = Worker(device, nursery)\n"
+        "worker.wait_ready()\n"
+        "print(worker.pid, nursery._process.pid, flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    root = Path(__file__).parents[3]
+    judge = subprocess.Popen(
+        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    try:
+        assert judge.stdout is not None
+        pids = [int(word) for word in judge.stdout.readline().split()]
+        assert all(_lives(pid) for pid in pids)
+        judge.kill()
+        judge.wait()
+        for _ in range(100):
+            if not any(_lives(pid) for pid in pids):
+                break
+            time.sleep(0.05)
+        assert not any(_lives(pid) for pid in pids)
+    finally:
+        judge.kill()
+        judge.wait()
+        if judge.stdout is not None:
+            judge.stdout.close()
+        directories.sweep()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

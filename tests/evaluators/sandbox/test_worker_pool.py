@@ -1,0 +1,182 @@
+"""Workers are kept warm, replaced when they die, and start without disturbing who is timed."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.sandbox import bubblewrap, launch, worker_pool
+from kbevolve.evaluators.sandbox.worker import Worker
+from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
+from kbevolve.evaluators.worker import landlock
+from tests.evaluators.sandbox.ran import KERNEL, ran
+
+CPU = find_device("cpu")
+#: Seconds after which what was to happen has not.
+AT_LAST = 20.0
+
+pytestmark = pytest.mark.skipif(
+    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs bubblewrap of its own here"
+)
+
+
+def test_a_dead_nursery_is_told_and_replaced() -> None:
+    with WorkerPool(CPU, Gate(CPU)) as pool:
+        pool.take().kill()
+        for spare in list(pool._spares[0]):
+            spare.result()
+        dead = pool._nursery
+        assert dead is not None
+        os.killpg(dead._process.pid, signal.SIGKILL)
+        dead._process.wait()
+        with pytest.raises(EvaluatorError, match="did not start"):
+            Worker(CPU, dead)
+        for _ in range(3):  # spares of the dead one died with it, and are found dead when they are used
+            worker = pool.take()
+            try:
+                if worker.ask({"request": "import", "source": KERNEL}, seconds=10)["ok"]:
+                    break
+            except Rejection:
+                continue
+            finally:
+                worker.kill()
+        else:
+            pytest.fail("no living worker after three")
+        assert pool._nursery is not dead
+        assert not dead.folder.exists()
+
+
+def test_workers_for_one_stream_have_few_connections_and_no_other_has() -> None:
+    source = "import os\nprint(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'all'))\n"
+    with WorkerPool(CPU, Gate(CPU), connections=2) as pool:
+        for one_stream, told in ((True, "2"), (False, "all"), (True, "2"), (False, "all")):
+            worker = pool.take(one_stream=one_stream)
+            try:
+                assert ran(worker, source) == told
+            finally:
+                worker.kill()
+    with WorkerPool(CPU, Gate(CPU)) as pool:
+        worker = pool.take(one_stream=True)
+        try:
+            assert ran(worker, source) == "all"
+        finally:
+            worker.kill()
+
+
+def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    wait_ready = Worker.wait_ready
+
+    def building(self: Worker) -> None:
+        wait_ready(self)
+        library = self.triton_cache / "AB12" / "cuda_utils.so"
+        found.append(library.exists())
+        library.parent.mkdir(parents=True, exist_ok=True)
+        library.touch()
+
+    monkeypatch.setattr(Worker, "wait_ready", building)
+    with WorkerPool(CPU, Gate(CPU)) as pool:
+        taken = [pool.take()]
+        (taken[0].triton_cache / "AB12" / "of a candidate.so").touch()
+        taken += [pool.take(), pool.take()]  # the second may have been started before the first was ready
+        try:
+            assert [path.name for path in (taken[2].triton_cache / "AB12").iterdir()] == ["cuda_utils.so"]
+        finally:
+            for worker in taken:
+                worker.kill()
+        kept = pool._built
+    assert found[0] is False
+    assert True in found
+    assert not kept.exists()
+
+
+@dataclass(eq=False)
+class Starting:
+    """A worker that takes as long to attach and to warm up as it is told."""
+
+    attached: threading.Semaphore
+    warm: threading.Semaphore
+    #: What all did, in order.
+    told: list[str]
+    triton_cache: Path
+    alive: bool = True
+
+    def wait_attached(self) -> None:
+        assert self.attached.acquire(timeout=AT_LAST)
+        self.told.append("attached")
+
+    def wait_ready(self) -> None:
+        self.told.append("warming")
+        assert self.warm.acquire(timeout=AT_LAST)
+        self.told.append("warm")
+
+    def pause(self, *, wait: bool = True) -> None:
+        self.told.append("stand" if wait else "stop")
+
+    def resume(self) -> None:
+        self.told.append("go")
+
+    def end(self) -> None:
+        self.warm.release()
+
+    def kill(self) -> None:
+        pass
+
+
+def test_on_a_gpu_workers_attach_beside_who_is_timed_and_few_warm_up_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    attached, warm, told = threading.Semaphore(0), threading.Semaphore(0), list[str]()
+    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: Starting(attached, warm, told, tmp_path / "none"))
+    monkeypatch.setattr(worker_pool, "_bearable", lambda device: 5)
+    monkeypatch.setattr(launch, "open_nursery", lambda device: None)
+    gpu, gate = replace(CPU, type="cuda", index=7), Gate(CPU)
+
+    def seen(word: str, count: int) -> bool:
+        patience = time.monotonic() + AT_LAST
+        while told.count(word) < count and time.monotonic() < patience:
+            time.sleep(0.001)
+        return told.count(word) == count
+
+    with gate.exclusive(), WorkerPool(gpu, gate, spares=5) as pool:
+        assert not told, "nobody is stopped who only attaches"
+        attached.release(6)
+        assert seen("attached", 6)
+        assert seen("warming", worker_pool._MOST_WARMING)
+        assert told.count("stop") == worker_pool._MOST_WARMING, "they stand until this thread has been timed"
+        warm.release(6)
+        assert seen("warm", 6)
+        assert pool.take().alive
+
+
+def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[bool] = []
+    wait_ready = Worker.wait_ready
+
+    def barren(self: Worker) -> None:
+        in_nursery = not isinstance(self._started.process, subprocess.Popen)
+        started.append(in_nursery)
+        if in_nursery:
+            self.kill()
+            raise EvaluatorError("no CUDA in a fork")
+        wait_ready(self)
+
+    monkeypatch.setattr(Worker, "wait_ready", barren)
+    with WorkerPool(CPU, Gate(CPU)) as pool:
+        for _ in range(2):
+            worker = pool.take()
+            assert worker.alive
+            worker.kill()
+    # The spare may have begun before the first had failed.
+    assert started[0]
+    assert started.count(True) <= 2
+    assert not started[-1]

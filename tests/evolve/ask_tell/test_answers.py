@@ -1,0 +1,152 @@
+"""Answers in whatever form become what a model would have said; what is no answer is refused with the remedy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.conversations import Place, Question, Stage
+from kbevolve.archive.records import Operator
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import UsageError
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.evolve.ask_tell.answers import Told, answer, composed, read_answers
+from kbevolve.evolve.proposers.codegen.edits import read_answer
+from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
+
+CODE = "class ModelNew:\n    pass\n"
+IDEA = Question(run="r", place=Place(1, 0, 0, 1), operator=Operator.MUTATE, stage=Stage.IDEA)
+WRITE = Question(run="r", place=Place(1, 0, 0, 2), operator=Operator.MUTATE, stage=Stage.CODE)
+CROSS = Question(run="r", place=Place(1, 0, 0, 1), operator=Operator.CROSS, stage=Stage.CODE)
+
+
+def ideas(text: str) -> list[tuple[str, str]]:
+    return [(idea.title, idea.mechanism) for idea in parse_ideas(text, load_playbook(), proposed_by="anna")]
+
+
+@pytest.mark.parametrize(
+    ("idea", "wanted"),
+    [
+        ("Larger tiles: fewer loads: fewer stalls", [("Larger tiles", "fewer loads: fewer stalls")]),
+        ("Larger tiles", [("Larger tiles", "Larger tiles")]),
+        ("Larger tiles\nEach load serves\nmore products.", [("Larger tiles", "Each load serves more products.")]),
+        ('{"title": "A", "mechanism": "b"}', [("A", "b")]),
+        ('[{"title": "A", "mechanism": "b"}, {"title": "C", "mechanism": "d"}]', [("A", "b"), ("C", "d")]),
+        ('Split "K" by {2}: both halves at once', [('Split "K" by {2}', "both halves at once")]),
+    ],
+)
+def test_an_idea_may_be_a_line_or_json(idea: str, wanted: list[tuple[str, str]]) -> None:
+    text, following = composed(Told(question="", idea=idea), IDEA)
+    assert ideas(text) == wanted
+    assert following is None
+
+
+@pytest.mark.parametrize("code", [CODE, f'"""```python\nno\n```"""\n{CODE}', f"# `````\n{CODE}", CODE.rstrip()])
+def test_code_comes_out_of_its_fence_as_it_went_in(code: str) -> None:
+    for text in (
+        composed(Told(question="", code=code), WRITE)[0],
+        composed(Told(question="", code=code, idea="both"), CROSS)[0],
+        composed(Told(question="", code=code, idea="A: b"), IDEA)[1] or "",
+    ):
+        assert read_answer(text, None).source.strip() == code.strip()
+
+
+def test_a_crossing_states_its_idea_with_its_code() -> None:
+    text, _ = composed(Told(question="", code=CODE, idea="tiles of one,\nloads of the other"), CROSS)
+    assert text.startswith("IDEA: tiles of one, loads of the other\n")
+
+
+def test_a_reply_is_taken_as_it_is_and_who_passes_says_nothing() -> None:
+    assert composed(Told(question="", reply="prose\r\n"), WRITE) == ("prose\r\n", None)
+    assert composed(Told(question="", passed=True), IDEA) == ("", "")
+    assert composed(Told(question="", passed=True), WRITE) == ("", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "question", "complaint"),
+    [
+        ({"code": CODE}, IDEA, "asks for an idea"),
+        ({"code": CODE, "idea": " \n"}, IDEA, "asks for an idea"),
+        ({"idea": "A: b"}, WRITE, "asks for code"),
+        ({"idea": "A: b", "code": CODE}, WRITE, "the idea of its child is decided"),
+        ({}, WRITE, "give one of these"),
+        ({"reply": "r", "code": CODE}, WRITE, "give one of these"),
+        ({"reply": "r", "passed": True}, WRITE, "give one of these"),
+    ],
+)
+def test_what_does_not_answer_the_question_is_refused(given: Any, question: Question, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        composed(Told(question="", **given), question)
+
+
+def test_each_answer_stands_alone(small_archive: Any) -> None:
+    with Archive(small_archive.path) as archive:
+        run = archive.run()
+        first, second = (
+            Question(run=run.id, place=Place(9, island, 0, 1), operator=Operator.MUTATE, stage=Stage.IDEA)
+            for island in (0, 1)
+        )
+        archive.questions(run).hand_out([first, second])
+        told = [
+            Told(question="nonsense", idea="A: b"),
+            Told(question=first.id, idea="A: b", by=" anna "),
+            Told(question="g9/i1/s0/q1", idea="C: d"),
+            Told(question="g9/i2/s0/q1", idea="C: d"),
+            Told(question="no-such-run/g9/i1/s0/q1", idea="C: d"),
+            Told(question=second.id, code=CODE),
+        ]
+        receipt = answer(archive, told)
+        assert receipt.taken == (first.id, second.id)
+        assert receipt.runs == (run.id,)
+        assert [one.question for one in receipt.refused] == [told[index].question for index in (0, 3, 4, 5)]
+        whys = [one.why for one in receipt.refused]
+        assert "is no question; ids are as `kbevolve ask` prints them" in whys[0]
+        assert "nobody was asked that" in whys[1]
+        assert "no run 'no-such-run'" in whys[2]
+        assert "asks for an idea" in whys[3]
+        kept = archive.questions(run).answer(first.place)
+        assert kept is not None
+        assert kept.by == "anna"
+        assert answer(archive, told[1:2]).known == (first.id,)
+
+
+def test_answers_come_from_an_array_or_from_lines(tmp_path: Path) -> None:
+    entries: list[dict[str, Any]] = [
+        {"question": "g1/i0/s0/q1", "idea": {"title": "A", "mechanism": "b"}, "code": CODE, "by": "anna"},
+        {"question": "g1/i1/s0/q1", "reply": "r"},
+        {"question": "g1/i2/s0/q1", "passed": True},
+    ]
+    told = [
+        Told(question="g1/i0/s0/q1", idea='{"title": "A", "mechanism": "b"}', code=CODE, by="anna"),
+        Told(question="g1/i1/s0/q1", reply="r"),
+        Told(question="g1/i2/s0/q1", passed=True),
+    ]
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(entries, indent=1))
+    assert read_answers(file) == told
+    file.write_text("\n".join(json.dumps(entry) for entry in entries) + "\n\n")
+    assert read_answers(file) == told
+    file.write_text(json.dumps(entries[1]))
+    assert read_answers(file) == told[1:2]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('{"question": "g1/i0/s0/q1", "anser": "r"}', "entry 1: unknown field 'anser'; there are by, code, idea"),
+        ('["g1/i0/s0/q1"]', "entry 1: no object with a `question`"),
+        ('{"question": "g1/i0/s0/q1"}\n{oops', "line 2: not JSON"),
+        ('{"question": "g1/i0/s0/q1", "code": 3}', "code is 3; it wants text"),
+        ('{"question": "g1/i0/s0/q1", "passed": "yes"}', "passed is 'yes'; it wants true"),
+        ('{"question": null, "reply": "r"}', "no object with a `question`"),
+        ('{"question": "g1/i0/s0/q1", "by": 3}', "by is 3; it wants text"),
+    ],
+)
+def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "answers.json"
+    file.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_answers(file)
+    assert complaint in str(refused.value)
+    assert str(file) in str(refused.value)

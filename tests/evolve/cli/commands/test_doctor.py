@@ -1,0 +1,29 @@
+import pytest
+
+from kbevolve.configs.settings import LLMSettings
+from kbevolve.evolve.cli.commands.doctor import language_model
+
+
+def test_every_model_is_named_and_no_password() -> None:
+    settings = LLMSettings.model_validate(
+        {"models": [{"name": "near", "api_base": "http://me:secretword@127.0.0.1:1/v1"}, {"name": "far"}]}
+    )
+    found = language_model(settings)
+    assert found.found
+    assert "near by openai at http://127.0.0.1:1/v1" in found.detail
+    assert "far by openai at the provider's own endpoint" in found.detail
+    assert "secretword" not in found.detail
+
+
+def test_a_program_needs_no_name_and_an_endpoint_does() -> None:
+    assert language_model(LLMSettings(provider="claude_code")).found
+    missing = language_model(LLMSettings())
+    assert not missing.found
+    assert "--model NAME" in missing.remedy
+
+
+def test_of_a_key_it_says_only_whether_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    found = language_model(LLMSettings(model="m", api_key_variable="MY_KEY"))
+    assert "a key in MY_KEY" in found.detail
+    assert "very-secret" not in found.detail

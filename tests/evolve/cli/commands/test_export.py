@@ -1,0 +1,274 @@
+"""`kbevolve export`: the file is measured again first, and says so; a kernel that fails now is not written."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings, Settings
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evolve.cli.commands import export as command
+from kbevolve.evolve.runs.batch import read_batch
+from tests.conftest import confirmation
+
+
+class ScriptedJudge:
+    """Gives one answer, and remembers what it was asked."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[Problem, Kernel]] = []
+        self.settings: EvaluationSettings | None = None
+        self.device: Device | None = None
+        self.closed = False
+
+    def make(self, device: Device, settings: EvaluationSettings) -> "ScriptedJudge":
+        self.device, self.settings = device, settings
+        return self
+
+    def __enter__(self) -> "ScriptedJudge":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        assert self.device is not None
+        self.asked.append((problem, kernel))
+        answer = {
+            "verdict": Verdict.CORRECT, "time_ms": 0.8, "reference_ms": 2.0, "speedup": 2.5, "speedup_low": 2.4,
+            "speedup_high": 2.6, "error": 4e-6,
+        }  # fmt: skip
+        return Evaluation(
+            kernel=kernel.id, problem=problem.id, device=self.device.fingerprint, precision="fp32",
+            **answer | self.answer,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch, small_archive: Any) -> ScriptedJudge:
+    return use(ScriptedJudge(), monkeypatch, small_archive.run.device)
+
+
+def use(judge: ScriptedJudge, monkeypatch: pytest.MonkeyPatch, fingerprint: str) -> ScriptedJudge:
+    device = Device(type="cpu", index=0, fingerprint=fingerprint, description="A Test Processor, 2 threads")
+    monkeypatch.setattr(command, "find_device", lambda choice: device)
+    monkeypatch.setattr(command, "plain_judge", judge.make)
+    return judge
+
+
+@pytest.fixture
+def export(kbevolve: Any, small_archive: Any, tmp_path: Path) -> Any:
+    def call(*words: str) -> Any:
+        named = () if "--problem" in words else ("--problem", "L1/matmul")
+        return kbevolve("export", *named, "-o", tmp_path / "best.py", "--archive", small_archive.path, *words)
+
+    return call
+
+
+def test_the_best_kernel_is_measured_again_and_written(
+    export: Any, judge: Any, small_archive: Any, tmp_path: Path
+) -> None:
+    outcome = export()
+    assert outcome.code == 0, outcome.err
+    assert "2.50× [2.40, 2.60] over eager (800 µs, eager 2 ms)" in outcome.out
+    text = (tmp_path / "best.py").read_text()
+    assert Kernel.from_source(text).id == small_archive.best
+    assert "2.500 times PyTorch eager, 95 % interval 2.400 to 2.600" in text
+    then = small_archive.evaluations[small_archive.best].speedup
+    assert f"{then:.3f}x" in text  # the lineage keeps what the run measured
+    assert "kbevolve evaluate best.py --problem L1/matmul --device cpu" in text
+    assert judge.asked == [(small_archive.problem, judge.asked[0][1])]
+    assert judge.settings == EvaluationSettings(precision="fp32")
+    assert judge.closed
+    assert list(tmp_path.glob(".best.py*")) == []
+
+
+def test_the_champion_is_exported_with_its_confirmed_number(
+    export: Any, judge: Any, small_archive: Any, tmp_path: Path
+) -> None:
+    # Others look faster than the champion, and that was luck: they did not win against it.
+    champion = confirmation(small_archive.run.id, small_archive.births[0].kernel, speedup=1.07)
+    assert champion.speedup < small_archive.evaluations[small_archive.best].speedup
+    with Archive(small_archive.path) as archive:
+        archive.add_confirmation(champion)
+    outcome = export()
+    assert outcome.code == 0, outcome.err
+    assert f"{champion.speedup:#.3g}× eager in its run" in outcome.out
+    assert judge.asked[0][1].id == champion.kernel
+    text = (tmp_path / "best.py").read_text()
+    assert f"# confirmed   {champion.speedup:.3f} times PyTorch eager, 95 % interval" in text
+    assert "in the challenge of its run" in text
+    assert "2.500 times PyTorch eager" in text
+
+
+def test_the_new_measurement_is_in_the_archive_beside_the_first(export: Any, judge: Any, small_archive: Any) -> None:
+    export()
+    with Archive(small_archive.path) as archive:
+        first, again = archive.evaluations_of(small_archive.best)
+        assert first == small_archive.evaluations[small_archive.best]
+        assert again.speedup == 2.5
+        assert archive.evaluations(small_archive.run.id)[small_archive.best].speedup == first.speedup
+
+
+def test_a_kernel_that_fails_now_is_not_written(
+    export: Any,
+    small_archive: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = {"verdict": Verdict.WRONG, "speedup": None, "message": "error 3e-1, 1.2e-05 is accepted"}
+    use(ScriptedJudge(**answer), monkeypatch, small_archive.run.device)
+    outcome = export()
+    assert outcome.code == 1
+    assert "nothing written: wrong this time: error 3e-1, 1.2e-05 is accepted" in outcome.err
+    assert not (tmp_path / "best.py").exists()
+    with Archive(small_archive.path) as archive:
+        assert archive.evaluations_of(small_archive.best)[-1].verdict is Verdict.WRONG
+
+
+def test_a_kernel_can_be_chosen(export: Any, judge: Any, small_archive: Any, tmp_path: Path) -> None:
+    seed = small_archive.births[0].kernel
+    assert export("--kernel", seed[:10]).code == 0
+    assert Kernel.from_source((tmp_path / "best.py").read_text()).id == seed
+
+
+def test_a_file_is_not_written_over_without_force(export: Any, judge: Any, tmp_path: Path) -> None:
+    (tmp_path / "best.py").write_text("mine\n")
+    outcome = export()
+    assert outcome.code == 2
+    assert "is there already; --force writes over it" in outcome.err
+    assert judge.asked == []  # told before the minute of measuring
+    assert (tmp_path / "best.py").read_text() == "mine\n"
+    assert export("--force").code == 0
+    assert "ModelNew" in (tmp_path / "best.py").read_text()
+
+
+def test_places_that_cannot_be_are_told_first(kbevolve: Any, judge: Any, small_archive: Any, tmp_path: Path) -> None:
+    words = ("export", "--problem", "L1/matmul", "--archive", small_archive.path, "-o")
+    missing = kbevolve(*words, tmp_path / "none" / "best.py")
+    assert (missing.code, judge.asked) == (2, [])
+    assert "make it first: mkdir -p" in missing.err
+    assert "is a directory; name a file" in kbevolve(*words, tmp_path).err
+
+
+def test_another_device_is_named_with_the_remedy(
+    export: Any,
+    small_archive: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge = use(ScriptedJudge(), monkeypatch, "cpu/Another")
+    outcome = export()
+    assert outcome.code == 1
+    assert "measured on cpu/Another, only on cpu/Test Processor" in outcome.err
+    assert "--kernel ID" in outcome.err
+    assert export("--kernel", small_archive.best).code == 0
+    assert judge.asked[0][1].id == small_archive.best
+    assert "(cpu/Another)" in (tmp_path / "best.py").read_text()
+
+
+def test_names_that_are_not_there_name_the_nearest(export: Any, judge: Any) -> None:
+    outcome = export("--problem", "L1/matmulx")
+    assert outcome.code == 1
+    assert "Nearest: L1/matmul." in outcome.err
+    assert "no kernel 'zz'" in export("--kernel", "zz").err
+
+
+def test_nothing_correct_yet_says_what_to_do(kbevolve: Any, judge: Any, make_archive: Any, tmp_path: Path) -> None:
+    sample = make_archive("failed.db", generations=1)
+    with Archive(tmp_path / "bare.db") as archive:
+        archive.add_problem(sample.problem)
+        archive.add_run(sample.run)
+    outcome = kbevolve("export", "--problem", "L1/matmul", "-o", tmp_path / "x.py", "--archive", tmp_path / "bare.db")
+    assert outcome.code == 1
+    assert "no correct kernel of L1/matmul yet; go on breeding: kbevolve resume" in outcome.err
+
+
+def test_a_problem_of_ones_own_is_judged_as_it_was(
+    kbevolve: Any, judge: Any, tmp_path: Path, small_archive: Any
+) -> None:
+    """The file of a problem may be gone or changed since: the archive's text is what is judged."""
+    with Archive(tmp_path / "own.db") as archive:
+        own = dataclasses.replace(small_archive.problem, name="mine", path=tmp_path / "gone.py")
+        archive.add_problem(own)
+        archive.add_run(dataclasses.replace(small_archive.run, problem_name="mine"))
+        kernel = Kernel.from_source("class ModelNew: pass\n")
+        from kbevolve.archive.records import Birth, BirthState, Operator
+
+        archive.add_birth(
+            Birth(
+                run=small_archive.run.id, generation=0, island=0, slot=0, operator=Operator.SEED,
+                state=BirthState.BORN, kernel=kernel.id,
+            ),
+            kernel=kernel,
+        )  # fmt: skip
+        best = small_archive.evaluations[small_archive.best]
+        archive.add_evaluation(dataclasses.replace(best, kernel=kernel.id))
+    outcome = kbevolve("export", "--problem", "mine", "-o", tmp_path / "x.py", "--archive", tmp_path / "own.db")
+    assert outcome.code == 0, outcome.err
+    assert judge.asked == [(own, kernel)]
+
+
+def waiting_births(sample: Any) -> list[Kernel]:
+    """Two more kernels of the sample's run that nobody judged, one of them born twice."""
+    kernels = [Kernel.from_source(f"class ModelNew: number = {number}\r\n# ü\n") for number in range(2)]
+    with Archive(sample.path) as archive:
+        for generation, kernel in ((200, kernels[1]), (101, kernels[0]), (201, kernels[0])):
+            birth = dataclasses.replace(sample.births[0], generation=generation, kernel=kernel.id)
+            archive.add_birth(birth, kernel=kernel)
+    return kernels
+
+
+def test_births_that_wait_are_written_with_all_that_a_batch_needs(
+    kbevolve: Any, small_archive: Any, tmp_path: Path
+) -> None:
+    first, second = waiting_births(small_archive)
+    folder = tmp_path / "new" / "births"
+    outcome = kbevolve("export", "--births", folder, "--archive", small_archive.path)
+    assert outcome.code == 0, outcome.err
+    files = sorted(path.name for path in folder.iterdir())
+    assert files == [f"g0101-i00-s0-{first.id}.py", f"g0200-i00-s0-{second.id}.py", "problem.py", "settings.yaml"]
+    problem = find_problem(str(folder / "problem.py"))
+    assert problem.id == small_archive.problem.id
+    batch = read_batch(folder, problem=problem)
+    assert [child.kernel.id for child in batch.children] == [first.id, second.id]
+    settings = Settings.load(file=folder / "settings.yaml")
+    assert settings.evaluation == EvaluationSettings(precision="fp32")
+    assert f"--batch {folder} --problem {folder}/problem.py --config {folder}/settings.yaml" in outcome.out
+    assert f"kbevolve tell results.jsonl --run {small_archive.run.id} --archive {small_archive.path}" in outcome.out
+
+
+def test_births_go_into_a_folder_of_their_own(kbevolve: Any, small_archive: Any, tmp_path: Path) -> None:
+    none = kbevolve("export", "--births", tmp_path / "births", "--archive", small_archive.path)
+    assert none.code == 0
+    assert f"Every kernel of run {small_archive.run.id} has its verdict; nothing written." in none.out
+    assert not (tmp_path / "births").exists()
+    waiting_births(small_archive)
+    (tmp_path / "births").mkdir()
+    (tmp_path / "births" / "notes.txt").write_text("mine")
+    full = kbevolve("export", "--births", tmp_path / "births", "--archive", small_archive.path)
+    assert full.code == 2
+    assert "is not empty, and kernels of two exports must not mix" in full.err
+    assert [path.name for path in (tmp_path / "births").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "name the problem and the file: kbevolve export --problem L1/matmul -o best.py"),
+        (("--births", "x", "--problem", "L1/matmul"), "--births writes all that wait in a run; leave out --problem"),
+        (("--births", "x", "--force"), "leave out --problem, --output, --kernel, --force and --device"),
+        (("--births", "x", "--device", "cpu"), "leave out --problem, --output, --kernel, --force and --device"),
+        (("--run", "latest", "--problem", "L1/matmul", "-o", "x.py"), "--run latest goes with --births"),
+    ],
+)
+def test_the_two_exports_are_not_mixed(kbevolve: Any, small_archive: Any, words: tuple[str, ...], message: str) -> None:
+    outcome = kbevolve("export", *words, "--archive", small_archive.path)
+    assert outcome.code == 2
+    assert message in outcome.err

@@ -1,0 +1,59 @@
+"""Tables: whole lines in a pipe, columns that fit on a terminal, nothing a terminal would obey."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from kbevolve.evolve.cli.render.tables import Column, print_table, printable
+
+COLUMNS = (
+    Column(name="kernel"),
+    Column(name="best speedup", right=True),
+    Column(name="device", least_width=100),
+    Column(name="what", flexible=True),
+)
+ROWS = (
+    ("157de9615eeefc4c", "0.15×", "cpu", "naive"),
+    (
+        "d9fc9b5203b2dffd",
+        Text("12.50×", style="green"),
+        "",
+        "[0] a note that is far longer than a terminal is wide, " * 3,
+    ),
+)
+
+
+def on_terminal(width: int) -> str:
+    out = io.StringIO()
+    print_table(Console(file=out, force_terminal=True, width=width, color_system=None), COLUMNS, ROWS)
+    return out.getvalue()
+
+
+def test_a_pipe_gets_whole_lines_that_awk_can_split(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(Console(file=io.StringIO(), force_terminal=False, width=20), COLUMNS, ROWS)
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split() == ["kernel", "best_speedup", "device", "what"]
+    assert first == "157de9615eeefc4c         0.15×  cpu     naive"
+    assert second.split()[:3] == ["d9fc9b5203b2dffd", "12.50×", "-"]
+    assert second.endswith(ROWS[1][3].strip())
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 260])
+def test_a_terminal_gets_lines_that_fit(width: int) -> None:
+    lines = on_terminal(width).splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= width for line in lines)
+    assert all(kernel in on_terminal(width) for kernel in ("157de9615eeefc4c", "d9fc9b5203b2dffd", "12.50×"))
+    assert ("device" in lines[0]) == (width >= 100)
+    assert lines[2].rstrip().endswith("…") == (width < 260)
+
+
+def test_nothing_is_obeyed_by_a_terminal() -> None:
+    assert printable("a\x1b[2J\x07b\n\tc") == "a[2Jb\n\tc"
+    out = io.StringIO()
+    print_table(
+        Console(file=out, force_terminal=True, width=80, color_system=None), [Column(name="what")], [["a\x1b[2J[red]b"]]
+    )
+    assert "a[2J[red]b" in out.getvalue()

@@ -1,0 +1,417 @@
+import logging
+import os
+import socket
+import time
+from email.utils import formatdate
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kbevolve.configs.errors import ProposerError, SettingsError
+from kbevolve.configs.settings import LLMSettings
+from kbevolve.evolve.llm.client import Message, PatientModel, Reply, build_language_model
+from kbevolve.evolve.llm.rate_limit import pace_of
+from kbevolve.evolve.llm.transports import OpenAITransport, Transient
+from tests.evolve.loopback import completion
+
+KEY = "sk-test-0123456789abcdef"
+HELLO = (Message(role="user", content="hello"),)
+
+
+class Waits(list[float]):
+    """Stands for `sleep`: writes down how long it was asked to."""
+
+    def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+@pytest.fixture
+def waits() -> Waits:
+    return Waits()
+
+
+def model(endpoint: Any, waits: Waits, *, key: str = KEY, **changes: Any) -> PatientModel:
+    settings = LLMSettings.model_validate(
+        {"model": "loopback", "api_base": endpoint.base, "timeout": 20.0, "retries": 2, **changes}
+    )
+    transport = OpenAITransport(settings=settings, key=key)
+    return PatientModel(transport=transport, retries=settings.retries, jitter=Random(1), sleep=waits)
+
+
+def test_a_reply_carries_text_model_and_tokens(endpoint: Any, waits: Waits) -> None:
+    endpoint.say("good day", usage=(12, 3))
+    reply = model(endpoint, waits, temperature=0.25, max_tokens=777).complete("be kind", HELLO)
+    assert reply == Reply(text="good day", model="loopback-1", prompt_tokens=12, completion_tokens=3)
+    (request,) = endpoint.requests
+    assert request.path == "/v1/chat/completions"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.body["temperature"] == 0.25
+    assert request.body["max_tokens"] == 777
+    assert request.messages == [{"role": "system", "content": "be kind"}, {"role": "user", "content": "hello"}]
+    assert waits == []
+
+
+@pytest.mark.parametrize("text", [None, ""])
+def test_an_empty_answer_is_a_reply(endpoint: Any, waits: Waits, text: str | None) -> None:
+    endpoint.say(text)
+    assert model(endpoint, waits).complete("", HELLO).text == ""
+    assert len(endpoint.requests) == 1
+
+
+def test_missing_usage_is_tolerated(endpoint: Any, waits: Waits) -> None:
+    endpoint.say("x", usage=None)
+    reply = model(endpoint, waits).complete("", HELLO)
+    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("x", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("finish", "tokens", "truncated"),
+    [
+        ("length", 20, True),
+        ("max_tokens", 20, True),
+        ("stop", 20, False),
+        ("stop", 256, False),
+        (None, 256, True),
+        (None, 255, False),
+    ],
+)
+def test_a_truncated_answer_is_seen(
+    endpoint: Any, waits: Waits, finish: str | None, tokens: int, truncated: bool
+) -> None:
+    endpoint.say("x", finish=finish, usage=(1, tokens))
+    assert model(endpoint, waits, max_tokens=256).complete("", HELLO).truncated is truncated
+
+
+def test_one_instance_a_call_keeps_tokens_apart(endpoint: Any, waits: Waits) -> None:
+    endpoint.say("x", usage=(5, 6))
+    endpoint.say("y", usage=None)
+    asked = model(endpoint, waits)
+    assert [asked.complete("", HELLO).completion_tokens for _ in range(2)] == [6, 0]
+
+
+def test_429_waits_as_long_as_the_endpoint_asks(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(429, message="slow down", retry_after="7")
+    endpoint.say("now")
+    assert model(endpoint, waits).complete("", HELLO).text == "now"
+    assert len(endpoint.requests) == 2
+    assert len(waits) == 1
+    assert 7.0 <= waits[0] <= 7.7
+
+
+def test_retry_after_may_be_a_date(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(503, retry_after=formatdate(time.time() + 20, usegmt=True))
+    endpoint.say("now")
+    assert model(endpoint, waits).complete("", HELLO).text == "now"
+    assert 15 <= waits[0] <= 22
+
+
+# Named, since workers that collect it in two different seconds would see two different tests.
+@pytest.mark.parametrize(
+    "asked", ["0", pytest.param(formatdate(time.time() - 60, usegmt=True), id="a minute ago"), "-3", "soon", ""]
+)
+def test_a_retry_after_that_is_over_or_nonsense_is_no_reason_to_hurry(endpoint: Any, waits: Waits, asked: str) -> None:
+    for _ in range(3):
+        endpoint.fail(503, retry_after=asked)
+    endpoint.say("now")
+    assert model(endpoint, waits, retries=3).complete("", HELLO).text == "now"
+    assert [0.5 * 2**n <= wait <= 2**n for n, wait in enumerate(waits)] == [True] * 3
+
+
+def test_too_many_requests_are_waited_for_about_a_minute(endpoint: Any, waits: Waits) -> None:
+    """Where the endpoint does not say how long; a run must not stop because a minute's quota is used up."""
+    for _ in range(5):
+        endpoint.fail(429, message="rate limit")
+    with pytest.raises(ProposerError, match="tried 5 times"):
+        model(endpoint, waits, retries=4).complete("", HELLO)
+    assert len(waits) == 4
+    assert sum(waits) > 50
+    assert max(waits) <= 30
+
+
+def test_every_try_takes_its_turn(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(500)
+    endpoint.say("fine")
+    settings = LLMSettings(model="m", api_base=endpoint.base, requests_per_minute=1.0)
+    transport = OpenAITransport(settings=settings, key=KEY)
+    asked = PatientModel(transport=transport, retries=1, pace=pace_of(settings), jitter=Random(1), sleep=waits)
+    assert asked.complete("", HELLO).text == "fine"
+    assert len(waits) == 2, "the back-off, and then the turn"
+    assert 50 < waits[1] <= 60
+
+
+def test_a_very_long_retry_after_ends_the_run(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(429, retry_after="86400")
+    with pytest.raises(ProposerError, match=r"asks to wait 86400 s; `kbevolve resume`"):
+        model(endpoint, waits).complete("", HELLO)
+    assert len(endpoint.requests) == 1
+
+
+def test_no_credit_is_not_tried_again(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(429, code="insufficient_quota", message="You exceeded your quota")
+    with pytest.raises(ProposerError, match="no credit"):
+        model(endpoint, waits).complete("", HELLO)
+    assert len(endpoint.requests) == 1
+
+
+def test_500_then_ok_is_two_requests(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(500)
+    endpoint.say("fine")
+    assert model(endpoint, waits).complete("", HELLO).text == "fine"
+    assert len(endpoint.requests) == 2
+    assert 0.5 <= waits[0] <= 1.0
+
+
+def test_500_for_ever_ends_after_the_retries_with_growing_waits(endpoint: Any, waits: Waits) -> None:
+    for _ in range(6):
+        endpoint.fail(500, message="engine\ndied")
+    with pytest.raises(ProposerError, match=r"answered 500 \(engine died\), tried 5 times; .*resume") as caught:
+        model(endpoint, waits, retries=4).complete("", HELLO)
+    assert "\n" not in str(caught.value)
+    assert len(endpoint.requests) == 5
+    assert [0.5 * 2**n <= wait <= 2**n for n, wait in enumerate(waits)] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(401, "OPENAI_API_KEY"), (403, "OPENAI_API_KEY"), (404, "--model"), (400, "llm.*"), (418, "llm.*")],
+)
+def test_other_4xx_are_not_tried_again(endpoint: Any, waits: Waits, status: int, words: str) -> None:
+    endpoint.fail(status, message="no such thing")
+    with pytest.raises(ProposerError) as caught:
+        model(endpoint, waits).complete("", HELLO)
+    assert words in str(caught.value)
+    assert str(status) in str(caught.value)
+    assert len(endpoint.requests) == 1
+
+
+def test_a_prompt_that_is_too_long_is_a_refusal_not_an_error(endpoint: Any, waits: Waits) -> None:
+    endpoint.fail(400, message="This model's maximum context length is 4096 tokens", code="context_length_exceeded")
+    reply = model(endpoint, waits).complete("", HELLO)
+    assert reply.text == ""
+    assert "maximum context length" in reply.refusal
+    assert len(endpoint.requests) == 1
+
+
+def test_a_silent_endpoint_is_hung_up_on(endpoint: Any, waits: Waits) -> None:
+    endpoint.hang()
+    start = time.monotonic()
+    with pytest.raises(ProposerError, match=r"no answer within 0.3 s, tried once; raise llm.timeout"):
+        model(endpoint, waits, timeout=0.3, retries=0).complete("", HELLO)
+    assert time.monotonic() - start < 3
+    assert endpoint.hung_up.wait(2), "the connection is still open"
+    assert len(endpoint.requests) == 1
+
+
+def test_an_endpoint_that_drips_is_hung_up_on(endpoint: Any, waits: Waits) -> None:
+    """Each byte comes in time, the answer does not: no read times out, the request must end all the same."""
+    endpoint.trickle("x" * 400)
+    start = time.monotonic()
+    with pytest.raises(ProposerError, match=r"no answer within 0.5 s"):
+        model(endpoint, waits, timeout=0.5, retries=0).complete("", HELLO)
+    assert time.monotonic() - start < 3
+    assert endpoint.hung_up.wait(2), "the connection is still open"
+
+
+def test_a_time_out_is_tried_again(endpoint: Any, waits: Waits) -> None:
+    endpoint.hang()
+    endpoint.say("late")
+    assert model(endpoint, waits, timeout=0.4).complete("", HELLO).text == "late"
+    assert len(endpoint.requests) == 2
+
+
+def test_nobody_listens(endpoint: Any, waits: Waits) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    base = f"http://me:secretword@127.0.0.1:{port}/v1"
+    with pytest.raises(ProposerError, match=r"cannot connect to .*tried 3 times; start the server") as caught:
+        model(endpoint, waits, api_base=base).complete("", HELLO)
+    assert "secretword" not in str(caught.value)
+    assert "refused" in str(caught.value)
+    assert len(waits) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"), [(b"<html>hi</html>", "text/html"), (b"{}", "application/json"), (b"{oops", "application/json")]
+)
+def test_what_is_no_chat_completion_is_an_error_naming_the_base(
+    endpoint: Any, waits: Waits, body: bytes, kind: str
+) -> None:
+    endpoint.send(body, content_type=kind)
+    with pytest.raises(ProposerError, match=r"no chat completion.*--api-base"):
+        model(endpoint, waits, retries=0).complete("", HELLO)
+
+
+def test_reasoning_models_get_their_own_parameters(endpoint: Any, waits: Waits) -> None:
+    """openevolve knows these names; that is why its classes build the request."""
+    endpoint.say("x")
+    model(endpoint, waits, model="gpt-5-mini").complete("", HELLO)
+    assert "max_completion_tokens" in endpoint.requests[0].body
+    assert "temperature" not in endpoint.requests[0].body
+
+
+def test_the_key_never_shows(
+    endpoint: Any, waits: Waits, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    echo = completion(f"your key is {KEY}").replace(b"loopback-1", f"for-{KEY}".encode())
+    endpoint.send(echo)
+    endpoint.fail(401, message=f"Incorrect API key provided: {KEY}")
+    endpoint.fail(400, message=f"context of {KEY}")
+    endpoint.fail(500, message=f"{KEY} crashed")
+    asked = model(endpoint, waits, retries=0)
+    seen = [repr(asked), str(asked.complete("", HELLO))]
+    with pytest.raises(ProposerError) as first:
+        asked.complete("", HELLO)
+    seen.append(str(asked.complete("", HELLO)))
+    with pytest.raises(ProposerError) as second:
+        asked.complete("", HELLO)
+    for caught in (first, second):
+        seen += [str(caught.value), repr(caught.value), str(caught.getrepr(chain=False))]
+    out, err = capfd.readouterr()
+    assert "***" in seen[1]
+    assert KEY not in "\n".join([*seen, caplog.text, out, err])
+    assert out + err == ""
+
+
+def test_the_libraries_keep_quiet(endpoint: Any, waits: Waits, capfd: pytest.CaptureFixture[str]) -> None:
+    endpoint.fail(500)
+    with pytest.raises(ProposerError):
+        model(endpoint, waits, retries=0).complete("", HELLO)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>hm\n</think>yes", "yes"),
+        ("\n<thinking>hm</thinking>yes", "yes"),
+        ("hm, so</think>yes", "yes"),
+        ("<think>still at it", ""),
+        ("plain", "plain"),
+    ],
+)
+def test_the_answer_is_without_the_reasoning(text: str, answer: str) -> None:
+    assert Reply(text=text, model="m").answer == answer
+
+
+def test_nothing_configured_is_no_model() -> None:
+    assert build_language_model(LLMSettings()) is None
+
+
+def test_a_local_endpoint_needs_no_key(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    endpoint.say("x")
+    built = build_language_model(LLMSettings(model="m", api_base=endpoint.base))
+    assert built is not None
+    assert built.complete("", HELLO).text == "x"
+
+
+def test_the_key_is_read_from_the_named_variable(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", f" {KEY}\n")
+    endpoint.say("x")
+    built = build_language_model(LLMSettings(model="m", api_base=endpoint.base, api_key_variable="MY_KEY"))
+    assert built is not None
+    built.complete("", HELLO)
+    assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ProposerError, match=r"OPENAI_API_KEY is empty; export"):
+        build_language_model(LLMSettings(model="m"))
+    with pytest.raises(SettingsError, match="--model") as nameless:
+        build_language_model(LLMSettings(api_base="http://me:secretword@127.0.0.1:1/v1"))
+    assert "secretword" not in str(nameless.value)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-“curly”")
+    with pytest.raises(ProposerError, match="copy it again") as caught:
+        build_language_model(LLMSettings(model="m"))
+    assert "curly" not in str(caught.value)
+
+
+def test_a_program_gets_the_whole_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "claude"
+    program.write_text('#!/bin/sh\nfor word in "$@"; do printf "[%s]" "$word"; done; ls\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    built = build_language_model(LLMSettings(provider="claude_code"))
+    assert built is not None
+    reply = built.complete(
+        "be kind", [*HELLO, Message(role="assistant", content="hi"), Message(role="user", content="and now?")]
+    )
+    assert reply.model == "sonnet"
+    assert "[--max-budget-usd][1.0]" in reply.text
+    assert reply.text.endswith("[I asked:\n\nhello\n\nYou answered:\n\nhi\n\nNow:\n\nand now?]")
+
+
+def test_a_program_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, note = tmp_path / "claude", tmp_path / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ > {note}\nexec sleep 600\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    built = build_language_model(LLMSettings(provider="claude_code", timeout=0.5, retries=0))
+    assert built is not None
+    with pytest.raises(ProposerError, match=r"`claude` gave no answer within 0.5 s, tried once"):
+        built.complete("", HELLO)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(note.read_text()), 0)
+
+
+def test_a_program_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    built = build_language_model(LLMSettings(provider="copilot_cli"))
+    assert built is not None
+    with pytest.raises(ProposerError, match="`copilot` was not found"):
+        built.complete("", HELLO)
+
+
+def test_a_person_can_answer(tmp_path: Path) -> None:
+    import json
+    import threading
+
+    def person() -> None:
+        while not (tasks := list(tmp_path.glob("[!.]*.json"))):
+            time.sleep(0.01)
+        (tmp_path / f"{tasks[0].stem}.answer.json").write_text(json.dumps({"answer": "by hand"}))
+
+    threading.Thread(target=person, daemon=True).start()
+    built = build_language_model(LLMSettings(provider="manual", manual_dir=tmp_path))
+    assert built is not None
+    assert built.complete("", HELLO) == Reply(text="by hand", model="manual")
+
+
+def test_requests_under_way_in_other_threads_can_be_given_up(endpoint: Any) -> None:
+    """Ctrl-C reaches the main thread only; without this the program would end when the last request does."""
+    import threading
+
+    endpoint.hang()
+    built = build_language_model(LLMSettings(model="m", api_base=endpoint.base))
+    assert isinstance(built, PatientModel)
+    caught: list[str] = []
+
+    def ask() -> None:
+        try:
+            built.complete("", HELLO)
+        except ProposerError as error:
+            caught.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not endpoint.requests:
+        time.sleep(0.01)
+    built.close()
+    asking.join(3)
+    assert caught == ["the request was given up; `kbevolve resume` sends it again"]
+    assert endpoint.hung_up.wait(2)
+    assert len(endpoint.requests) == 1
+
+
+def test_only_transient_failures_are_repeated(waits: Waits) -> None:
+    def broken(system: str, messages: Any) -> Reply:
+        raise Transient("it broke", remedy="mend it")
+
+    with pytest.raises(ProposerError, match=r"^it broke, tried 4 times; mend it$"):
+        PatientModel(transport=broken, retries=3, sleep=waits).complete("", HELLO)
+    assert len(waits) == 3

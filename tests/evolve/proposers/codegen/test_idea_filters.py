@@ -1,0 +1,65 @@
+"""What cannot help is not proposed, as far as anybody knows."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Operator, ProblemCard
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.configs.settings import Precision
+from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.codegen.idea_filters import masks_of, unmasked
+from kbevolve.evolve.state.bottlenecks import ARITHMETIC, bottleneck_class
+from kbevolve.islands.island import Member
+from tests.evolve.doubles import DEVICE, KnownEvaluator, kernel, problem
+
+HOPPER, PASCAL = "NVIDIA H200, 132 SMs, 141 GB, sm_90", "Tesla P100, 56 SMs, 16 GB, sm_60"
+
+
+def brief(device: str = HOPPER, *, time_ms: float = 2.0, memory_ms: float = 1.0, **facts: Any) -> Brief:
+    found = replace(KnownEvaluator().evaluate(problem(), kernel()), time_ms=time_ms)
+    everything: dict[str, Any] = {
+        "problem": problem(), "device_type": "cuda", "device": device, "operator": Operator.MUTATE,
+        "parents": (Member(kernel=kernel(), evaluation=found, niche="m0"),), "tried": {}, "known": lambda _: False,
+        "card": ProblemCard(problem="p", device=DEVICE, precision="fp32", memory_ms=memory_ms), "rng": Random(0),
+    }  # fmt: skip
+    return Brief(**everything | facts)
+
+
+def shown(asked: Brief, precision: Precision) -> list[Any]:
+    entries = [one for one in load_playbook().ideas if "cuda" in one.devices]
+    return list(unmasked(entries, masks_of(asked, precision)))
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "plain", "split"),
+    [(HOPPER, "fp32", False, True), (HOPPER, "tf32", True, True), (PASCAL, "fp16", False, False)],
+)
+def test_matrix_units_where_there_are_some_and_they_are_accurate_enough(
+    device: str, precision: Precision, plain: bool, split: bool
+) -> None:
+    techniques = {one.technique for one in shown(brief(device), precision)}
+    assert ("tensor-cores" in techniques, "split-precision" in techniques) == (plain, split)
+
+
+def test_arithmetic_cannot_help_a_kernel_that_is_bound_by_memory() -> None:
+    bound, free = brief(time_ms=1.2), brief(time_ms=1.3)
+    assert not any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(bound, "tf32"))
+    assert any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(free, "tf32"))
+    (mask,) = masks_of(bound, "tf32")
+    assert "at 83% of the bandwidth" in mask.words
+
+
+@pytest.mark.parametrize(
+    "unknown", [{"card": None}, {"parents": ()}, {"memory_ms": 0.0}, {"told": frozenset()}, {"device": "some GPU"}]
+)
+def test_what_nobody_knows_masks_nothing(unknown: dict[str, Any]) -> None:
+    asked = brief(**{"time_ms": 1.3 if "device" in unknown else 1.0} | unknown)
+    assert masks_of(asked, "tf32") == ()
+
+
+def test_something_is_always_left() -> None:
+    entries = [one for one in load_playbook().ideas if one.technique == "tensor-cores"]
+    assert unmasked(entries, masks_of(brief(), "fp32")) == entries

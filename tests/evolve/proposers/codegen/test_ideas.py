@@ -1,0 +1,210 @@
+import json
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Birth, BirthState, Idea, Operator
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.codegen.ideas import (
+    choose_idea,
+    claim,
+    parse_gain,
+    parse_ideas,
+    playbook_idea,
+    shortlist,
+)
+from kbevolve.evolve.state.bottlenecks import bottleneck_class
+from kbevolve.evolve.state.knowledge import Memory, Outcome
+from kbevolve.evolve.state.titles import folded
+from kbevolve.islands.credit.techniques import Experience
+from kbevolve.islands.policy import WORK, Policy
+from tests.evolve.doubles import KnownEvaluator, kernel, problem
+
+ONE = {"title": "Larger tiles", "mechanism": "Fewer loads.", "technique": "block-tiling", "expected_gain": 1.3}
+TWO = {"title": "Wide loads", "mechanism": "float4.", "technique": "vectorize", "bottleneck": "bandwidth"}
+BOTH = json.dumps([ONE, TWO], indent=2)
+
+
+def parsed(answer: str) -> tuple[Idea, ...]:
+    return parse_ideas(answer, load_playbook(), proposed_by="m")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BOTH,
+        f"```json\n{BOTH}\n```",
+        f"Sure! Here {{are}} my ideas:\n```\n{BOTH}\n```\nHope [this] helps.",
+        BOTH.replace("\n  }", ",\n  }").replace("\n]", ",\n]"),
+        json.dumps({"ideas": [ONE, TWO]}),
+        f"{json.dumps(ONE)}\n\n{json.dumps(TWO)}",
+        repr([ONE, TWO]),
+        BOTH.replace("Fewer loads.", "Fewer\nloads."),
+        BOTH[:-2] + ',\n  {"title": "Cut sho',
+        json.dumps([{key.title(): value for key, value in idea.items()} for idea in (ONE, TWO)]),
+        json.dumps([ONE, TWO, ONE, {**TWO, "title": "wide-loads!"}, {"title": ""}, {"name": "x"}, 3]),
+    ],
+    ids=[
+        "array", "fence", "prose", "trailing commas", "wrapped", "one by one", "python", "line break in a string",
+        "cut short", "other case", "repetitions and rubbish",
+    ],
+)  # fmt: skip
+def test_ideas_are_read_from_any_shape(answer: str) -> None:
+    assert parsed(answer) == (
+        Idea(
+            title="Larger tiles",
+            mechanism="Fewer loads.",
+            technique="block-tiling",
+            expected_gain=1.3,
+            proposed_by="m",
+        ),
+        Idea(title="Wide loads", mechanism="float4.", technique="vectorize", bottleneck="bandwidth", proposed_by="m"),
+    )
+
+
+@pytest.mark.parametrize("answer", ["", "Use larger tiles.", "[]", "{}", "[1, 2]", "{'a': ", "]{", "[" * 5000])
+def test_an_answer_without_ideas_has_none(answer: str) -> None:
+    assert parsed(answer) == ()
+
+
+def test_techniques_come_from_the_closed_list() -> None:
+    said = [
+        {**ONE, "title": str(n), "technique": name} for n, name in enumerate(["Tensor Cores", "fuse", "magic", None])
+    ]
+    assert [idea.technique for idea in parsed(json.dumps(said))] == ["tensor-cores", "fusion", "other", "other"]
+
+
+def test_a_long_winded_idea_is_cut() -> None:
+    (idea,) = parsed(json.dumps({"title": "a " * 400, "mechanism": "b\n" * 4000}))
+    assert len(idea.title) <= 100
+    assert len(idea.mechanism) <= 800
+    assert "\n" not in idea.mechanism
+
+
+@pytest.mark.parametrize(
+    ("value", "gain"),
+    [
+        (1.3, 1.3), (2, 2.0), ("1.3x", 1.3), ("1.2-1.5x", 1.2), ("10 %", 1.1), ("10-30%", 1.1), ("about 1.5", 1.5),
+        (0.2, None), ("none", None), (None, None), (True, None), ([], None), (1e9, None), (float("nan"), None),
+    ],
+)  # fmt: skip
+def test_gains_are_factors(value: Any, gain: float | None) -> None:
+    assert parse_gain(value) == gain
+
+
+def idea(title: str, technique: str = "other", **facts: Any) -> Idea:
+    return Idea(title=title, mechanism="m", technique=technique, **facts)
+
+
+def brief(seed: int = 0, **facts: Any) -> Brief:
+    everything: dict[str, Any] = {
+        "problem": problem(), "device_type": "cpu", "device": "a double", "operator": Operator.REWRITE, "parents": (),
+        "tried": {}, "known": lambda _: False, "rng": Random(seed),
+    }  # fmt: skip
+    return Brief(**everything | facts)
+
+
+def knowing(*children: tuple[str, float | None], technique: str = "", times: int = 1) -> Memory:
+    """After children of techniques with their gains (logs), or of one technique with ideas of these titles."""
+    memory = Memory()
+    for name, gain in children * times:
+        experience = memory.experience.with_child(technique or name, "", 0, gain)
+        memory = replace(memory, experience=experience)
+    return memory
+
+
+def test_the_choice_is_replayable_and_prefers_the_first() -> None:
+    ideas = [idea(name) for name in "abcd"]
+    assert choose_idea(ideas, brief(5)) == choose_idea(ideas, brief(5))
+    blind = Policy(name="blind", floor=1.0)
+    chosen = Counter(getattr(choose_idea(ideas, brief(seed, policy=blind)), "title", "") for seed in range(400))
+    assert chosen["a"] > chosen["b"] > chosen["d"] > 20
+
+
+def test_a_technique_that_never_works_is_chosen_less_and_not_never() -> None:
+    ideas = [idea("a", "async-copy"), idea("v", "vectorize"), idea("f", "fusion")]
+    memory = knowing(("async-copy", None), ("vectorize", 0.15), ("fusion", 0.0), times=6)
+    counts = Counter(getattr(choose_idea(ideas, brief(seed, memory=memory)), "technique", "") for seed in range(500))
+    assert counts["vectorize"] > 300
+    assert 20 < counts["async-copy"] < 90, "the floor is what it keeps"
+
+
+def test_a_bold_claim_decides_between_ideas_that_are_alike_and_no_more() -> None:
+    ideas = [idea("shy", "fusion", expected_gain=1.02), idea("bold", "fusion", expected_gain=2.0)]
+    counts = Counter(getattr(choose_idea(ideas, brief(seed)), "title", "") for seed in range(400))
+    assert counts["bold"] > 1.3 * counts["shy"] > 0
+    assert claim(idea("x", expected_gain=1000.0)) == claim(idea("x", expected_gain=2.0))
+    braggart = [idea("tells", "async-copy", expected_gain=10.0), idea("shows", "vectorize")]
+    memory = knowing(("async-copy", None), ("vectorize", 0.3), times=8)
+    counts = Counter(getattr(choose_idea(braggart, brief(seed, memory=memory)), "title", "") for seed in range(400))
+    assert counts["shows"] > 300
+
+
+def test_what_was_tried_is_not_chosen_again() -> None:
+    tried = {idea("Larger tiles."): 1.2}
+    assert choose_idea([idea("larger-tiles"), idea("New")], brief(tried=tried)) == idea("New")
+    assert choose_idea([idea("larger tiles")], brief(tried=tried)) is None
+
+
+def failing(title: str, *messages: str) -> Outcome:
+    outcome = Outcome(idea=idea(title))
+    for number, message in enumerate(messages):
+        birth = Birth(
+            run="r", generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.BORN,
+            kernel=f"k{number}",
+        )  # fmt: skip
+        found = replace(KnownEvaluator().evaluate(problem(), kernel(WRONG=1)), message=message)
+        outcome = outcome.after(birth, found, None)
+    return outcome
+
+
+def test_one_failed_implementation_is_not_a_failed_idea() -> None:
+    for messages, open_ in ((("off by 3",), True), (("off by 3", "off by 4"), False), (("off by 3", "nan"), False)):
+        outcome = failing("Larger tiles", *messages)
+        memory = Memory(outcomes={"larger tiles": outcome})
+        found = choose_idea([idea("Larger tiles")], brief(memory=memory, tried={idea("Larger tiles"): None}))
+        assert (found is not None) == open_, messages
+        assert bool(outcome.exhausted) == (messages == ("off by 3", "nan")), "two signatures, not two tries"
+
+
+def test_islands_prefer_the_techniques_that_they_are_for() -> None:
+    ideas = [idea("w", "cheap-math"), idea("t", "vectorize")]
+    policy = Policy(name="arithmetic", techniques=WORK)
+    counts = Counter(getattr(choose_idea(ideas, brief(seed, policy=policy)), "title", "") for seed in range(400))
+    assert counts["w"] > 1.3 * counts["t"] > 0
+
+
+def test_the_playbook_gives_an_untried_idea_as_long_as_it_can() -> None:
+    entries = load_playbook().ideas[:3]
+    tried = {idea(entry.title): None for entry in entries[:2]}
+    assert playbook_idea(entries, brief(tried=tried)).title == entries[2].title
+    tried[idea(entries[2].title)] = None
+    given = playbook_idea(entries, brief(tried=tried))
+    assert given.title in {entry.title for entry in entries}
+    assert given.proposed_by == "playbook"
+
+
+def test_the_shortlist_leaves_out_what_failed_and_keeps_the_order_of_the_file() -> None:
+    entries = load_playbook().ideas
+    spoilt = entries[0].technique
+    memory = knowing((spoilt, None), times=12)
+    memory = replace(memory, experience=against(memory, entries[0].bottleneck, spoilt))
+    shown = Counter(one.title for seed in range(200) for one in shortlist(entries, brief(seed, memory=memory), 6))
+    usual = Counter(one.title for seed in range(200) for one in shortlist(entries, brief(seed), 6))
+    assert shown[entries[0].title] < 0.5 * usual[entries[0].title]
+    positions = [entries.index(one) for one in shortlist(entries, brief(3), 6)]
+    assert positions == sorted(positions)
+    assert len(positions) == 6
+    exhausted = Memory(outcomes={folded(entries[1].title): failing(entries[1].title, "a", "b")})
+    assert entries[1] not in shortlist(entries[:4], brief(memory=exhausted), 3)
+
+
+def against(memory: Memory, bottleneck: str, technique: str) -> Experience:
+    experience = memory.experience
+    for _ in range(12):
+        experience = experience.with_child(technique, bottleneck_class(bottleneck), 0, None)
+    return experience

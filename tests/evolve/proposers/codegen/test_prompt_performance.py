@@ -1,0 +1,69 @@
+"""Prompts show what was measured of the parent, and what is wrong with a file to repair."""
+
+from pathlib import Path
+from random import Random
+
+from kbevolve.archive.records import Evaluation, Kernel, Launch, Operator, Profile, Verdict
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.configs.problem import parse_problem
+from kbevolve.evolve.proposers.base import Brief, Failure
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.islands.island import Member
+
+PROBLEM = parse_problem(
+    "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n", name="p", path=Path("p.py")
+)
+KERNEL = Kernel.from_source('import torch\nSOURCE = "__global__ void f() {}"\nclass ModelNew(torch.nn.Module): ...\n')
+TEXTS = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=2)
+
+
+def evaluation(verdict: Verdict, profile: Profile | None = None, message: str = "") -> Evaluation:
+    speedup = 1.5 if verdict is Verdict.CORRECT else None
+    return Evaluation(
+        kernel=KERNEL.id,
+        problem=PROBLEM.id,
+        device="cuda/H",
+        precision="fp32",
+        verdict=verdict,
+        message=message,
+        speedup=speedup,
+        profile=profile,
+        precision_class="fp32",
+        time_ms=2.0,
+    )
+
+
+def prompt(profile: Profile | None) -> str:
+    member = Member(kernel=KERNEL, evaluation=evaluation(Verdict.CORRECT, profile), niche="m0")
+    brief = Brief(
+        problem=PROBLEM,
+        device_type="cuda",
+        device="a GPU",
+        operator=Operator.MUTATE,
+        parents=(member,),
+        tried={},
+        known=lambda kernel: False,
+        rng=Random(0),
+    )
+    return TEXTS.ideas(brief, load_playbook().ideas[:2])
+
+
+def test_the_parents_profile_is_shown_below_its_source() -> None:
+    launch = Launch(name="f", share=1.0, microseconds=1900.0, launches=1.0, registers=96)
+    text = prompt(Profile(launches=(launch,), roofline_share=0.4, bottleneck="far from the roofline (40 %): latency"))
+    shown = text[text.index("The kernel to improve") :]
+    assert (
+        "```\nMeasured of it on this device:\nEffective: 40 % of the roofline at fp32.\n"
+        "Where the time of a call goes:\n- 100 % f: 1.9e+03 µs, 96 registers\n"
+        "Bottleneck (a guess): far from the roofline (40 %): latency.\n"
+    ) in shown
+
+
+def test_a_parent_without_profile_leaves_no_empty_heading() -> None:
+    assert "Measured of it" not in prompt(None)
+
+
+def test_a_repair_begins_with_how_far_the_file_got() -> None:
+    found = evaluation(Verdict.WRONG, message="wrong values: every 32nd row")
+    text = TEXTS.repair(Failure(kernel=KERNEL, evaluation=found))
+    assert "It ran, and its result is wrong.\nwrong values: every 32nd row\n" in text

@@ -1,0 +1,268 @@
+"""Starting kernels: the reference as a kernel, hand-written ones, and Inductor's code as a file that stands alone."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Backend
+from kbevolve.configs.catalog import builtin_names, find_problem
+from kbevolve.configs.problem import Problem, parse_problem
+from kbevolve.evolve.proposers.seeds.inductor import CannotWrapError, Capture, wrap
+from kbevolve.evolve.proposers.seeds.seeds import InductorError, inductor_source, starting_kernels
+
+#: A model with all that maps a graph's inputs back: a buffer, weights in a list, an inherited class, two results.
+MODEL = '''"""A model with everything."""
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+N = 48
+
+
+class Scaled(nn.Linear):
+    def forward(self, x: Later) -> torch.Tensor:
+        return super().forward(x).tanh()
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super(Model, self).__init__()
+        self.layers = nn.Sequential(Scaled(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.register_buffer("offset", torch.randn(width))
+        self.unused = nn.Parameter(torch.randn(3))
+
+    def forward(self, x: Later, y: torch.Tensor):
+        z = self.layers(x) + self.offset
+        return z * y, z.sum(dim=-1)
+
+
+Later = torch.Tensor
+
+
+def get_inputs():
+    return [torch.randn(5, N), torch.randn(5, N)]
+
+
+def get_init_inputs():
+    return [N]
+'''
+
+#: What Inductor generates looks like this, in outline.
+GENERATED = """# AOT ID: ['0_inference']
+import torch
+import os
+from torch import device, empty_strided
+aten = torch.ops.aten
+assert_size_stride = torch._C._dynamo.guards.assert_size_stride
+# kernel path: /tmp/someone/kernel.py
+triton_0 = async_compile.triton('triton_0', '''
+import triton
+''')
+
+class Runner:
+    def call(self, args):
+        arg0_1, arg1_1 = args
+        args.clear()
+        assert_size_stride(arg0_1, (4, ), (1, ), 'input')
+        with torch.cuda._DeviceGuard(0):
+            buf0 = triton_0(arg0_1, arg1_1)
+        return (buf0, )
+
+runner = Runner(partitions=[])
+call = runner.call
+
+def get_args():
+    return []
+
+if __name__ == "__main__":
+    print(get_args())
+"""
+
+#: Both files in one process that has nothing of ours: same names and weights, same answers as the fp64 reference.
+COMPARE = """
+import importlib.util, sys, torch
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+reference, kernel = load("reference", sys.argv[1]), load("kernel", sys.argv[2])
+assert not hasattr(kernel, "get_inputs")
+models = []
+for model_class in (reference.Model, kernel.ModelNew):
+    torch.manual_seed(7)
+    models.append(model_class(*reference.get_init_inputs()).eval())
+old, new = models
+assert [name for name, _ in old.named_parameters()] == [name for name, _ in new.named_parameters()]
+for name, tensor in old.state_dict().items():
+    assert torch.equal(tensor, new.state_dict()[name]), name
+inputs = reference.get_inputs()
+results = new(*inputs)
+with torch.no_grad():
+    truths = old.double()(*(value.double() for value in inputs))
+single = isinstance(truths, torch.Tensor)
+for result, truth in zip([results] if single else results, [truths] if single else truths, strict=True):
+    assert result.shape == truth.shape and result.dtype == torch.float32
+    error = (result.double() - truth).norm() / (truth - truth.mean()).norm()
+    assert error < 1e-5, error
+"""
+
+
+def problem_of(source: str, folder: Path) -> Problem:
+    (folder / "everything.py").write_text(source)
+    return parse_problem(source, name="everything", path=folder / "everything.py")
+
+
+def assert_computes_the_same(source: str, problem: Problem, folder: Path) -> None:
+    (folder / "reference.py").write_text(problem.source_for("cpu"))
+    (folder / "kernel.py").write_text(source)
+    command = [sys.executable, "-c", COMPARE, "reference.py", "kernel.py"]
+    environment = {"PATH": "/usr/bin:/bin", "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_problem_starts_with_its_reference_at_the_device_s_sizes() -> None:
+    for name in builtin_names():
+        problem = find_problem(name)
+        for device_type in ("cpu", "cuda"):
+            start = starting_kernels(problem, device_type, inductor=False)[0]
+            assert start.note == "the reference itself"
+            assert start.kernel.backend is Backend.TORCH
+            names: dict[str, object] = {}
+            exec(compile(start.kernel.source, name, "exec"), names)
+            assert "ModelNew" in names
+            assert not {"Model", "get_inputs", "get_init_inputs", "CPU_SIZES"} & set(names)
+            if device_type == "cpu":
+                assert {constant: names[constant] for constant in problem.cpu_sizes} == problem.cpu_sizes
+
+
+def test_hand_written_kernels_of_the_device_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in ("cuda.py", "triton_split.py", "cpp.py", "triton.py", "notes.py"):
+        path = tmp_path / "seeds" / "L1" / "matmul" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"ModelNew = {file!r}\n")
+    monkeypatch.setattr("kbevolve.configs.seeds.__file__", str(tmp_path / "seeds" / "__init__.py"))
+    problem = find_problem("L1/matmul")
+    on_gpu = starting_kernels(problem, "cuda", inductor=False)
+    assert [start.note for start in on_gpu[1:]] == [
+        f"hand-written: {file}" for file in ("cuda.py", "triton.py", "triton_split.py")
+    ]
+    assert on_gpu[1].kernel.source == "ModelNew = 'cuda.py'\n"
+    assert [start.note for start in starting_kernels(problem, "cpu", inductor=False)[1:]] == ["hand-written: cpp.py"]
+    assert len(starting_kernels(find_problem("L1/softmax"), "cpu", inductor=False)) == 1
+
+
+def test_the_reference_as_a_kernel_computes_the_same(tmp_path: Path) -> None:
+    problem = problem_of(MODEL, tmp_path)
+    assert_computes_the_same(starting_kernels(problem, "cpu", inductor=False)[0].kernel.source, problem, tmp_path)
+
+
+def test_inductor_s_failure_costs_one_kernel_and_is_told_in_a_line(tmp_path: Path) -> None:
+    told: list[str] = []
+    problem = problem_of(MODEL + "\nraise OSError('no licence\\nsee the manual')\n", tmp_path)
+    kernels = starting_kernels(problem, "cpu", inductor=True, tell=told.append)
+    assert [start.note for start in kernels] == ["the reference itself"]
+    assert told == ["no starting kernel from torch.compile: OSError: no licence"]
+
+
+def test_inductor_s_process_group_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark, python = tmp_path / "alive", tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n(while :; do touch {mark}; sleep 0.05; done) &\nwait\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(InductorError, match="not done after 1 s"):
+        inductor_source(problem_of(MODEL, tmp_path), "cpu", seconds=1)
+    assert mark.exists(), "its child never ran"
+    mark.unlink()
+    time.sleep(0.4)
+    assert not mark.exists(), "its child lives on"
+
+
+@pytest.mark.slow
+def test_inductor_s_code_stands_alone_and_computes_the_same(tmp_path: Path) -> None:
+    problem = problem_of(MODEL, tmp_path)
+    source = inductor_source(problem, "cpu")
+    assert "call([self.layers._modules['0'].weight, self.layers._modules['0'].bias, x, " in source
+    assert "async_compile.cpp_pybinding" in source
+    assert not re.search(r"\b(get_args|benchmark_compiled_module|tempfile)\b", source)
+    assert_computes_the_same(source, problem, tmp_path)
+
+
+@pytest.mark.slow
+def test_the_last_starting_kernel_is_inductor_s_at_the_cpu_s_sizes(tmp_path: Path) -> None:
+    problem = find_problem("L2/gemm_bias_relu")
+    start = starting_kernels(problem, "cpu", inductor=True)[-1]
+    assert start.note == "generated by torch.compile (Inductor)"
+    assert start.kernel.backend is Backend.CPP
+    assert "return call([self.gemm.weight, x, self.bias])[0]" in start.kernel.source
+    assert_computes_the_same(start.kernel.source, problem, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("return z * y, z.sum(dim=-1)", "print('here'); return z * y, z.sum(dim=-1)", "Unsupported"),
+        ("return z * y, z.sum(dim=-1)", "return {'z': z}", "returns a dict"),
+        ("z = self", "self.offset += 1; z = self", "the generated call takes"),
+    ],
+)
+def test_what_cannot_stand_alone_gives_no_kernel(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(InductorError, match=complaint) as error:
+        inductor_source(problem_of(MODEL.replace(old, new), tmp_path), "cpu")
+    assert "\n" not in str(error.value)
+
+
+def captured(code: str = GENERATED, arguments: tuple[str, ...] = ("x", "self.offset")) -> Capture:
+    return Capture(code=code, arguments=arguments, outputs=1, single=True)
+
+
+def test_the_file_holds_what_is_used_and_nothing_of_the_machine() -> None:
+    text = wrap(captured(), MODEL, version="9.9")
+    compile(text, "kernel.py", "exec")
+    assert text.startswith('"""What torch.compile (Inductor, PyTorch 9.9) generates')
+    assert "from __future__ import annotations\nimport torch._inductor.config" in text
+    assert "        return call([x, self.offset])[0]" in text
+    for used in (
+        "import torch\n",
+        "assert_size_stride = ",
+        "triton_0 = ",
+        "class Runner",
+        "call = runner.call",
+        "N = 48",
+    ):
+        assert used in text
+    for unused in (
+        "import os",
+        "device, empty",
+        "aten",
+        "AOT",
+        "/tmp",
+        "get_args",
+        "__main__",
+        "A model with everything",
+    ):
+        assert unused not in text
+    assert "vec_isa_ok" not in text, "that is about C++ kernels"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("aten = torch.ops.aten", "_tensor_constant0 = None  # tensor(3)", "a constant tensor \\(_tensor_constant0\\)"),
+        ("arg0_1, arg1_1 = args", "arg0_1, = args", "takes \\[1\\] and returns \\[1\\] tensors"),
+        ("return (buf0, )", "return (arg0_1, buf0, )", "takes \\[2\\] and returns \\[2\\] tensors"),
+        ("def call(", "def run(", "no call\\(args\\)"),
+        ("class Runner:", "class Scaled: ...\nclass Runner:", "both define Scaled"),
+    ],
+)
+def test_code_that_rests_on_more_than_its_text_is_refused(old: str, new: str, complaint: str) -> None:
+    assert old in GENERATED
+    with pytest.raises(CannotWrapError, match=complaint):
+        wrap(captured(GENERATED.replace(old, new)), MODEL, version="9.9")

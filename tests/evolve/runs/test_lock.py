@@ -1,0 +1,53 @@
+"""Two processes never go on with one run at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Run
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import UsageError
+from kbevolve.evolve.runs.lock import alone_at
+from tests.evolve.doubles import open_run, settings
+
+HOLD = """
+import sys
+from kbevolve.archive.store import Archive
+from kbevolve.evolve.runs.lock import alone_at
+
+with Archive(sys.argv[1]) as archive, alone_at(archive, archive.run(sys.argv[2])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> tuple[Path, Run, Run]:
+    path = tmp_path / "kbevolve.db"
+    with Archive(path) as archive:
+        return path, open_run(archive, settings(), "one-1"), open_run(archive, settings(), "another-1")
+
+
+def test_a_run_is_held_until_its_process_ends_however_it_does(home: tuple[Path, Run, Run]) -> None:
+    path, run, other = home
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(path), run.id], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+        Archive(path) as archive,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with (
+            pytest.raises(UsageError, match=r"another process is at run one-1; wait for it"),
+            alone_at(archive, run, patience=0.2),
+        ):
+            pytest.fail("both hold it")
+        with alone_at(archive, other):
+            pass
+        process.kill()
+        process.wait()
+        with alone_at(archive, run, patience=5):
+            pass

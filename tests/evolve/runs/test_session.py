@@ -1,0 +1,265 @@
+"""One sitting at a run: the card first, then breeding with contests, then the baselines; the judge is a double."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kbevolve.archive import store
+from kbevolve.archive.records import StopReason
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
+from kbevolve.configs.settings import BudgetSettings, LLMSettings, Settings
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.timing.baselines import Baseline
+from kbevolve.evolve.cli.render.progress import Header, LineProgress, LiveProgress
+from kbevolve.evolve.cli.render.summary import best_words, print_summary
+from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.runs import session
+from kbevolve.evolve.runs.evaluators import Hands
+from kbevolve.evolve.runs.session import Ending, breed, open_run
+from kbevolve.evolve.search.budget import Budget
+from kbevolve.evolve.search.events import Event
+from tests.conftest import confirmation
+from tests.evolve.doubles import DEVICE, KnownJudge, kernel, problem, settings, speed_of
+
+DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
+CHOSEN = settings(generations=3)
+HEADER = Header(problem="L1/double", device="a double", proposer="tunables", generations=3, reference="none")
+
+
+class Sitting:
+    """An archive, what was told and what was seen."""
+
+    def __init__(self) -> None:
+        self.archive = Archive(":memory:")
+        self.told: list[str] = []
+        self.events: list[Event] = []
+
+    def breed(self, chosen: Settings = CHOSEN, observer: Callable[[Event], None] | None = None) -> Ending:
+        run = open_run(self.archive, problem(), DEVICE_HERE, chosen)
+        observe = observer or self.events.append
+        hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
+        return breed(self.archive, run, problem(), hands, chosen, observe, self.told.append)
+
+
+@pytest.fixture
+def sitting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sitting]:
+    def with_judge(judge: KnownJudge) -> Sitting:
+        judge.replace_judge(monkeypatch)
+        starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
+        monkeypatch.setattr(session, "_starts", lambda *_: starts)
+        return Sitting()
+
+    return with_judge
+
+
+def test_a_run_is_confirmed_and_its_baselines_are_measured(sitting: Any) -> None:
+    judge = KnownJudge(flags={"launch-bound": "a call takes 20 µs"})
+    sat = sitting(judge)
+    ending = sat.breed()
+    assert ending.reason is StopReason.GENERATIONS
+    assert [one.name for one in ending.baselines] == ["compile", "graph"]
+    assert sat.archive.champion(sat.archive.run().id) is not None
+    assert sat.archive.card(problem().id, DEVICE, "fp32").flags == judge.flags
+    assert sat.told[0] == "L1/double: launch-bound: a call takes 20 µs"
+    assert judge.closed
+
+
+def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any) -> None:
+    """A resumed run and a replay ask what was asked before, although eager takes another time today."""
+
+    class Hasty(KnownJudge):
+        def card(self, problem: Any) -> Any:
+            return replace(super().card(problem), eager_ms=next(times))
+
+    times = iter((3.0, 2.0, 1.0))
+    judge = Hasty(flags={"launch-bound": "a call takes 20 µs"})
+    sat = sitting(judge)
+
+    def kept() -> float:
+        sat.breed(settings(generations=1))
+        return float(sat.archive.card(problem().id, DEVICE, "fp32").eager_ms)
+
+    assert [kept(), kept()] == [3.0, 3.0]
+    judge.flags = {"shared-output": "found by a newer judge"}
+    assert kept() == 1.0, "but a verdict that changed is news"
+
+
+def test_what_other_problems_give_is_written_down_unless_nobody_wants_it(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    for transfer, written in ((True, True), (False, False)):
+        sat.breed(settings(generations=1, transfer=transfer))
+        assert (sat.archive.legacy(sat.archive.run().id) is not None) is written
+
+
+def test_baselines_can_be_left_out(sitting: Any) -> None:
+    judge = KnownJudge()
+    assert sitting(judge).breed(settings(generations=1, evaluation={"baselines": False})).baselines == ()
+    assert not judge.measured_baselines
+
+
+@pytest.mark.parametrize("failure", [EvaluatorError("no compiler; install one"), KeyboardInterrupt()])
+def test_a_run_stands_without_its_baselines(sitting: Any, failure: BaseException) -> None:
+    class Without(KnownJudge):
+        def baselines(self, problem: Any) -> Any:
+            raise failure
+
+    sat = sitting(Without())
+    assert sat.breed() == Ending(reason=StopReason.GENERATIONS)
+    assert sat.archive.runs()[0].stopped is StopReason.GENERATIONS
+
+
+def test_a_degenerate_problem_is_refused_unless_forced(sitting: Any) -> None:
+    sat = sitting(KnownJudge(flags={"degenerate": "an output of zeros passes."}))
+    with pytest.raises(ProblemError, match=r"L1/double is degenerate: an output of zeros passes; .* --force"):
+        sat.breed()
+    assert sat.archive.births(sat.archive.run().id) == []
+    forced = settings(generations=1, evaluation={"force": True})
+    assert sat.breed(forced).reason is StopReason.GENERATIONS
+
+
+def test_an_interrupted_run_has_neither_final_nor_baselines(sitting: Any) -> None:
+    judge = KnownJudge()
+    sat = sitting(judge)
+
+    def stop(event: Event) -> None:
+        if event.generation == 2:
+            raise KeyboardInterrupt
+
+    assert sat.breed(observer=stop).reason is StopReason.INTERRUPTED
+    made = sat.archive.confirmations(sat.archive.run().id)
+    assert {one.purpose for one in made} == {"challenge"}
+    assert not judge.measured_baselines
+
+
+def test_the_displays_show_the_confirmed_number(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    console = Console(record=True, width=150, force_terminal=False)
+    with LineProgress(HEADER, console) as lines:
+        sat.breed(observer=lines)
+    champion = sat.archive.champion(sat.archive.run().id)
+    said = console.export_text()
+    assert f"{champion.speedup:#.3g}× (confirmed) [" in said
+    assert champion.kernel in said
+
+    sat = sitting(KnownJudge())
+    sat.breed()
+    (contest,) = {event.contest for event in sat.events if len(event.contest) == 1}
+    live = LiveProgress(HEADER, Console(record=True, width=150))
+    shown = Console(record=True, width=150)
+    shown.print(live._render(next(event for event in sat.events if event.contest)))
+    shown.print(live._render(sat.events[-1]))
+    text = shown.export_text()
+    assert f"measuring {contest[0]} again, beside eager" in text
+    assert f"{champion.speedup:#.3g}× (confirmed)" in text
+
+
+def test_a_terminal_is_not_left_empty_while_judges_start() -> None:
+    written = StringIO()
+    with LiveProgress(HEADER, Console(file=written, force_terminal=True, width=80)):
+        assert "L1/double" in written.getvalue()
+        assert "starting …" in written.getvalue()
+
+
+def test_the_summary_states_what_is_published(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    ending = sat.breed()
+    run = sat.archive.run()
+    console = Console(record=True, width=200)
+    print_summary(
+        console, run=run, population=sat.events[-1].population, reason=ending.reason, archive=sat.archive,
+        generations=3, spent=Budget().spent(sat.events[-1].population), baselines=ending.baselines,
+    )  # fmt: skip
+    champion = sat.archive.champion(run.id)
+    text = console.export_text()
+    assert f"Best: {champion.kernel}, {champion.speedup:#.3g}× over eager (confirmed)" in text
+    assert f"{champion.speedup / 2:#.3g}× over the best of eager and compile (compile)" in text
+    assert "graph failed: no graphs here" in text
+    assert f"kbevolve archive lineage {champion.kernel}" in text
+    # The better of the two starts is 1.12 times eager; `KnownJudge` prepares each kernel in 0.1 s.
+    judged = len(sat.archive.evaluations(run.id))
+    gain = (champion.speedup / speed_of({"UNROLL": "2"}) - 1) * 100
+    assert f"Cost: {judged} evaluations, 0:01 of device time, 0:00 in all; for each of the {gain:.3g} % gained" in text
+    assert f"{judged / gain:.3g} evaluations, {judged / 10 / gain:.3g} s of device time" in text
+
+
+def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
+    judge = KnownJudge()
+    sat = sitting(judge)
+    chosen = settings(generations=30).model_copy(update={"budget": BudgetSettings(evaluations=8)})
+    ending = sat.breed(chosen)
+    assert ending.reason is StopReason.EVALUATIONS_SPENT
+    assert judge.measured_baselines
+    console = Console(record=True, width=200)
+    population = sat.events[-1].population
+    print_summary(
+        console, run=sat.archive.run(), population=population, reason=ending.reason, archive=sat.archive,
+        generations=30, spent=Budget.of(chosen).spent(population),
+    )  # fmt: skip
+    text = console.export_text()
+    assert "stopped: its evaluations are spent; `kbevolve resume --max-evaluations N` allows more" in text
+    assert "kbevolve resume --set budget.evaluations=null" in text
+
+
+def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sat = sitting(KnownJudge())
+    chosen = settings(generations=3).model_copy(update={"budget": BudgetSettings(wall_seconds=3000)})
+
+    def stop(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    assert sat.breed(chosen, observer=stop).reason is StopReason.INTERRUPTED
+    run = sat.archive.run()
+    first = sat.archive.wall_seconds(run.id)
+    assert 0 < first < 60
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_now", lambda: "2025-01-01T10:00:00.000+00:00")
+        began = sat.archive.add_sitting(run.id)
+        patch.setattr(store, "_now", lambda: "2025-01-01T10:50:00.000+00:00")
+        sat.archive.end_sitting(run.id, began)
+    hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
+    ending = breed(sat.archive, run, problem(), hands, chosen, sat.events.append, sat.told.append)
+    assert ending.reason is StopReason.WALL_TIME_SPENT
+    assert sat.archive.ledger(run).last_generation() == 0
+    assert sat.archive.wall_seconds(run.id) > 3000 + first
+
+
+def test_a_limit_that_cannot_be_kept_is_refused_before_anybody_sits_down(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    chosen = settings().model_copy(
+        update={"budget": BudgetSettings(dollars=3), "llm": LLMSettings(model="nobody", api_base="http://127.0.0.1:9")}
+    )
+    with pytest.raises(SettingsError, match="price of model 'nobody'"):
+        sat.breed(chosen)
+    assert sat.archive.births(sat.archive.run().id) == []
+
+
+def test_eager_is_a_baseline_itself() -> None:
+    champion = confirmation("r", "k", speedup=3.0)
+    slow = Baseline(name="compile", speedup=0.5, low=0.4, high=0.6)
+    assert best_words(champion, ()) == "3.00× over eager (confirmed)"
+    assert best_words(champion, (slow,)).endswith("3.00× over the best of eager and compile (eager)")
+
+
+def test_the_display_tells_what_several_hands_do(sitting: Any) -> None:
+    sat = sitting(KnownJudge())
+    sat.breed()
+    last = sat.events[-1]
+    first, second = sat.archive.births(sat.archive.run().id)[:2]
+    live = LiveProgress(HEADER, Console(record=True, width=150))
+
+    def now(**changes: Any) -> str:
+        shown = Console(record=True, width=150)
+        shown.print(live._render(replace(last, **changes)))
+        return shown.export_text().removesuffix("\n").split("\n")[-1].strip()
+
+    assert now(judging=(first,)) == f"judging {first.kernel}: naive"
+    assert now(judging=(replace(first, note=""),)) == f"judging {first.kernel}"
+    assert now(judging=(first, second), waiting=5, asked=3) == "judging 2 kernels; 5 more wait; 3 being written"
+    assert now(contest=("a", "b"), judging=(first, second)) == "measuring a again, beside b, eager; judging 2 kernels"
+    assert now() == "", "nothing is under way"

@@ -1,0 +1,125 @@
+"""A run whose judge tells kernels of one machine code: they cost nothing, and nobody is bred from two of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel
+from kbevolve.archive.store import Archive
+from kbevolve.archive.throughput import throughput_of
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.evaluator import Evaluator
+from kbevolve.evolve.cli.render.formats import count_words
+from kbevolve.evolve.runs.sparing import sparing_judge
+from kbevolve.evolve.search.search import Search
+from kbevolve.islands.source.canonical import shell_of
+from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, open_run, search, settings, values_of
+
+
+class SparingEvaluator(KnownEvaluator):
+    """Where tiles are small, a compiler makes the same of every PACK; on other grounds every kernel is another."""
+
+    def __init__(self, interrupt_at: int | None = None) -> None:
+        super().__init__(interrupt_at)
+        self.known: dict[str, Evaluation] = {}
+        self.paid = 0
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        values = values_of(kernel.source)
+        packed = values.get("PACK") if int(values.get("TILE", 8)) >= 32 else "never"
+        code = f"{values.get('UNROLL')}/{values.get('TILE')}/{packed}"
+        found = replace(super().evaluate(problem, kernel), code=code)
+        first = self.known.setdefault(code, found)
+        if first.kernel != kernel.id:
+            return replace(first, kernel=kernel.id, same_as=first.kernel)
+        self.paid += 1
+        return found
+
+
+def ran(archive: Archive, evaluator: Evaluator, confirmer: KnownConfirmer | None = None) -> Search:
+    chosen = settings(generations=20, evaluation={"confirm_rounds": 2, "finalists": 5})
+    run = archive.runs()[0].run if archive.runs() else open_run(archive, chosen)
+    searching = search(archive, run, chosen, evaluator, confirmer=confirmer)  # type: ignore[arg-type]
+    searching.run()
+    return searching
+
+
+def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
+    archive, evaluator, confirmer = Archive(":memory:"), SparingEvaluator(), KnownConfirmer()
+    searching = ran(archive, evaluator, confirmer)
+    population, run = searching.population, archive.run()
+    found = archive.evaluations(run.id)
+    twins = {name for name, one in found.items() if one.same_as is not None}
+    assert len(twins) == population.twins > 3, "this landscape has them"
+    assert population.evaluations == evaluator.paid == len(found) - len(twins)
+    assert f"correct ({len(twins)} as compiled before)" in count_words(population)
+    assert throughput_of(run, archive.births(run.id), found.values(), (0, 0)).twins == len(twins)
+    for island in population.islands:
+        codes = [member.evaluation.code for member in island.members]
+        assert len(set(codes)) == len(codes) > 3
+    assert not twins & {kernel for met in confirmer.met for kernel in met}
+    assert searching.ledger.contenders(generation=99, above=0.0, count=99)
+    assert not twins & set(searching.ledger.contenders(generation=99, above=0.0, count=99))
+    best = archive.runs()[0].best
+    assert best is not None
+    assert best.kernel not in twins
+
+
+def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
+    archive, confirmer = Archive(":memory:"), KnownConfirmer()
+    ran(archive, SparingEvaluator(), confirmer)
+    met = {kernel for kernels in confirmer.met for kernel in kernels}
+    copied = {one.same_as for one in archive.evaluations(archive.run().id).values() if one.same_as is not None}
+    assert met & copied, "somebody with twins is good enough to be met"
+    archive = Archive(":memory:")
+    searching = ran(archive, SparingEvaluator(), KnownConfirmer(failing=met & copied))
+    failed = archive.failed(archive.run().id)
+    followers = {name for name, one in archive.evaluations(archive.run().id).items() if one.same_as in failed}
+    assert followers
+    assert followers <= failed
+    best = searching.population.best()
+    assert best is not None
+    assert best.kernel.id not in failed
+    assert archive.summary(archive.run()).best_kernel not in failed
+
+
+def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> None:
+    archive = Archive(":memory:")
+    searching = ran(archive, SparingEvaluator())
+    births = archive.births(archive.run().id)
+    twin = next(one for one in archive.evaluations(archive.run().id).values() if one.same_as is not None)
+    other = open_run(archive, settings(generations=1), "double-2")
+    for birth in births:
+        if birth.kernel == twin.kernel:
+            archive.add_birth(replace(birth, run=other.id))
+    assert searching.ledger.contenders(generation=99, above=0.0, count=99)
+    assert archive.ledger(other).contenders(generation=99, above=0.0, count=99) == [twin.kernel]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 14])
+def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path, cut: int) -> None:
+    whole = Archive(":memory:")
+    undisturbed = ran(whole, SparingEvaluator())
+    with Archive(tmp_path / "cut.db") as archive:
+        first = SparingEvaluator(interrupt_at=cut)
+        with pytest.raises(KeyboardInterrupt):
+            ran(archive, first)
+    with Archive(tmp_path / "cut.db") as archive:
+        second = SparingEvaluator()
+        second.known = first.known
+        resumed = ran(archive, second)
+        assert archive.evaluations(archive.run().id) == whole.evaluations(whole.run().id)
+        assert sorted(map(str, archive.placements(archive.run().id))) == sorted(
+            map(str, whole.placements(whole.run().id))
+        )
+        assert resumed.population.islands == undisturbed.population.islands
+        assert resumed.population.evaluations == undisturbed.population.evaluations
+        assert resumed.population.twins == undisturbed.population.twins
+
+
+def test_the_judge_of_a_search_tells_shells() -> None:
+    with sparing_judge(find_device("cpu"), EvaluationSettings(), width=1) as judge:
+        assert judge._court.shell_of is shell_of

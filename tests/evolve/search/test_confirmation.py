@@ -1,0 +1,81 @@
+"""Who may challenge and who meets in the final, from nothing but facts."""
+
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, Standing, Verdict
+from kbevolve.evolve.search.confirmation import Champions
+from kbevolve.islands.island import Member
+from tests.conftest import confirmation
+
+
+def member(name: str, shown: float, *, unquiet: float = 1.01) -> Member:
+    evaluation = Evaluation(
+        kernel=name, problem="p", device="d", precision="fp32", verdict=Verdict.CORRECT, speedup=shown * unquiet,
+        speedup_low=shown,
+    )  # fmt: skip
+    kernel = Kernel(id=name, backend=Kernel.from_source("x = 1").backend, source=name)
+    return Member(kernel=kernel, evaluation=evaluation, niche="n")
+
+
+MEMBERS = [member("slow", 0.5), member("quick", 1.5), member("quicker", 2.0), member("reference", 9.0)]
+
+
+@pytest.fixture
+def champions() -> Champions:
+    return Champions(reference="reference", finalists=2)
+
+
+def name(of: Member | None) -> str | None:
+    return of.kernel.id if of else None
+
+
+def won(kernel: str, **changes: Any) -> Any:
+    return confirmation("run", kernel, **changes)
+
+
+def test_the_fittest_faster_than_eager_comes_first_and_the_reference_never(champions: Champions) -> None:
+    assert name(champions.challenger(MEMBERS)) == "quicker"
+    assert champions.challenger(MEMBERS[:1] + MEMBERS[3:]) is None, "nobody is faster than eager"
+
+
+def test_only_who_has_shown_more_than_is_published_challenges(champions: Champions) -> None:
+    champions.take_note([won("quicker", speedup=1.6)])
+    assert champions.challenger(MEMBERS) is None
+    assert name(champions.challenger([*MEMBERS, member("new", 1.61)])) == "new", (
+        "its evaluation beats what is published"
+    )
+
+
+def test_who_only_looks_faster_does_not_challenge(champions: Champions) -> None:
+    champions.take_note([won("quicker", speedup=1.6)])
+    unquiet = member("unquiet", 1.55, unquiet=1.5)
+    assert unquiet.fitness > 1.6
+    assert champions.challenger([*MEMBERS, unquiet]) is None
+
+
+def test_who_lost_does_not_come_again(champions: Champions) -> None:
+    champions.take_note([won("quicker", standing=Standing.TIE)])
+    assert name(champions.challenger(MEMBERS)) == "quick"
+
+
+def test_who_failed_is_out(champions: Champions) -> None:
+    champions.take_note([won("quicker")], failed=["quick"])
+    champions.take_note([], failed=["quicker"])
+    assert champions.champion is None
+    assert champions.challenger(MEMBERS) is None
+    assert [name(one) for one in champions.finalists(MEMBERS)] == ["slow"]
+
+
+def test_the_champion_is_a_finalist_whatever_its_fitness(champions: Champions) -> None:
+    assert [name(one) for one in champions.finalists(MEMBERS)] == ["quicker", "quick"]
+    champions.take_note([won("slow")])
+    assert [name(one) for one in champions.finalists(MEMBERS)] == ["slow", "quicker"]
+    assert champions.finalists(MEMBERS[:1]) == (), "alone, and confirmed already"
+
+
+def test_one_final_a_generation(champions: Champions) -> None:
+    champions.take_note([won("quick", generation=4), won("quick", purpose="final", generation=7)])
+    assert champions.had_final(7)
+    assert not champions.had_final(4)

@@ -1,0 +1,275 @@
+"""Contests of a run: who is confirmed, what is written, and that a run killed anywhere ends the same."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Confirmation, Kernel, Standing, StopReason, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.timing.contest import Contest
+from kbevolve.evolve.search.confirming import confirmations_of
+from kbevolve.evolve.search.events import Event
+from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search, settings, speed_of
+
+NAIVE, GOOD, BEST = kernel(), kernel(UNROLL=4, TILE=32), kernel(UNROLL=8, TILE=32, PACK=1)
+
+
+def of(contest: Contest, **changes: Any) -> dict[str, Confirmation]:
+    facts: dict[str, Any] = {"run": "r", "generation": 3, "purpose": "challenge", "champion": None}
+    return {one.kernel: one for one in confirmations_of(contest, **facts | changes)}
+
+
+def contest(failed: tuple[str, ...] = (), **milliseconds: float) -> Contest:
+    wobble = (1.0, 1.001, 0.999, 1.002, 1.0)
+    return Contest(
+        reference=tuple((10 * step, 10 * step) for step in wobble),
+        times={name: tuple((ms * step, ms * step, 99.0) for step in wobble) for name, ms in milliseconds.items()},
+        failed=dict.fromkeys(failed),
+        tie=0.01,
+    )  # fmt: skip
+
+
+def test_a_challenger_is_measured_beside_the_champion_and_the_reference() -> None:
+    found = of(contest(old=5.0, new=4.0), champion="old")
+    assert set(found) == {"new"}, "the champion keeps the number it has"
+    new = found["new"]
+    assert (new.rival, new.standing, new.purpose, new.generation) == ("old", Standing.FASTER, "challenge", 3)
+    assert new.ratio == pytest.approx(1.25)
+    assert new.speedup == pytest.approx(2.5)
+    assert new.ratio_low <= new.ratio <= new.ratio_high
+    assert new.speedup_low <= new.speedup <= new.speedup_high
+    assert (new.time_ms, new.reference_ms) == (4.0, 10.0)
+    assert [(block.role, block.round) for block in new.blocks[:4]] == [
+        ("child", 0), ("reference", 0), ("rival", 0), ("child", 1),
+    ]  # fmt: skip
+    assert len(new.blocks) == 3 * 5
+
+
+def test_within_the_tie_nobody_is_faster() -> None:
+    assert of(contest(old=5.0, new=4.96), champion="old")["new"].standing is Standing.TIE
+    assert of(contest(old=5.0, new=5.5), champion="old")["new"].standing is Standing.SLOWER
+
+
+def test_the_first_is_measured_against_the_reference_alone() -> None:
+    new = of(contest(new=4.0))["new"]
+    assert (new.rival, new.ratio, new.standing) == (None, new.speedup, Standing.FASTER)
+    assert {block.role for block in new.blocks} == {"child", "reference"}
+
+
+def test_in_a_final_everybody_is_confirmed() -> None:
+    found = of(contest(old=5.0, new=4.0, other=8.0), champion="old", purpose="final")
+    assert {name: one.rival for name, one in found.items()} == {"old": None, "new": "old", "other": "old"}
+    assert found["old"].speedup == pytest.approx(2.0)
+    found = of(contest(failed=("old",), new=4.0, other=8.0), champion="old", purpose="final")
+    assert {name: one.rival for name, one in found.items()} == {"new": None, "other": None}
+
+
+# ---- a whole run ---------------------------------------------------------------------------------------------------
+
+
+def facts(archive: Archive, run_id: str) -> tuple[Any, ...]:
+    """Everything that a run with contests left but moments and the order of writing births."""
+    births = [(birth.id, birth.kernel, birth.state) for birth in archive.births(run_id)]
+    evaluations = sorted((one.kernel, one.verdict.name) for one in every_evaluation(archive, run_id))
+    return births, archive.placements(run_id), evaluations, archive.confirmations(run_id), archive.champion(run_id)
+
+
+def every_evaluation(archive: Archive, run_id: str) -> list[Any]:
+    return [one for kernel_id in archive.kernels(run_id) for one in archive.evaluations_of(kernel_id)]
+
+
+def bred(chosen: Settings, starts: list[Kernel], confirmer: KnownConfirmer, **options: Any) -> tuple[Archive, Any]:
+    archive = Archive(":memory:")
+    run = open_run(archive, chosen)
+    evaluator = KnownEvaluator(luck=options.pop("luck", None))
+    searching = search(archive, run, chosen, evaluator, starts=starts, confirmer=confirmer, **options)
+    searching.run()
+    return archive, searching
+
+
+ONLY_STARTS = settings(generations=0)
+
+
+def test_the_published_speedup_is_the_confirmed_one() -> None:
+    confirmer = KnownConfirmer()
+    archive, searching = bred(ONLY_STARTS, [NAIVE, GOOD], confirmer, luck={GOOD.id: 1.5})
+    true = speed_of({"UNROLL": "4", "TILE": "32"})
+    assert searching.population.best().evaluation.speedup == pytest.approx(1.5 * true)
+    champion = archive.champion("double-1")
+    assert champion is not None
+    assert champion.kernel == GOOD.id
+    assert champion.speedup == pytest.approx(true)
+    assert archive.summary(archive.run()).best_speedup == champion.speedup
+    assert confirmer.met[0] == (GOOD.id,), "the first champion meets the reference alone"
+
+
+def test_luck_makes_no_champion() -> None:
+    lucky, true = kernel(UNROLL=2, TILE=32), GOOD
+    confirmer = KnownConfirmer()
+    archive, _ = bred(settings(generations=6), [lucky, true], confirmer, luck={lucky.id: 3.0})
+    challenges = [one for one in archive.confirmations("double-1") if one.purpose == "challenge"]
+    assert challenges[0].kernel == lucky.id, "it looks best"
+    champion = archive.champion("double-1")
+    assert champion is not None
+    assert champion.kernel != lucky.id
+    assert sum(lucky.id == ids[0] for ids in confirmer.met if len(ids) < 3) == 1, "it challenged once"
+    assert all(one.standing is Standing.FASTER or one.kernel != champion.kernel for one in challenges)
+
+
+def test_a_challenger_that_does_not_pass_again_is_no_champion_and_not_the_best() -> None:
+    confirmer = KnownConfirmer(failing={BEST.id})
+    archive, searching = bred(ONLY_STARTS, [NAIVE, GOOD, BEST], confirmer)
+    champion = archive.champion("double-1")
+    assert champion is not None
+    assert champion.kernel == GOOD.id
+    assert searching.population.best().kernel.id == GOOD.id
+    first, second = archive.evaluations_of(BEST.id)
+    assert (first.verdict, second.verdict, second.message) == (Verdict.CORRECT, Verdict.CRASHED, "not again")
+    assert archive.summary(archive.run()).best_kernel == GOOD.id
+
+
+class FailingLater(KnownConfirmer):
+    """The champion passes when it takes the title, not when it defends it."""
+
+    def compete(self, problem: Any, kernels: Any, *, rounds: int) -> Contest:
+        self.failing = {GOOD.id} if len(kernels) > 1 else ()
+        return super().compete(problem, kernels, rounds=rounds)
+
+
+def test_a_champion_that_fails_hands_the_title_back_and_the_challenger_starts_again() -> None:
+    chosen = settings(generations=1, islands=1)
+    archive = Archive(":memory:")
+    run = open_run(archive, chosen)
+    confirmer = FailingLater()
+    # Looks slower than the first and is faster: found out only in the final.
+    evaluator = KnownEvaluator(luck={BEST.id: 0.5})
+    search(archive, run, chosen, evaluator, starts=[GOOD, BEST], confirmer=confirmer).run()
+    champion = archive.champion(run.id)
+    assert champion is not None
+    assert champion.kernel != GOOD.id
+    assert archive.failed(run.id) == {GOOD.id}
+
+
+def test_the_final_finds_who_was_unlucky() -> None:
+    confirmer = KnownConfirmer()
+    archive, _ = bred(ONLY_STARTS, [NAIVE, GOOD, BEST], confirmer, luck={BEST.id: 0.5})
+    *_, final = confirmer.met
+    assert confirmer.met == [(GOOD.id,), final]
+    assert set(final) == {GOOD.id, BEST.id, NAIVE.id}
+    champion = archive.champion("double-1")
+    assert champion is not None
+    assert (champion.kernel, champion.purpose, champion.rival) == (BEST.id, "final", GOOD.id)
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "contests"), [({"confirm_rounds": 0}, 0), ({"finalists": 0}, 1), ({"finalists": 1}, 1)]
+)
+def test_contests_can_be_left_out(evaluation: dict[str, int], contests: int) -> None:
+    confirmer = KnownConfirmer()
+    bred(settings(generations=0, evaluation=evaluation), [NAIVE, GOOD], confirmer)
+    assert len(confirmer.met) == contests
+
+
+def test_an_observer_is_told_before_a_contest_and_of_the_champion() -> None:
+    events: list[Event] = []
+    bred(ONLY_STARTS, [NAIVE, GOOD], KnownConfirmer(), observer=events.append)
+    announced = [event.contest for event in events if event.contest]
+    assert announced[0] == (GOOD.id,)
+    assert events[0].champion is None
+    assert events[-1].champion is not None
+    assert events[-1].champion.kernel == GOOD.id
+
+
+# ---- killed and resumed --------------------------------------------------------------------------------------------
+
+CHOSEN = settings(generations=6)
+STARTS = [NAIVE, kernel(UNROLL=2)]
+#: Kernels that look better than they are, or fail when they are judged again, among those that the run breeds.
+LUCK = {kernel(UNROLL=2, TILE=32).id: 1.4, kernel(UNROLL=4, TILE=32).id: 1.3}
+FAILING = {kernel(UNROLL=4, TILE=32, PACK=1).id, kernel(UNROLL=2, TILE=16).id}
+
+
+def undisturbed() -> tuple[Archive, KnownConfirmer]:
+    confirmer = KnownConfirmer(failing=FAILING)
+    archive, _ = bred(CHOSEN, STARTS, confirmer, luck=LUCK)
+    return archive, confirmer
+
+
+def resumed(path: Path) -> tuple[tuple[Any, ...], KnownConfirmer]:
+    confirmer = KnownConfirmer(failing=FAILING)
+    with Archive(path) as archive:
+        run = archive.run()
+        search(archive, run, CHOSEN, KnownEvaluator(luck=LUCK), starts=STARTS, confirmer=confirmer).run()
+        return facts(archive, run.id), confirmer
+
+
+def cut_run(path: Path, confirmer: KnownConfirmer, spoil: Any = lambda archive: None) -> None:
+    with Archive(path) as archive:
+        run = open_run(archive, CHOSEN)
+        spoil(archive)
+        searching = search(archive, run, CHOSEN, KnownEvaluator(luck=LUCK), starts=STARTS, confirmer=confirmer)
+        with pytest.raises(KeyboardInterrupt):
+            searching.run()
+
+
+def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path) -> None:
+    whole, whole_confirmer = undisturbed()
+    assert len(whole_confirmer.met) >= 4, "too few contests to prove anything"
+    for cut in range(len(whole_confirmer.met)):
+        first = KnownConfirmer(failing=FAILING, interrupt_at=cut)
+        cut_run(tmp_path / f"{cut}.db", first)
+        found, second = resumed(tmp_path / f"{cut}.db")
+        assert found == facts(whole, "double-1")
+        assert first.met + second.met == whole_confirmer.met, "a contest was held twice, or not at all"
+
+
+@pytest.mark.parametrize("write", ["add_contest", "add_birth", "add_evaluation", "add_stop"])
+def test_a_run_killed_around_any_write_ends_as_the_undisturbed_one(tmp_path: Path, write: str) -> None:
+    whole, _ = undisturbed()
+    for after in (False, True):
+        for cut in (0, 1, 3) if write != "add_stop" else (0,):
+            path = tmp_path / f"{write}{cut}{after}.db"
+            cut_run(
+                path,
+                KnownConfirmer(failing=FAILING),
+                lambda archive, cut=cut, after=after: kill(archive, write, cut, after=after),
+            )
+            found, _ = resumed(path)
+            assert found == facts(whole, "double-1"), (write, cut, after)
+
+
+def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
+    """Let the archive's writer stop the run in its call number `cut`, before or after it has written."""
+    original, calls = getattr(archive, write), iter(range(10**6))
+
+    def until_cut(*arguments: Any, **named: Any) -> None:
+        stop = next(calls) == cut
+        if not stop or after:
+            original(*arguments, **named)
+        if stop:
+            raise KeyboardInterrupt
+
+    setattr(archive, write, until_cut)
+
+
+def test_a_run_that_goes_further_keeps_its_contests() -> None:
+    archive, _ = bred(settings(generations=2), STARTS, KnownConfirmer(failing=FAILING), luck=LUCK)
+    before = archive.confirmations("double-1")
+    again = KnownConfirmer(failing=FAILING)
+    run = archive.run()
+    chosen = settings(generations=8)
+    search(archive, run, chosen, KnownEvaluator(luck=LUCK), starts=STARTS, confirmer=again).run()
+    after = archive.confirmations(run.id)
+    assert after[: len(before)] == before
+    assert {one.generation for one in after if one.purpose == "final"} == {2, 8}
+
+
+def test_a_run_without_a_correct_start_has_no_contest() -> None:
+    confirmer = KnownConfirmer()
+    archive = Archive(":memory:")
+    run = open_run(archive, CHOSEN)
+    found = search(archive, run, CHOSEN, KnownEvaluator(), starts=[kernel(WRONG=1)], confirmer=confirmer).run()
+    assert found is StopReason.NO_SEED
+    assert confirmer.met == []

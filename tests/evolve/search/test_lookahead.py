@@ -1,0 +1,385 @@
+"""Generations that overlap: an archive does not tell how many hands worked for it, how fast, or where it was killed."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import BirthState, Evaluation, Idea, Kernel, Operator, StopReason
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import Settings
+from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.search import search as search_module
+from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.search.search import Search
+from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
+
+STARTS = [kernel(), kernel(UNROLL=2)]
+#: Kernels that look better than they are, or do not pass again: contests with every outcome.
+LUCK = {kernel(UNROLL=2, TILE=32).id: 1.4, kernel(UNROLL=4, TILE=32).id: 1.3}
+FAILING = {kernel(UNROLL=4, TILE=32, PACK=1).id, kernel(UNROLL=2, TILE=16).id}
+
+
+class Dawdling(KnownEvaluator):
+    """Answers after a random delay that has nothing to do with the run's seed; remembers how many it had in hand."""
+
+    def __init__(self, *, milliseconds: float = 2.0, interrupt_at: int | None = None) -> None:
+        super().__init__(interrupt_at=interrupt_at, luck=LUCK)
+        self.milliseconds = milliseconds
+        self.in_hand = self.most = 0
+        self._lock = threading.Lock()
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        with self._lock:
+            found = super().evaluate(problem, kernel)
+            self.in_hand += 1
+            self.most = max(self.most, self.in_hand)
+        time.sleep(Random().random() * self.milliseconds / 1e3)
+        with self._lock:
+            self.in_hand -= 1
+        return found
+
+
+def written(brief: Brief) -> Proposal:
+    """A model of few words, so that it repeats itself and others, and is often wrong."""
+    time.sleep(Random().random() / 1e3)
+    broken = brief.rng.random() < 0.5
+    word = brief.rng.randrange(6)
+    source = f"class ModelNew: broken = {word}\n" if broken else kernel(UNROLL=brief.rng.choice((1, 2, 4, 8))).source
+    if brief.rng.random() < 0.3:
+        source = kernel(TILE=brief.rng.choice((16, 32, 64)), PACK=1).source
+    kernel_ = Kernel.from_source(source)
+    shown = [
+        sorted((idea.title, gain) for idea, gain in brief.tried.items()),
+        [failure.kernel.id for failure in brief.failures],
+        [parent.kernel.id for parent in brief.parents],
+        [parent.children for parent in brief.parents],
+        [member.kernel.id for member in brief.history],
+        brief.repair and (brief.repair.kernel.id, brief.repair.evaluation.message, brief.repair.idea),
+        brief.known(kernel_.id),
+        brief.memory,
+        (brief.stage, brief.policy.name),
+    ]
+    idea = Idea(title=f"idea {word}", mechanism="m", technique="t") if brief.repair is None else brief.repair.idea
+    # The prompt is all that the brief says: whatever of it depended on time would be seen in the archive.
+    return Proposal(state=BirthState.BORN, kernel=kernel_, idea=idea, note=source[:20], prompt=repr(shown), model="m")
+
+
+def drawn(brief: Brief) -> Proposal:
+    """Any setting that the run has not had: as the tunables' proposer, without what it learns, for speed."""
+    for _ in range(100):
+        choices = {"UNROLL": (1, 2, 4, 8), "TILE": (8, 16, 32, 64), "PACK": (0, 1), "WRONG": (0, 0, 1)}
+        found = kernel(**{name: brief.rng.choice(values) for name, values in choices.items()})
+        if not brief.known(found.id):
+            return Proposal(state=BirthState.BORN, kernel=found, prompt=repr(len(brief.history)))
+    return Proposal(state=BirthState.EXHAUSTED)
+
+
+def model() -> dict[Operator, Proposer]:
+    scripted = ScriptedProposer(written)
+    writing = dict.fromkeys((Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR), scripted)
+    return {**writing, Operator.TUNE: ScriptedProposer(drawn)}
+
+
+def tunables() -> None:
+    """No model: the proposers that `search` has by itself."""
+
+
+def offline() -> dict[Operator, Proposer]:
+    return {Operator.TUNE: ScriptedProposer(drawn)}
+
+
+PROPOSERS: Mapping[str, Callable[[], Any]] = {"tunables": tunables, "offline": offline, "model": model}
+
+
+def chosen(lookahead: int, **others: Any) -> Settings:
+    return settings(
+        **{"generations": 10, "islands": 3, "migration_every": 2, "repair_turns": 2, "seed": 34} | others,
+        lookahead=lookahead,
+        evaluation={"confirm_rounds": 2},  # intervals of many rounds are most of the time of such a run
+    )
+
+
+def make(archive: Archive, asked: Settings, who: str, evaluator: KnownEvaluator, **options: Any) -> Search:
+    run = open_run(archive, asked) if not archive.runs() else archive.run()
+    confirmer = options.pop("confirmer", None) or KnownConfirmer(failing=FAILING)
+    return search(
+        archive, run, asked, evaluator, proposers=PROPOSERS[who](), starts=STARTS, confirmer=confirmer, **options
+    )
+
+
+def facts(archive: Archive) -> dict[str, Any]:
+    """Everything that a run left but moments, seconds and the order of writing."""
+    run = archive.run()
+    return {
+        "births": [
+            (birth.id, birth.operator, birth.state, birth.kernel, birth.parents, birth.idea, birth.note, birth.prompt)
+            for birth in archive.births(run.id)
+        ],
+        "evaluations": {name: archive.evaluations_of(name) for name in sorted(archive.kernels(run.id))},
+        "placements": archive.placements(run.id),
+        "confirmations": archive.confirmations(run.id),
+        "stopped": archive.summary(run).stopped,
+    }
+
+
+@cache
+def undisturbed(who: str, lookahead: int) -> dict[str, Any]:
+    archive = Archive(":memory:")
+    make(archive, chosen(lookahead), who, KnownEvaluator(luck=LUCK)).run()
+    return facts(archive)
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, 3])
+@pytest.mark.parametrize("who", PROPOSERS)
+def test_an_archive_does_not_depend_on_how_many_hands_there_are_and_how_fast(who: str, lookahead: int) -> None:
+    for width in (1, 4, 16):
+        archive, evaluator = Archive(":memory:"), Dawdling(milliseconds=20)
+        make(archive, chosen(lookahead), who, evaluator, width=width).run()
+        assert facts(archive) == undisturbed(who, lookahead), f"width {width} made a difference"
+        assert max(evaluator.asked.values()) == 1, "a kernel was judged twice"
+        assert evaluator.most <= width
+
+
+class Gathering(KnownEvaluator):
+    """Answers none of the first six children before it has all of them in its hands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.together = threading.Barrier(6)
+        self.first = iter(range(6))
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        if kernel not in STARTS and next(self.first, None) is not None:
+            self.together.wait(30)
+        return super().evaluate(problem, kernel)
+
+
+def test_two_generations_of_three_children_are_judged_side_by_side() -> None:
+    archive = Archive(":memory:")
+    reason = make(archive, chosen(1), "offline", Gathering(), width=6).run()  # a broken barrier would raise
+    assert reason is StopReason.GENERATIONS
+
+
+def test_the_scripted_model_meets_what_overlapping_makes_hard() -> None:
+    births = undisturbed("model", 3)["births"]
+    states = Counter(state for _, _, state, *_ in births)
+    repairs = [slot for slot, operator, *_ in births if operator is Operator.REPAIR]
+    born = Counter(kernel for _, operator, state, kernel, *_ in births if state is BirthState.BORN)
+    assert states[BirthState.DUPLICATE] > 2
+    assert any(slot.endswith("s2") for slot in repairs)
+    assert max(born.values()) > 2, "no twins among the children under way"
+    assert len(undisturbed("model", 3)["confirmations"]) > 3
+
+
+def test_lookahead_is_what_children_do_not_know() -> None:
+    assert undisturbed("tunables", 0) != undisturbed("tunables", 1)
+    for lookahead in (0, 2):
+        briefs: list[Brief] = []
+
+        def watch(brief: Brief, briefs: list[Brief] = briefs) -> Proposal:
+            briefs.append(brief)
+            source = f"class ModelNew: number = {len(briefs)}\n"
+            return Proposal(state=BirthState.BORN, kernel=Kernel.from_source(source))
+
+        archive, asked = Archive(":memory:"), settings(generations=6, islands=1, lookahead=lookahead)
+        run = open_run(archive, asked)
+        search(archive, run, asked, KnownEvaluator(), proposers={Operator.TUNE: ScriptedProposer(watch)}).run()
+        # The starting kernel and a child of each generation that was closed.
+        assert [len(brief.history) for brief in briefs] == [1 + max(g - 1 - lookahead, 0) for g in range(1, 7)]
+
+
+@pytest.mark.parametrize("who", ["offline", "model"])
+def test_a_run_interrupted_at_any_evaluation_pays_for_nothing_twice(tmp_path: Path, who: str) -> None:
+    whole = undisturbed(who, 2)
+    for cut in range(1000):
+        path = tmp_path / f"{cut}.db"
+        first, second = Dawdling(milliseconds=0.5, interrupt_at=cut), Dawdling(milliseconds=0.5)
+        with Archive(path) as archive:
+            searching = make(archive, chosen(2), who, first, width=3)
+            interrupted = False
+            try:
+                searching.run()
+            except KeyboardInterrupt:
+                interrupted = True
+        with Archive(path) as archive:
+            again = make(archive, chosen(2), who, second, width=3)
+            again.run()
+            assert facts(archive) == whole, f"cut at {cut}"
+        assert max((first.asked + second.asked).values()) == 1, "a kernel was judged twice"
+        asked = sum(len(briefs_of(one)) for one in (searching, again))
+        assert asked == sum(operator is not Operator.SEED for _, operator, *_ in whole["births"]), f"cut at {cut}"
+        if not interrupted:
+            break
+    assert cut > 15, "the run was too short to prove anything"
+
+
+def briefs_of(searching: Search) -> list[Brief]:
+    proposers = {id(one): one for one in searching.proposers.values()}.values()
+    return [brief for one in proposers for brief in one.briefs]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing that is written afterwards arrives."""
+
+
+def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
+    """Let the process die in call number `cut` of a writing method, before or after it has written."""
+    left = iter(range(cut, -1, -1))
+    dead = threading.Event()
+
+    def mortal(name: str, original: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(*arguments: Any, **named: Any) -> None:
+            if dead.is_set():
+                raise Killed
+            last = name == write and next(left, None) == 0
+            if last:
+                dead.set()
+            if not last or after:
+                original(*arguments, **named)
+            if last:
+                raise Killed
+
+        return wrapped
+
+    for name in ("add_birth", "add_evaluation", "add_placement", "add_contest", "add_closing", "add_stop"):
+        setattr(archive, name, mortal(name, getattr(archive, name)))
+
+
+@pytest.mark.parametrize("who", ["offline", "model"])
+@pytest.mark.parametrize(
+    ("write", "cuts"),
+    [
+        ("add_birth", (0, 7, 9, 13, 27)), ("add_evaluation", (0, 3, 6, 14)),
+        ("add_placement", (0, 2, 5)), ("add_contest", (0, 1, 2)), ("add_closing", (0, 1, 3, 10)),
+        ("add_stop", (0,)),
+    ],
+)  # fmt: skip
+def test_a_run_killed_around_any_write_ends_as_the_undisturbed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str, write: str, cuts: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(search_module, "INTERRUPTED_SECONDS", 0.0)
+    for cut in cuts:
+        for after in (False, True):
+            path = tmp_path / f"{cut}{after}.db"
+            with Archive(path) as archive:
+                searching = make(archive, chosen(2), who, Dawdling(milliseconds=0.5), width=3)
+                kill(archive, write, cut, after=after)
+                with pytest.raises(Killed):
+                    searching.run()
+            with Archive(path) as archive:
+                make(archive, chosen(2), who, Dawdling(milliseconds=0.5), width=3).run()
+                assert facts(archive) == undisturbed(who, 2), (write, cut, after)
+
+
+def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path) -> None:
+    whole = KnownConfirmer(failing=FAILING)
+    make(Archive(":memory:"), chosen(2), "offline", KnownEvaluator(luck=LUCK), confirmer=whole).run()
+    for cut in range(len(whole.met)):
+        first, second = KnownConfirmer(failing=FAILING, interrupt_at=cut), KnownConfirmer(failing=FAILING)
+        with Archive(tmp_path / f"{cut}.db") as archive:
+            searching = make(archive, chosen(2), "offline", KnownEvaluator(luck=LUCK), confirmer=first, width=3)
+            with pytest.raises(KeyboardInterrupt):
+                searching.run()
+        with Archive(tmp_path / f"{cut}.db") as archive:
+            make(archive, chosen(2), "offline", KnownEvaluator(luck=LUCK), confirmer=second, width=3).run()
+            assert facts(archive) == undisturbed("offline", 2)
+            assert first.met + second.met == whole.met, "a contest was held twice, or not at all"
+
+
+def test_a_finished_run_goes_further_as_if_it_had_never_paused() -> None:
+    archive, whole = Archive(":memory:"), Archive(":memory:")
+    make(archive, chosen(2, generations=5), "offline", KnownEvaluator(luck=LUCK)).run()
+    make(archive, chosen(2), "offline", KnownEvaluator(luck=LUCK)).run()
+    make(whole, chosen(2), "offline", KnownEvaluator(luck=LUCK)).run()
+    # Where it paused, all verdicts were in before the next generation was bred: it need not end alike, but it must end.
+    assert archive.summary(archive.run()).stopped is StopReason.GENERATIONS
+    assert archive.summary(archive.run()).births == whole.summary(whole.run()).births
+
+
+def test_an_exhausted_run_stops_once_what_is_open_is_through() -> None:
+    tiny = Kernel.from_source("PACK = 0  # tune: 0, 1\n\nclass ModelNew: ...\n")
+    archive, asked = Archive(":memory:"), settings(generations=50, lookahead=3)
+    run = open_run(archive, asked)
+    evaluator = KnownEvaluator()
+    assert search(archive, run, asked, evaluator, starts=[tiny], width=4).run() is StopReason.EXHAUSTED
+    births = archive.births(run.id)
+    assert births[-1].generation < 12
+    assert len({birth.generation for birth in births if birth.kernel}) <= 2, "open twins were born"
+    again = search(archive, run, asked, evaluator, starts=[tiny], width=4)
+    assert again.run() is StopReason.EXHAUSTED
+    assert archive.births(run.id) == births
+
+
+class Broken(Dawdling):
+    """Its rig breaks at the third kernel, while it has others in hand."""
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        found = super().evaluate(problem, kernel)
+        if self.asked.total() >= 5:
+            raise EvaluatorError("no device any more; plug it in")
+        time.sleep(0.2)
+        return found
+
+
+def test_a_broken_rig_ends_the_run_and_keeps_what_others_finished() -> None:
+    archive, evaluator = Archive(":memory:"), Broken(milliseconds=0)
+    started = time.monotonic()
+    with pytest.raises(EvaluatorError, match="no device any more"):
+        make(archive, chosen(3), "offline", evaluator, width=6).run()
+    assert time.monotonic() - started < 15
+    run = archive.run()
+    assert evaluator.in_hand == 0
+    assert 2 <= len(archive.evaluations(run.id)) < evaluator.asked.total()
+
+
+class Endless(KnownEvaluator):
+    """Takes its time, but for the starting kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released = threading.Event()
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        if kernel not in STARTS:
+            self.released.wait(60)
+        return super().evaluate(problem, kernel)
+
+
+def test_an_interruption_does_not_wait_for_slow_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "INTERRUPTED_SECONDS", 0.1)
+    evaluator = Endless()
+
+    def interrupt(event: Event) -> None:
+        if len(event.judging) == 3:
+            raise KeyboardInterrupt
+
+    started = time.monotonic()
+    archive = Archive(":memory:")
+    with pytest.raises(KeyboardInterrupt):
+        make(archive, chosen(3), "offline", evaluator, width=3, observer=interrupt).run()
+    assert time.monotonic() - started < 15
+    evaluator.released.set()
+    time.sleep(0.1)
+    assert len(archive.evaluations(archive.run().id)) == len(STARTS), "a child that was given up came back"
+
+
+def test_events_tell_how_many_are_under_way() -> None:
+    events: list[Event] = []
+    archive = Archive(":memory:")
+    make(archive, chosen(3), "model", Dawdling(milliseconds=30), width=4, observer=events.append).run()
+    assert max(len(event.judging) for event in events) == 4
+    assert max(event.waiting for event in events) > 0
+    assert max(event.asked for event in events) > 1
+    done = [event.birth.id for event in events if event.birth and event.done]
+    assert done == [birth.id for birth in archive.births(archive.run().id)]
+    assert [event.generation for event in events] == sorted(event.generation for event in events)
+    assert (events[-1].judging, events[-1].waiting, events[-1].asked) == ((), 0, 0)

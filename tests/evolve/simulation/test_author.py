@@ -1,0 +1,174 @@
+"""The author: how often it slips, repeats itself and mends, and what showing it something is worth."""
+
+import statistics
+from random import Random
+
+import pytest
+
+from kbevolve.archive.records import Operator, Verdict
+from kbevolve.evolve.simulation import LADDERS, Author, Draft, Failure, Landscape, Task, find_ladder, judge
+from kbevolve.evolve.simulation.landscape import Program, families
+from kbevolve.evolve.simulation.moves import potential
+
+FAITHFUL = Author(slips={}, repeats=0.0)
+SLIP = Failure(verdict=Verdict.BUILD_FAILED, signature="BUILD_FAILED: unexpected token")
+
+
+def searched(
+    landscape: Landscape, author: Author, *, evaluations: int, seed: int
+) -> list[tuple[Draft, Failure | None]]:
+    """A plain search: the best so far, each time with another operator. What was written and what failed."""
+    rng = Random(seed)
+    known = {program: landscape.true_value(program) or 0.0 for program in landscape.start()}
+    written = []
+    for _ in range(evaluations):
+        parents = tuple(sorted(known, key=lambda program: known[program], reverse=True)[:2])
+        operator = rng.choice((Operator.MUTATE, Operator.MUTATE, Operator.REWRITE, Operator.CROSS))
+        idea = author.ideas(landscape, parents[0], rng)[0]
+        draft = author.write(landscape, Task(operator=operator, parents=parents, idea=idea), rng)
+        outcome = judge(landscape, draft, rng)
+        written.append((draft, outcome.failure))
+        if outcome.failure is None:
+            known[draft.program] = -statistics.fmean(outcome.log_times)
+    return written
+
+
+def test_the_same_random_writes_the_same(landscape: Landscape) -> None:
+    assert searched(landscape, Author(), evaluations=20, seed=1) == searched(
+        landscape, Author(), evaluations=20, seed=1
+    )
+    assert searched(landscape, Author(), evaluations=20, seed=1) != searched(
+        landscape, Author(), evaluations=20, seed=2
+    )
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_as_many_fail_and_are_duplicates_as_with_models(name: str) -> None:
+    """SEARCH: 30 to 50 % of the proposals are invalid, 15 to 35 % duplicates."""
+    landscape = find_ladder(name)
+    runs = [searched(landscape, Author(), evaluations=100, seed=seed) for seed in range(4)]
+    assert 0.3 < statistics.fmean(failure is not None for run in runs for _, failure in run) < 0.5
+    assert 0.1 < statistics.fmean(1 - len({draft for draft, _ in run}) / len(run) for run in runs) < 0.35
+    signatures = [failure.signature for run in runs for _, failure in run if failure]
+    assert len(set(signatures)) < len(signatures) / 4
+
+
+def test_slips_come_at_their_shares_and_more_often_in_rewrites() -> None:
+    landscape, rng = find_ladder("ladder-a"), Random(3)
+    author = Author(slips={Verdict.WRONG: 0.3}, repeats=0.0)
+    start = landscape.start()[0]
+    shares = {}
+    for operator in (Operator.MUTATE, Operator.REWRITE, Operator.TUNE):
+        drafts = [author.write(landscape, Task(operator=operator, parents=(start,)), rng) for _ in range(600)]
+        assert {draft.slip.verdict for draft in drafts if draft.slip} <= {Verdict.WRONG}
+        shares[operator] = statistics.fmean(draft.slip is not None for draft in drafts)
+    assert shares[Operator.MUTATE] == pytest.approx(0.3, abs=0.06)
+    assert shares[Operator.REWRITE] == pytest.approx(0.39, abs=0.06)
+    assert shares[Operator.TUNE] == 0.0
+
+
+def test_a_slip_fails_whatever_was_meant() -> None:
+    landscape = find_ladder("ladder-a")
+    start = landscape.start()[0]
+    assert judge(landscape, Draft(program=start, slip=SLIP), Random(0)).failure == SLIP
+    assert judge(landscape, Draft(program=start), Random(0)).failure is None
+
+
+def test_mending_a_slip_gives_what_was_meant(landscape: Landscape) -> None:
+    draft = Draft(program=landscape.start()[0], slip=SLIP)
+    assert Author(mends=1.0).mend(landscape, draft, SLIP, Random(0)) == Draft(program=draft.program)
+    assert Author(mends=0.0).mend(landscape, draft, SLIP, Random(0)) == draft
+    mended = [Author(mends=0.6).mend(landscape, draft, SLIP, Random(seed)) != draft for seed in range(300)]
+    assert statistics.fmean(mended) == pytest.approx(0.6, abs=0.1)
+
+
+def test_what_is_over_is_not_mended() -> None:
+    landscape = find_ladder("ladder-a")
+    late = Failure(verdict=Verdict.TIMED_OUT, signature="TIMED_OUT: a loop does not end")
+    draft = Draft(program=landscape.start()[0], slip=late)
+    assert Author(mends=1.0).mend(landscape, draft, late, Random(0)) == draft
+
+
+def failing(landscape: Landscape) -> Program:
+    rng = Random(5)
+    while True:
+        program = tuple(rng.randrange(gene.choices) for gene in landscape.genes)
+        failure = landscape.failure(program)
+        if landscape.exists(program) and failure is not None and failure.mendable:
+            return program
+
+
+def test_mending_a_planted_fault_leaves_its_region(landscape: Landscape) -> None:
+    program = failing(landscape)
+    failure = landscape.failure(program)
+    assert failure is not None
+    mended = {Author(mends=1.0).mend(landscape, Draft(program=program), failure, Random(seed)) for seed in range(10)}
+    valid = [draft for draft in mended if landscape.failure(draft.program) is None]
+    assert valid or mended == {Draft(program=program)}  # or every neighbour fails too
+
+
+def test_a_good_inspiration_makes_better_children() -> None:
+    """And a bad one does not: what is shown is taken over, whatever it is worth."""
+    landscape = find_ladder("ladder-a")
+    start = landscape.start()[0]
+    good = start
+    for seed in range(3):
+        for draft, failure in searched(landscape, FAITHFUL, evaluations=100, seed=seed):
+            value = landscape.true_value(draft.program)
+            if failure is None and value is not None and value > (landscape.true_value(good) or 0.0):
+                good = draft.program
+    assert (landscape.true_value(good) or 0.0) > 0.7
+
+    def gains(inspirations: tuple[Program, ...]) -> float:
+        rng = Random(6)
+        task = Task(operator=Operator.MUTATE, parents=(start,), inspirations=inspirations)
+        values = [landscape.true_value(FAITHFUL.write(landscape, task, rng).program) for _ in range(600)]
+        return statistics.fmean(value for value in values if value is not None)
+
+    assert gains((good,)) > gains(()) + 0.02
+
+
+def test_a_warning_is_mostly_heeded() -> None:
+    landscape = find_ladder("ladder-b")
+    rng = Random(7)
+    parents = [draft.program for draft, failure in searched(landscape, FAITHFUL, evaluations=60, seed=8) if not failure]
+    signatures = frozenset(fault.failure.signature for fault in landscape.faults)
+
+    def failures(warnings: frozenset[str]) -> float:
+        author = Author(slips={}, repeats=0.0, heeds=1.0)
+        tasks = [Task(operator=Operator.REWRITE, parents=(rng.choice(parents),), warnings=warnings) for _ in range(800)]
+        return statistics.fmean(
+            landscape.failure(author.write(landscape, task, rng).program) is not None for task in tasks
+        )
+
+    assert failures(signatures) < 0.75 * failures(frozenset())
+
+
+def test_claims_tell_something_but_not_all(landscape: Landscape) -> None:
+    """Ideas with larger claims bring more on average; single ones mislead."""
+    rng = Random(9)
+    program = landscape.start()[0]
+    count = len(families(landscape.genes))
+    pairs = [
+        (idea.claim, potential(landscape, program, idea.family))
+        for _ in range(200)
+        for idea in Author().ideas(landscape, program, rng, count=count)
+    ]
+    claims, truths = zip(*pairs, strict=True)
+    assert 0.3 < statistics.correlation(claims, truths) < 0.95
+
+
+def test_ideas_are_different_and_the_best_claim_comes_first(landscape: Landscape) -> None:
+    ideas = Author().ideas(landscape, landscape.start()[0], Random(10))
+    assert len({idea.family for idea in ideas}) == len(ideas) == min(4, len(families(landscape.genes)))
+    assert [idea.claim for idea in ideas] == sorted((idea.claim for idea in ideas), reverse=True)
+
+
+def test_an_idea_is_carried_out_on_its_own_family() -> None:
+    landscape = find_ladder("ladder-a")
+    start, rng = landscape.start()[0], Random(11)
+    for idea in FAITHFUL.ideas(landscape, start, rng):
+        positions = families(landscape.genes)[idea.family]
+        for operator in (Operator.MUTATE, Operator.REWRITE):
+            draft = FAITHFUL.write(landscape, Task(operator=operator, parents=(start,), idea=idea), rng)
+            assert any(draft.program[at] != start[at] for at in positions)

@@ -1,0 +1,128 @@
+"""What a run keeps in mind, however long it is: bounded, and the same when it is replayed."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Run, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.evolve.state import leaderboard as history_module
+from kbevolve.evolve.state.leaderboard import History
+from kbevolve.evolve.state.population import SHOWN_FAILURES, TRIED, Population
+from tests.evolve.doubles import DEVICE, open_run, problem, settings
+
+
+class Story:
+    """Births written into an archive and told to a population."""
+
+    def __init__(self, islands: int = 1) -> None:
+        self.archive = Archive(":memory:")
+        self.run: Run = open_run(self.archive, settings())
+        self.population = Population(islands, self.archive.ledger(self.run))
+        self.number = 0
+
+    def bear(self, speedup: float | None, *, generation: int = 1, text: str = "", **facts: Any) -> Kernel:
+        """A child of its own; without a speedup it is wrong."""
+        kernel = Kernel.from_source(text or f"class ModelNew: number = {self.number}\n")
+        idea = facts.pop("idea", None)
+        birth = Birth(
+            run=self.run.id, generation=generation, island=0, slot=facts.pop("slot", self.number),
+            kernel=kernel.id, idea=idea.id if idea else None, note=f"number {self.number}",
+            **{"operator": Operator.MUTATE, "state": BirthState.BORN} | facts,
+        )  # fmt: skip
+        self.number += 1
+        evaluation = Evaluation(
+            kernel=kernel.id, problem=problem().id, device=DEVICE, precision="fp32",
+            verdict=Verdict.WRONG if speedup is None else Verdict.CORRECT, message="wrong", speedup=speedup,
+            speedup_low=speedup,
+        )  # fmt: skip
+        self.archive.add_birth(birth, kernel=kernel, idea=idea)
+        self.archive.add_evaluation(evaluation)
+        self.population.observe(birth, evaluation)
+        if speedup is not None:
+            self.population.enter(0, kernel.id)
+        return kernel
+
+
+def test_the_history_keeps_the_fittest_and_the_newest_in_the_order_of_birth(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "FITTEST", 5)
+    monkeypatch.setattr(history_module, "NEWEST", 3)
+    history, rng = History(), Random(3)
+    fitness = [rng.random() for _ in range(100)]
+    for number, value in enumerate(fitness):
+        history.add(f"k{number}", value)
+    fittest = sorted(range(100), key=lambda number: -fitness[number])[:5]
+    assert list(history.ranked()) == [f"k{number}" for number in fittest]
+    assert history.in_order() == [f"k{number}" for number in sorted({*fittest, 97, 98, 99})]
+    assert len(history) == 100
+
+
+def test_of_equals_the_earlier_one_is_the_best() -> None:
+    story = Story()
+    first, second = story.bear(2.0), story.bear(2.0)
+    assert story.population.best().kernel == first
+    story.population.withdraw([first.id])
+    assert story.population.best().kernel == second
+    assert [member.kernel for member in story.population.standing()] == [second]
+    assert story.population.best(apart_from=second.id).kernel == second, "there is no other"
+
+
+def test_counts_take_each_kernel_once_and_each_birth() -> None:
+    story = Story()
+    story.bear(2.0, prompt_tokens=3)
+    story.bear(None)
+    story.bear(None, text="class ModelNew: number = 1\n", generation=2)  # a twin: two were under way at once
+    story.bear(2.0, text="class ModelNew: number = 0\n", generation=3, state=BirthState.DUPLICATE, prompt_tokens=4)
+    population = story.population
+    assert (population.verdicts[Verdict.CORRECT], population.verdicts[Verdict.WRONG]) == (1, 1)
+    assert (population.states[BirthState.BORN], population.states[BirthState.DUPLICATE]) == (3, 1)
+    assert population.prompt_tokens == 7
+    assert len(population.history()) == 1
+    assert population.note_of(Kernel.from_source("class ModelNew: number = 0\n").id) == "number 0"
+
+
+def test_failures_are_the_newest_of_their_island_each_kernel_once() -> None:
+    story = Story()
+    failed = [story.bear(None) for _ in range(SHOWN_FAILURES + 3)]
+    shown = story.population.failures(0)
+    assert [failure.kernel for failure in shown] == failed[: -SHOWN_FAILURES - 1 : -1]
+    assert {failure.evaluation.message for failure in shown} == {"wrong"}
+    assert story.population.failures(1) == ()
+
+
+def test_ideas_carry_their_best_gain_and_the_oldest_are_forgotten() -> None:
+    story = Story()
+    parent = story.bear(2.0, generation=0)
+    ideas = [Idea(title=f"idea {number}", mechanism="m", technique="t") for number in range(TRIED + 1)]
+    for speedup in (3.0, 5.0, 4.0, None):
+        story.bear(speedup, idea=ideas[0], parents=(parent.id,))
+    assert story.population.tried() == {ideas[0]: 2.5}
+    for idea in ideas[1:]:
+        story.bear(None, idea=idea)
+    assert list(story.population.tried()) == ideas[1:]
+
+
+def test_children_are_counted_while_their_parent_lives_on_an_island() -> None:
+    story = Story()
+    parent = story.bear(2.0, generation=0)
+    story.bear(None, parents=(parent.id,))
+    story.bear(None, parents=("gone", parent.id))
+    story.population.end_generation()
+    (member,) = story.population.island(0).members
+    assert member.children == 1
+    assert "gone" not in story.population._children
+
+
+def test_nothing_that_is_kept_grows_with_the_run() -> None:
+    story, rng = Story(), Random(1)
+    for generation in range(1, 1200):
+        parents = (story.bear(rng.random(), generation=generation).id,)
+        story.bear(None, generation=generation, parents=parents)
+        story.population.end_generation()
+    population = story.population
+    kept = {name: value for name, value in vars(population).items() if name != "_history"}
+    sizes = {name: len(value) for name, value in kept.items() if hasattr(value, "__len__")}
+    assert max(sizes.values()) <= TRIED, sizes
+    assert len(population.history()) <= history_module.FITTEST + history_module.NEWEST
+    assert len(population._history._fittest) == history_module.FITTEST

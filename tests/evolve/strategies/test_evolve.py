@@ -1,0 +1,96 @@
+"""How a brief is made, from what the population knows."""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from kbevolve.archive.records import BirthState, Operator
+from kbevolve.configs.settings import Settings
+from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.state.transfer import Heirloom, Legacy
+from kbevolve.evolve.strategies.evolve import HEIRS, LAW, RIVALS, RIVALS_FROM, RIVALS_UNTIL, Breeding, law_at
+from kbevolve.islands.selection import NicheSelection, RivalSelection
+from kbevolve.islands.stagnation import Stage
+from tests.evolve.doubles import ScriptedProposer, problem, settings
+from tests.evolve.state.test_population import Story
+
+NOBODY = ScriptedProposer(lambda brief: Proposal(state=BirthState.EXHAUSTED))
+WRITING: Mapping[Operator, Proposer] = dict.fromkeys((Operator.MUTATE, Operator.REWRITE, Operator.CROSS), NOBODY)
+OFFLINE: Mapping[Operator, Proposer] = {Operator.TUNE: NOBODY}
+
+
+def bred(story: Story, chosen: Settings, *, times: int = 300, **facts: Any) -> list[Brief]:
+    """Briefs of so many generations, all on what the population knows now."""
+    everything: dict[str, Any] = {
+        "problem": problem(), "device_type": "cpu", "device": "a double", "settings": chosen.search,
+        "proposers": WRITING,
+    }  # fmt: skip
+    breeding = Breeding(**everything | facts)
+    made = [
+        breeding.brief(story.population, generation=generation, island=0, known=lambda _: False)
+        for generation in range(1, times + 1)
+    ]
+    return [brief for brief in made if brief is not None]
+
+
+def peopled(*speedups: float) -> Story:
+    story = Story()
+    for speedup in speedups:
+        text = f"UNROLL = {story.number}  # tune: 1, 2\n\n\nclass ModelNew: number = {story.number}\n"
+        story.bear(speedup, generation=0, operator=Operator.SEED, text=text)
+    return story
+
+
+def firsts(briefs: list[Brief]) -> Counter[float]:
+    return Counter(brief.parents[0].fitness for brief in briefs)
+
+
+def test_ranks_are_steep_where_a_model_writes_and_flat_where_tunables_change() -> None:
+    story, chosen = peopled(3.0, 2.0, 1.0), settings(islands=1)
+    assert firsts(bred(story, chosen))[3.0] > 270
+    assert firsts(bred(story, chosen, proposers=OFFLINE))[3.0] < 240
+    assert firsts(bred(story, settings(islands=1, selection_pressure=0.0)))[3.0] < 150
+
+
+def test_a_run_without_improvements_breeds_flatly() -> None:
+    story = peopled(3.0, 2.0, 1.0)
+    story.population.end_generation()
+    for _ in range(25):
+        story.bear(0.5)
+    story.population.end_generation()
+    assert firsts(bred(story, settings(islands=1), window=100))[3.0] == 300
+    assert firsts(bred(story, settings(islands=1), window=25))[3.0] < 270
+
+
+def test_what_an_operator_has_brought_decides_how_often_it_is_used() -> None:
+    story = peopled(1.0, 2.0)
+    (parent,) = [member for member in story.population.island(0).members if member.fitness == 1.0]
+    for number in range(1, 46):
+        operator = (Operator.CROSS, Operator.MUTATE, Operator.REWRITE)[number % 3]
+        speedup = 1.4 if operator is Operator.CROSS else None
+        story.bear(speedup, operator=operator, generation=number, slot=0, parents=(parent.kernel.id,))
+    by_credit = Counter(brief.operator for brief in bred(story, settings(islands=1, operator_choice="credit")))
+    by_shares = Counter(brief.operator for brief in bred(story, settings(islands=1)))
+    assert by_credit[Operator.CROSS] > 2 * by_shares[Operator.CROSS] > 0
+    assert set(by_credit) == set(WRITING)
+
+
+def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> None:
+    story = peopled(1.0)
+    heirloom = Heirloom(problem="L1/other", kernel="k", speedup=2.0, source="class ModelNew: ...")
+    legacy = Legacy(kernels=(heirloom,))
+    shown = [brief.heirloom for brief in bred(story, settings(islands=1), legacy=legacy)]
+    assert 110 < shown.count(heirloom) < 190
+    for _ in range(HEIRS):
+        story.bear(0.5)
+    assert not any(brief.heirloom for brief in bred(story, settings(islands=1), legacy=legacy, times=40))
+
+
+def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
+    assert law_at(Stage.SEARCHING, LAW, stalled=RIVALS_FROM) == LAW
+    at = (20, 30, 40, RIVALS_UNTIL - 1, RIVALS_UNTIL, 400)
+    shares = [getattr(law_at(Stage.SEARCHING, LAW, stalled=stalled), "share", 0.0) for stalled in at]
+    assert shares == [0.0, RIVALS / 2, RIVALS, RIVALS, 0.0, 0.0]
+    late = law_at(Stage.BACKTRACKING, LAW, stalled=RIVALS_UNTIL - 1)
+    assert isinstance(late, RivalSelection)
+    assert isinstance(late.otherwise, NicheSelection)
