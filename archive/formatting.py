@@ -1,5 +1,7 @@
 """Measured numbers in words: as many digits as a measurement is good for, everywhere the same."""
 
+from kbevolve.archive.records import Confirmation, Evaluation, ProblemCard, Verdict
+
 
 def three_digits(value: float) -> str:
     """``0.0512``, ``3.40``, ``12.4`` or ``1234``."""
@@ -9,3 +11,78 @@ def three_digits(value: float) -> str:
 def as_times(speedup: float) -> str:
     """A speedup: ``3.40×``."""
     return f"{three_digits(speedup)}×"
+
+
+#: What stands behind a number that was measured again in a contest.
+CONFIRMED = "(confirmed)"
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """``build failed`` for BUILD_FAILED."""
+    return verdict.name.lower().replace("_", " ")
+
+
+def speedup_words(evaluation: Evaluation | None) -> str:
+    """``3.42× [3.38, 3.45]``, or a dash when there is no speedup."""
+    if evaluation is None or evaluation.speedup is None:
+        return "–"
+    words = as_times(evaluation.speedup)
+    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
+        words += f" {interval_words(evaluation.speedup_low, evaluation.speedup_high)}"
+    return words
+
+
+def confirmed_words(confirmation: Confirmation) -> str:
+    """``1.94× (confirmed) [1.92, 1.96]``."""
+    interval = interval_words(confirmation.speedup_low, confirmation.speedup_high)
+    return f"{as_times(confirmation.speedup)} {CONFIRMED} {interval}"
+
+
+def published_words(confirmation: Confirmation | None, evaluation: Evaluation | None) -> str:
+    """The confirmed speedup where there is one, else the evaluation's; a dash where there is neither."""
+    return confirmed_words(confirmation) if confirmation else speedup_words(evaluation)
+
+
+def interval_words(low: float, high: float) -> str:
+    """``[1.92, 1.96]``."""
+    return f"[{three_digits(low)}, {three_digits(high)}]"
+
+
+def time_words(milliseconds: float | None) -> str:
+    """``842 µs``, ``3.42 ms`` or ``1.20 s``."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1:
+        return f"{milliseconds * 1000:.3g} µs"
+    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
+
+
+def duration_words(seconds: float) -> str:
+    """``0:42`` or ``1:02:03``."""
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def size_words(count: int) -> str:
+    """``842 bytes``, ``67.1 MB``."""
+    return _scaled(count, (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)), "bytes")
+
+
+def operation_words(count: int) -> str:
+    """``137 GFLOP``."""
+    return _scaled(count, (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6), ("kFLOP", 1e3)), "FLOP")
+
+
+def input_words(card: ProblemCard) -> str:
+    """``67.1 MB and 4.19 MB of weights``."""
+    return size_words(card.input_bytes) + (
+        f" and {size_words(card.weight_bytes)} of weights" if card.weight_bytes else ""
+    )
+
+
+def _scaled(count: float, units: tuple[tuple[str, float], ...], smallest: str) -> str:
+    for unit, factor in units:
+        if count >= factor:
+            return f"{three_digits(count / factor)} {unit}"
+    return f"{count:.0f} {smallest}"

@@ -149,3 +149,11 @@ _PLAIN: Mapping[Any, Callable[[Any, str], object]] = {str: _text, bool: _truth, 
 def _unexpected(where: str, value: object, wanted: str) -> RecordError:
     shown = repr(value)
     return RecordError(f"{where} is {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + ' …'}; {wanted} is wanted")
+
+
+def plain(value: Any) -> Any:
+    """Numbers, strings, lists and dictionaries only. Ordered enums become their names in lower case.
+
+    JSON has no infinity, and the error of an output full of NaN is one: null for those who only read.
+    """
+    return to_json(value, non_finite=lambda number: None)

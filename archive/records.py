@@ -51,6 +51,11 @@ class Verdict(IntEnum):
     WRONG = 4  # it answered, wrongly
     CORRECT = 5  # right in every trial, and timed
 
+    @property
+    def repairable(self) -> bool:
+        """Whether a repair turn can help: the failure has a message, and no clock has refuted the idea."""
+        return self in (Verdict.REFUSED, Verdict.BUILD_FAILED, Verdict.CRASHED, Verdict.WRONG)
+
 
 class Trait(StrEnum):
     """What stands in compiled code and shows what it does; read by disassemblers, never by models."""
@@ -234,6 +239,10 @@ class Profile:
     bottleneck: str = ""
 
 
+#: Precision of a task -> the precision class whose roofline applies.
+_TASK_CLASS = {"fp32": "fp32", "tf32": "tf32", "fp16": "half", "bf16": "half"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemCard:
     """What the judge found out about a problem before it judged any kernel, on one device at one precision."""
@@ -263,6 +272,16 @@ class ProblemCard:
     def degenerate(self) -> bool:
         """Whether an answer that ignores the input would pass."""
         return "degenerate" in self.flags
+
+    @property
+    def task_roofline_ms(self) -> float:
+        """Milliseconds at the roofline of the precision that the task asks for; 0 when it was not computed."""
+        return self.roofline_ms.get(_TASK_CLASS[self.precision], 0.0)
+
+    @property
+    def bound_by(self) -> str:
+        """What limits the roofline at the task's precision: ``memory`` or ``arithmetic``."""
+        return "arithmetic" if self.task_roofline_ms > self.memory_ms * 1.001 else "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

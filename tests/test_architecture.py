@@ -20,18 +20,52 @@ ALLOWED = {
     "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.configs"),
     "evolve": ("kbevolve",),
 }
+#: The packages (or single modules) of a folder, in order: each imports only those above it, and itself.
+ORDER = {
+    "evolve": (
+        "llm",
+        "state",
+        "proposers",
+        "strategies",
+        "simulation",
+        "search",
+        "runs",
+        "ask_tell",
+        "cli",
+    ),
+    "evaluators": (
+        "worker",
+        "rejection",
+        "disk_cache",
+        "device",
+        "lint",
+        "sandbox",
+        "builds",
+        "correctness",
+        "analysis",
+        "feedback",
+        "candidate",
+        "timing",
+        "evaluator",
+        "judging",
+        "fleet",
+        "diagnostics",
+    ),
+}
 #: Programs that run by path and may not know us at all, and data that is no code of ours.
 PROGRAM = ROOT / "evaluators" / "worker"
 DATA = (ROOT / "configs" / "problems", ROOT / "configs" / "seeds" / "L1", ROOT / "configs" / "seeds" / "L2")
 
 
 def imports_of(file: Path) -> Iterator[str]:
+    """Every import, wherever it stands in the file: inside functions and under TYPE_CHECKING, too."""
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: a relative import"
-            yield node.module or ""
+            # ``from package import name``: the name may be a module.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def code_files(folder: str) -> list[Path]:
@@ -46,11 +80,28 @@ def test_imports_point_one_way(folder: str) -> None:
         for module in imports_of(file):
             assert module.split(".")[0] not in FOLDERS, f"{file} imports {module} without kbevolve in front"
             ours = module == "kbevolve" or module.startswith("kbevolve.")
-            if ours and module != "kbevolve":
+            if ours and module not in ("kbevolve", "kbevolve.__version__"):
                 assert module.startswith(ALLOWED[folder]), f"{file} imports {module}"
                 # The worker is run by path and knows its own folder only.
                 own = not file.is_relative_to(PROGRAM) or module.startswith("kbevolve.evaluators.worker.")
                 assert own, f"{file}: the worker must not know us, but imports {module}"
+
+
+@pytest.mark.parametrize("folder", ORDER)
+def test_packages_import_only_those_above_them(folder: str) -> None:
+    """Also when the import is lazy or for type checkers only."""
+    order = ORDER[folder]
+    inside = ROOT / folder
+    there = {one.stem for one in inside.iterdir() if one.suffix == ".py" or (one / "__init__.py").exists()}
+    assert there - {"__init__"} == set(order), "the folder and its ordered list differ"
+    against = [
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file in code_files(folder)
+        for module in imports_of(file)
+        if module.startswith(f"kbevolve.{folder}.")
+        if order.index(module.split(".")[2]) > order.index(file.relative_to(inside).parts[0].removesuffix(".py"))
+    ]
+    assert not against, "\n".join(against)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from kbevolve.archive.lineage import main_line
+from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
@@ -21,7 +22,6 @@ from kbevolve.evolve.ask_tell.answers import Told, answer
 from kbevolve.evolve.ask_tell.ask import ask, check_askable
 from kbevolve.evolve.ask_tell.hearing import Hearing
 from kbevolve.evolve.ask_tell.payload import sheet
-from kbevolve.evolve.cli.render.json import plain
 from kbevolve.evolve.runs.evaluators import open_judges
 from kbevolve.evolve.runs.export import check_output, choose, measure_and_write, plain_judge
 from kbevolve.evolve.runs.session import open_run, settings_of

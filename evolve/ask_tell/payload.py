@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.ask_tell.ask import Asked, News
-from kbevolve.evolve.cli.render.json import plain
 from kbevolve.evolve.proposers.interactive import Open
 
 #: Facts of an evaluation that tell somebody who wrote the kernel how it fared.

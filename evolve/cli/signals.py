@@ -21,13 +21,3 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def end_requests(one: object) -> None:
-    """End the requests that a proposer or a language model has under way, if it is one that has such.
-
-    So an interrupted run does not wait for answers that nobody will read.
-    """
-    close = getattr(one, "close", None)
-    if close is not None:
-        close()

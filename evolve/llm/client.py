@@ -146,3 +146,13 @@ def _key(settings: LLMSettings) -> str:
     if not (key.isascii() and key.isprintable()):
         raise ProposerError(f"the key in {variable} holds characters that no key has; copy it again")
     return key or NO_KEY
+
+
+def end_requests(one: object) -> None:
+    """End the requests that a proposer or a language model has under way, if it is one that has such.
+
+    So an interrupted run does not wait for answers that nobody will read.
+    """
+    close = getattr(one, "close", None)
+    if close is not None:
+        close()

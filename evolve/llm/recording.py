@@ -23,8 +23,7 @@ from typing import Any, Self
 from kbevolve.archive.jsonl import append_whole
 from kbevolve.configs.errors import ProposerError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.cli.signals import end_requests
-from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, build_language_model
+from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, build_language_model, end_requests
 from kbevolve.evolve.llm.rate_limit import Pace
 
 #: Makes the model that the settings of one name, None when they name none.

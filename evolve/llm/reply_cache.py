@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 
 from kbevolve.archive.replies import Replies
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.cli.signals import end_requests
-from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
+from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.llm.rate_limit import Pace
 from kbevolve.evolve.llm.recording import Maker, digest_of
 

@@ -8,8 +8,7 @@ from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.prices import read_prices
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.cli.signals import end_requests
-from kbevolve.evolve.llm.client import LanguageModel, build_language_model
+from kbevolve.evolve.llm.client import LanguageModel, build_language_model, end_requests
 from kbevolve.evolve.llm.rate_limit import pace_of
 from kbevolve.evolve.llm.recording import Maker
 from kbevolve.evolve.proposers.base import Proposer

@@ -13,8 +13,7 @@ from kbevolve.archive.conversations import Answer, Place, Question, Questions, S
 from kbevolve.configs.errors import Unanswered
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import LLMSettings, Precision
-from kbevolve.evolve.cli.signals import end_requests
-from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
+from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer

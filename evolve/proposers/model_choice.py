@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kbevolve.configs.prices import Price, Prices
-from kbevolve.evolve.cli.signals import end_requests
+from kbevolve.evolve.llm.client import end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.state.knowledge import Memory, Spending
 

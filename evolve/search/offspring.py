@@ -15,13 +15,13 @@ from kbevolve.archive.run_view import Ledger
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.evaluator import Evaluator
-from kbevolve.evolve.proposers.base import Brief, Failure, Likeness, Proposal, Proposer
+from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search.executor import Crew, Urgency
+from kbevolve.evolve.state.attempts import Failure, Likeness
 from kbevolve.evolve.state.duplicates import COMPARED, Novelty
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.evolve import Breeding
-from kbevolve.evolve.strategies.operators import MENDABLE
 from kbevolve.islands.source.canonical import canonical_id
 
 #: Names of the crew's teams.
@@ -266,7 +266,7 @@ class Brood:
         child.found.append(Found(birth=birth, evaluation=evaluation, remembered=remembered))
         made_by_model = birth.operator not in (Operator.SEED, Operator.TUNE)
         fresh = birth.state is BirthState.BORN  # a duplicate had its turns when it was born
-        fails = evaluation is not None and evaluation.verdict in MENDABLE
+        fails = evaluation is not None and evaluation.verdict.repairable
         turns = sum(one.birth.state is not BirthState.FAMILIAR for one in child.found)
         failure: Failure | None = None
         if birth.state is BirthState.FAMILIAR:

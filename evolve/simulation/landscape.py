@@ -11,7 +11,6 @@ from random import Random
 from typing import Protocol
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evolve.strategies.operators import MENDABLE
 
 #: A genotype: the index of one choice for each gene of its landscape.
 Program = tuple[int, ...]
@@ -42,7 +41,7 @@ class Failure:
     @property
     def mendable(self) -> bool:
         """Whether a repair turn may mend it."""
-        return self.verdict in MENDABLE
+        return self.verdict.repairable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

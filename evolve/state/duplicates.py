@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Verdict
 from kbevolve.archive.run_view import Ledger
-from kbevolve.evolve.proposers.base import Likeness
+from kbevolve.evolve.state.attempts import Likeness
 from kbevolve.islands.source.similarity import Shingles, resemblance, shingles
 
 #: Share of its text that a child must have in common with a kernel to be asked for again (SEARCH section 8).

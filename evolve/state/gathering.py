@@ -13,7 +13,6 @@ from kbevolve.archive.run_queries import precision_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import Problem
-from kbevolve.evolve.cli.render.problem_card import bound_by
 from kbevolve.evolve.state.bottlenecks import bottleneck_class
 from kbevolve.evolve.state.replay import carried_out
 from kbevolve.evolve.state.transfer import Heirloom, Legacy, Paid
@@ -102,7 +101,7 @@ def alike(one: Problem, other: Problem, card: ProblemCard | None = None, others:
     mine, theirs = (frozenset(playbook.operations_in(problem.source)) for problem in (one, other))
     if not mine | theirs or len(mine & theirs) / len(mine | theirs) < ALIKE:
         return False
-    return card is None or others is None or bound_by(card) == bound_by(others)
+    return card is None or others is None or card.bound_by == others.bound_by
 
 
 def _of_its_like(archive: Archive, run: Run) -> str | None:

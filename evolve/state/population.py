@@ -14,7 +14,7 @@ from functools import lru_cache
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.archive.run_view import Ledger
 from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
-from kbevolve.evolve.proposers.base import Failure
+from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.duplicates import Blunders
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, History

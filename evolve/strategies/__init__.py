@@ -11,9 +11,9 @@ from typing import Any
 from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import SearchSettings, Settings
-from kbevolve.evolve.strategies.base import Kind
+from kbevolve.evolve.strategies.base import Breeder, Kind
 from kbevolve.evolve.strategies.best_of_n import BestOfN
-from kbevolve.evolve.strategies.brief_maker import Breeder, Directed
+from kbevolve.evolve.strategies.brief_maker import Directed
 from kbevolve.evolve.strategies.greedy import Greedy
 from kbevolve.evolve.strategies.openevolve import OpenEvolve
 from kbevolve.evolve.strategies.refine import Refine

@@ -7,7 +7,9 @@ from typing import Protocol
 
 from kbevolve.archive.records import Idea, Operator
 from kbevolve.configs.settings import Feedback, SearchSettings
-from kbevolve.evolve.proposers.base import Failure
+from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.state.attempts import Failure
+from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.view import Knowledge
 from kbevolve.islands.island import Member
 
@@ -89,3 +91,13 @@ class Kind:
     repairs: bool = True
     #: Why it needs a model that writes kernels; "" when it can do without.
     needs_model: str = ""
+
+
+class Breeder(Protocol):
+    """Makes the brief of an island's next child: the default strategy's breeding, or another strategy's."""
+
+    def brief(
+        self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
+    ) -> Brief | None:
+        """The brief; None when there is nothing to make a child from."""
+        ...

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Protocol
 
 from kbevolve.archive.records import Operator
 from kbevolve.archive.run_view import Ledger
@@ -12,16 +11,6 @@ from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
 from kbevolve.evolve.strategies.evolve import Breeding
 from kbevolve.evolve.strategies.view import Knowledge
-
-
-class Breeder(Protocol):
-    """Makes the brief of an island's next child: the default strategy's breeding, or another strategy's."""
-
-    def brief(
-        self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
-    ) -> Brief | None:
-        """The brief; None when there is nothing to make a child from."""
-        ...
 
 
 class Directed:

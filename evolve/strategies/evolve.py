@@ -7,8 +7,9 @@ from random import Random
 from kbevolve.archive.records import Birth, Idea, Operator, ProblemCard
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import SearchSettings
-from kbevolve.evolve.proposers.base import Brief, Failure, Proposer
+from kbevolve.evolve.proposers.base import Brief, Proposer
 from kbevolve.evolve.proposers.tuning.tunables import declared
+from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import Heirloom, Legacy

@@ -2,11 +2,9 @@
 
 from collections.abc import Collection, Mapping
 from random import Random
-from types import MappingProxyType
 
-from kbevolve.archive.records import Operator, Verdict
+from kbevolve.archive.records import Operator
 from kbevolve.islands.credit.credit import Credit
-from kbevolve.islands.credit.posterior import Belief
 
 #: Shares among the operators that ask a model, of draws that follow no credit: while improvements come, and once
 #: `STALE` kernels were judged without one. Techniques come first: a parameter of a technique that is replaced next was
@@ -17,19 +15,8 @@ STUCK: Mapping[Operator, float] = {Operator.MUTATE: 0.40, Operator.REWRITE: 0.53
 STALE = 30
 #: What each operator gets whatever is believed of it; and while a run explores.
 FLOOR, EXPLORING_FLOOR = 0.15, 0.2
-#: What is believed of the operators before the first child: worth five or six children, on rewrites the least.
-PRIORS: Mapping[str, Belief] = MappingProxyType(
-    {
-        str(Operator.MUTATE): Belief(valid=4, invalid=2, gain=0.05, weight=2),
-        str(Operator.REWRITE): Belief(valid=3, invalid=3, gain=-0.2, weight=2, scale=0.08),
-        str(Operator.CROSS): Belief(valid=3, invalid=2, gain=-0.02, weight=2),
-        str(Operator.TUNE): Belief(valid=5, invalid=1, gain=-0.02, weight=2, scale=0.002),
-    }
-)
 #: Shares of an offline run; crossing needs two elites of one skeleton and soon repeats itself, so it gets less.
 OFFLINE: Mapping[Operator, float] = {Operator.TUNE: 0.8, Operator.CROSS: 0.2}
-#: Verdicts that a repair turn can mend: the failure has a message, and the idea has not been refuted by a clock.
-MENDABLE = frozenset({Verdict.REFUSED, Verdict.BUILD_FAILED, Verdict.CRASHED, Verdict.WRONG})
 
 
 def operator_shares(available: Collection[Operator], *, stalled: int, tune_share: float) -> dict[Operator, float]:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from kbevolve.archive.records import Birth, Verdict
 from kbevolve.archive.run_view import Ledger
-from kbevolve.evolve.proposers.base import Attempt
+from kbevolve.evolve.state.attempts import Attempt
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
 

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import CONFIRMED, as_times, speedup_words, time_words
 from kbevolve.archive.lineage import lineage as line_of
 from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, Verdict
 from kbevolve.archive.store import Archive, RunSummary
@@ -14,7 +14,6 @@ from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.options import archive_option
 from kbevolve.evolve.cli.render import kernel as portraits
-from kbevolve.evolve.cli.render.formats import CONFIRMED, speedup_words, time_words
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import Column, print_table

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import CONFIRMED, as_times, duration_words, interval_words
 from kbevolve.archive.records import Kernel, Run, StopReason
 from kbevolve.archive.report.comparison import Average
 from kbevolve.archive.report.comparison_figure import save_comparison
@@ -22,7 +22,6 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.reference import as_model_new
 from kbevolve.evolve.cli.commands.run import overrides_of, settings_options
 from kbevolve.evolve.cli.options import archive_option, kernelbench_option, problem_option
-from kbevolve.evolve.cli.render.formats import CONFIRMED, duration_words, interval_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import Header, LiveProgress
 from kbevolve.evolve.cli.render.tables import Column, print_table

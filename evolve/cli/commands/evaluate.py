@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.findings_file import FindingsFile
+from kbevolve.archive.formatting import speedup_words, time_words, verdict_words
+from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
@@ -27,8 +29,8 @@ from kbevolve.evolve.cli.options import (
     workers_option,
 )
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
-from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, speedup_words, time_words, verdict_words
-from kbevolve.evolve.cli.render.json import plain, print_json_line
+from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
+from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.kernel import print_fields, standing_fields
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import printable

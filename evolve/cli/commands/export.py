@@ -7,13 +7,12 @@ from pathlib import Path
 
 import click
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import as_times, speedup_words, time_words, verdict_words
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.cli.options import archive_option, archive_words, device_option
-from kbevolve.evolve.cli.render.formats import speedup_words, time_words, verdict_words
 from kbevolve.evolve.runs.export import check_output, choose, measure_and_write, plain_judge
 from kbevolve.evolve.runs.pending import batch_words, write_births
 

@@ -7,10 +7,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import as_times, interval_words
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.options import archive_option
-from kbevolve.evolve.cli.render.formats import interval_words
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.state.idea_report import IdeaScore, TechniqueScore, of_archive, of_run

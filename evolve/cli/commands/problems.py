@@ -6,13 +6,14 @@ from typing import get_args
 import click
 from rich.console import Console
 
+from kbevolve.archive.record_json import plain
 from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
 from kbevolve.configs.errors import ProblemError, UsageError
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.cli.options import device_option, kernelbench_option
-from kbevolve.evolve.cli.render.json import plain, print_json
+from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_fields
 from kbevolve.evolve.cli.render.problem_card import card_fields
 

@@ -8,13 +8,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from kbevolve.archive.formatting import speedup_words, time_words, verdict_words
 from kbevolve.archive.records import Evaluation, Kernel, Profile, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, parse_override
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.cli.options import device_option, kernelbench_option, problem_option
-from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, speedup_words, time_words, verdict_words
+from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_fields
 from kbevolve.evolve.cli.render.profile import print_profile

@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.text import Text
 
 from kbevolve.archive.batch_results import Finding
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import as_times, duration_words, speedup_words, verdict_words
 from kbevolve.archive.records import Evaluation, Verdict
-from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, duration_words, speedup_words, verdict_words
+from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.runs.batch import Batch
 

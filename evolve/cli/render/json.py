@@ -1,11 +1,10 @@
 """Records as plain values, for ``--json``: what scripts read is named as in `archive.records`."""
 
 import json
-from typing import Any
 
 import click
 
-from kbevolve.archive.record_json import to_json
+from kbevolve.archive.record_json import plain
 
 
 def print_json_line(value: object) -> None:
@@ -20,11 +19,3 @@ def print_json_line(value: object) -> None:
 def print_json(value: object) -> None:
     """Print records, or lists and mappings of them, as indented JSON."""
     click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
-
-
-def plain(value: Any) -> Any:
-    """Numbers, strings, lists and dictionaries only. Ordered enums become their names in lower case.
-
-    JSON has no infinity, and the error of an output full of NaN is one: null for those who only read.
-    """
-    return to_json(value, non_finite=lambda number: None)

@@ -11,7 +11,15 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import (
+    as_times,
+    confirmed_words,
+    interval_words,
+    published_words,
+    speedup_words,
+    time_words,
+    verdict_words,
+)
 from kbevolve.archive.lineage import Line
 from kbevolve.archive.records import (
     Birth,
@@ -26,15 +34,7 @@ from kbevolve.archive.records import (
 )
 from kbevolve.archive.run_queries import strategy_of
 from kbevolve.archive.store import RunSummary
-from kbevolve.evolve.cli.render.formats import (
-    VERDICT_STYLE,
-    confirmed_words,
-    interval_words,
-    published_words,
-    speedup_words,
-    time_words,
-    verdict_words,
-)
+from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, print_table, printable
 
 #: What a run without a reason to stop is doing; the archive cannot tell the two apart.

@@ -12,18 +12,17 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from kbevolve.archive.formatting import as_times
-from kbevolve.archive.records import Birth, Confirmation, Verdict
-from kbevolve.evolve.cli.render.formats import (
-    VERDICT_STYLE,
+from kbevolve.archive.formatting import (
+    as_times,
     confirmed_words,
-    count_words,
     duration_words,
     published_words,
     speedup_words,
     time_words,
     verdict_words,
 )
+from kbevolve.archive.records import Birth, Confirmation, Verdict
+from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, count_words
 from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.state.population import Population
 

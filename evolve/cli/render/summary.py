@@ -7,20 +7,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import CONFIRMED, as_times, duration_words, published_words, time_words, verdict_words
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, Run, StopReason, Verdict
 from kbevolve.archive.run_view import Ledger
 from kbevolve.archive.store import Archive
 from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import DEFAULT_ARCHIVE
-from kbevolve.evolve.cli.render.formats import (
-    CONFIRMED,
-    count_words,
-    duration_words,
-    published_words,
-    time_words,
-    verdict_words,
-)
+from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.search.budget import LIMITS, Spent
 from kbevolve.evolve.state.population import Population

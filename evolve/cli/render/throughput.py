@@ -3,10 +3,9 @@
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import three_digits
+from kbevolve.archive.formatting import duration_words, three_digits
 from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.archive.throughput import BUILD_PHASE, PhaseTime, Throughput
-from kbevolve.evolve.cli.render.formats import duration_words
 from kbevolve.evolve.cli.render.kernel import print_fields
 from kbevolve.evolve.cli.render.tables import Column, print_table
 

@@ -1,7 +1,8 @@
 """What a run has learnt, as lines of a prompt: what paid and what did not, so that nobody has to find it out again."""
 
 from kbevolve.archive.records import Idea
-from kbevolve.evolve.proposers.base import Brief, Failure
+from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.knowledge import Outcome
 from kbevolve.evolve.state.lessons import pair_words, percent
 from kbevolve.evolve.state.signatures import first_line, signature

@@ -11,12 +11,12 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kbevolve.archive.formatting import input_words, operation_words, size_words, time_words
 from kbevolve.archive.records import Backend, Idea, Operator, ProblemCard
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Feedback, Precision
 from kbevolve.evaluators.feedback.message import feedback, performance, standing
-from kbevolve.evolve.cli.render.problem_card import prompt_lines
-from kbevolve.evolve.proposers.base import Brief, Failure
+from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.idea_filters import Mask, unmasked
 from kbevolve.evolve.proposers.codegen.prompt_history import (
     elsewhere_lines,
@@ -26,6 +26,7 @@ from kbevolve.evolve.proposers.codegen.prompt_history import (
     technique_lines,
     tried_lines,
 )
+from kbevolve.evolve.state.attempts import Failure
 from kbevolve.islands.island import Member
 from kbevolve.islands.stagnation import Stage
 
@@ -252,3 +253,23 @@ _ENVIRONMENT = Environment(
     autoescape=False,
     keep_trailing_newline=True,
 )
+
+
+#: Flags that help whoever writes a kernel. The others tell how the judge might be fooled.
+_HELPFUL = ("launch-bound", "reducible", "dead-code", "in-place")
+
+
+def prompt_lines(card: ProblemCard) -> list[str]:
+    """What a model should know that writes a kernel for it; never what the judge looks at."""
+    lines = [f"It must read {input_words(card)} and write {size_words(card.output_bytes)}{_work(card)}."]
+    if card.task_roofline_ms:
+        limit = "memory bandwidth" if card.bound_by == "memory" else "the arithmetic"
+        lines.append(
+            f"On this device {limit} bounds it: at the roofline a call takes {time_words(card.task_roofline_ms)}, "
+            f"eager PyTorch takes {time_words(card.eager_ms)}."
+        )
+    return lines + [f"{flag.capitalize()}: {card.flags[flag]}." for flag in _HELPFUL if flag in card.flags]
+
+
+def _work(card: ProblemCard) -> str:
+    return f", and computes {operation_words(card.flops)} in products" if card.flops else ""

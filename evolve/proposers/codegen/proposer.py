@@ -14,8 +14,7 @@ from kbevolve.archive.records import BirthState, Idea, Kernel, Operator
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
 from kbevolve.configs.settings import LLMSettings, Precision
-from kbevolve.evolve.cli.signals import end_requests
-from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
+from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen.edits import Reading, read_answer
 from kbevolve.evolve.proposers.codegen.idea_filters import masks_of, unmasked

@@ -8,14 +8,13 @@ from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision, Settings
 from kbevolve.evaluators.feedback.message import feedback
-from kbevolve.evolve.cli.render.problem_card import prompt_lines
-from kbevolve.evolve.cli.signals import end_requests
-from kbevolve.evolve.llm.client import LanguageModel
+from kbevolve.evolve.llm.client import LanguageModel, end_requests
 from kbevolve.evolve.llm.rate_limit import pace_of
 from kbevolve.evolve.llm.recording import Maker
-from kbevolve.evolve.proposers.base import Attempt, Brief, Proposal
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, prompt_lines
 from kbevolve.evolve.proposers.openevolve.process import Asked, Guest, Written
+from kbevolve.evolve.state.attempts import Attempt
 
 #: How its prompts introduce the program to be changed (``diff_user.txt`` of version 0.4.0).
 CURRENT = "# Current Program\n```python\n"

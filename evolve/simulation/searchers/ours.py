@@ -14,8 +14,9 @@ from kbevolve.evolve.simulation.author import Task
 from kbevolve.evolve.simulation.landscape import Idea, Program
 from kbevolve.evolve.simulation.searcher import Claim, Found, Setting
 from kbevolve.evolve.simulation.tuning import tuned
+from kbevolve.evolve.state.priors import PRIORS
 from kbevolve.evolve.strategies.evolve import INSPIRED_FROM, LAW, law_at
-from kbevolve.evolve.strategies.operators import PRIORS, STUCK, choose_operator, operator_shares
+from kbevolve.evolve.strategies.operators import STUCK, choose_operator, operator_shares
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.island import Island, Member
 from kbevolve.islands.selection import inspirations

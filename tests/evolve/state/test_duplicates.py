@@ -11,9 +11,10 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Oper
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.evolve.cli.render.formats import count_words
-from kbevolve.evolve.proposers.base import Brief, Failure, Likeness, Proposal, Proposer
+from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
 from kbevolve.evolve.search.search import Search
+from kbevolve.evolve.state.attempts import Failure, Likeness
 from kbevolve.evolve.state.duplicates import REMEMBERED, Blunders
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 

@@ -4,7 +4,8 @@ from random import Random
 import pytest
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.strategies.operators import FLOOR, FLOWING, PRIORS, STALE, STUCK, choose_operator, operator_shares
+from kbevolve.evolve.state.priors import PRIORS
+from kbevolve.evolve.strategies.operators import FLOOR, FLOWING, STALE, STUCK, choose_operator, operator_shares
 from kbevolve.islands.credit.credit import Credit
 
 WITH_MODEL = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR, Operator.TUNE)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
-from kbevolve.evolve.proposers.base import Attempt
+from kbevolve.evolve.state.attempts import Attempt
 from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
 from kbevolve.evolve.strategies.best_of_n import BestOfN
 from kbevolve.evolve.strategies.greedy import Greedy

@@ -15,9 +15,10 @@ from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.analysis import roofline
 from kbevolve.evaluators.analysis.roofline import Roofline
-from kbevolve.evolve.cli.render.problem_card import bound_by, card_fields, prompt_lines
-from kbevolve.evolve.proposers.base import Brief, Failure
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.cli.render.problem_card import card_fields
+from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, prompt_lines
+from kbevolve.evolve.state.attempts import Failure
 
 HONEST = """import torch
 
@@ -107,9 +108,9 @@ def test_misuse_is_said(kbevolve: Callable[..., Any]) -> None:
 
 
 def test_what_bounds_it_is_read_off_the_two_times() -> None:
-    assert bound_by(CARD) == "arithmetic"
-    assert bound_by(replace(CARD, memory_ms=1.1)) == "memory"
-    assert bound_by(replace(CARD, precision="bf16", memory_ms=0.2)) == "memory"
+    assert CARD.bound_by == "arithmetic"
+    assert replace(CARD, memory_ms=1.1).bound_by == "memory"
+    assert replace(CARD, precision="bf16", memory_ms=0.2).bound_by == "memory"
 
 
 def test_a_model_is_told_what_helps_and_not_what_the_judge_looks_at() -> None:

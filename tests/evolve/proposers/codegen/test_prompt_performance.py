@@ -6,8 +6,9 @@ from random import Random
 from kbevolve.archive.records import Evaluation, Kernel, Launch, Operator, Profile, Verdict
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evolve.proposers.base import Brief, Failure
+from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.state.attempts import Failure
 from kbevolve.islands.island import Member
 
 PROBLEM = parse_problem(

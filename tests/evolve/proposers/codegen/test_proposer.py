@@ -19,8 +19,9 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm.client import PatientModel
 from kbevolve.evolve.llm.transports import OpenAITransport
-from kbevolve.evolve.proposers.base import Brief, Failure
+from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
+from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.transfer import Heirloom, Legacy, Paid
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
