@@ -9,7 +9,7 @@ GPU_JOBS ?= 6
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu check bench-engine bench-cluster clean
+.PHONY: help setup run test test-slow test-gpu coverage check bench-engine bench-cluster clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ test-slow: setup  ## those that take more than about five seconds each
 test-gpu: setup  ## those that need a CUDA device: side by side, then those that want it for themselves
 	$(BIN)/python -m pytest -n $(GPU_JOBS) -m "not alone" tests/gpu $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m alone tests/gpu $(PYTEST_ARGS)
+
+coverage: setup  ## the share of lines and branches that `make test` runs, by file, in .coverage-report
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html:.coverage-report $(PYTEST_ARGS)
 
 check: setup  ## ruff and mypy strict
 	$(BIN)/ruff check .
