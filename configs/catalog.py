@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kbevolve.configs.errors import ProblemError, nearest
 from kbevolve.configs.problem import Problem, parse_problem
+from kbevolve.configs.text_file import read_text
 
 #: What the name of a problem from a checkout begins with.
 KERNELBENCH = "kernelbench:"
@@ -60,12 +61,7 @@ def find_problem(name: str, *, kernelbench: Path | None = None) -> Problem:
 
 
 def _read(path: Path, name: str) -> Problem:
-    try:
-        source = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ProblemError(f"{path}: {error.strerror}; a problem is a readable Python file") from None
-    except UnicodeDecodeError as error:
-        raise ProblemError(f"{path}: byte {error.start} is not UTF-8; a problem is a Python file") from None
+    source = read_text(path, option="--problem", wants="Python file", error=ProblemError)
     return parse_problem(source, name=name, path=path)
 
 

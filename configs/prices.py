@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from kbevolve.configs.errors import SettingsError
+from kbevolve.configs.text_file import read_text
 
 _FILE = Path(__file__).with_name("prices.yaml")
 _MILLION = 1e6
@@ -52,11 +53,10 @@ def read_prices(own: Path | None = None) -> Prices:
 
 
 def _read(file: Path) -> dict[str, Price]:
+    text = read_text(file, option="budget.prices", wants="YAML file of prices", error=SettingsError)
     try:
-        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}; budget.prices wants a YAML file of prices") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
         raise SettingsError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
     prices = tree.get("prices") if isinstance(tree, dict) else None
     if not isinstance(prices, dict):

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from kbevolve.configs.errors import SettingsError, nearest
 from kbevolve.configs.section import Address, Section
+from kbevolve.configs.text_file import read_text
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 #: What a model may be told of a kernel that it wrote: its source, how it fared, where its time goes.
@@ -343,10 +344,9 @@ def _read_preset(name: str) -> dict[str, Any]:
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
+    text = read_text(file, option="--config", wants="YAML file of settings", error=SettingsError)
     try:
-        return _as_tree(yaml.safe_load(file.read_text()), str(file))
-    except OSError as error:
-        raise SettingsError(f"{file}: {error.strerror}; --config wants a YAML file of settings") from None
+        return _as_tree(yaml.safe_load(text), str(file))
     except yaml.YAMLError as error:
         raise SettingsError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
 

@@ -75,7 +75,7 @@ def test_a_missing_file_is_told_its_neighbours(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     (tmp_path / "latin.py").write_bytes(b"# caf\xe9\n")
-    assert "byte 5 is not UTF-8" in complaint(str(tmp_path / "latin.py"))
+    assert "byte 0xe9 at position 5 is not UTF-8; --problem wants" in complaint(str(tmp_path / "latin.py"))
     (tmp_path / "prose.py").write_text("Not a problem.")
     assert "line 1 is not Python" in complaint(str(tmp_path / "prose.py"))
 

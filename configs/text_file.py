@@ -1,0 +1,28 @@
+"""A text file that the user named: read whole, or refused in one line."""
+
+from pathlib import Path
+
+from kbevolve.configs.errors import UsageError
+
+
+def read_text(path: Path, *, option: str, wants: str, error: type[UsageError] = UsageError) -> str:
+    """The text of a file in UTF-8.
+
+    Args:
+        path: the file.
+        option: the option or setting that named it, e.g. ``"--start"``.
+        wants: what that option wants, e.g. ``"file with class ModelNew"``.
+        error: the class of the exception.
+
+    Raises:
+        UsageError: the file is missing, is a directory, is not readable, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as failure:
+        raise error(f"{path}: {failure.strerror}; {option} wants a {wants}") from None
+    except UnicodeDecodeError as failure:
+        byte = failure.object[failure.start]
+        raise error(
+            f"{path}: byte 0x{byte:02x} at position {failure.start} is not UTF-8; {option} wants a UTF-8 {wants}"
+        ) from None
