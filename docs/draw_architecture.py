@@ -1,4 +1,4 @@
-"""Draw docs/architecture.svg from the imports: ``python docs/draw_architecture.py`` (a test checks that it is current).
+"""Draw docs/architecture.svg from the imports: ``python -m docs.draw_architecture`` (a test checks that it is current).
 
 A row a package, in the order in which packages may import each other. A mark in a row says that the package imports the
 one whose number heads the column; all marks lie left of the diagonal, because imports point upwards only.
@@ -7,37 +7,10 @@ one whose number heads the column; all marks lie left of the diagonal, because i
 import ast
 from collections import Counter
 from html import escape
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.test_architecture import FOLDERS, ORDER, ROOT, code_files, imports_of
+
 PICTURE = ROOT / "docs" / "architecture.svg"
-#: Folder -> its packages in order; a folder without an order of its own is one row.
-ORDER = {
-    "configs": (),
-    "archive": (),
-    "islands": (),
-    "evaluators": (
-        "worker",
-        "rejection",
-        "disk_cache",
-        "device",
-        "lint",
-        "sandbox",
-        "builds",
-        "correctness",
-        "analysis",
-        "feedback",
-        "candidate",
-        "timing",
-        "evaluator",
-        "judging",
-        "fleet",
-        "diagnostics",
-    ),
-    "evolve": ("llm", "state", "proposers", "strategies", "simulation", "search", "runs", "ask_tell", "cli"),
-}
-#: Files that are data for kbevolve: problems and starting kernels.
-DATA = tuple(ROOT / "configs" / one for one in ("problems", "seeds/L1", "seeds/L2"))
 _COLOURS = {
     "configs": "#7a7a7a",
     "archive": "#8c6d31",
@@ -46,39 +19,20 @@ _COLOURS = {
     "evolve": "#a23b53",
 }
 #: Pixels: the height of a row and width of a column, and where names, texts and the matrix begin.
-_CELL, _NAME, _TEXT, _MATRIX, _TOP = 20, 38, 210, 830, 44
-
-
-def imports_of(file: Path) -> list[str]:
-    """Every module that a file imports, also inside functions and for type checkers only."""
-    found = []
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            # ``from package import name``: the name may be a module.
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
-
-
-def code_files(folder: str) -> list[Path]:
-    """The Python files of a folder, in a fixed order, without the data."""
-    return sorted(
-        file for file in (ROOT / folder).rglob("*.py") if not any(file.is_relative_to(data) for data in DATA)
-    )
+_CELL, _NAME, _TEXT, _MATRIX, _TOP = 20, 38, 210, 860, 44
 
 
 def packages() -> list[str]:
     """``configs``, ``archive``, …, ``evolve.cli``: the rows."""
-    return [f"{folder}.{one}" if one else folder for folder, order in ORDER.items() for one in order or ("",)]
+    return [f"{folder}.{one}" if one else folder for folder in FOLDERS for one in ORDER.get(folder, ("",))]
 
 
 def package_of(parts: tuple[str, ...]) -> str | None:
     """The row that a module of kbevolve belongs to; None for what is in no package."""
-    if not parts or parts[0] not in ORDER:
+    if not parts or parts[0] not in FOLDERS:
         return None
-    order = ORDER[parts[0]]
-    if not order:
+    order = ORDER.get(parts[0])
+    if order is None:
         return parts[0]
     return f"{parts[0]}.{parts[1]}" if len(parts) > 1 and parts[1] in order else None
 
@@ -86,7 +40,7 @@ def package_of(parts: tuple[str, ...]) -> str | None:
 def arrows() -> Counter[tuple[str, str]]:
     """How many imports lead from one package into another."""
     found: Counter[tuple[str, str]] = Counter()
-    for folder in ORDER:
+    for folder in FOLDERS:
         for file in code_files(folder):
             source = package_of(file.relative_to(ROOT).with_suffix("").parts)
             for module in imports_of(file):
@@ -125,9 +79,9 @@ def picture() -> str:
             f'<rect x="8" y="{y}" width="{width - 16}" height="{_CELL - 1}" fill="{colour}" opacity="0.07"/>',
             f'<rect x="{x}" y="{y}" width="{_CELL - 1}" height="{_CELL - 1}" fill="{colour}" opacity="0.35"/>',
             f'<text x="30" y="{y + 14}" text-anchor="end" fill="#888">{number + 1}</text>',
-            f'<text x="{_NAME}" y="{y + 14}" fill="{colour}" font-weight="bold">{folder + "/" + name}</text>',
+            f'<text x="{_NAME}" y="{y + 14}" fill="{colour}" font-weight="bold">{folder}/{name}</text>',
             f'<text x="{_TEXT}" y="{y + 14}" fill="#222">{escape(purpose_of(package))}</text>',
-            f'<text x="{x + _CELL // 2}" y="{_TOP - 6}" text-anchor="middle" fill="#888" font-size="10">{number + 1}</text>',
+            f'<text x="{x + 10}" y="{_TOP - 6}" text-anchor="middle" fill="#888" font-size="10">{number + 1}</text>',
         ]
     for (source, target), count in sorted(arrows().items()):
         x, y = (_MATRIX + _CELL * place[target] + _CELL / 2, _TOP + _CELL * place[source] + _CELL / 2)
