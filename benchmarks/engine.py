@@ -274,7 +274,7 @@ class InstantProposer:
 
 def start_id(brief: Brief) -> str:
     """Id of the first kernel of a run."""
-    return brief.history[0].kernel.id if len(brief.history) < 2 else brief.parents[0].kernel.id
+    return brief.learnt.history[0].kernel.id if len(brief.learnt.history) < 2 else brief.parents[0].kernel.id
 
 
 class InstantEvaluator:

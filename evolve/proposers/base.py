@@ -1,4 +1,4 @@
-"""What a proposer is told, and what it gives back."""
+"""What a proposer receives, and what it returns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,24 @@ from kbevolve.archive.records import BirthState, Idea, Kernel, Operator, Problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Feedback
 from kbevolve.evolve.state.attempts import Attempt, Failure
-from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.knowledge import Memory, nothing
 from kbevolve.evolve.state.transfer import Heirloom, Legacy
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTask:
+    """The problem and the device of a run; the same for all its children."""
+
+    problem: Problem
+    #: "cpu" or "cuda".
+    device_type: str
+    #: One line for people and models, e.g. "NVIDIA H200, 132 SMs, 141 GB, sm_90, CUDA 13.0".
+    device: str
+    #: What the judge measured about the problem; None when it was not analysed.
+    card: ProblemCard | None = None
 
 
 def _no_attempts(generation: int) -> Sequence[Attempt]:
@@ -21,50 +34,57 @@ def _no_attempts(generation: int) -> Sequence[Attempt]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brief:
-    """Everything a proposer may know about the child it is asked for."""
+class Learnt:
+    """What the run knew when the child's generation was generated; nothing by default."""
 
-    problem: Problem
-    #: Which birth of the run it is, e.g. "g3/i1/s0"; "" where nobody keeps count.
+    memory: Memory = field(default_factory=Memory)
+    #: Recently tried ideas, with the best gain over the parent of each (None: no correct kernel).
+    tried: Mapping[Idea, float | None] = field(default_factory=nothing)
+    #: Recent failures on the island, newest first.
+    failures: tuple[Failure, ...] = ()
+    #: The fittest and the newest correct kernels of the run, some hundreds, in order of creation: for proposers that
+    #: learn from numbers.
+    history: tuple[Member, ...] = ()
+    #: All attempts of the island from a generation on, oldest first, with prompts and replies: for proposers that
+    #: replay them.
+    attempts: Callable[[int], Sequence[Attempt]] = _no_attempts
+    #: Knowledge transferred from other problems, and the kernel of a similar one to show to this child (None: none).
+    transfer: Legacy = field(default_factory=Legacy)
+    transferred_kernel: Heirloom | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IslandState:
+    """The island that the child belongs to."""
+
+    number: int = 0
+    #: What is particular to the kernels of this island.
+    policy: Policy = FREE
+    #: How the run currently reacts to its stagnation.
+    stage: Stage = Stage.SEARCHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """Everything a proposer may know about the child that it has to propose."""
+
+    task: KernelTask
+    #: Id of the attempt, e.g. "g3/i1/s0"; "" outside a run.
     child: str = ""
-    #: "cpu" or "cuda".
-    device_type: str
-    #: One line for people and models, e.g. "NVIDIA H200, 132 SMs, 141 GB, sm_90, CUDA 13.0".
-    device: str
-    #: What the judge found out about the problem; None when nobody looked.
-    card: ProblemCard | None = None
     operator: Operator
     #: Main parent first. For REPAIR the failed child's own parents.
     parents: tuple[Member, ...]
     #: Elites of other niches, to learn from.
     inspirations: tuple[Member, ...] = ()
-    #: Recent failures on this island, newest first.
-    failures: tuple[Failure, ...] = ()
-    #: The child to repair; None unless the operator is REPAIR.
+    #: The failed child to repair; None unless the operator is REPAIR.
     repair: Failure | None = None
-    #: Ideas that were tried lately in this run, with the best gain over the parent that came of each (None: none
-    #: worked).
-    tried: Mapping[Idea, float | None]
-    #: What the run had learnt when the generation was bred.
-    memory: Memory = field(default_factory=Memory)
-    #: What other problems gave to the run, and the kernel of a similar one that this child is shown; None for none.
-    legacy: Legacy = field(default_factory=Legacy)
-    heirloom: Heirloom | None = None
-    #: Where the child is born, what is particular to the kernels there, and what the run does about its stagnation.
-    island: int = 0
-    policy: Policy = FREE
-    stage: Stage = Stage.SEARCHING
-    #: The fittest and the newest correct kernels of this run with their evaluations, some hundreds, in the order of
-    #: birth: for proposers that learn from numbers.
-    history: tuple[Member, ...] = ()
-    #: The idea to carry out; None leaves it to the proposer.
+    #: The idea to carry out; None lets the proposer choose.
     idea: Idea | None = None
-    #: What may be told of a kernel beside its source: how it fared ("execution"), where its time goes ("profiler").
-    told: frozenset[Feedback] = frozenset({"execution", "profiler"})
-    #: Everything that this island has borne from a generation on, the oldest first, with prompts and replies: for
-    #: proposers that go through it again.
-    attempts: Callable[[int], Sequence[Attempt]] = _no_attempts
-    #: Whether this run had a kernel of this id already; such a child is not worth proposing. Any thread may ask.
+    learnt: Learnt = field(default_factory=Learnt)
+    island: IslandState = field(default_factory=IslandState)
+    #: What a prompt may show of a kernel beside its source: results ("execution"), where its time goes ("profiler").
+    feedback: frozenset[Feedback] = frozenset({"execution", "profiler"})
+    #: Whether this run already has a kernel of this id; such a child is not worth proposing. Thread-safe.
     known: Callable[[str], bool]
     #: The only source of randomness; seeded by run, island, generation and slot.
     rng: Random
@@ -72,19 +92,19 @@ class Brief:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What came of a brief. Without a kernel, `state` says why not."""
+    """A proposed child. Without a kernel, `state` says why there is none."""
 
     state: BirthState
     kernel: Kernel | None = None
     idea: Idea | None = None
-    #: The parents it really used, main parent first; None: those of the brief.
+    #: Kernel ids of the parents that were really used, main parent first; None: those of the brief.
     parents: tuple[str, ...] | None = None
     #: One line: what changed against the parent, or why there is no kernel.
     note: str = ""
     prompt: str = ""
     reply: str = ""
     model: str = ""
-    #: Name that the settings have for the model, where they name several; "" else.
+    #: Name that the settings give to the model, where they name several; else "".
     author: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -93,8 +113,8 @@ class Proposal:
 class Proposer(Protocol):
     """Writes one child for a brief.
 
-    A useless answer is a `Proposal` without kernel; `ProposerError` means that the proposer cannot work
-    at all (endpoint unreachable after all retries, key refused), and the search stops, resumable.
+    A useless answer is a `Proposal` without kernel. `ProposerError` means that the proposer cannot work at all
+    (endpoint unreachable after all retries, key refused); the search then stops and can be resumed.
     """
 
     def propose(self, brief: Brief) -> Proposal:

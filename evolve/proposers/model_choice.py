@@ -30,7 +30,7 @@ class ByTemperature:
         Raises:
             ProposerError: the model cannot be reached.
         """
-        return self.proposers[brief.policy.warmth].propose(brief)
+        return self.proposers[brief.island.policy.warmth].propose(brief)
 
     def close(self) -> None:
         """Give up requests that are under way in other threads."""
@@ -68,7 +68,9 @@ class SeveralModels:
 
     def _by_credit(self, brief: Brief) -> str:
         floor = min(FLOOR, 0.5 / len(self.weights))
-        return brief.memory.authors.choose(self.weights, brief.rng, costs=self._costs(brief.memory), floor=floor)
+        return brief.learnt.memory.authors.choose(
+            self.weights, brief.rng, costs=self._costs(brief.learnt.memory), floor=floor
+        )
 
     def _costs(self, memory: Memory) -> Mapping[str, float] | None:
         """Dollars of a child of each model; None where a price is not known, for then none can be compared."""

@@ -28,7 +28,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.evaluator import Confirmer, Evaluator
-from kbevolve.evolve.proposers.base import Proposal, Proposer
+from kbevolve.evolve.proposers.base import KernelTask, Proposal, Proposer
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.confirming import Confirming
@@ -107,12 +107,9 @@ class Search:
         self.budget = Budget.of(settings)
         self.elapsed = elapsed
         self.breeding = Breeding(
-            problem=problem,
-            device_type=device_type,
-            device=device,
+            task=KernelTask(problem=problem, device_type=device_type, device=device, card=card),
             settings=self.settings,
             proposers=proposers,
-            card=card,
             legacy=given,
             window=window_of(settings),
         )

@@ -6,7 +6,7 @@ from random import Random
 from kbevolve.archive.records import Operator
 from kbevolve.archive.run_view import Ledger
 from kbevolve.configs.settings import SearchSettings
-from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.base import Brief, Learnt
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
 from kbevolve.evolve.strategies.evolve import Breeding
@@ -66,19 +66,18 @@ class Directed:
         rng: Random,
     ) -> Brief:
         return Brief(
-            problem=self._breeding.problem,
-            device_type=self._breeding.device_type,
-            device=self._breeding.device,
-            card=self._breeding.card,
+            task=self._breeding.task,
             operator=choice.operator,
             parents=choice.parents,
             repair=choice.repair,
             idea=choice.idea,
-            failures=choice.failures,
-            tried=population.tried() if choice.learnt else {},
-            history=population.history() if choice.learnt else (),
-            told=choice.told,
-            attempts=knowledge.since,
+            learnt=Learnt(
+                tried=population.tried() if choice.learnt else {},
+                failures=choice.failures,
+                history=population.history() if choice.learnt else (),
+                attempts=knowledge.since,
+            ),
+            feedback=choice.told,
             known=known,
             rng=rng,
         )

@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from kbevolve.archive.records import Birth, Idea, Operator, ProblemCard
-from kbevolve.configs.problem import Problem
+from kbevolve.archive.records import Birth, Idea, Operator
 from kbevolve.configs.settings import SearchSettings
-from kbevolve.evolve.proposers.base import Brief, Proposer
+from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt, Proposer
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.knowledge import Memory
@@ -40,13 +39,9 @@ INSPIRED_FROM = 60
 class Breeding:
     """Makes briefs. Every random choice has its own generator, named by seed, island, generation and purpose."""
 
-    problem: Problem
-    device_type: str
-    device: str
+    task: KernelTask
     settings: SearchSettings
     proposers: Mapping[Operator, Proposer]
-    #: What the judge found out about the problem; None when nobody looked.
-    card: ProblemCard | None = None
     #: What other problems gave to the run.
     legacy: Legacy = field(default_factory=Legacy)
     #: Evaluations without an improvement after which a run takes another stage (`islands.stagnation`); 0 for never.
@@ -78,24 +73,21 @@ class Breeding:
             return None
         shown = parents if operator is Operator.CROSS else parents[:1]
         return Brief(
-            problem=self.problem,
-            device_type=self.device_type,
-            device=self.device,
-            card=self.card,
+            task=self.task,
             operator=operator,
             parents=shown,
             inspirations=inspirations(home, shown, self._rng(generation, island, "inspirations"))
             if memory.judged >= INSPIRED_FROM
             else (),
-            failures=population.failures(island),
-            tried=population.tried(),
-            memory=memory,
-            legacy=self.legacy,
-            heirloom=self._heirloom(memory, self._rng(generation, island, "heirloom")),
-            island=island,
-            policy=self._policy(island),
-            stage=stage,
-            history=population.history(),
+            learnt=Learnt(
+                memory=memory,
+                tried=population.tried(),
+                failures=population.failures(island),
+                history=population.history(),
+                transfer=self.legacy,
+                transferred_kernel=self._heirloom(memory, self._rng(generation, island, "heirloom")),
+            ),
+            island=IslandState(number=island, policy=self._policy(island), stage=stage),
             known=known,
             rng=self._rng(generation, island, "propose"),
         )
@@ -112,17 +104,12 @@ class Breeding:
     ) -> Brief:
         """The brief for mending a child that failed, with what was known when its generation was bred."""
         return Brief(
-            problem=self.problem,
-            device_type=self.device_type,
-            device=self.device,
-            card=self.card,
+            task=self.task,
             operator=Operator.REPAIR,
             parents=tuple(population.member(parent) for parent in birth.parents if population.is_correct(parent)),
             repair=failure,
-            tried=tried,
-            memory=memory,
-            island=birth.island,
-            policy=self._policy(birth.island),
+            learnt=Learnt(memory=memory, tried=tried),
+            island=IslandState(number=birth.island, policy=self._policy(birth.island)),
             known=known,
             rng=self._rng(birth.generation, birth.island, f"repair/{birth.slot}"),
         )
@@ -133,7 +120,7 @@ class Breeding:
         return Operator.MUTATE in self.proposers
 
     def _policy(self, island: int) -> Policy:
-        return policy_of(island, islands=self.settings.islands, device_type=self.device_type)
+        return policy_of(island, islands=self.settings.islands, device_type=self.task.device_type)
 
     def _selection(self, stage: Stage, stalled: int) -> Selection:
         """By rank, and rivals of the best once a model is stuck; flatter while the run explores, and from niches hardly

@@ -18,7 +18,7 @@ from kbevolve.evolve.proposers.interactive import Outside, OutsideProposer
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.islands.island import Member
 from tests.evolve import loopback
-from tests.evolve.doubles import KnownEvaluator, kernel, open_run, problem, settings
+from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, open_run, problem, settings
 from tests.evolve.loopback import Loopback, Request, completion
 
 
@@ -81,22 +81,12 @@ def implementation(
 
 
 def brief(operator: Operator, *, known: Callable[[str], bool] = lambda _: False) -> Brief:
-    parents = [kernel(UNROLL=2), kernel(TILE=32, PACK=1)]
     members = tuple(
         Member(kernel=parent, evaluation=KnownEvaluator().evaluate(problem(), parent), niche="m0c0d0l0")
-        for parent in parents
+        for parent in (kernel(UNROLL=2), kernel(TILE=32, PACK=1))
     )
-    return Brief(
-        problem=problem(),
-        child="g1/i0/s0",
-        device_type="cpu",
-        device="a double",
-        operator=operator,
-        parents=members if operator is Operator.CROSS else members[:1],
-        tried={},
-        known=known,
-        rng=Random(11),
-    )
+    parents = members if operator is Operator.CROSS else members[:1]
+    return brief_of(operator, *parents, child="g1/i0/s0", known=known, seed=11)
 
 
 def test_it_gives_a_child_or_says_in_one_line_why_not(implementation: tuple[Proposer, Operator]) -> None:

@@ -3,9 +3,11 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,12 +18,13 @@ from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt, Proposal, Proposer
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.proposers.tuning.tunables import values_of
 from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.search.search import Search
+from kbevolve.islands.island import Member
 
 DEVICE = "double"
 
@@ -191,6 +194,18 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
 def width_for(device: Device, asked: int = 0) -> int:
     """As the judge's, of a device with one core."""
     return asked or 1
+
+
+def brief_of(operator: Operator, *parents: Member, seed: int = 0, **facts: Any) -> Brief:
+    """A brief; `facts` are fields of it, or of its task, what was learnt, and its island."""
+    parts: dict[str, Any] = {}
+    for name, kind in (("task", KernelTask), ("learnt", Learnt), ("island", IslandState)):
+        own = {field.name: facts.pop(field.name) for field in fields(kind) if field.name in facts}
+        if name == "task":
+            own = {"problem": problem(), "device_type": "cpu", "device": "a double"} | own
+        parts[name] = kind(**own)
+    plain: dict[str, Any] = {"parents": parents, "known": lambda _: False, "rng": Random(seed)}
+    return Brief(operator=operator, **plain | parts | facts)
 
 
 class ScriptedProposer:

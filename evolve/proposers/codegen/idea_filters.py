@@ -44,10 +44,10 @@ def unmasked(entries: Sequence[PlaybookIdea], masks: Sequence[Mask]) -> Sequence
 
 
 def _masks(brief: Brief, precision: Precision) -> Iterator[Mask]:
-    architecture = re.search(r"\bsm_(\d+)", brief.device)
-    if brief.device_type == "cuda" and architecture and int(architecture[1]) < _MATRIX_UNITS:
+    architecture = re.search(r"\bsm_(\d+)", brief.task.device)
+    if brief.task.device_type == "cuda" and architecture and int(architecture[1]) < _MATRIX_UNITS:
         yield Mask(words="This device has no matrix units.", techniques=frozenset(_MATRIX))
-    elif brief.device_type == "cuda" and precision == "fp32":
+    elif brief.task.device_type == "cuda" and precision == "fp32":
         words = "Matrix units round fp32 operands; they are accurate enough only with operands split into parts."
         yield Mask(words=words, techniques=frozenset({name for name in _MATRIX if name != _SPLIT}))
     share = _bandwidth_share(brief)
@@ -61,7 +61,12 @@ def _masks(brief: Brief, precision: Precision) -> Iterator[Mask]:
 
 def _bandwidth_share(brief: Brief) -> float | None:
     """The main parent's share of the measured bandwidth, by the problem's own bytes; None where it is not known."""
-    if brief.card is None or not brief.card.memory_ms or not brief.parents or "profiler" not in brief.told:
+    if (
+        brief.task.card is None
+        or not brief.task.card.memory_ms
+        or not brief.parents
+        or "profiler" not in brief.feedback
+    ):
         return None
     time_ms = brief.parents[0].evaluation.time_ms
-    return brief.card.memory_ms / time_ms if time_ms else None
+    return brief.task.card.memory_ms / time_ms if time_ms else None

@@ -86,12 +86,12 @@ def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief) -> Idea:
 def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list[PlaybookIdea]:
     """Ideas of the playbook to be shown for a child, in the order of the file: those whose techniques promise most in a
     draw from what is believed of them, exhausted ideas only where there are no others."""
-    experience, rng, family = brief.memory.experience, brief.rng, brief.policy.techniques
+    experience, rng, family = brief.learnt.memory.experience, brief.rng, brief.island.policy.techniques
     worth = []
     for index, entry in enumerate(entries):
-        drawn = experience.belief(entry.technique, bottleneck_class(entry.bottleneck), brief.island).draw(rng)
+        drawn = experience.belief(entry.technique, bottleneck_class(entry.bottleneck), brief.island.number).draw(rng)
         home = not family or entry.technique in family
-        outcome = brief.memory.outcome(entry.title)
+        outcome = brief.learnt.memory.outcome(entry.title)
         worth.append((outcome is None or not outcome.exhausted, drawn * (1.0 if home else STRANGERS), index))
     return [entries[index] for index in sorted(index for _, _, index in sorted(worth, reverse=True)[:count])]
 
@@ -180,23 +180,23 @@ def _line(value: Any, length: int) -> str:
 
 def _spent(title: str, brief: Brief) -> bool:
     """Whether an idea was tried, and not merely failed once: then the code may be to blame."""
-    outcome = brief.memory.outcome(title)
+    outcome = brief.learnt.memory.outcome(title)
     if outcome is not None:
         return not outcome.open
-    return folded(title) in {folded(idea.title) for idea in brief.tried}
+    return folded(title) in {folded(idea.title) for idea in brief.learnt.tried}
 
 
 def _chosen(ideas: Sequence[Idea], brief: Brief) -> Idea:
-    rng, policy = brief.rng, brief.policy
-    floor = policy.floor if brief.stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
+    rng, policy = brief.rng, brief.island.policy
+    floor = policy.floor if brief.island.stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
     look = rng.random() >= floor
     blind = rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
     if not look:
         return blind
-    experience = brief.memory.experience
+    experience = brief.learnt.memory.experience
     worth = []
     for idea in ideas:
-        belief = experience.belief(idea.technique, bottleneck_class(idea.bottleneck), brief.island)
+        belief = experience.belief(idea.technique, bottleneck_class(idea.bottleneck), brief.island.number)
         home = not policy.techniques or idea.technique in policy.techniques
         worth.append((belief.draw(rng) + TRUST * claim(idea)) * (1.0 if home else STRANGERS))
     return ideas[max(range(len(ideas)), key=worth.__getitem__)]

@@ -14,11 +14,11 @@ SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10
 def failure_lines(brief: Brief) -> list[str]:
     """The island's recent failures, one line for each kind, the newest first, with how often the run met it."""
     kinds: dict[str, list[Failure]] = {}
-    for failure in brief.failures:
+    for failure in brief.learnt.failures:
         kinds.setdefault(signature(failure.evaluation), []).append(failure)
     lines = []
     for kind, failures in list(kinds.items())[:SHOWN_FAILURES]:
-        count = max(brief.memory.failures.get(kind, 0), len(failures))
+        count = max(brief.learnt.memory.failures.get(kind, 0), len(failures))
         idea = f" (idea: {failures[0].idea.title})" if failures[0].idea else ""
         times = f"tried {count}x: " if count > 1 else ""
         lines.append(f"{times}{first_line(failures[0].evaluation)}{idea}")
@@ -27,20 +27,20 @@ def failure_lines(brief: Brief) -> list[str]:
 
 def tried_lines(brief: Brief) -> list[str]:
     """The newest ideas with the best that came of each; without those that `exhausted_lines` tells of."""
-    shown = [(idea, gain, brief.memory.outcome(idea.title)) for idea, gain in brief.tried.items()]
+    shown = [(idea, gain, brief.learnt.memory.outcome(idea.title)) for idea, gain in brief.learnt.tried.items()]
     lines = [_tried(idea, gain, outcome) for idea, gain, outcome in shown if outcome is None or not outcome.exhausted]
     return lines[-SHOWN_TRIED:]
 
 
 def exhausted_lines(brief: Brief) -> list[str]:
     """Ideas that are not worth another try, and why."""
-    return [f"{one.idea.title} ({one.idea.technique}): {one.exhausted}" for one in brief.memory.exhausted()]
+    return [f"{one.idea.title} ({one.idea.technique}): {one.exhausted}" for one in brief.learnt.memory.exhausted()]
 
 
 def technique_lines(brief: Brief) -> list[str]:
     """What each technique has brought against each bottleneck, the one that promises most first."""
-    experience = brief.memory.experience
-    worth = {pair: experience.belief(*pair, brief.island) for pair in experience.pairs()}
+    experience = brief.learnt.memory.experience
+    worth = {pair: experience.belief(*pair, brief.island.number) for pair in experience.pairs()}
     ranked = sorted(worth, key=lambda pair: (-worth[pair].improvement, pair))
     lines = []
     for pair in ranked[:SHOWN_TECHNIQUES]:
@@ -52,14 +52,14 @@ def technique_lines(brief: Brief) -> list[str]:
 
 def lesson_lines(brief: Brief) -> list[str]:
     """What was read off the children of the run."""
-    return [lesson.line for lesson in brief.memory.lessons]
+    return [lesson.line for lesson in brief.learnt.memory.lessons]
 
 
 def elsewhere_lines(brief: Brief) -> list[str]:
     """Ideas that paid on similar problems."""
     return [
         f"{one.title} ({one.technique}) on {one.problem}: {one.gain:.2f} times its parent's speed"
-        for one in brief.legacy.ideas
+        for one in brief.learnt.transfer.ideas
     ]
 
 

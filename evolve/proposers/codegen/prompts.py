@@ -81,7 +81,7 @@ class PromptTexts:
 
     def system(self, brief: Brief) -> str:
         """Who the model is, the device, the contract and the rules; the same for every child of a run."""
-        return _render("system", device=brief.device, device_type=brief.device_type, precision=self.precision)
+        return _render("system", device=brief.task.device, device_type=brief.task.device_type, precision=self.precision)
 
     def ideas(self, brief: Brief, shortlist: Sequence[PlaybookIdea], masks: Sequence[Mask] = ()) -> str:
         """Stage one."""
@@ -98,7 +98,7 @@ class PromptTexts:
             paid=technique_lines(brief),
             lessons=lesson_lines(brief),
             masks=[mask.words for mask in masks],
-            exploring=brief.stage is not Stage.SEARCHING,
+            exploring=brief.island.stage is not Stage.SEARCHING,
             playbook=shortlist,
             techniques=self._techniques(brief, masks),
             count=self.ideas_per_call,
@@ -115,7 +115,7 @@ class PromptTexts:
     def cross(self, brief: Brief) -> str:
         """Both stages in one: two parents to be combined."""
         return _render(
-            "cross", **_writing(brief), crossed=[Shown.of(parent, brief.card) for parent in brief.parents[:2]]
+            "cross", **_writing(brief), crossed=[Shown.of(parent, brief.task.card) for parent in brief.parents[:2]]
         )
 
     def repair_task(self, brief: Brief, failure: Failure) -> str:
@@ -123,7 +123,7 @@ class PromptTexts:
         return _render(
             "repair_task",
             **_problem(brief),
-            device=brief.device,
+            device=brief.task.device,
             idea=failure.idea,
             backends=(failure.kernel.backend,),
             skeleton=False,
@@ -153,7 +153,7 @@ class PromptTexts:
 
     def _techniques(self, brief: Brief, masks: Sequence[Mask]) -> dict[str, str]:
         """What an idea may be filed under on a device; other values and crossings have operators of their own."""
-        possible = [idea for idea in self.playbook.ideas if idea.runs_on(brief.device_type, brief.device)]
+        possible = [idea for idea in self.playbook.ideas if idea.runs_on(brief.task.device_type, brief.task.device)]
         known = {idea.technique for idea in unmasked(possible, masks)} | {OTHER}
         return {slug: meaning for slug, meaning in self.playbook.techniques.items() if slug in known}
 
@@ -175,23 +175,23 @@ def backends(brief: Brief) -> tuple[Backend, ...]:
 
 def _written(brief: Brief) -> tuple[Backend, ...]:
     """What new files are written in: what their island is for, else whatever the device takes."""
-    possible = DEVICE_BACKENDS[brief.device_type]
-    return (brief.policy.backend,) if brief.policy.backend in possible else possible
+    possible = DEVICE_BACKENDS[brief.task.device_type]
+    return (brief.island.policy.backend,) if brief.island.policy.backend in possible else possible
 
 
 def _problem(brief: Brief) -> dict[str, Any]:
-    source = brief.problem.source_for(brief.device_type)
+    source = brief.task.problem.source_for(brief.task.device_type)
     return {
-        "problem_name": brief.problem.name,
+        "problem_name": brief.task.problem.name,
         "problem_source": source,
-        "reduced": source != brief.problem.source,
-        "card": prompt_lines(brief.card) if brief.card else [],
+        "reduced": source != brief.task.problem.source,
+        "card": prompt_lines(brief.task.card) if brief.task.card else [],
     }
 
 
 def _parent(brief: Brief) -> dict[str, Any]:
     return {
-        "parent": Shown.of(brief.parents[0], brief.card, told=brief.told) if brief.parents else None,
+        "parent": Shown.of(brief.parents[0], brief.task.card, told=brief.feedback) if brief.parents else None,
         "parent_title": "The kernel to improve" if edited(brief) else "The kernel to beat",
     }
 
@@ -209,11 +209,11 @@ def _writing(brief: Brief) -> dict[str, Any]:
     )
     return {
         **_problem(brief),
-        "device": brief.device,
+        "device": brief.task.device,
         "backends": backends(brief),
         "edited": edited(brief),
         "skeleton": not edited(brief),
-        "inspiration": _heirloom(brief) or (Shown.of(inspiration, brief.card) if inspiration else None),
+        "inspiration": _heirloom(brief) or (Shown.of(inspiration, brief.task.card) if inspiration else None),
         "inspiration_title": SIMILAR if _heirloom(brief) else SAME,
         "failures": failure_lines(brief),
     }
@@ -221,7 +221,7 @@ def _writing(brief: Brief) -> dict[str, Any]:
 
 def _heirloom(brief: Brief) -> Shown | None:
     """The kernel of a similar problem that is shown instead of one for the same problem."""
-    given = brief.heirloom
+    given = brief.learnt.transferred_kernel
     if given is None or len(given.source) > INSPIRATION_LENGTH:
         return None
     words = f"{given.problem}; there {given.speedup:.2f} times as fast as eager PyTorch"

@@ -113,7 +113,9 @@ class LLMProposer:
         """The brief's; else an idea of the model's, or one of the playbook's when it has none that is new."""
         if brief.idea is not None:
             return brief.idea
-        fitting = self._playbook.ideas_for(brief.problem.source, device_type=brief.device_type, device=brief.device)
+        fitting = self._playbook.ideas_for(
+            brief.task.problem.source, device_type=brief.task.device_type, device=brief.task.device
+        )
         languages = frozenset(str(backend) for backend in backends(brief))
         written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self._playbook.ideas
         masks = masks_of(brief, self._precision)

@@ -58,7 +58,7 @@ class OpenEvolveProposer:
                 before.
         """
         guest = self._guest or self._begin(brief)
-        for attempt in brief.attempts(self._since):
+        for attempt in brief.learnt.attempts(self._since):
             self._since = attempt.birth.generation + 1
             if attempt.birth.prompt:
                 self._relive(guest, attempt, brief)
@@ -129,7 +129,7 @@ class OpenEvolveProposer:
     def _score(self, guest: Guest, evaluation: Evaluation | None, brief: Brief) -> None:
         works = evaluation is not None and evaluation.verdict is Verdict.CORRECT
         shown = (evaluation.speedup_low or 0.0) if evaluation and works else 0.0
-        told = feedback(evaluation, card=brief.card) if evaluation else ""
+        told = feedback(evaluation, card=brief.task.card) if evaluation else ""
         # What a kernel has at least shown, as for every other strategy.
         guest.score({"combined_score": shown, "correct": float(works)}, {"feedback": told} if told else {})
         self._next(guest)
@@ -170,6 +170,6 @@ def openevolve_proposer(settings: Settings, make: Maker) -> OpenEvolveProposer |
 
 
 def _task(brief: Brief) -> str:
-    source = brief.problem.source_for(brief.device_type)
-    lines = prompt_lines(brief.card) if brief.card else []
-    return "\n".join([f"# The problem: {brief.problem.name}", "```python", source.strip(), "```", *lines]) + "\n"
+    source = brief.task.problem.source_for(brief.task.device_type)
+    lines = prompt_lines(brief.task.card) if brief.task.card else []
+    return "\n".join([f"# The problem: {brief.task.problem.name}", "```python", source.strip(), "```", *lines]) + "\n"

@@ -69,7 +69,7 @@ class TunablesProposer:
 
     def _surrogate(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> Surrogate:
         shape = skeleton(source)
-        relatives = [member for member in brief.history if skeleton(member.kernel.source) == shape]
+        relatives = [member for member in brief.learnt.history if skeleton(member.kernel.source) == shape]
         return Surrogate(
             {tunable.name: tunable.choices for tunable in tunables},
             [values_of(member.kernel.source) for member in relatives],

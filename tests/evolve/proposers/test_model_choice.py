@@ -4,8 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ from kbevolve.evolve.state.knowledge import Memory, Spending
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import VENTURE, policy_of
-from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, problem
+from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, brief_of, kernel, problem
 from tests.evolve.loopback import Answer, Loopback, Request, completion
 
 KEYS = {"LARGE_KEY": "sk-large-0123456789", "SMALL_KEY": "sk-small-0123456789"}
@@ -55,12 +53,7 @@ def settings(servers: dict[str, Loopback], **changes: Any) -> Settings:
 def brief(seed: int, **changes: Any) -> Brief:
     parent = kernel(UNROLL=2)
     found = KnownEvaluator().evaluate(problem(), parent)
-    facts: dict[str, Any] = {
-        "problem": problem(), "device_type": "cpu", "device": "a double", "operator": Operator.REWRITE,
-        "parents": (Member(kernel=parent, evaluation=found, niche="m0"),), "tried": {},
-        "known": lambda _: False, "rng": Random(seed),
-    }  # fmt: skip
-    return Brief(**facts | changes)
+    return brief_of(Operator.REWRITE, Member(kernel=parent, evaluation=found, niche="m0"), seed=seed, **changes)
 
 
 def named(name: str) -> Proposer:
@@ -171,7 +164,7 @@ def test_an_island_that_ventures_asks_warmer_but_never_hotter_than_endpoints_tak
         writer = build_proposers(Settings.from_tree({"llm": llm}))[Operator.REWRITE]
         for policy in (policy_of(0, islands=3, device_type="cpu"), VENTURE):
             servers["large"].requests.clear()
-            writer.propose(replace(brief(5), policy=policy))
+            writer.propose(brief(5, policy=policy))
             (once,) = {request.body["temperature"] for request in servers["large"].requests}
             asked.append(once)
     assert asked == pytest.approx([0.8, 1.0, 1.8, 2.0])

@@ -58,15 +58,15 @@ def written(brief: Brief) -> Proposal:
         source = kernel(TILE=brief.rng.choice((16, 32, 64)), PACK=1).source
     kernel_ = Kernel.from_source(source)
     shown = [
-        sorted((idea.title, gain) for idea, gain in brief.tried.items()),
-        [failure.kernel.id for failure in brief.failures],
+        sorted((idea.title, gain) for idea, gain in brief.learnt.tried.items()),
+        [failure.kernel.id for failure in brief.learnt.failures],
         [parent.kernel.id for parent in brief.parents],
         [parent.children for parent in brief.parents],
-        [member.kernel.id for member in brief.history],
+        [member.kernel.id for member in brief.learnt.history],
         brief.repair and (brief.repair.kernel.id, brief.repair.evaluation.message, brief.repair.idea),
         brief.known(kernel_.id),
-        brief.memory,
-        (brief.stage, brief.policy.name),
+        brief.learnt.memory,
+        (brief.island.stage, brief.island.policy.name),
     ]
     idea = Idea(title=f"idea {word}", mechanism="m", technique="t") if brief.repair is None else brief.repair.idea
     # The prompt is all that the brief says: whatever of it depended on time would be seen in the archive.
@@ -79,7 +79,7 @@ def drawn(brief: Brief) -> Proposal:
         choices = {"UNROLL": (1, 2, 4, 8), "TILE": (8, 16, 32, 64), "PACK": (0, 1), "WRONG": (0, 0, 1)}
         found = kernel(**{name: brief.rng.choice(values) for name, values in choices.items()})
         if not brief.known(found.id):
-            return Proposal(state=BirthState.BORN, kernel=found, prompt=repr(len(brief.history)))
+            return Proposal(state=BirthState.BORN, kernel=found, prompt=repr(len(brief.learnt.history)))
     return Proposal(state=BirthState.EXHAUSTED)
 
 
@@ -194,7 +194,7 @@ def test_lookahead_is_what_children_do_not_know() -> None:
         run = open_run(archive, asked)
         search(archive, run, asked, KnownEvaluator(), proposers={Operator.TUNE: ScriptedProposer(watch)}).run()
         # The starting kernel and a child of each generation that was closed.
-        assert [len(brief.history) for brief in briefs] == [1 + max(g - 1 - lookahead, 0) for g in range(1, 7)]
+        assert [len(brief.learnt.history) for brief in briefs] == [1 + max(g - 1 - lookahead, 0) for g in range(1, 7)]
 
 
 @pytest.mark.parametrize("who", ["offline", "model"])

@@ -174,7 +174,7 @@ def test_a_failed_child_gets_one_repair_turn_with_the_message() -> None:
     children = [birth for birth in archive.births(run.id) if birth.generation and birth.slot == 0]
     assert len(repairs) == len(children) == 3
     assert all(repair.parents[0] == child.kernel for repair, child in zip(repairs, children, strict=True))
-    assert proposer.briefs[-2].failures, "earlier failures are shown to later children"
+    assert proposer.briefs[-2].learnt.failures, "earlier failures are shown to later children"
 
 
 def test_an_answer_that_arrived_is_kept_when_another_island_has_none() -> None:

@@ -27,7 +27,9 @@ def without_idea(brief: Brief) -> Proposal:
     number = brief.rng.random()
     niche = "tl.dot(tl.load(x), tl.load(x))" if number < 0.3 else "tl.load(x)"
     source = f"import triton\n\n\n@triton.jit\ndef k(x):\n    {niche}\n\n\nclass ModelNew: number = {number}\n"
-    return Proposal(state=BirthState.BORN, kernel=Kernel.from_source(source), note=f"{brief.stage.name} {number}")
+    return Proposal(
+        state=BirthState.BORN, kernel=Kernel.from_source(source), note=f"{brief.island.stage.name} {number}"
+    )
 
 
 def bred(
@@ -50,7 +52,7 @@ def test_it_explores_then_goes_back_then_stops() -> None:
     archive = Archive(":memory:")
     searching, writer = bred(archive, settings())
     assert searching.run() is StopReason.STAGNATION
-    stages = [brief.stage for brief in writer.briefs]
+    stages = [brief.island.stage for brief in writer.briefs]
     assert stages == sorted(stages)
     assert {stage: stages.count(stage) for stage in Stage} == pytest.approx(
         {Stage.SEARCHING: WINDOW, Stage.EXPLORING: WINDOW, Stage.BACKTRACKING: WINDOW, Stage.OVER: 0}, abs=2
@@ -62,14 +64,14 @@ def test_it_explores_then_goes_back_then_stops() -> None:
 
 def test_an_improvement_begins_the_count_anew() -> None:
     def late(brief: Brief) -> Proposal:
-        if brief.stage is Stage.BACKTRACKING and not brief.known(kernel(UNROLL=8).id):
+        if brief.island.stage is Stage.BACKTRACKING and not brief.known(kernel(UNROLL=8).id):
             return Proposal(state=BirthState.BORN, kernel=kernel(UNROLL=8))
         return without_idea(brief)
 
     archive = Archive(":memory:")
     searching, writer = bred(archive, settings(generations=110, patience=0.1), answer=late)
     assert searching.run() is StopReason.STAGNATION
-    stages = [brief.stage for brief in writer.briefs]
+    stages = [brief.island.stage for brief in writer.briefs]
     assert stages != sorted(stages)
     assert len(restarts(archive)) == 2, "one for each time that nothing came"
 
@@ -79,7 +81,7 @@ def test_a_run_goes_on_where_nobody_asked_for_it_to_stop(changes: dict[str, Any]
     archive = Archive(":memory:")
     searching, writer = bred(archive, settings(**changes))
     assert searching.run() is StopReason.GENERATIONS
-    assert {brief.stage for brief in writer.briefs} == {Stage.SEARCHING}
+    assert {brief.island.stage for brief in writer.briefs} == {Stage.SEARCHING}
     assert not restarts(archive)
 
 

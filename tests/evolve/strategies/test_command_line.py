@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ from kbevolve.archive.records import Launch, Operator, Profile
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Feedback
-from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
 from kbevolve.islands.island import Member
-from tests.evolve.doubles import PROBLEM_TEXT, KnownEvaluator, KnownJudge, kernel, problem
+from tests.evolve.doubles import PROBLEM_TEXT, KnownEvaluator, KnownJudge, brief_of, kernel, problem
 from tests.evolve.strategies.conftest import settings_of
 
 RUN = ("run", "--problem", "double.py", "--device", "cpu", "--generations", "3", "--set", "evaluation.confirm_rounds=2")
@@ -67,17 +65,8 @@ def test_prompts_tell_of_the_parent_what_may_be_told(
 ) -> None:
     launch = Launch(name="softmax_kernel", share=1.0, microseconds=9.0, launches=1.0)
     found = replace(KnownEvaluator().evaluate(problem(), kernel()), profile=Profile(launches=(launch,)))
-    brief = Brief(
-        problem=problem(),
-        device_type="cpu",
-        device="a double",
-        operator=Operator.REWRITE,
-        parents=(Member(kernel=kernel(), evaluation=found, niche="n"),),
-        tried={},
-        told=frozenset(told),
-        known=lambda kernel_id: False,
-        rng=Random(0),
-    )
+    parent = Member(kernel=kernel(), evaluation=found, niche="n")
+    brief = brief_of(Operator.REWRITE, parent, feedback=frozenset(told))
     texts = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=4)
     prompt = texts.ideas(brief, ())
     assert kernel().source.strip() in prompt

@@ -6,7 +6,7 @@ from typing import Any
 
 from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.proposers.base import Brief, KernelTask, Proposal, Proposer
 from kbevolve.evolve.state.transfer import Heirloom, Legacy
 from kbevolve.evolve.strategies.evolve import HEIRS, LAW, RIVALS, RIVALS_FROM, RIVALS_UNTIL, Breeding, law_at
 from kbevolve.islands.selection import NicheSelection, RivalSelection
@@ -22,7 +22,7 @@ OFFLINE: Mapping[Operator, Proposer] = {Operator.TUNE: NOBODY}
 def bred(story: Story, chosen: Settings, *, times: int = 300, **facts: Any) -> list[Brief]:
     """Briefs of so many generations, all on what the population knows now."""
     everything: dict[str, Any] = {
-        "problem": problem(), "device_type": "cpu", "device": "a double", "settings": chosen.search,
+        "task": KernelTask(problem=problem(), device_type="cpu", device="a double"), "settings": chosen.search,
         "proposers": WRITING,
     }  # fmt: skip
     breeding = Breeding(**everything | facts)
@@ -79,11 +79,13 @@ def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> No
     story = peopled(1.0)
     heirloom = Heirloom(problem="L1/other", kernel="k", speedup=2.0, source="class ModelNew: ...")
     legacy = Legacy(kernels=(heirloom,))
-    shown = [brief.heirloom for brief in bred(story, settings(islands=1), legacy=legacy)]
+    shown = [brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), legacy=legacy)]
     assert 110 < shown.count(heirloom) < 190
     for _ in range(HEIRS):
         story.bear(0.5)
-    assert not any(brief.heirloom for brief in bred(story, settings(islands=1), legacy=legacy, times=40))
+    assert not any(
+        brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), legacy=legacy, times=40)
+    )
 
 
 def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:

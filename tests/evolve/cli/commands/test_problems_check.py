@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.analysis import roofline
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evolve.cli.render.problem_card import card_fields
-from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, prompt_lines
 from kbevolve.evolve.state.attempts import Failure
+from tests.evolve.doubles import brief_of
 
 HONEST = """import torch
 
@@ -131,10 +130,8 @@ def test_a_model_is_told_what_helps_and_not_what_the_judge_looks_at() -> None:
 def test_every_prompt_about_a_problem_shows_its_card() -> None:
     parent = Kernel.from_source("#include <x>\nclass ModelNew: ...\n")
     found = Evaluation(kernel=parent.id, problem="p", device="d", precision="fp32", verdict=Verdict.WRONG, message="no")
-    brief = Brief(
-        problem=parse_problem(HONEST, name="p", path=Path("p.py")), device_type="cpu", device="d", card=CARD,
-        operator=Operator.REWRITE, parents=(), tried={}, known=lambda kernel: False, rng=Random(0),
-    )  # fmt: skip
+    asked = parse_problem(HONEST, name="p", path=Path("p.py"))
+    brief, bare = (brief_of(Operator.REWRITE, problem=asked, device="d", card=card) for card in (CARD, None))
     texts = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=2)
     idea = Idea(title="t", mechanism="m", technique="tiling")
     prompts = [
@@ -145,7 +142,7 @@ def test_every_prompt_about_a_problem_shows_its_card() -> None:
     ]
     for prompt in prompts:
         assert "return []\n```\nIt must read 134 MB" in prompt
-    assert "It must read" not in texts.ideas(replace(brief, card=None), [])
+    assert "It must read" not in texts.ideas(bare, [])
 
 
 def test_doubts_are_named() -> None:

@@ -1,7 +1,6 @@
 """What cannot help is not proposed, as far as anybody knows."""
 
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -13,19 +12,16 @@ from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.idea_filters import masks_of, unmasked
 from kbevolve.evolve.state.bottlenecks import ARITHMETIC, bottleneck_class
 from kbevolve.islands.island import Member
-from tests.evolve.doubles import DEVICE, KnownEvaluator, kernel, problem
+from tests.evolve.doubles import DEVICE, KnownEvaluator, brief_of, kernel, problem
 
 HOPPER, PASCAL = "NVIDIA H200, 132 SMs, 141 GB, sm_90", "Tesla P100, 56 SMs, 16 GB, sm_60"
 
 
 def brief(device: str = HOPPER, *, time_ms: float = 2.0, memory_ms: float = 1.0, **facts: Any) -> Brief:
     found = replace(KnownEvaluator().evaluate(problem(), kernel()), time_ms=time_ms)
-    everything: dict[str, Any] = {
-        "problem": problem(), "device_type": "cuda", "device": device, "operator": Operator.MUTATE,
-        "parents": (Member(kernel=kernel(), evaluation=found, niche="m0"),), "tried": {}, "known": lambda _: False,
-        "card": ProblemCard(problem="p", device=DEVICE, precision="fp32", memory_ms=memory_ms), "rng": Random(0),
-    }  # fmt: skip
-    return Brief(**everything | facts)
+    card = ProblemCard(problem="p", device=DEVICE, precision="fp32", memory_ms=memory_ms)
+    parent = Member(kernel=kernel(), evaluation=found, niche="m0")
+    return brief_of(Operator.MUTATE, parent, **{"device_type": "cuda", "device": device, "card": card} | facts)
 
 
 def shown(asked: Brief, precision: Precision) -> list[Any]:
@@ -53,7 +49,7 @@ def test_arithmetic_cannot_help_a_kernel_that_is_bound_by_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "unknown", [{"card": None}, {"parents": ()}, {"memory_ms": 0.0}, {"told": frozenset()}, {"device": "some GPU"}]
+    "unknown", [{"card": None}, {"parents": ()}, {"memory_ms": 0.0}, {"feedback": frozenset()}, {"device": "some GPU"}]
 )
 def test_what_nobody_knows_masks_nothing(unknown: dict[str, Any]) -> None:
     asked = brief(**{"time_ms": 1.3 if "device" in unknown else 1.0} | unknown)

@@ -1,7 +1,6 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ from kbevolve.evolve.state.knowledge import Memory, Outcome
 from kbevolve.evolve.state.titles import folded
 from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.policy import WORK, Policy
-from tests.evolve.doubles import KnownEvaluator, kernel, problem
+from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem
 
 ONE = {"title": "Larger tiles", "mechanism": "Fewer loads.", "technique": "block-tiling", "expected_gain": 1.3}
 TWO = {"title": "Wide loads", "mechanism": "float4.", "technique": "vectorize", "bottleneck": "bandwidth"}
@@ -101,11 +100,7 @@ def idea(title: str, technique: str = "other", **facts: Any) -> Idea:
 
 
 def brief(seed: int = 0, **facts: Any) -> Brief:
-    everything: dict[str, Any] = {
-        "problem": problem(), "device_type": "cpu", "device": "a double", "operator": Operator.REWRITE, "parents": (),
-        "tried": {}, "known": lambda _: False, "rng": Random(seed),
-    }  # fmt: skip
-    return Brief(**everything | facts)
+    return brief_of(Operator.REWRITE, seed=seed, **facts)
 
 
 def knowing(*children: tuple[str, float | None], technique: str = "", times: int = 1) -> Memory:

@@ -1,15 +1,14 @@
 """Prompts show what was measured of the parent, and what is wrong with a file to repair."""
 
 from pathlib import Path
-from random import Random
 
 from kbevolve.archive.records import Evaluation, Kernel, Launch, Operator, Profile, Verdict
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.islands.island import Member
+from tests.evolve.doubles import brief_of
 
 PROBLEM = parse_problem(
     "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n", name="p", path=Path("p.py")
@@ -36,16 +35,7 @@ def evaluation(verdict: Verdict, profile: Profile | None = None, message: str = 
 
 def prompt(profile: Profile | None) -> str:
     member = Member(kernel=KERNEL, evaluation=evaluation(Verdict.CORRECT, profile), niche="m0")
-    brief = Brief(
-        problem=PROBLEM,
-        device_type="cuda",
-        device="a GPU",
-        operator=Operator.MUTATE,
-        parents=(member,),
-        tried={},
-        known=lambda kernel: False,
-        rng=Random(0),
-    )
+    brief = brief_of(Operator.MUTATE, member, problem=PROBLEM, device_type="cuda", device="a GPU")
     return TEXTS.ideas(brief, load_playbook().ideas[:2])
 
 

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -26,6 +25,7 @@ from kbevolve.evolve.state.transfer import Heirloom, Legacy, Paid
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
+from tests.evolve.doubles import brief_of
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -115,17 +115,8 @@ def failure(source: str, verdict: Verdict, message: str, idea: Idea | None = Non
 
 
 def brief(operator: Operator, *sources: str, **changes: Any) -> Brief:
-    made = Brief(
-        problem=PROBLEM,
-        device_type="cpu",
-        device="Xeon, 2 cores, avx512f",
-        operator=operator,
-        parents=tuple(member(source) for source in sources or (PARENT,)),
-        tried={},
-        known=lambda _: False,
-        rng=Random(7),
-    )
-    return replace(made, **changes)
+    task = {"problem": PROBLEM, "device": "Xeon, 2 cores, avx512f"}
+    return brief_of(operator, *map(member, sources or (PARENT,)), **{"seed": 7} | task | changes)
 
 
 def proposer(endpoint: Any, **changes: Any) -> LLMProposer:
@@ -381,7 +372,12 @@ def test_what_other_problems_taught_is_shown_as_such(endpoint: Any) -> None:
     heirloom = Heirloom(problem="L1/softmax", kernel="k", speedup=3.0, source="class ModelNew: softmax = 1\n")
     script(endpoint, IDEAS, DIFF)
     proposer(endpoint).propose(
-        brief(Operator.MUTATE, legacy=Legacy(ideas=(paid,)), heirloom=heirloom, inspirations=(member(OTHER, 1.5),))
+        brief(
+            Operator.MUTATE,
+            transfer=Legacy(ideas=(paid,)),
+            transferred_kernel=heirloom,
+            inspirations=(member(OTHER, 1.5),),
+        )
     )
     ideas, code = (request.last for request in endpoint.requests)
     assert "- Fewer passes (one-pass) on L1/softmax: 1.40 times its parent's speed" in ideas

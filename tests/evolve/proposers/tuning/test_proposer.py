@@ -9,7 +9,7 @@ from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of
 from kbevolve.islands.island import Member
-from tests.evolve.doubles import KnownEvaluator, kernel, problem, speed_of
+from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem, speed_of
 
 
 def member(tuned: Kernel) -> Member:
@@ -20,16 +20,8 @@ def brief(
     *parents: Kernel, seed: int = 0, history: tuple[Kernel, ...] = (), operator: Operator = Operator.TUNE
 ) -> Brief:
     seen = {old.id for old in (*parents, *history)}
-    return Brief(
-        problem=problem(),
-        device_type="cpu",
-        device="a double",
-        operator=operator,
-        parents=tuple(map(member, parents)),
-        tried={},
-        history=tuple(map(member, history)),
-        known=seen.__contains__,
-        rng=Random(seed),
+    return brief_of(
+        operator, *map(member, parents), seed=seed, history=tuple(map(member, history)), known=seen.__contains__
     )
 
 
