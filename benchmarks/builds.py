@@ -26,11 +26,11 @@ import torch
 from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.build_request import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import Built
+from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox import bubblewrap
 
 DECLARED = "torch::Tensor relu(torch::Tensor x);"
@@ -81,15 +81,15 @@ def _processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def order(name: str, *, cuda: str | None, architecture: str, head: str = IMPLICIT) -> BuildOrder:
+def order(name: str, *, cuda: str | None, architecture: str, head: str = IMPLICIT) -> BuildRequest:
     sources = [("main.cpp", f"{WHOLE}{DECLARED if cuda else CPP}\n{BINDING}")]
     sources += [("cuda.cu", head + cuda)] if cuda else []
-    return BuildOrder(name=name, sources=tuple(sources), with_cuda=cuda is not None, architecture=architecture)
+    return BuildRequest(name=name, sources=tuple(sources), with_cuda=cuda is not None, architecture=architecture)
 
 
-def built(pool: BuildPool, wanted: BuildOrder) -> Built:
+def built(pool: BuildPool, wanted: BuildRequest) -> BuiltLibrary:
     outcome = pool.build(wanted)
-    assert isinstance(outcome, Built), outcome
+    assert isinstance(outcome, BuiltLibrary), outcome
     return outcome
 
 
@@ -116,7 +116,7 @@ def by_torch(clock: Clock, name: str, *, cuda: str | None, folder: Path, head: s
 
 
 def measure(clock: Clock, pool: BuildPool, kind: str, *, cuda: str | None, architecture: str) -> None:
-    def wanted(name: str, head: str = IMPLICIT) -> BuildOrder:
+    def wanted(name: str, head: str = IMPLICIT) -> BuildRequest:
         return order(name, cuda=cuda, architecture=architecture, head=head)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +182,7 @@ def main() -> None:
         (folder / "libraries").mkdir()
         architecture = find_cuda(folder / "libraries")
         cores = len(os.sched_getaffinity(0))
-        with BuildPool(find_device("cpu"), EvaluationSettings(), Shelf(folder / "shelf"), width=cores) as pool:
+        with BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(folder / "disk_cache"), width=cores) as pool:
             measure(clock, pool, "C++", cuda=None, architecture="")
             same = None
             if architecture:

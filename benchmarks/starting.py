@@ -1,9 +1,9 @@
-"""What starting costs: a light command, and a worker, alone or forked from a nursery.
+"""What starting costs: a light command, and a worker, alone or forked from a fork_server.
 
     python -m benchmarks.starting
 
 Prints one JSON object, in seconds, medians of nine: `kbevolve --help` and `kbevolve archive ls` (a run of 400 kernels)
-in fresh processes; a worker that is started on its own, and one that is forked by a nursery.
+in fresh processes; a worker that is started on its own, and one that is forked by a fork_server.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.sandbox import directories, launch
-from kbevolve.evaluators.sandbox.forkserver import Nursery
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 
 
@@ -38,10 +38,10 @@ def command(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "kbevolve", *words], check=True, capture_output=True)
 
 
-def worker_seconds(device: Device, nursery: Nursery | None) -> float:
+def worker_seconds(device: Device, fork_server: ForkServer | None) -> float:
     """From the order to start it until it is warm; its end is not counted."""
     started = time.perf_counter()
-    worker = Worker(device, nursery)
+    worker = Worker(device, fork_server)
     worker.wait_ready()
     spent = time.perf_counter() - started
     worker.kill()
@@ -73,13 +73,13 @@ def main() -> None:
             "archive_ls_s": median(lambda: seconds_of(lambda: command("archive", "ls", "--archive", str(path)))),
         }
     figures["worker_alone_s"] = median(lambda: worker_seconds(device, None))
-    nursery = launch.open_nursery(device)
-    if nursery is not None:
+    fork_server = launch.open_fork_server(device)
+    if fork_server is not None:
         try:
-            figures["worker_forked_s"] = median(lambda: worker_seconds(device, nursery))
+            figures["worker_forked_s"] = median(lambda: worker_seconds(device, fork_server))
         finally:
-            nursery.close()
-            directories.remove(nursery.folder)
+            fork_server.close()
+            directories.remove(fork_server.folder)
     print(json.dumps({"device": device.description, **figures}))
 
 

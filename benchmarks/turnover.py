@@ -18,7 +18,7 @@ from multiprocessing.synchronize import Barrier
 
 from benchmarks.contexts import connections_of
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 
 #: Seconds until all processes have begun.
@@ -28,7 +28,7 @@ _PATIENCE = 120.0
 def worked(name: str, hands: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[float]") -> None:
     """Take workers from a pool and kill them, `hands` side by side, for so long; tells how many a second."""
     device = find_device(name)
-    with WorkerPool(device, Gate(device), spares=hands) as pool, ThreadPoolExecutor(hands) as threads:
+    with WorkerPool(device, DeviceGate(device), spares=hands) as pool, ThreadPoolExecutor(hands) as threads:
         list(threads.map(lambda _: pool.take().kill(), range(hands)))
         begin.wait(_PATIENCE)
 

@@ -1,6 +1,6 @@
 """A directory of small JSON files: what is worth measuring only once on this machine.
 
-A shelf is a convenience and never an authority. What cannot be read is a miss, what cannot be written is measured
+A disk_cache is a convenience and never an authority. What cannot be read is a miss, what cannot be written is measured
 again next time, and a file of another format is left alone. Workers cannot reach it.
 """
 
@@ -29,7 +29,7 @@ def default_directory() -> Path:
     return base / "kbevolve"
 
 
-class Shelf:
+class DiskCache:
     """Plain values by kind and key, kept on disk; safe for several processes at once."""
 
     def __init__(self, directory: Path | None = None) -> None:

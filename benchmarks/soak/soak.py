@@ -21,7 +21,7 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import Finding, lint
@@ -75,7 +75,7 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
     rig_errors = 0
     looks: list[Holdings] = []
     started = time.perf_counter()
-    with Judge(device, SETTINGS, shelf=Shelf(folder / "shelf"), width=width) as judge:
+    with Judge(device, SETTINGS, disk_cache=DiskCache(folder / "disk_cache"), width=width) as judge:
         judge.card(problem)
         with ThreadPoolExecutor(width) as callers:
             for patient, found, errors in _in_order_of_ending(callers, judge, problem, children, width):

@@ -17,14 +17,14 @@ from kbevolve.evaluators.analysis.inspection import WEIGHT_SEED, Inspection
 from kbevolve.evaluators.analysis.roofline import Roofline, roofline_of
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 
 #: What a card says and how: another number makes cards on disk misses.
 FORMAT = 1
 
 
 def card_for(
-    problem: Problem, device: Device, precision: str, *, shelf: Shelf | None = None, fresh: bool = False
+    problem: Problem, device: Device, precision: str, *, disk_cache: DiskCache | None = None, fresh: bool = False
 ) -> ProblemCard:
     """The problem's card, from disk when it was made before.
 
@@ -32,19 +32,19 @@ def card_for(
         problem: which problem.
         device: where its kernels are judged.
         precision: what the task asks for.
-        shelf: where cards are kept; the user's own when None.
+        disk_cache: where cards are kept; the user's own when None.
         fresh: make the card and measure the device again.
 
     Raises:
         EvaluatorError: the reference fails.
     """
-    shelf = Shelf() if shelf is None else shelf
-    known = None if fresh else _known_card(shelf, problem, device, precision)
+    disk_cache = DiskCache() if disk_cache is None else disk_cache
+    known = None if fresh else _known_card(disk_cache, problem, device, precision)
     if known is not None:
         return known
     reference = Reference(problem, device, precision, weight_seed=WEIGHT_SEED)
-    roofline = roofline_of(device, shelf=shelf, fresh=fresh)
-    return inspect(problem, reference, device, precision, roofline, shelf=shelf, fresh=True)
+    roofline = roofline_of(device, disk_cache=disk_cache, fresh=fresh)
+    return inspect(problem, reference, device, precision, roofline, disk_cache=disk_cache, fresh=True)
 
 
 def inspect(
@@ -54,28 +54,28 @@ def inspect(
     precision: str,
     roofline: Roofline | None = None,
     *,
-    shelf: Shelf | None = None,
+    disk_cache: DiskCache | None = None,
     fresh: bool = False,
 ) -> ProblemCard:
-    """The problem's card; runs the reference unless the card is on the shelf.
+    """The problem's card; runs the reference unless the card is in the disk cache.
 
     Args:
         problem: which problem.
         reference: its reference at this precision, with any weights; left as it was.
         device: where the reference is.
         precision: what the task asks for.
-        roofline: rates of the device; measured, or taken from the shelf, when None.
-        shelf: where cards are kept; the user's own when None.
+        roofline: rates of the device; measured, or taken from the disk cache, when None.
+        disk_cache: where cards are kept; the user's own when None.
         fresh: make it again.
 
     Raises:
         EvaluatorError: the reference fails, or memory is too short to look at it.
     """
-    shelf = Shelf() if shelf is None else shelf
-    known = None if fresh else _known_card(shelf, problem, device, precision)
+    disk_cache = DiskCache() if disk_cache is None else disk_cache
+    known = None if fresh else _known_card(disk_cache, problem, device, precision)
     if known is not None:
         return known
-    roofline = roofline_of(device, shelf=shelf) if roofline is None else roofline
+    roofline = roofline_of(device, disk_cache=disk_cache) if roofline is None else roofline
     try:
         with as_judged(device, precision):
             card = Inspection(problem, reference, device, precision).card(roofline)
@@ -85,12 +85,12 @@ def inspect(
         ) from None
     if device.type == "cuda":
         torch.cuda.empty_cache()  # the workers' processes need the memory
-    shelf.put("card", _key(problem, device, precision), asdict(card))
+    disk_cache.put("card", _key(problem, device, precision), asdict(card))
     return card
 
 
-def _known_card(shelf: Shelf, problem: Problem, device: Device, precision: str) -> ProblemCard | None:
-    tree = shelf.get("card", _key(problem, device, precision))
+def _known_card(disk_cache: DiskCache, problem: Problem, device: Device, precision: str) -> ProblemCard | None:
+    tree = disk_cache.get("card", _key(problem, device, precision))
     try:
         return ProblemCard(**tree) if tree else None
     except TypeError:  # not what we wrote

@@ -18,7 +18,7 @@ import torch
 
 from kbevolve.evaluators.analysis.conditions import as_judged
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Classes of precision, the most exact first (`archive.records.Evaluation.precision_class`).
 CLASSES = ("fp64", "fp32", "tf32", "half")
@@ -91,21 +91,21 @@ class Roofline:
         return 1e3 * max(written, operations / self.peak(precision_class)) / self.headroom
 
 
-def roofline_of(device: Device, *, shelf: Shelf | None = None, fresh: bool = False) -> Roofline:
+def roofline_of(device: Device, *, disk_cache: DiskCache | None = None, fresh: bool = False) -> Roofline:
     """The device's rates, measured once (1 to 2 s) and then remembered.
 
     Args:
         device: which device.
-        shelf: where they are remembered; the user's own when None.
+        disk_cache: where they are remembered; the user's own when None.
         fresh: measure again; the better of both is kept, for neighbours on the machine only ever lower a rate.
     """
-    shelf = Shelf() if shelf is None else shelf
+    disk_cache = DiskCache() if disk_cache is None else disk_cache
     key = f"{device.fingerprint}|{_FORMAT}"
-    known = _from_tree(shelf.get("roofline", key))
+    known = _from_tree(disk_cache.get("roofline", key))
     if known is None or fresh:
         measured = measure(device)
         known = measured if known is None else known.raised_to(measured)
-        shelf.put("roofline", key, asdict(known))
+        disk_cache.put("roofline", key, asdict(known))
     return known
 
 
@@ -185,7 +185,7 @@ def _cache_bytes(device: Device) -> int:
 
 
 def _from_tree(tree: Any) -> Roofline | None:
-    """What the shelf kept; None when it is not what we write (a hand-edited file must not stop anybody)."""
+    """What the disk cache kept; None when it is not what we write (a hand-edited file must not stop anybody)."""
     try:
         found = Roofline(
             bytes_per_second=float(tree["bytes_per_second"]),

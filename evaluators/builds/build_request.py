@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
-from kbevolve.evaluators.worker.orders import MOST_BYTES, MOST_FLAG, MOST_FLAGS, MOST_SOURCES
+from kbevolve.evaluators.worker.build_request import MOST_BYTES, MOST_FLAG, MOST_FLAGS, MOST_SOURCES
 
 #: What torch turns into file names and a macro's value without quoting it.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
@@ -17,12 +17,12 @@ _SHELL = re.compile(r"[`$;&|<>(){}*?!#\n\0~]")
 _CUDA = (".cu", ".cuh")
 
 
-class OrderRefused(Exception):
+class BuildRefused(Exception):
     """This is no order, or none that can be carried out away from its worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildOrder:
+class BuildRequest:
     """One extension."""
 
     #: Of the extension: its module's and its file's name.
@@ -49,16 +49,16 @@ class BuildOrder:
         """The order that an untrusted process told.
 
         Raises:
-            OrderRefused: a field of another type, too much of anything, or flags that a shell would act on.
+            BuildRefused: a field of another type, too much of anything, or flags that a shell would act on.
         """
         name, sources = told.get("name"), told.get("sources")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise OrderRefused("a name that is no file's name")
+            raise BuildRefused("a name that is no file's name")
         if not isinstance(sources, list | tuple) or not 0 < len(sources) <= MOST_SOURCES:
-            raise OrderRefused(f"no sources, or more than {MOST_SOURCES}")
+            raise BuildRefused(f"no sources, or more than {MOST_SOURCES}")
         read = tuple(_source(source) for source in sources)
         if len({file for file, _ in read}) < len(read) or sum(len(text) for _, text in read) > MOST_BYTES:
-            raise OrderRefused("two sources of one name, or sources too long")
+            raise BuildRefused("two sources of one name, or sources too long")
         order = cls(
             name=name,
             sources=read,
@@ -72,9 +72,9 @@ class BuildOrder:
             plain=told.get("plain") is True,
         )
         if not all(path.startswith("/") for path in order.include_paths):
-            raise OrderRefused("a folder of headers that is not absolute")
+            raise BuildRefused("a folder of headers that is not absolute")
         if order.with_cuda and not architecture:
-            raise OrderRefused("CUDA without a GPU")
+            raise BuildRefused("CUDA without a GPU")
         return order
 
     def to_json(self) -> dict[str, Any]:
@@ -106,20 +106,20 @@ def _source(told: Any) -> tuple[str, str]:
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise OrderRefused("a source that is no text") from None
+                raise BuildRefused("a source that is no text") from None
             return file, text
-    raise OrderRefused("a source that is no file name and text")
+    raise BuildRefused("a source that is no file name and text")
 
 
 def _flags(told: Any) -> tuple[str, ...]:
     flags = told or ()
     if not isinstance(flags, list | tuple) or len(flags) > MOST_FLAGS:
-        raise OrderRefused(f"flags that are no list, or more than {MOST_FLAGS}")
+        raise BuildRefused(f"flags that are no list, or more than {MOST_FLAGS}")
     for flag in flags:
         if not isinstance(flag, str) or len(flag) > MOST_FLAG or _SHELL.search(flag):
-            raise OrderRefused("a flag that is too long or that a shell would act on")
+            raise BuildRefused("a flag that is too long or that a shell would act on")
         try:
             shlex.split(flag)
         except ValueError as error:
-            raise OrderRefused(f"a flag with an open quote: {error}") from None
+            raise BuildRefused(f"a flag with an open quote: {error}") from None
     return tuple(flags)

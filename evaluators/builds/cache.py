@@ -27,7 +27,7 @@ _PRODUCT, _RECORD = "product", "record.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class CacheEntry:
     """What is kept under one key."""
 
     #: None for a failure.
@@ -46,7 +46,7 @@ class BuildCache:
         self._puts = 0
         self._lock = threading.Lock()
 
-    def get(self, kind: str, key: str) -> Entry | None:
+    def get(self, kind: str, key: str) -> CacheEntry | None:
         """What was put there, None when there is nothing or nothing whole."""
         place = self._place(kind, key)
         try:
@@ -60,9 +60,9 @@ class BuildCache:
             return None
         with contextlib.suppress(OSError):
             os.utime(place)
-        return Entry(product=product, record=record)
+        return CacheEntry(product=product, record=record)
 
-    def put(self, kind: str, key: str, entry: Entry) -> None:
+    def put(self, kind: str, key: str, entry: CacheEntry) -> None:
         """Keep an entry; one that is there already stays. A directory that cannot be written to is no error."""
         place = self._place(kind, key)
         digest = None if entry.product is None else hashlib.sha256(entry.product).hexdigest()

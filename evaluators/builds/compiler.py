@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.builds.build_request import BuildOrder, OrderRefused, is_cuda
+from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest, is_cuda
 from kbevolve.evaluators.sandbox.environment import cuda_architecture
 
 #: Raised when the same order would be built otherwise than before.
@@ -56,11 +56,11 @@ class Commands:
         return (*self.link, "-Wl,--strip-all,--build-id=none", *objects, *self.libraries, "-o", product)
 
 
-def commands(order: BuildOrder) -> Commands:
+def commands(order: BuildRequest) -> Commands:
     """The commands for an order.
 
     Raises:
-        OrderRefused: torch's builder refuses it.
+        BuildRefused: torch's builder refuses it.
         EvaluatorError: this torch has another builder than we know.
     """
     from torch.utils import cpp_extension
@@ -90,7 +90,7 @@ def commands(order: BuildOrder) -> Commands:
         cxx, cflags, ldflags = (shlex.split(found[name]) for name in ("cxx", "cflags", "ldflags"))
         nvcc = [*shlex.split(found["nvcc"]), *shlex.split(found["cuda_cflags"])] if order.with_cuda else None
     except (OSError, ValueError) as error:
-        raise OrderRefused(f"torch's builder: {error}") from None
+        raise BuildRefused(f"torch's builder: {error}") from None
     except (AttributeError, KeyError, TypeError) as error:
         raise EvaluatorError(
             f"torch's extension builder is not as it was up to 2.13 ({error}); use another version of torch"
@@ -121,7 +121,7 @@ def architecture(device_type: str, index: int) -> str:
     return cuda_architecture(index) if device_type == "cuda" else ""
 
 
-def _names_architecture(order: BuildOrder) -> bool:
+def _names_architecture(order: BuildRequest) -> bool:
     return any("arch" in flag and "TORCH_EXTENSION_NAME" not in flag for flag in order.cuda_cflags)
 
 

@@ -83,7 +83,7 @@ _MOST_PRECOMPILED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Light:
+class LightHeaders:
     """How one file is compiled lightly."""
 
     #: Folder to look into first.
@@ -111,12 +111,14 @@ class Headers:
         self._asked: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def lighter(self, text: str) -> Light | None:
+    def lighter(self, text: str) -> LightHeaders | None:
         """How to compile this text lightly; None when it includes nothing of torch, or must not be tried."""
         if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text):
             return None
         folder = self._folder()
-        return None if folder is None else Light(folder=folder, named=_named(text), binds=bool(_BINDS.search(text)))
+        return (
+            None if folder is None else LightHeaders(folder=folder, named=_named(text), binds=bool(_BINDS.search(text)))
+        )
 
     def due(self, command: Sequence[str]) -> str | None:
         """Asked for each file that binds to Python: a name when the header should be precompiled for its flags now."""

@@ -10,17 +10,17 @@ from typing import Self
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.build_request import BuildOrder, OrderRefused
-from kbevolve.evaluators.builds.building import Building, precompile
+from kbevolve.evaluators.builds.build_job import BuildJob, precompile
+from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import architecture, commands, toolchain
 from kbevolve.evaluators.builds.headers import Headers, precompiled_name
-from kbevolve.evaluators.builds.product import Built, Outcome, Why, from_entry, to_entry
-from kbevolve.evaluators.builds.sandboxed_compiler import sweep_workshops
+from kbevolve.evaluators.builds.product import BuildResult, BuiltLibrary, FailureReason, from_entry, to_entry
+from kbevolve.evaluators.builds.sandboxed_compiler import remove_stale_directories
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, Census
+from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.worker.channel import LARGEST, Message
 
 #: Orders under way at once; they mostly wait for their compilers.
@@ -31,25 +31,25 @@ _TIMING_CORES = 2
 _MOST_LOG = LARGEST // 16
 
 #: Builds an order within so many seconds of compilers, somewhere; None when that is not possible now.
-Remote = Callable[[BuildOrder, float], Outcome | None]
+RemoteBuilder = Callable[[BuildRequest, float], BuildResult | None]
 
 
 class BuildPool:
     """Builds orders; for several threads at once.
 
-    Files of the cache lie beside the shelf's. Nothing in it is ever written by a process that holds a candidate.
+    Files of the cache lie beside the disk_cache's. Nothing in it is ever written by a process that holds a candidate.
     """
 
     def __init__(
         self,
         device: Device,
         settings: EvaluationSettings,
-        shelf: Shelf,
+        disk_cache: DiskCache,
         *,
         width: int = 0,
         plain: bool = False,
-        elsewhere: Remote | None = None,
-        census: Census | None = None,
+        elsewhere: RemoteBuilder | None = None,
+        process_table: ProcessTable | None = None,
         while_precompiling: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Nothing is started before the first order.
@@ -57,27 +57,27 @@ class BuildPool:
         Args:
             device: that the products run on.
             settings: `build_seconds` is how long one order may keep compilers busy.
-            shelf: beside which products are kept.
+            disk_cache: beside which products are kept.
             width: compilers at once; 0 for all cores but those that a device being timed needs.
             plain: build with torch's own headers only.
             elsewhere: builds what the cache does not hold, e.g. on another host; None for the compilers of this one.
-            census: that counts the compilers' processes; None for one of the pool's own.
+            process_table: that counts the compilers' processes; None for one of the pool's own.
             while_precompiling: entered while a header is precompiled, which no kernel waits for.
         """
-        sweep_workshops()
-        self.cache = BuildCache(shelf.directory / "builds")
+        remove_stale_directories()
+        self.cache = BuildCache(disk_cache.directory / "builds")
         self.headers = Headers(self.cache.directory)
         self.architecture = architecture(device.type, device.index)
         self.width = width or _width(device.type)
         self.seconds = settings.build_seconds
         self._plain = plain
         self._elsewhere = elsewhere
-        self._census = census or Census(seconds=WATCH_SECONDS)
+        self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
         self._while_precompiling = while_precompiling
         # A compiler dies with the thread that started it: these live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
         self._orders = ThreadPoolExecutor(_MOST_ORDERS, thread_name_prefix="kbevolve-build")
-        self._under_way: dict[str, Future[Outcome]] = {}
+        self._under_way: dict[str, Future[BuildResult]] = {}
         self._stop = threading.Event()
         self._lock = threading.RLock()  # a future that is done calls back at once
 
@@ -95,16 +95,16 @@ class BuildPool:
         self._steps.shutdown(cancel_futures=True)
         self._orders.shutdown(cancel_futures=True)
 
-    def build(self, order: BuildOrder) -> Outcome:
+    def build(self, order: BuildRequest) -> BuildResult:
         """Build an order, or find what came of it before.
 
         Raises:
-            OrderRefused: torch's builder refuses it.
+            BuildRefused: torch's builder refuses it.
             EvaluatorError: torch has no builder that we know.
         """
         return self.submit(order).result()
 
-    def submit(self, order: BuildOrder, *, seconds: float | None = None) -> Future[Outcome]:
+    def submit(self, order: BuildRequest, *, seconds: float | None = None) -> Future[BuildResult]:
         """Begin to build an order; one that is under way is not begun again.
 
         Args:
@@ -125,9 +125,9 @@ class BuildPool:
     def builder(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
         """Carry out what a worker ordered; for `Worker.builder`. None for what it has to compile by itself."""
         try:
-            wanted = BuildOrder.from_json(order, architecture=self.architecture)
+            wanted = BuildRequest.from_json(order, architecture=self.architecture)
             outcome = self.submit(wanted, seconds=seconds)
-        except (OrderRefused, RuntimeError):  # the latter: the pool is closed
+        except (BuildRefused, RuntimeError):  # the latter: the pool is closed
             return None
         reply: Future[BuildReply] = Future()
         outcome.add_done_callback(lambda done: _hand_on(done, order, reply))
@@ -139,7 +139,7 @@ class BuildPool:
         Takes some 10 s once for each version of torch; returns whether it was made.
         """
         sources = (("main.cpp", ""),)
-        order = BuildOrder(
+        order = BuildRequest(
             name="x", sources=sources, cflags=tuple(flags), with_cuda=with_cuda, architecture=self.architecture
         )
         command = commands(order).cxx
@@ -147,7 +147,7 @@ class BuildPool:
 
     # ---- one order -------------------------------------------------------------------------------------------------
 
-    def _settle(self, key: str, order: BuildOrder, seconds: float) -> Outcome:
+    def _settle(self, key: str, order: BuildRequest, seconds: float) -> BuildResult:
         known = self.cache.get("library", key)
         if known is not None:
             return from_entry(known)
@@ -158,15 +158,15 @@ class BuildPool:
             self.cache.put("library", key, entry)
         return outcome
 
-    def _build_here(self, order: BuildOrder, seconds: float) -> Outcome:
-        building = Building(
+    def _build_here(self, order: BuildRequest, seconds: float) -> BuildResult:
+        building = BuildJob(
             order,
             toolchain(),
             cache=self.cache,
             headers=self.headers,
             seconds=seconds,
             stop=self._stop,
-            census=self._census,
+            process_table=self._process_table,
         )
         try:
             return building.outcome(self._steps, precompile=self._precompile)
@@ -194,18 +194,18 @@ class BuildPool:
             self._under_way.pop(key, None)
 
 
-def _hand_on(done: Future[Outcome], order: Message, reply: Future[BuildReply]) -> None:
+def _hand_on(done: Future[BuildResult], order: Message, reply: Future[BuildReply]) -> None:
     """The answer to a worker, when its order is done."""
     try:
         reply.set_result(_reply(done.result(), order))
-    except (OrderRefused, EvaluatorError, CancelledError):
+    except (BuildRefused, EvaluatorError, CancelledError):
         reply.set_result(BuildReply(message={"compile": True}))
     except BaseException as error:  # for whoever waits, and not lost in a thread of the pool
         reply.set_exception(error)
 
 
-def _reply(outcome: Outcome, order: Message) -> BuildReply:
-    if isinstance(outcome, Built):
+def _reply(outcome: BuildResult, order: Message) -> BuildReply:
+    if isinstance(outcome, BuiltLibrary):
         resources = [kernel.to_json() for kernel in outcome.resources]
         return BuildReply(
             message={"built": {"resources": resources}},
@@ -215,9 +215,9 @@ def _reply(outcome: Outcome, order: Message) -> BuildReply:
             seconds=outcome.seconds,
         )
     log = outcome.log[:_MOST_LOG]
-    if outcome.why is Why.MEMORY:
+    if outcome.why is FailureReason.MEMORY:
         log += "\nerror: the compiler ran out of memory"
-    return BuildReply(message={"failed": log}, seconds=outcome.seconds, timed_out=outcome.why is Why.TIME)
+    return BuildReply(message={"failed": log}, seconds=outcome.seconds, timed_out=outcome.why is FailureReason.TIME)
 
 
 def _width(device_type: str) -> int:

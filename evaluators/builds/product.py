@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kbevolve.evaluators.builds.cache import Entry
+from kbevolve.evaluators.builds.cache import CacheEntry
 from kbevolve.evaluators.builds.resources import KernelResources
 from kbevolve.evaluators.builds.traits import Traits, traits_of, words_for
 
 
-class Why(StrEnum):
+class FailureReason(StrEnum):
     """Why nothing was built; only the first is a property of the order, and remembered."""
 
     ERROR = "error"
@@ -19,7 +19,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class BuiltLibrary:
     """A library or program."""
 
     library: bytes
@@ -39,17 +39,17 @@ class Built:
 class BuildFailure:
     """No library."""
 
-    why: Why
+    why: FailureReason
     #: What the compiler said.
     log: str
     #: Seconds on the wall that compilers took; 0 when it was known already.
     seconds: float = 0.0
 
 
-Outcome = Built | BuildFailure
+BuildResult = BuiltLibrary | BuildFailure
 
 
-def to_plain(outcome: Outcome) -> dict[str, Any]:
+def to_plain(outcome: BuildResult) -> dict[str, Any]:
     """Plain values, the library as bytes: what goes to another host."""
     if isinstance(outcome, BuildFailure):
         return {"library": None, "why": outcome.why.value, "log": outcome.log, "seconds": outcome.seconds}
@@ -63,11 +63,11 @@ def to_plain(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def from_plain(tree: Mapping[str, Any]) -> Outcome:
+def from_plain(tree: Mapping[str, Any]) -> BuildResult:
     """Back from `to_plain`."""
     if tree["library"] is None:
-        return BuildFailure(why=Why(tree["why"]), log=tree["log"], seconds=tree["seconds"])
-    return Built(
+        return BuildFailure(why=FailureReason(tree["why"]), log=tree["log"], seconds=tree["seconds"])
+    return BuiltLibrary(
         library=tree["library"],
         log=tree["log"],
         resources=tuple(KernelResources.from_json(kernel) for kernel in tree["resources"]),
@@ -77,14 +77,14 @@ def from_plain(tree: Mapping[str, Any]) -> Outcome:
     )
 
 
-def to_entry(outcome: Outcome) -> Entry | None:
+def to_entry(outcome: BuildResult) -> CacheEntry | None:
     """What is kept of an outcome; None for one that says nothing about the order, but of the machine."""
-    if isinstance(outcome, BuildFailure) and outcome.why is not Why.ERROR:
+    if isinstance(outcome, BuildFailure) and outcome.why is not FailureReason.ERROR:
         return None
     record = to_plain(outcome)
-    return Entry(product=record.pop("library"), record=record)
+    return CacheEntry(product=record.pop("library"), record=record)
 
 
-def from_entry(entry: Entry) -> Outcome:
+def from_entry(entry: CacheEntry) -> BuildResult:
     """The outcome that an entry was made of, for which no compiler ran this time."""
     return from_plain({**entry.record, "library": entry.product, "seconds": 0.0})

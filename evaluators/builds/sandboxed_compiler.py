@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbevolve.evaluators.sandbox import bubblewrap, directories, launch, process_table
+from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.environment import allowed
-from kbevolve.evaluators.sandbox.permissions import grants
+from kbevolve.evaluators.sandbox.permissions import permissions_for
+from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable, kill, members
 
 #: Becomes the compiler once it has confined itself.
 _PROGRAM = launch.PROGRAM.parent / "compiler.py"
@@ -37,7 +38,7 @@ DIRECTORY_PREFIX = "kbevolve-build-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class CompilerRun:
     """How a compiler ended."""
 
     #: Exit code; negative for a signal.
@@ -60,7 +61,7 @@ class Ran:
 
 
 @contextmanager
-def workshop() -> Iterator[Path]:
+def build_directory() -> Iterator[Path]:
     """A folder for one compiler, gone afterwards; it works in ``work`` inside."""
     directory = directories.make(prefix=DIRECTORY_PREFIX)
     try:
@@ -69,7 +70,7 @@ def workshop() -> Iterator[Path]:
         directories.remove(directory)
 
 
-def sweep_workshops() -> None:
+def remove_stale_directories() -> None:
     """End and remove what processes that were killed left behind."""
     directories.sweep(prefix=DIRECTORY_PREFIX)
 
@@ -82,20 +83,20 @@ def run(
     readable: Sequence[Path] = (),
     nice: int = 0,
     stop: threading.Event | None = None,
-    census: process_table.Census | None = None,
-) -> Ran:
+    process_table: ProcessTable | None = None,
+) -> CompilerRun:
     """Run one command to its end, or to the end of its time.
 
     It dies with the *thread* that calls this.
 
     Args:
         command: program and arguments; relative paths are meant from ``directory/work``.
-        directory: of `workshop`.
+        directory: of `build_directory`.
         seconds: it may take.
         readable: folders that it may read beside the system's, torch's and the compilers' own.
         nice: by how much it yields to other processes, as nice(1) takes it.
         stop: ends it as the end of its time does, within half a second.
-        census: that counts its processes; None for one of its own.
+        process_table: that counts its processes; None for one of its own.
     """
     began = time.monotonic()
     process = subprocess.Popen(
@@ -108,16 +109,16 @@ def run(
         start_new_session=True,
     )
     try:
-        counter = census or process_table.Census(seconds=process_table.WATCH_SECONDS)
+        counter = process_table or ProcessTable(seconds=WATCH_SECONDS)
         said, in_time = _listen(process, began + seconds, stop or threading.Event(), counter)
     finally:
         _end(process)
     text = bytes(said).decode(errors="replace")
-    return Ran(code=process.returncode, said=text, seconds=time.monotonic() - began, timed_out=not in_time)
+    return CompilerRun(code=process.returncode, said=text, seconds=time.monotonic() - began, timed_out=not in_time)
 
 
 def _listen(
-    process: subprocess.Popen[bytes], deadline: float, stop: threading.Event, census: process_table.Census
+    process: subprocess.Popen[bytes], deadline: float, stop: threading.Event, process_table: ProcessTable
 ) -> tuple[bytearray, bool]:
     """What it says until it ends, and whether it ended in time and with few helpers."""
     assert process.stdout is not None
@@ -128,13 +129,13 @@ def _listen(
             left = deadline - time.monotonic()
             if left <= 0 or stop.is_set():
                 return said, False
-            if selector.select(min(left, process_table.WATCH_SECONDS)):
+            if selector.select(min(left, WATCH_SECONDS)):
                 data = os.read(process.stdout.fileno(), 1 << 16)
                 if not data:
                     break
                 said += data[: max(0, _MOST_SAID - len(said))]
-            if time.monotonic() - counted >= process_table.WATCH_SECONDS:
-                if len(census.members(process.pid)) > _MOST_PROCESSES:
+            if time.monotonic() - counted >= WATCH_SECONDS:
+                if len(process_table.members(process.pid)) > _MOST_PROCESSES:
                     return said + b"\nerror: it started too many processes", True
                 counted = time.monotonic()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -150,14 +151,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.stdout is not None:
         process.stdout.close()
     patience = time.monotonic() + _VANISH_SECONDS
-    while (left := process_table.members(process.pid)) and time.monotonic() < patience:
-        process_table.kill([one.pid for one in left])
+    while (left := members(process.pid)) and time.monotonic() < patience:
+        kill([one.pid for one in left])
         time.sleep(0.002)
 
 
 def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path], nice: int) -> list[str]:
     wrapped = bubblewrap.obstacle("cpu") is None
-    granted = grants(None, directory, _PROGRAM.parent, os.environ)
+    granted = permissions_for(None, directory, _PROGRAM.parent, os.environ)
     granted = replace(granted, roots=(*granted.roots, *readable))
     confinement = {
         "parent": None if wrapped else os.getpid(),

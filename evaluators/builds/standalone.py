@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.builds.build_request import BuildOrder
-from kbevolve.evaluators.builds.building import Building
+from kbevolve.evaluators.builds.build_job import BuildJob
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.headers import Headers
@@ -24,8 +24,8 @@ def build_here(
     """Build an order with this host's compilers.
 
     Args:
-        order: `BuildOrder.to_json()`.
-        architecture: of the GPU that it shall run on, `BuildOrder.architecture`.
+        order: `BuildRequest.to_json()`.
+        architecture: of the GPU that it shall run on, `BuildRequest.architecture`.
         tools: `compiler.toolchain()` of who asks.
         seconds: that compilers may take.
         cache: directory of this host's cache; None for one that ends with the call.
@@ -34,7 +34,7 @@ def build_here(
         What `product.from_plain` reads: plain values, the library as bytes.
 
     Raises:
-        OrderRefused: it is no order.
+        BuildRefused: it is no order.
         EvaluatorError: another torch or compiler is here, which would build something else under the same name.
     """
     if tools != toolchain():
@@ -43,8 +43,8 @@ def build_here(
         )
     with tempfile.TemporaryDirectory(prefix="kbevolve-cache-") as passing:
         place = BuildCache(Path(cache or passing))
-        building = Building(
-            BuildOrder.from_json(order, architecture=architecture),
+        building = BuildJob(
+            BuildRequest.from_json(order, architecture=architecture),
             tools,
             cache=place,
             headers=Headers(place.directory),

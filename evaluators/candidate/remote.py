@@ -17,15 +17,15 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.traits import traits_of
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.feedback.mismatch import describe_shape
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.process_table import ProcessorTime
-from kbevolve.evaluators.sandbox.shared_memory import Arena
+from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
 from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
-from kbevolve.evaluators.worker.values import Place
+from kbevolve.evaluators.worker.values import SharedTensor
 
 #: Seconds to open shared memory: milliseconds in fact, more on a machine that swaps.
 _OPEN_SECONDS = 30.0
@@ -69,14 +69,14 @@ class RemoteKernel:
         settings: EvaluationSettings,
         source: str,
         *,
-        gate: Gate,
+        gate: DeviceGate,
         wrap: str = "eager",
     ) -> None:
         """`wrap`: how the model is called (`worker.baselines`); anything but "eager" is for the reference only."""
         self.worker = worker
         self._gate = gate
         self._device = device
-        self._arena: Arena | None = None
+        self._shared_memory: SharedMemory | None = None
         self._prepared = prepared
         self._settings = settings
         self._source = source
@@ -113,14 +113,14 @@ class RemoteKernel:
         Raises:
             EvaluatorError: there is not that much.
         """
-        self._arena = Arena(self._device, self._prepared.arena_bytes)
-        ticket, descriptors = self._arena.ticket()
+        self._shared_memory = SharedMemory(self._device, self._prepared.shared_bytes)
+        ticket, descriptors = self._shared_memory.ticket()
         self._ask({"request": "open", "ticket": ticket}, _OPEN_SECONDS, descriptors=descriptors)
 
     def take_back(self) -> None:
         """Free that memory, when the worker is dead. May be called twice."""
-        if self._arena is not None:
-            self._arena.close()
+        if self._shared_memory is not None:
+            self._shared_memory.close()
 
     def construct(self, weights: Weights) -> None:
         """A fresh `ModelNew` with these weights."""
@@ -217,7 +217,7 @@ class RemoteKernel:
         self._write(list(places.values()), [weights.tensors[name] for name in places])
         return {name: place.to_json() for name, place in places.items()}
 
-    def _write(self, places: Sequence[Place], tensors: Sequence[torch.Tensor]) -> None:
+    def _write(self, places: Sequence[SharedTensor], tensors: Sequence[torch.Tensor]) -> None:
         for place, tensor in zip(places, tensors, strict=True):
             place.view(self._memory).copy_(tensor)
         if self._memory.is_cuda:
@@ -225,8 +225,8 @@ class RemoteKernel:
 
     @property
     def _memory(self) -> torch.Tensor:
-        assert self._arena is not None, "memory is lent before a kernel is called"
-        return self._arena.memory
+        assert self._shared_memory is not None, "memory is lent before a kernel is called"
+        return self._shared_memory.memory
 
     def _ask(self, request: Message, seconds: float, *, descriptors: list[int] | None = None) -> Message:
         reply = self.worker.ask(

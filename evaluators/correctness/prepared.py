@@ -16,7 +16,7 @@ from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import SLACK, Answer, Scale, all_finite, is_bearable, scale_of
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
-from kbevolve.evaluators.worker.values import Place, Unpackable, lay_out, pack
+from kbevolve.evaluators.worker.values import SharedTensor, Unpackable, lay_out, pack
 
 #: Share of the free memory that inputs and truths of trials may keep; the rest is for the processes at work. What does
 #: not fit is computed again for each kernel.
@@ -161,7 +161,7 @@ class PreparedProblem:
         #: Places of the weights by name, then of tensors among the arguments, from byte 0.
         tensors = self.weights.tensors
         places, self.loading_bytes = lay_out([*tensors.values(), *self.argument_tensors])
-        self.weight_places: dict[str, Place] = dict(zip(tensors, places, strict=False))
+        self.weight_places: dict[str, SharedTensor] = dict(zip(tensors, places, strict=False))
         self.argument_places = places[len(tensors) :]
 
     def _lay_out_tensors(self, draw: Draw) -> None:
@@ -170,7 +170,7 @@ class PreparedProblem:
         self.input_places, self.input_bytes = lay_out(inputs)
         start = max(self.input_bytes, self.loading_bytes)
         #: Behind inputs and weights, which take turns at the beginning.
-        self.output_places, self.arena_bytes = lay_out(
+        self.output_places, self.shared_bytes = lay_out(
             [torch.empty(output.shape, dtype=output.dtype, device="meta") for output in outputs], start=start
         )
         #: Whether the reference itself shows one element many times (stride 0), for each output tensor.

@@ -2,8 +2,8 @@
 
 Trying and comparing take milliseconds at a time, so the gate is held for one call and not for a whole kernel, and who
 wants the device alone comes first: a pipeline moves at the pace of its timing. While a compiler runs, a thread steps
-back from the gate (`Gate.released`). A worker that is starting holds no candidate yet, and takes seconds: it is not
-waited for but stopped while somebody is alone (`Gate.aside`).
+back (`DeviceGate.released`). A worker that is starting holds no candidate yet, and takes seconds: it is not
+waited for but stopped while somebody is alone (`DeviceGate.in_background`).
 """
 
 import threading
@@ -15,7 +15,7 @@ from typing import Protocol
 from kbevolve.evaluators.device.devices import Device, beside, exclusive, shared
 
 
-class Bystander(Protocol):
+class BackgroundProcess(Protocol):
     """What can be stopped where it is."""
 
     def pause(self, *, wait: bool = True) -> None:
@@ -27,7 +27,7 @@ class Bystander(Protocol):
         ...
 
 
-class Gate:
+class DeviceGate:
     """The gate to one device, for the threads of one judge; other kbevolve processes keep to it as well.
 
     A thread that holds the gate may pass again; within `exclusive` it stays alone. Nobody may wait for another thread
@@ -41,9 +41,9 @@ class Gate:
         self._alone = False
         self._waiting = 0
         self._mine = threading.local()
-        self._bystanders: list[Bystander] = []
+        self._bystanders: list[BackgroundProcess] = []
         # Those that stand still for who is alone now.
-        self._stopped: list[Bystander] = []
+        self._stopped: list[BackgroundProcess] = []
         # For all of them together, beside other kbevolve processes.
         self._standing = ExitStack()
 
@@ -110,7 +110,7 @@ class Gate:
             self._enter()
 
     @contextmanager
-    def aside(self, bystander: Bystander) -> Iterator[None]:
+    def in_background(self, bystander: BackgroundProcess) -> Iterator[None]:
         """Have a process use the device a little, with nobody waiting for it: it stands still while somebody is alone.
 
         It may come at any time. The first one stands still until the device can be shared.
@@ -134,7 +134,7 @@ class Gate:
                 if not self._bystanders:
                     self._standing.close()
 
-    def _join(self, bystander: Bystander) -> None:
+    def _join(self, bystander: BackgroundProcess) -> None:
         if self._alone:
             bystander.pause(wait=False)
             self._stopped.append(bystander)

@@ -25,7 +25,7 @@ from kbevolve.evaluators.fleet.judge_host import (
 )
 
 if TYPE_CHECKING:
-    from kbevolve.evaluators.builds.pool import Remote
+    from kbevolve.evaluators.builds.pool import RemoteBuilder
 
 #: Seconds between two looks at whether a judge that cannot be placed yet is still wanted.
 _WAIT_SECONDS = 0.5
@@ -130,7 +130,7 @@ class ActorHost(JudgeHost):
         super().__init__(commission, build_elsewhere=_far_builder() if commission.device != "cpu" else None)
 
 
-def _far_builder() -> "Remote":
+def _far_builder() -> "RemoteBuilder":
     import ray
 
     from kbevolve.evaluators.fleet.far_builds import FarBuilder  # brings torch

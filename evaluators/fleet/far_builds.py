@@ -4,9 +4,9 @@ import contextlib
 from functools import partial
 from typing import Any
 
-from kbevolve.evaluators.builds.build_request import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.compiler import toolchain
-from kbevolve.evaluators.builds.product import BuildFailure, Outcome, Why, from_plain
+from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, FailureReason, from_plain
 from kbevolve.evaluators.builds.standalone import build_here
 
 #: Host and device part are compiled side by side, where a host has the cores.
@@ -27,7 +27,7 @@ class FarBuilder:
         # More than any host has would never be found.
         self._task = ray.remote(num_cpus=min(_CORES, cores), max_retries=_RETRIES)(build_here)
 
-    def __call__(self, order: BuildOrder, seconds: float) -> Outcome | None:
+    def __call__(self, order: BuildRequest, seconds: float) -> BuildResult | None:
         """What came of an order; None when no host could carry it out as this one would have.
 
         A host with another torch or compiler refuses: what it builds is no answer to the same question.
@@ -38,7 +38,7 @@ class FarBuilder:
             # The time limit is the compilers'; a task that waits for a core is in a queue as any other.
             return from_plain(self._ray.get(reference, timeout=_QUEUE_SECONDS + seconds))
         except self._ray.exceptions.OutOfMemoryError as error:
-            return BuildFailure(why=Why.MEMORY, log=str(error))
+            return BuildFailure(why=FailureReason.MEMORY, log=str(error))
         except self._ray.exceptions.RayError:
             with contextlib.suppress(Exception):
                 self._ray.cancel(reference, force=True)

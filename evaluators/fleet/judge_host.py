@@ -23,7 +23,7 @@ from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import Device, find_device
 
 if TYPE_CHECKING:
-    from kbevolve.evaluators.builds.pool import Remote
+    from kbevolve.evaluators.builds.pool import RemoteBuilder
     from kbevolve.evaluators.judging.judge import Judge
 
 #: The class that judges, as "module:Class". Tests and simulations name another one with the same methods.
@@ -110,7 +110,7 @@ class FarJudge(Protocol):
 class JudgeHost:
     """Makes one judge and asks it; never raises."""
 
-    def __init__(self, commission: Commission, *, build_elsewhere: "Remote | None" = None) -> None:
+    def __init__(self, commission: Commission, *, build_elsewhere: "RemoteBuilder | None" = None) -> None:
         """`build_elsewhere`: other hosts' compilers, where there are any."""
         self._commission = commission
         self._build_elsewhere = build_elsewhere
@@ -171,7 +171,7 @@ def make_judge(
     work: WorkSettings,
     judge: str = JUDGE,
     *,
-    build_elsewhere: "Remote | None" = None,
+    build_elsewhere: "RemoteBuilder | None" = None,
 ) -> "Judge":
     """A judge of the class that `judge` names, in this process. Imports torch."""
     from kbevolve.evaluators.judging.judge import width_for

@@ -95,15 +95,21 @@ class Bench:
 
     def _inspect(self, *, fresh: bool = False) -> ProblemCard:
         court = self.court
-        roofline = roofline_of(court.device, shelf=court.shelf, fresh=True) if fresh else None
+        roofline = roofline_of(court.device, disk_cache=court.disk_cache, fresh=True) if fresh else None
         problem, reference = self.prepared.problem, self.prepared.reference
         return inspect(
-            problem, reference, court.device, court.settings.precision, roofline, shelf=court.shelf, fresh=fresh
+            problem,
+            reference,
+            court.device,
+            court.settings.precision,
+            roofline,
+            disk_cache=court.disk_cache,
+            fresh=fresh,
         )
 
     def _fitting(self, width: int) -> int:
         free = _SEATED_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
-        return max(1, min(width, int(free / (_TIMES_OVER * self.prepared.arena_bytes))))
+        return max(1, min(width, int(free / (_TIMES_OVER * self.prepared.shared_bytes))))
 
     def seat(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> Seat:
         """A fresh worker for one kernel, of which nothing has been run; `one_stream`: all it does is on one."""
@@ -148,7 +154,7 @@ class Bench:
         """
         if self.device.type == "cpu" or not self.is_beyond_roofline(time_ms, precision_class):
             return False
-        # The rates on the shelf may have been measured beside somebody else's work.
+        # The rates in the disk cache may have been measured beside somebody else's work.
         with self.court.gate.exclusive():
             self.card = replace(self._inspect(fresh=True), eager_ms=self.alone.ms)
         return self.is_beyond_roofline(time_ms, precision_class)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.gate import Gate
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.repeatability import Repeatability
@@ -19,13 +19,13 @@ class Court:
     device: Device
     settings: EvaluationSettings
     #: To the device.
-    gate: Gate
+    gate: DeviceGate
     #: Warm workers.
     pool: WorkerPool
     #: Compilers.
     builds: BuildPool
     #: What is known from earlier processes.
-    shelf: Shelf
+    disk_cache: DiskCache
     #: What was measured so far.
     repeatability: Repeatability
     #: Tells kernels of one machine code; None where each is to be judged itself.

@@ -15,10 +15,10 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.pool import BuildPool, Remote
+from kbevolve.evaluators.builds.pool import BuildPool, RemoteBuilder
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.gate import Gate
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.admission import Docket
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
 from kbevolve.evaluators.judging.context import Bench, Seat
@@ -38,7 +38,7 @@ from kbevolve.evaluators.judging.pipeline import (
     time_beside_reference,
 )
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, Census
+from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.sandbox.quiet_threads import QuietThreads
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
@@ -80,11 +80,11 @@ class Judge:
         device: Device,
         settings: EvaluationSettings,
         *,
-        shelf: Shelf | None = None,
+        disk_cache: DiskCache | None = None,
         width: int = 1,
         builders: int = 0,
         plain: bool = False,
-        build_elsewhere: Remote | None = None,
+        build_elsewhere: RemoteBuilder | None = None,
         shell_of: ShellOf | None = None,
     ) -> None:
         """Start the first workers.
@@ -92,7 +92,7 @@ class Judge:
         Args:
             device: to judge on.
             settings: how.
-            shelf: what is kept from one process to the next; None for the user's own.
+            disk_cache: what is kept from one process to the next; None for the user's own.
             width: kernels that may be under way at once.
             builders: compilers at once; 0 for as many as the machine has cores for.
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
@@ -103,17 +103,21 @@ class Judge:
         self.settings = settings
         #: Kernels that may be under way at once; more are waited for.
         self.width = width
-        shelf, gate, census = shelf or Shelf(), Gate(device), Census(seconds=WATCH_SECONDS)
+        disk_cache, gate, process_table = (
+            disk_cache or DiskCache(),
+            DeviceGate(device),
+            ProcessTable(seconds=WATCH_SECONDS),
+        )
         connections = settings.connections if device.type == "cuda" else 0
-        self._pool = WorkerPool(device, gate, spares=width, connections=connections, census=census)
+        self._pool = WorkerPool(device, gate, spares=width, connections=connections, process_table=process_table)
         self._builds = BuildPool(
             device,
             settings,
-            shelf,
+            disk_cache,
             width=builders,
             plain=plain,
             elsewhere=build_elsewhere,
-            census=census,
+            process_table=process_table,
             # On a CPU it would take the cores from a kernel that is timed.
             while_precompiling=gate.shared if device.type == "cpu" else nullcontext,
         )
@@ -123,7 +127,7 @@ class Judge:
             gate=gate,
             pool=self._pool,
             builds=self._builds,
-            shelf=shelf,
+            disk_cache=disk_cache,
             repeatability=Repeatability(settings.tie),
             shell_of=shell_of,
         )
@@ -200,12 +204,12 @@ class Judge:
         Raises:
             EvaluatorError: eager itself fails.
         """
-        precision, shelf = self.settings.precision, self._court.shelf
-        known = recall(shelf, problem=problem.id, device=self.device, precision=precision)
+        precision, disk_cache = self.settings.precision, self._court.disk_cache
+        known = recall(disk_cache, problem=problem.id, device=self.device, precision=precision)
         for name in missing(self.device, known):
             with self._alone_at(problem) as bench:
                 known = (*known, self._measure_baseline(bench, name))
-            remember(shelf, known, problem=problem.id, device=self.device, precision=precision)
+            remember(disk_cache, known, problem=problem.id, device=self.device, precision=precision)
         return known
 
     # ---- one evaluation --------------------------------------------------------------------------------------------

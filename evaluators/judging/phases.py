@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 
 #: The phase in which an evaluation waits for the device.
 WAITING = "gate"
@@ -13,7 +13,7 @@ WAITING = "gate"
 class Phases:
     """Seconds by phase, in the order in which they began; waiting at the gate is a phase of its own."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: DeviceGate) -> None:
         self.seconds: dict[str, float] = {}
         self._gate = gate
 

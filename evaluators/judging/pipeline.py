@@ -246,7 +246,7 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     # Seeded by the kernel: an interval computed again from the archived blocks comes out the same.
     speedup = speedup_of(ratios, Random(found.kernel))
     court.repeatability.note(found.problem, found.kernel, speedup)
-    known = recall(court.shelf, problem=found.problem, device=court.device, precision=court.settings.precision)
+    known = recall(court.disk_cache, problem=found.problem, device=court.device, precision=court.settings.precision)
     kernel_ms = time_ms(held, KERNEL)
     tags = {
         "clearly-slow": _is_clearly_slow(ratios, bench.best_speedup),
@@ -284,7 +284,7 @@ def _profile(bench: Bench, remote: RemoteKernel, found: Evaluation, phases: Phas
         time_ms=found.time_ms,
         card=bench.card,
         precision_class=found.precision_class,
-        roofline=roofline_of(bench.device, shelf=bench.court.shelf),
+        roofline=roofline_of(bench.device, disk_cache=bench.court.disk_cache),
     )
     return replace(found, profile=completed(profile, resources_of(remote.worker.built)))
 

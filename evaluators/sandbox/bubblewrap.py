@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbevolve.evaluators.sandbox.permissions import Grants
+from kbevolve.evaluators.sandbox.permissions import Permissions
 from kbevolve.evaluators.sandbox.process_table import Process
 
 #: Seconds for the trial, which takes 5 ms.
 _TRIAL_SECONDS = 10.0
 
 
-def command(grants: Grants, device_type: str, directory: Path) -> list[str]:
+def command(grants: Permissions, device_type: str, directory: Path) -> list[str]:
     """The words in front of the worker's own command.
 
     The file system is put together from the grants, read-only but for the worker's directory. On the CPU the worker
@@ -53,7 +53,7 @@ def obstacle(device_type: str) -> str | None:
     with tempfile.TemporaryDirectory(prefix="kbevolve-trial-") as name:
         directory = Path(name)
         (directory / "work").mkdir()
-        system = Grants(
+        system = Permissions(
             roots=tuple(Path(root) for root in ("/usr", "/lib", "/lib64", "/bin") if Path(root).exists()),
             hidden=(),
             devices=(Path("/dev/null"),),

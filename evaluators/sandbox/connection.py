@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.launch import Started
-from kbevolve.evaluators.sandbox.output import Printed, signal_words
+from kbevolve.evaluators.sandbox.launch import LaunchedWorker
+from kbevolve.evaluators.sandbox.output import CapturedOutput, signal_words
 from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Channel, Message
 
 #: Seconds between the worker's hanging up and its being taken for alive.
@@ -20,16 +20,16 @@ _DEATH_SECONDS = 2.0
 _SIGNALLED = 128
 
 
-class Line:
+class WorkerConnection:
     """Tells a worker something and hears whatever comes from it."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: LaunchedWorker) -> None:
         self._process = started.process
         self._connection = started.connection
         self._output = started.output
         self._bubblewrap = started.led_by_bubblewrap
         #: What it printed so far.
-        self.printed = Printed()
+        self.printed = CapturedOutput()
         self._received = bytearray()
         # A helper that it left behind may hold its ends of both open when it is dead.
         self._handle = os.pidfd_open(started.process.pid)

@@ -31,7 +31,7 @@ def sweep(*, prefix: str = PREFIX) -> None:
     for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         owner = directory.name.removeprefix(prefix).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            process_table.kill(process_table.strays(directory))
+            process_table.kill(process_table.leaked(directory))
             remove(directory)
 
 

@@ -1,4 +1,4 @@
-"""The judge's side of `worker.nursery`: a process that bears workers, so that torch is imported once."""
+"""The judge's side of `worker.fork_server`: a process that bears workers, so that torch is imported once."""
 
 import contextlib
 import json
@@ -17,20 +17,20 @@ from typing import Any
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.worker.channel import Channel, Message
 
-#: Seconds that the nursery may take to be ready (importing torch from a cold disk), and to bear a worker.
+#: Seconds that the fork_server may take to be ready (importing torch from a cold disk), and to bear a worker.
 _START_SECONDS = 120.0
 _BIRTH_SECONDS = 30.0
 #: `struct ucred`: process, user, group.
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Son:
-    """A process that a nursery bore; what `Worker` asks of a `subprocess.Popen`."""
+class ForkedWorker:
+    """A process that a fork_server bore; what `Worker` asks of a `subprocess.Popen`."""
 
-    def __init__(self, nursery: "Nursery", *, pid: int, name: int) -> None:
-        """`pid` is its number here, `name` the number that the nursery knows it by."""
+    def __init__(self, fork_server: "ForkServer", *, pid: int, name: int) -> None:
+        """`pid` is its number here, `name` the number that the fork_server knows it by."""
         self.pid = pid
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._name = name
         self._handle = os.pidfd_open(pid)
         self._code: int | None = None
@@ -46,12 +46,12 @@ class Son:
             waiting.register(self._handle, select.POLLIN)
             if not waiting.poll(None if timeout is None else 1e3 * timeout):
                 raise subprocess.TimeoutExpired("worker", timeout or 0.0)
-            self._code = self._nursery.reap(self._name)
+            self._code = self._fork_server.reap(self._name)
             os.close(self._handle)
         return self._code
 
 
-class Nursery:
+class ForkServer:
     """A process that bears workers. May be used by several threads; it dies with the thread that made it."""
 
     def __init__(
@@ -66,9 +66,9 @@ class Nursery:
         """Start it; it is ready when the first worker is asked for.
 
         Args:
-            command: the worker program with a nursery's orders, in bubblewrap where that is used.
+            command: the worker program with a fork_server's orders, in bubblewrap where that is used.
             connection: the judge's end.
-            theirs: the nursery's end, by the number that the orders tell.
+            theirs: the fork_server's end, by the number that the orders tell.
             environment: what libraries read when they are loaded.
             folder: its home, in which the workers' directories lie.
         """
@@ -80,7 +80,7 @@ class Nursery:
         # Answers that are due: one that nobody waited for any longer must not be taken for the next.
         self._due = 0
         self._lock = threading.Lock()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the nursery)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the fork_server)
         self._process = subprocess.Popen(
             command,
             cwd=folder / "work",
@@ -105,7 +105,7 @@ class Nursery:
         ours: socket.socket,
         theirs: socket.socket,
         output: int,
-    ) -> Son:
+    ) -> ForkedWorker:
         """A new worker process.
 
         Args:
@@ -117,7 +117,7 @@ class Nursery:
             output: where its output goes.
 
         Raises:
-            EvaluatorError: the nursery has died, or the system has no process left.
+            EvaluatorError: the fork_server has died, or the system has no process left.
         """
         bear = {"orders": json.dumps(orders), "environment": dict(environment), "directory": str(directory)}
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -139,10 +139,10 @@ class Nursery:
                 "check that `python -c 'import torch'` works"
             ) from None
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-        return Son(self, pid=pid, name=answer["born"])
+        return ForkedWorker(self, pid=pid, name=answer["born"])
 
     def reap(self, name: int) -> int:
-        """The exit code of a process that has ended, whose number is free afterwards; -9 when the nursery is dead."""
+        """The exit code of a process that has ended, whose number is free afterwards; -9 when the server is dead."""
         with self._lock, contextlib.suppress(OSError, EOFError):
             return int(self._asked({"reap": name})["code"])
         return -signal.SIGKILL

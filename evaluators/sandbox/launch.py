@@ -19,8 +19,8 @@ from pathlib import Path
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import bubblewrap, directories
 from kbevolve.evaluators.sandbox.environment import CONNECTIONS, worker_environment
-from kbevolve.evaluators.sandbox.forkserver import Nursery, Son
-from kbevolve.evaluators.sandbox.permissions import Grants, grants
+from kbevolve.evaluators.sandbox.forkserver import ForkedWorker, ForkServer
+from kbevolve.evaluators.sandbox.permissions import Permissions, permissions_for
 from kbevolve.evaluators.worker import landlock
 
 #: The worker program.
@@ -40,10 +40,10 @@ _REHEARSAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
+class LaunchedWorker:
     """A worker process and the judge's ends of what connects to it."""
 
-    process: subprocess.Popen[bytes] | Son
+    process: subprocess.Popen[bytes] | ForkedWorker
     connection: socket.socket
     #: Read end of its standard output and error.
     output: int
@@ -59,20 +59,20 @@ class Started:
 
 
 def start(
-    device: Device, nursery: Nursery | None = None, *, built: Path | None = None, connections: int = 0
-) -> Started:
-    """Start a worker in a session of its own, or have a nursery bear it.
+    device: Device, fork_server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
+) -> LaunchedWorker:
+    """Start a worker in a session of its own, or have a fork_server bear it.
 
     Args:
         device: that it works on.
-        nursery: what bears it.
+        fork_server: what bears it.
         built: what Triton built for itself in another worker (`triton_cache`), for this one to find.
         connections: of its CUDA context to the device; 0 for the driver's number.
 
     Raises:
-        EvaluatorError: the nursery has died.
+        EvaluatorError: the fork_server has died.
     """
-    directory = directories.make(nursery.folder if nursery else None)
+    directory = directories.make(fork_server.folder if fork_server else None)
     if built is not None:
         shutil.copytree(built, directories.triton_cache(directory))
     ours, theirs = socket.socketpair()
@@ -81,12 +81,12 @@ def start(
     own = worker_environment(device, directory, os.environ)
     if connections:
         own[CONNECTIONS] = str(connections)
-    process: subprocess.Popen[bytes] | Son
+    process: subprocess.Popen[bytes] | ForkedWorker
     try:
-        if nursery is not None:
-            granted = grants(device, directory, PROGRAM.parent, os.environ)
+        if fork_server is not None:
+            granted = permissions_for(device, directory, PROGRAM.parent, os.environ)
             orders = _orders(device, granted, socket_fd=theirs.fileno(), wrapped=wrapped)
-            process = nursery.bear(orders, own, directory, ours, theirs, output_write)
+            process = fork_server.bear(orders, own, directory, ours, theirs, output_write)
         else:
             process = subprocess.Popen(
                 _command(device, directory, socket_fd=theirs.fileno(), wrapped=wrapped),
@@ -106,26 +106,26 @@ def start(
     finally:
         theirs.close()
         os.close(output_write)
-    return Started(process=process, connection=ours, output=output, directory=directory, bubblewrap=wrapped)
+    return LaunchedWorker(process=process, connection=ours, output=output, directory=directory, bubblewrap=wrapped)
 
 
-def open_nursery(device: Device) -> Nursery | None:
-    """A nursery for workers of this device; None where they need bubblewrap, each its own, for lack of Landlock."""
+def open_fork_server(device: Device) -> ForkServer | None:
+    """A fork_server for workers of this device; None where they need bubblewrap, each its own, for lack of Landlock."""
     wrapped = bubblewrap.obstacle(device.type) is None
     if wrapped and not landlock.usable():
         return None
     folder = directories.make()
     ours, theirs = socket.socketpair()
     try:
-        granted = grants(device, folder, PROGRAM.parent, os.environ)
+        granted = permissions_for(device, folder, PROGRAM.parent, os.environ)
         orders = {
-            "nursery": {
+            "fork_server": {
                 "socket_fd": theirs.fileno(),
                 "device": _seen(device),
                 "parent": None if wrapped else os.getpid(),
             }
         }
-        return Nursery(
+        return ForkServer(
             _run(orders, granted, device, folder, wrapped=wrapped),
             connection=ours,
             theirs=theirs,
@@ -140,7 +140,7 @@ def open_nursery(device: Device) -> Nursery | None:
         theirs.close()
 
 
-def rehearse(device: Device) -> str:
+def confinement_level(device: Device) -> str:
     """The level of confinement that a worker for this device reaches here, e.g. "landlock 7, seccomp, limits".
 
     It is reached for this answer, in a process that ends before it imports torch.
@@ -171,12 +171,12 @@ def full_level(reached: str, *, wrapped: bool) -> str:
 
 
 def _command(device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool) -> list[str]:
-    granted = grants(device, directory, PROGRAM.parent, os.environ)
+    granted = permissions_for(device, directory, PROGRAM.parent, os.environ)
     orders = _orders(device, granted, socket_fd=socket_fd, wrapped=wrapped)
     return _run(orders, granted, device, directory, wrapped=wrapped)
 
 
-def _orders(device: Device, granted: Grants, *, socket_fd: int | None, wrapped: bool) -> dict[str, object]:
+def _orders(device: Device, granted: Permissions, *, socket_fd: int | None, wrapped: bool) -> dict[str, object]:
     return {
         "socket": socket_fd,
         "device": _seen(device),
@@ -185,7 +185,9 @@ def _orders(device: Device, granted: Grants, *, socket_fd: int | None, wrapped: 
     }
 
 
-def _run(orders: Mapping[str, object], granted: Grants, device: Device, directory: Path, *, wrapped: bool) -> list[str]:
+def _run(
+    orders: Mapping[str, object], granted: Permissions, device: Device, directory: Path, *, wrapped: bool
+) -> list[str]:
     """The command that runs the worker program."""
     outside = bubblewrap.command(granted, device.type, directory) if wrapped else []
     # -P: this program's folder must not come first in the candidate's module search.
@@ -196,7 +198,7 @@ def _seen(device: Device) -> str:
     return "cpu" if device.type == "cpu" else "cuda:0"  # the only one it sees
 
 
-def _confinement(device: Device, granted: Grants, *, wrapped: bool) -> dict[str, object]:
+def _confinement(device: Device, granted: Permissions, *, wrapped: bool) -> dict[str, object]:
     """The arguments of `worker.confinement.confine`."""
     memory = memory_bytes()
     on_cpu = device.type == "cpu"

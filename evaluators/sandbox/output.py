@@ -6,7 +6,7 @@ import signal
 _KEPT_OUTPUT = 16 << 10
 
 
-class Printed:
+class CapturedOutput:
     """The beginning and the end of a stream of any length."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ OURS = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grants:
+class Permissions:
     """Parts of the file system that a worker gets."""
 
     #: To be read, listed and executed, with all beneath except what is `hidden`.
@@ -69,7 +69,9 @@ class Grants:
         }
 
 
-def grants(device: Device | None, directory: Path, program: Path, environment: Mapping[str, str]) -> Grants:
+def permissions_for(
+    device: Device | None, directory: Path, program: Path, environment: Mapping[str, str]
+) -> Permissions:
     """What a worker gets.
 
     Args:
@@ -91,7 +93,9 @@ def grants(device: Device | None, directory: Path, program: Path, environment: M
         devices += special_files(find_gpu(device))
         own = (_THREADS,)
     present = dict.fromkeys(path for path in roots if path.exists())
-    return Grants(roots=tuple(present), hidden=(OURS, *private), devices=tuple(devices), own=own, writable=(directory,))
+    return Permissions(
+        roots=tuple(present), hidden=(OURS, *private), devices=tuple(devices), own=own, writable=(directory,)
+    )
 
 
 def search_path(inherited: Mapping[str, str]) -> list[str]:

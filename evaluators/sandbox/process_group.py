@@ -36,7 +36,7 @@ class ProcessGroup:
                 self._stopped = time.monotonic()
         if wait:
             patience = time.monotonic() + _STAND_SECONDS
-            while not process_table.stands(self.leader) and time.monotonic() < patience:
+            while not process_table.is_stopped(self.leader) and time.monotonic() < patience:
                 time.sleep(0)
 
     def resume(self) -> None:

@@ -38,7 +38,7 @@ class ProcessorTime(NamedTuple):
     waited: float
 
 
-class Census:
+class ProcessTable:
     """Who lives, by one look now and then for everybody who watches a worker.
 
     A look opens a file for each process of the machine, hundreds of them, and gives up the interpreter at each: a dozen
@@ -105,7 +105,7 @@ def _waited_seconds(pid: int, thread: str) -> float:
     return 0.0
 
 
-def stands(pid: int) -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether a process has been stopped, has ended, or waits for a child that has been stopped with it.
 
     A process that starts another by vfork, as Python does, waits beyond the reach of signals until that one runs its
@@ -115,7 +115,7 @@ def stands(pid: int) -> bool:
         state = _state(_stat(pid))
     except OSError:
         return True
-    return state in b"TtZX" or (state == b"D" and any(map(_is_stopped, _children(pid))))
+    return state in b"TtZX" or (state == b"D" and any(map(_in_state_t, _children(pid))))
 
 
 def _children(pid: int) -> list[int]:
@@ -125,14 +125,14 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-def _is_stopped(pid: int) -> bool:
+def _in_state_t(pid: int) -> bool:
     try:
         return _state(_stat(pid)) == b"T"
     except OSError:
         return False
 
 
-def strays(directory: Path) -> list[int]:
+def leaked(directory: Path) -> list[int]:
     """Processes that a worker with this directory left behind: it is their home, or they work in it.
 
     For what left the group and the session, where nothing kept it from doing so.

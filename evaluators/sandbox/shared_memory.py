@@ -16,7 +16,7 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.worker.memory import HANDLE_BYTES, DeviceMemory, IpcHandle
 
 
-class Arena:
+class SharedMemory:
     """Shared memory of one worker."""
 
     def __init__(self, device: Device, size: int) -> None:

@@ -12,12 +12,22 @@ from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox import bubblewrap, directories, launch, process_table
+from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.build_protocol import Builder, BuildReply, sealed
-from kbevolve.evaluators.sandbox.connection import Line
-from kbevolve.evaluators.sandbox.forkserver import Nursery
+from kbevolve.evaluators.sandbox.connection import WorkerConnection
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.process_group import ProcessGroup
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, Census, Process, ProcessorTime
+from kbevolve.evaluators.sandbox.process_table import (
+    WATCH_SECONDS,
+    Process,
+    ProcessorTime,
+    ProcessTable,
+    has_group,
+    kill,
+    leaked,
+    members,
+    processor_time,
+)
 from kbevolve.evaluators.worker.channel import Message
 
 #: Seconds that starting may take: importing torch from a cold disk takes tens of seconds.
@@ -39,28 +49,28 @@ class Worker:
     def __init__(
         self,
         device: Device,
-        nursery: Nursery | None = None,
+        fork_server: ForkServer | None = None,
         *,
         built: Path | None = None,
         connections: int = 0,
-        census: Census | None = None,
+        process_table: ProcessTable | None = None,
     ) -> None:
-        """Start it, on its own or in a nursery.
+        """Start it, on its own or in a fork_server.
 
         Args:
             device: that it sees.
-            nursery: that bears it; None to start it on its own.
+            fork_server: that bears it; None to start it on its own.
             built: what Triton built for itself in another one.
             connections: of its CUDA context to the device; 0 for the driver's number.
-            census: that counts its processes while it works; None for one of its own.
+            process_table: that counts its processes while it works; None for one of its own.
 
         Raises:
-            EvaluatorError: the nursery has died.
+            EvaluatorError: the fork_server has died.
         """
-        self._started = launch.start(device, nursery, built=built, connections=connections)
+        self._started = launch.start(device, fork_server, built=built, connections=connections)
         self._device_type = device.type
-        self._census = census or Census(seconds=WATCH_SECONDS)
-        self._line = Line(self._started)
+        self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
+        self._line = WorkerConnection(self._started)
         self._group = ProcessGroup(self._started.process.pid)
         self._killed = False
         #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
@@ -148,12 +158,12 @@ class Worker:
     @property
     def processes(self) -> int:
         """The worker's, as the kernel of the operating system counts them: 1 when it has no helpers."""
-        return self._count(process_table.members(self.pid))
+        return self._count(members(self.pid))
 
     @property
     def processor_time(self) -> ProcessorTime:
         """What it and its helpers have had of processors so far."""
-        return process_table.processor_time(self.pid)
+        return processor_time(self.pid)
 
     def pause(self, *, wait: bool = True) -> None:
         """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
@@ -182,15 +192,15 @@ class Worker:
     def _end_survivors(self) -> None:
         """Wait until the group is gone; with nothing that kept helpers inside it, look for those that left."""
         held = "seccomp" in self.sandbox or self._started.bubblewrap
-        if "seccomp" in self.sandbox and not process_table.has_group(self.pid):
+        if "seccomp" in self.sandbox and not has_group(self.pid):
             return
         patience = time.monotonic() + _VANISH_SECONDS
         while time.monotonic() < patience:
-            left = [process.pid for process in process_table.members(self.pid)]
-            left += [] if held else process_table.strays(self._started.directory)
+            left = [process.pid for process in members(self.pid)]
+            left += [] if held else leaked(self._started.directory)
             if not left:
                 return
-            process_table.kill(left)
+            kill(left)
             time.sleep(0.002)
 
     def _await_reply(self, limits: dict[str, float]) -> Message:
@@ -243,7 +253,7 @@ class Worker:
         while not future.done():
             self._line.hear(_BUILD_WATCH_SECONDS)
             if time.monotonic() - counted >= WATCH_SECONDS:
-                self._check_census()
+                self._check_process_table()
                 counted = time.monotonic()
 
     def _answer(self, answer: BuildReply) -> None:
@@ -276,7 +286,7 @@ class Worker:
             last = now
             if time.monotonic() - counted >= WATCH_SECONDS:
                 self._group.resume_forked()
-                self._check_census()
+                self._check_process_table()
                 counted = time.monotonic()
 
     def _count(self, found: Sequence[Process]) -> int:
@@ -284,8 +294,8 @@ class Worker:
             found = bubblewrap.guarded(found, self.pid, self._device_type)
         return len(found)
 
-    def _check_census(self) -> None:
-        count = self._count(self._census.members(self.pid))
+    def _check_process_table(self) -> None:
+        count = self._count(self._process_table.members(self.pid))
         if count > _MOST_PROCESSES:
             self.end()
             raise Rejection(

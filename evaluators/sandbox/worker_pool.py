@@ -20,10 +20,10 @@ import torch
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.sandbox import directories, launch
-from kbevolve.evaluators.sandbox.forkserver import Nursery
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, Census
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
+from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.sandbox.worker import Worker
 
 __all__ = ["Worker", "WorkerPool"]
@@ -42,7 +42,13 @@ class WorkerPool:
     """Workers for one device: each `take` hands over a warm one, and the next one starts. For several threads."""
 
     def __init__(
-        self, device: Device, gate: Gate, *, spares: int = 1, connections: int = 0, census: Census | None = None
+        self,
+        device: Device,
+        gate: DeviceGate,
+        *,
+        spares: int = 1,
+        connections: int = 0,
+        process_table: ProcessTable | None = None,
     ) -> None:
         """Start the first workers: the spares, and one for the reference.
 
@@ -54,13 +60,13 @@ class WorkerPool:
             gate: to it.
             spares: workers that may be taken at once; fewer are kept where memory or cores are few.
             connections: that workers for one stream have to the device; 0 for the driver's number, as the others have.
-            census: that counts their processes; None for one of the pool's own.
+            process_table: that counts their processes; None for one of the pool's own.
         """
         directories.sweep()
         self._device = device
         self._on_cpu = device.type == "cpu"
         self._gate = gate
-        self._census = census or Census(seconds=WATCH_SECONDS)
+        self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
         self._warming = threading.BoundedSemaphore(_MOST_WARMING)
@@ -68,11 +74,11 @@ class WorkerPool:
         kept = max(1, min(spares, _bearable(device)))
         self._kept = {connections: kept, 0: 1 if connections else kept}
         self._few = connections
-        self._nursery: Nursery | None = None
+        self._fork_server: ForkServer | None = None
         #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
         self._built = Path(tempfile.mkdtemp(prefix=f"{directories.PREFIX}{os.getpid()}-built-"))
         self._is_built = False
-        #: Whether a nursery is of any use here.
+        #: Whether a fork_server is of any use here.
         self._nurses = True
         self._nursing = threading.Lock()
         self._lock = threading.Lock()
@@ -141,24 +147,26 @@ class WorkerPool:
 
     def _start(self, number: int) -> Worker:
         with self._forking():
-            nursery = self._living_nursery()
+            fork_server = self._living_nursery()
         try:
-            worker = self._start_in(nursery, number)
+            worker = self._start_in(fork_server, number)
         except EvaluatorError:
-            if nursery is None:
+            if fork_server is None:
                 raise
             # Some systems may not let a forked process do what one can that was started alone.
             worker = self._start_in(None, number)
-            self._nurses = not nursery.alive
+            self._nurses = not fork_server.alive
         return worker
 
-    def _start_in(self, nursery: Nursery | None, number: int) -> Worker:
+    def _start_in(self, fork_server: ForkServer | None, number: int) -> Worker:
         with ExitStack() as until_ready:
             with self._forking():
                 built = self._built if self._is_built else None
-                worker = Worker(self._device, nursery, built=built, connections=number, census=self._census)
+                worker = Worker(
+                    self._device, fork_server, built=built, connections=number, process_table=self._process_table
+                )
                 if self._on_cpu:
-                    until_ready.enter_context(self._gate.aside(worker))
+                    until_ready.enter_context(self._gate.in_background(worker))
             self._starting.add(worker)
             until_ready.callback(self._starting.discard, worker)
             if self._closed:
@@ -166,7 +174,7 @@ class WorkerPool:
             worker.wait_attached()
             if not self._on_cpu:
                 until_ready.enter_context(self._warming)
-                until_ready.enter_context(self._gate.aside(worker))
+                until_ready.enter_context(self._gate.in_background(worker))
             worker.wait_ready()
         self._keep_built(worker)
         return worker
@@ -182,20 +190,20 @@ class WorkerPool:
                 shutil.copytree(worker.triton_cache, self._built, dirs_exist_ok=True)
                 self._is_built = True
 
-    def _living_nursery(self) -> Nursery | None:
-        """The nursery, a new one when the last has died; None where workers are started alone."""
+    def _living_nursery(self) -> ForkServer | None:
+        """The fork_server, a new one when the last has died; None where workers are started alone."""
         with self._nursing:
-            if self._nursery is not None and not self._nursery.alive:
+            if self._fork_server is not None and not self._fork_server.alive:
                 self._close_nursery()
-            if self._nursery is None and self._nurses:
-                self._nursery = launch.open_nursery(self._device)
-            return self._nursery if self._nurses else None
+            if self._fork_server is None and self._nurses:
+                self._fork_server = launch.open_fork_server(self._device)
+            return self._fork_server if self._nurses else None
 
     def _close_nursery(self) -> None:
-        if self._nursery is not None:
-            self._nursery.close()
-            directories.remove(self._nursery.folder)
-            self._nursery = None
+        if self._fork_server is not None:
+            self._fork_server.close()
+            directories.remove(self._fork_server.folder)
+            self._fork_server = None
 
 
 def _bearable(device: Device) -> int:

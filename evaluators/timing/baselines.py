@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.timing.statistics import Speedup
 
 #: The reference as it stands: what every speedup is over.
@@ -60,15 +60,17 @@ def missing(device: Device, known: Iterable[Baseline]) -> tuple[str, ...]:
     return tuple(name for name in BASELINES[device.type] if name not in names)
 
 
-def remember(shelf: Shelf, baselines: Iterable[Baseline], *, problem: str, device: Device, precision: str) -> None:
+def remember(
+    disk_cache: DiskCache, baselines: Iterable[Baseline], *, problem: str, device: Device, precision: str
+) -> None:
     """Keep those that were measured. One that failed is tried again another day: a compiler may have come meanwhile."""
     kept = [asdict(one) for one in baselines if one.speedup is not None]
-    shelf.put(_KIND, _key(problem, device, precision), kept)
+    disk_cache.put(_KIND, _key(problem, device, precision), kept)
 
 
-def recall(shelf: Shelf, *, problem: str, device: Device, precision: str) -> tuple[Baseline, ...]:
+def recall(disk_cache: DiskCache, *, problem: str, device: Device, precision: str) -> tuple[Baseline, ...]:
     """Those that were measured before for this problem (its id), device, precision and versions, in their order."""
-    told = shelf.get(_KIND, _key(problem, device, precision))
+    told = disk_cache.get(_KIND, _key(problem, device, precision))
     found = {one.name: one for one in map(_read, told if isinstance(told, list) else ()) if one}
     return tuple(found[name] for name in BASELINES[device.type] if name in found)
 

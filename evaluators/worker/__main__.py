@@ -26,10 +26,10 @@ def main() -> None:
     """
     _make_importable(Path(__file__).resolve().parent)
     orders = json.loads(sys.argv[1])
-    if "nursery" in orders:
-        from kbevolve.evaluators.worker.nursery import tend
+    if "fork_server" in orders:
+        from kbevolve.evaluators.worker.forkserver import tend
 
-        orders = tend(**orders["nursery"])
+        orders = tend(**orders["fork_server"])
 
     from kbevolve.evaluators.worker.confinement import confine
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from torch.utils import cpp_extension
 
+from kbevolve.evaluators.worker.build_request import order_of, variables
 from kbevolve.evaluators.worker.channel import Channel
-from kbevolve.evaluators.worker.orders import order_of, variables
 
 #: Exceptions of Triton that mean "does not compile", by class name (Triton may not be installed).
 _COMPILER_ERRORS = {"CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"}

@@ -16,7 +16,7 @@ _threads = threading.active_count
 
 
 @dataclass(frozen=True, slots=True)
-class Bearings:
+class ProcessState:
     """The state of this process before the candidate was imported."""
 
     function_modes: int
@@ -25,7 +25,7 @@ class Bearings:
     threads: int
 
     @classmethod
-    def taken(cls) -> "Bearings":
+    def taken(cls) -> "ProcessState":
         """The present state."""
         return cls(
             function_modes=_function_modes(),
@@ -36,7 +36,7 @@ class Bearings:
 
     def changes(self, precision: str) -> list[str]:
         """What differs now, by short names; empty when nothing does."""
-        now = Bearings.taken()
+        now = ProcessState.taken()
         found = [
             name
             for name, differs in (

@@ -18,13 +18,13 @@ from kbevolve.evaluators.worker.builds import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
 from kbevolve.evaluators.worker.channel import Channel, Message
 from kbevolve.evaluators.worker.code import shown_by_triton
-from kbevolve.evaluators.worker.integrity import Bearings
+from kbevolve.evaluators.worker.integrity import ProcessState
 from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
 from kbevolve.evaluators.worker.precision import set_flags
 from kbevolve.evaluators.worker.profiling import profile
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
-from kbevolve.evaluators.worker.values import Place, unpack
+from kbevolve.evaluators.worker.values import SharedTensor, unpack
 
 # Bound before any candidate is imported: names that a candidate replaces afterwards are not looked up again.
 _clock = time.perf_counter_ns
@@ -91,7 +91,7 @@ class Service:
         self._model: torch.nn.Module | None = None
         self._forward: Callable[..., Any] | None = None
         self._private: list[torch.Tensor] | None = None
-        self._bearings: Bearings | None = None
+        self._bearings: ProcessState | None = None
 
     def watch_compilers(self) -> None:
         """See those too that came with what the warm-up imported."""
@@ -112,7 +112,7 @@ class Service:
                     self._memory = open_shared(request["ticket"], descriptors)
                     return {"ok": True}
                 case "import":
-                    self._bearings = Bearings.taken()
+                    self._bearings = ProcessState.taken()
                     self._module = import_candidate(request["source"])
                     return {"ok": True}
                 case "construct":
@@ -216,7 +216,7 @@ class Service:
         if len(places) == len(leaves):
             for place, leaf, facts in zip(places, leaves, described, strict=True):
                 if facts["plain"] and facts["shape"] == place["shape"] and facts["dtype"] == place["dtype"]:
-                    _copy(Place.from_json(place).view(self._memory), leaf)
+                    _copy(SharedTensor.from_json(place).view(self._memory), leaf)
         self._synchronize()
         return {"structure": structure, "leaves": described}
 
@@ -226,10 +226,10 @@ class Service:
         return {"changes": self._bearings.changes(self._precision)}
 
     def _weights(self, request: Message) -> dict[str, torch.Tensor]:
-        return {name: Place.from_json(place).view(self._memory) for name, place in request["weights"].items()}
+        return {name: SharedTensor.from_json(place).view(self._memory) for name, place in request["weights"].items()}
 
     def _views(self, places: list[dict[str, Any]]) -> list[torch.Tensor]:
-        return [Place.from_json(place).view(self._memory) for place in places]
+        return [SharedTensor.from_json(place).view(self._memory) for place in places]
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":

@@ -18,7 +18,7 @@ class Unpackable(TypeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SharedTensor:
     """Where a tensor lies in shared memory, and how to read it."""
 
     #: Bytes from the start.
@@ -30,7 +30,7 @@ class Place:
     dtype: str
 
     @classmethod
-    def from_json(cls, tree: dict[str, Any]) -> "Place":
+    def from_json(cls, tree: dict[str, Any]) -> "SharedTensor":
         """The place that `to_json` wrote."""
         return cls(offset=tree["offset"], shape=tuple(tree["shape"]), stride=tuple(tree["stride"]), dtype=tree["dtype"])
 
@@ -48,7 +48,7 @@ class Place:
         return flat.as_strided(self.shape, self.stride) if count else flat.view(self.shape)
 
 
-def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Place], int]:
+def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[SharedTensor], int]:
     """Places for tensors one after another from byte `start`; also the first free byte behind them.
 
     Strides are kept when the tensor fills its memory without gaps (so a transposed input stays transposed).
@@ -57,7 +57,7 @@ def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Pl
     for tensor in tensors:
         start = -(-start // ALIGNMENT) * ALIGNMENT
         dense = torch.empty_like(tensor, device="meta")  # preserve_format: dense strides are kept, others become plain
-        place = Place(
+        place = SharedTensor(
             offset=start, shape=tuple(tensor.shape), stride=tuple(dense.stride()), dtype=dtype_name(tensor.dtype)
         )
         places.append(place)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.build_request import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import Built
+from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
@@ -114,7 +114,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
-    with BuildPool(find_device("cuda"), EvaluationSettings(), Shelf(tmp_path_factory.mktemp("shelf"))) as pool:
+    with BuildPool(find_device("cuda"), EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache"))) as pool:
         yield pool
 
 
@@ -140,14 +140,14 @@ def test_it_is_built_lightly_and_for_this_gpu_alone(pool: BuildPool, tmp_path: P
     """The other header is the CUDA toolkit's and torch's own: everything a usual file includes is light enough."""
     main = f"#include <torch/extension.h>\n{DECLARED}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n"
     main += 'm.def("twice_cuda", torch::wrap_pybind_function(twice_cuda), "twice_cuda");\n}'
-    order = BuildOrder(
+    order = BuildRequest(
         name="light",
         sources=(("main.cpp", main), ("cuda.cu", CUDA_SOURCE)),
         with_cuda=True,
         architecture=pool.architecture,
     )
     built = pool.build(order)
-    assert isinstance(built, Built), built
+    assert isinstance(built, BuiltLibrary), built
     assert built.light == ("main.cpp", "cuda.cu")
     major, minor = torch.cuda.get_device_capability()
     assert pool.architecture.removesuffix("a") == f"{major}.{minor}"

@@ -10,7 +10,7 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.analysis.card import card_for
 from kbevolve.evaluators.analysis.roofline import measure, roofline_of
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -45,13 +45,13 @@ def test_the_rates_are_those_of_a_gpu_and_flags_stay() -> None:
 
 @pytest.mark.alone
 def test_a_product_is_bound_by_arithmetic_and_a_softmax_by_memory(tmp_path: Path) -> None:
-    device, shelf = find_device("cuda"), Shelf(tmp_path)
-    product = card_for(find_problem("L1/matmul"), device, "fp32", shelf=shelf)
+    device, disk_cache = find_device("cuda"), DiskCache(tmp_path)
+    product = card_for(find_problem("L1/matmul"), device, "fp32", disk_cache=disk_cache)
     assert product.flags == {}
     assert product.roofline_ms["fp32"] > product.memory_ms
     # Eager is honest, so it may not be below the floor; and cuBLAS is no twentieth of the roofline.
     assert product.floor_ms["fp32"] <= product.eager_ms < 20 * product.roofline_ms["fp32"]
-    softmax = card_for(find_problem("L1/softmax"), device, "fp32", shelf=shelf)
+    softmax = card_for(find_problem("L1/softmax"), device, "fp32", disk_cache=disk_cache)
     assert softmax.roofline_ms["fp32"] == pytest.approx(softmax.memory_ms)
     assert softmax.floor_ms["fp32"] <= softmax.eager_ms < 20 * softmax.memory_ms
 
@@ -59,7 +59,7 @@ def test_a_product_is_bound_by_arithmetic_and_a_softmax_by_memory(tmp_path: Path
 @pytest.mark.alone
 def test_the_measured_floor_lies_below_what_libraries_reach(tmp_path: Path) -> None:
     device = find_device("cuda")
-    rates = roofline_of(device, shelf=Shelf(tmp_path))
+    rates = roofline_of(device, disk_cache=DiskCache(tmp_path))
     left, right = (torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))
     product = torch.empty_like(left)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -75,7 +75,10 @@ def test_the_measured_floor_lies_below_what_libraries_reach(tmp_path: Path) -> N
 
 def test_a_tiny_problem_is_launch_bound(tmp_path: Path) -> None:
     card = card_for(
-        parse_problem(TINY, name="tiny", path=Path("tiny.py")), find_device("cuda"), "fp32", shelf=Shelf(tmp_path)
+        parse_problem(TINY, name="tiny", path=Path("tiny.py")),
+        find_device("cuda"),
+        "fp32",
+        disk_cache=DiskCache(tmp_path),
     )
     assert "launches" in card.flags["launch-bound"]
     assert set(card.floor_ms.values()) == {0.0}

@@ -11,7 +11,7 @@ import torch
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.sandbox import launch, process_table
 from kbevolve.evaluators.sandbox.gpu import find_gpu
-from kbevolve.evaluators.sandbox.shared_memory import Arena
+from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
 from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
@@ -143,7 +143,7 @@ def load(worker: Worker, source: str, seconds: float = 60) -> Message:
 
 
 def test_the_level_is_told(worker: Worker) -> None:
-    assert worker.sandbox == launch.rehearse(find_device("cuda"))
+    assert worker.sandbox == launch.confinement_level(find_device("cuda"))
     assert "seccomp" in worker.sandbox
 
 
@@ -218,7 +218,7 @@ def test_host_memory_has_a_limit(worker: Worker) -> None:
 
 def test_memory_of_the_judge_is_opened() -> None:
     device = find_device("cuda")
-    arena = Arena(device, 1 << 20)
+    arena = SharedMemory(device, 1 << 20)
     worker = Worker(device)
     try:
         worker.wait_ready()

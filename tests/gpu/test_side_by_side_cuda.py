@@ -1,4 +1,4 @@
-"""Workers that a nursery bore have a working GPU; kernels judged side by side come out as alone."""
+"""Workers that a fork_server bore have a working GPU; kernels judged side by side come out as alone."""
 
 import time
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.device.gate import Gate
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
-from kbevolve.evaluators.sandbox.forkserver import Son
+from kbevolve.evaluators.sandbox.forkserver import ForkedWorker
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -28,7 +28,7 @@ SETTINGS = EvaluationSettings(profile=False, baselines=False)
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
     device = find_device("cuda")
-    with WorkerPool(device, Gate(device)) as found:
+    with WorkerPool(device, DeviceGate(device)) as found:
         yield found
 
 
@@ -41,7 +41,9 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
         worker = pool._start(0)
         starts.append(time.perf_counter() - started)
         try:
-            assert isinstance(worker._started.process, Son), "the nursery was given up: see what its worker said"
+            assert isinstance(worker._started.process, ForkedWorker), (
+                "the fork_server was given up: see what its worker said"
+            )
             source = "import torch\nprint(float(torch.ones(4, device='cuda').sum()))\nclass ModelNew:\n    pass\n"
             assert worker.ask({"request": "import", "source": source}, seconds=30)["ok"] is True
             worker.ask({"request": "nothing"}, seconds=30)
@@ -59,10 +61,10 @@ def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
     sources += [file.read_text() for file in seed_files("L1/softmax", "cuda")]
     wrong = sources[0].replace("softmax", "log_softmax")
     kernels = [Kernel.from_source(f"{source}\n# {copy}\n") for copy in range(2) for source in (*sources, wrong)]
-    with Judge(find_device("cuda"), SETTINGS, shelf=Shelf(tmp_path), width=1) as judge:
+    with Judge(find_device("cuda"), SETTINGS, disk_cache=DiskCache(tmp_path), width=1) as judge:
         alone = {one.id: judge.evaluate(problem, one) for one in kernels[: len(kernels) // 2]}
     with (
-        Judge(find_device("cuda"), SETTINGS, shelf=Shelf(tmp_path), width=6) as judge,
+        Judge(find_device("cuda"), SETTINGS, disk_cache=DiskCache(tmp_path), width=6) as judge,
         ThreadPoolExecutor(6) as threads,
     ):
         judge.card(problem)
@@ -87,7 +89,7 @@ def test_a_context_for_one_stream_is_as_fast_as_any(tmp_path: Path, name: str) -
     problem = find_problem(name)
     kernel = Kernel.from_source(as_model_new(problem.source_for("cuda")))
     settings = SETTINGS.model_copy(update={"connections": 1})
-    with Judge(find_device("cuda"), settings, shelf=Shelf(tmp_path)) as judge:
+    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
         found = judge.evaluate(problem, kernel)
     print(name, found.speedup, found.speedup_low, found.speedup_high, found.tags)
     assert found.verdict is Verdict.CORRECT, found.message

@@ -11,7 +11,7 @@ from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import Finding, lint
@@ -48,8 +48,8 @@ POLICIES = {
 class Court:
     """Evaluates kernels under a policy; the lint may be put out of action, to see that the rest does not need it."""
 
-    def __init__(self, shelf: Shelf, device: str, problems: Path) -> None:
-        self._shelf = shelf
+    def __init__(self, disk_cache: DiskCache, device: str, problems: Path) -> None:
+        self._shelf = disk_cache
         self._device = device
         self._problems = problems
         self._judges: dict[Policy, Judge] = {}
@@ -62,7 +62,7 @@ class Court:
             settings = POLICIES[policy]
             if self._device == "cuda":
                 settings = settings.model_copy(update={"import_seconds": CUDA_IMPORT_SECONDS})
-            self._judges[policy] = Judge(find_device(self._device), settings, shelf=self._shelf)
+            self._judges[policy] = Judge(find_device(self._device), settings, disk_cache=self._shelf)
         with pytest.MonkeyPatch.context() as patch:
             if not lint_refuses:
                 patch.setattr(pipeline, "lint", tags_only)
@@ -88,6 +88,6 @@ def tags_only(*arguments: Any, **keywords: Any) -> Finding:
 def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the attack that looks for keys
-        found = Court(Shelf(tmp_path_factory.mktemp("shelf")), "cpu", HERE / "problems")
+        found = Court(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cpu", HERE / "problems")
         yield found
         found.close()

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
-from kbevolve.evaluators.diagnostics import Finding, probe, working_backends
+from kbevolve.evaluators.diagnostics import Diagnostic, probe, working_backends
 from kbevolve.evolve.cli.render.json import print_json
 
 
@@ -41,7 +41,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
     )
 
 
-def more_devices() -> Iterator[Finding]:
+def more_devices() -> Iterator[Diagnostic]:
     """The CUDA devices of a machine that has several, as `--devices` takes them."""
     if importlib.util.find_spec("torch") is None:
         return
@@ -53,16 +53,16 @@ def more_devices() -> Iterator[Finding]:
     for index in range(count if count > 1 else 0):
         name = f"cuda:{index}"
         try:
-            yield Finding(name=name, found=True, detail=find_device(name).description)
+            yield Diagnostic(name=name, found=True, detail=find_device(name).description)
         except Exception as error:  # one of several may be sick
-            yield Finding(name=name, found=False, detail=str(error).splitlines()[0][:200], remedy="leave it out")
+            yield Diagnostic(name=name, found=False, detail=str(error).splitlines()[0][:200], remedy="leave it out")
 
 
-def ray_cluster(work: WorkSettings) -> Finding:
+def ray_cluster(work: WorkSettings) -> Diagnostic:
     """Whether `--workers ray` would find a cluster, and what it has."""
     if importlib.util.find_spec("ray") is None:
         detail = "not installed; it is for devices of several hosts"
-        return Finding(name="Ray", found=False, detail=detail, remedy="pip install 'kbevolve[ray]'")
+        return Diagnostic(name="Ray", found=False, detail=detail, remedy="pip install 'kbevolve[ray]'")
     from kbevolve.evaluators.fleet.cluster import Cluster
 
     installed, address = version("ray"), work.ray_address or "auto"
@@ -70,25 +70,25 @@ def ray_cluster(work: WorkSettings) -> Finding:
         cluster = Cluster(address)
     except EvaluatorError as error:
         if work.ray_address is not None:
-            return Finding(name="Ray", found=False, detail=f"{installed}; {error}")
+            return Diagnostic(name="Ray", found=False, detail=f"{installed}; {error}")
         detail = f"{installed}; no cluster is running here, --workers ray starts one on this machine"
-        return Finding(name="Ray", found=True, detail=detail)
+        return Diagnostic(name="Ray", found=True, detail=detail)
     try:
-        return Finding(name="Ray", found=True, detail=f"{installed}; a cluster of {cluster}")
+        return Diagnostic(name="Ray", found=True, detail=f"{installed}; a cluster of {cluster}")
     finally:
         cluster.close()
 
 
-def language_model(settings: LLMSettings) -> Finding:
+def language_model(settings: LLMSettings) -> Diagnostic:
     """Whether models are configured; of a key, only whether there is one."""
     if settings.provider == "openai" and not any(one.model for one in settings.each()):
-        return Finding(
+        return Diagnostic(
             name="LLM",
             found=False,
             detail=f"no model is configured, {_key(settings)}; searches change tunables only",
             remedy="kbevolve run --model NAME [--api-base URL]",
         )
-    return Finding(name="LLM", found=True, detail="; ".join(map(_model, settings.each())))
+    return Diagnostic(name="LLM", found=True, detail="; ".join(map(_model, settings.each())))
 
 
 def _model(settings: LLMSettings) -> str:
@@ -105,7 +105,7 @@ def _key(settings: LLMSettings) -> str:
     return f"a key in {variable}" if os.environ.get(variable) else f"no key in {variable}"
 
 
-def _line(finding: Finding, width: int) -> Text:
+def _line(finding: Diagnostic, width: int) -> Text:
     mark, style = ("✓", "green") if finding.found else ("–", "yellow")
     line = Text.assemble((mark, style), f" {finding.name:<{width}}  {finding.detail or 'not found'}")
     if not finding.found and finding.remedy:

@@ -16,7 +16,7 @@ from kbevolve.evaluators.analysis.card import card_for, inspect
 from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 
 RATES = Roofline(
     bytes_per_second=4e10, operations_per_second={"fp64": 1e11, "fp32": 2e11}, l2_bytes=1 << 14, headroom=2.0
@@ -40,7 +40,7 @@ def problem(forward: str, *, init: str = "", inputs: str = "torch.randn(64, 96)"
 
 def look(found: Problem, precision: str = "fp32") -> ProblemCard:
     reference = Reference(found, DEVICE, precision, weight_seed=1)
-    return inspect(found, reference, DEVICE, precision, RATES, shelf=Shelf(Path("/dev/null")))
+    return inspect(found, reference, DEVICE, precision, RATES, disk_cache=DiskCache(Path("/dev/null")))
 
 
 def test_an_honest_problem_has_no_flags_and_its_figures_are_right() -> None:
@@ -110,7 +110,7 @@ def test_one_unlucky_draw_of_the_weights_is_no_property_of_the_problem() -> None
         DEVICE,
         "fp32",
         RATES,
-        shelf=Shelf(Path("/dev/null")),
+        disk_cache=DiskCache(Path("/dev/null")),
     )
     assert card.degenerate is not alive
 
@@ -155,7 +155,7 @@ def test_looking_for_dead_code_leaves_the_weights_as_they_were() -> None:
     found = problem("return torch.relu(self.linear(x))", init="self.spare = nn.Linear(96, 8)")
     reference = Reference(found, DEVICE, "fp32", weight_seed=1)
     before = {name: tensor.clone() for name, tensor in reference.model.state_dict().items()}
-    inspect(found, reference, DEVICE, "fp32", RATES, shelf=Shelf(Path("/dev/null")))
+    inspect(found, reference, DEVICE, "fp32", RATES, disk_cache=DiskCache(Path("/dev/null")))
     after = reference.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert not reference.model.training
@@ -188,19 +188,19 @@ def test_a_reference_that_fails_is_the_rigs_fault() -> None:
 def test_a_card_is_made_once_for_a_text_a_device_and_a_precision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf, found = Shelf(tmp_path), problem("return torch.relu(self.linear(x))")
+    disk_cache, found = DiskCache(tmp_path), problem("return torch.relu(self.linear(x))")
     monkeypatch.setattr(roofline, "measure", lambda device: RATES)
-    card = card_for(found, DEVICE, "fp32", shelf=shelf)
+    card = card_for(found, DEVICE, "fp32", disk_cache=disk_cache)
     with monkeypatch.context() as patch:
         patch.setattr(intake, "Reference", lambda *arguments, **keywords: pytest.fail("the reference was run again"))
-        assert card_for(found, DEVICE, "fp32", shelf=shelf) == card
+        assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache) == card
         reference = Reference(found, DEVICE, "fp32", weight_seed=5)
-        assert inspect(found, reference, DEVICE, "fp32", RATES, shelf=shelf) == card
-    other = card_for(found, DEVICE, "bf16", shelf=shelf)
+        assert inspect(found, reference, DEVICE, "fp32", RATES, disk_cache=disk_cache) == card
+    other = card_for(found, DEVICE, "bf16", disk_cache=disk_cache)
     assert (other.precision, other.input_bytes) == ("bf16", card.input_bytes // 2)
-    assert card_for(found, DEVICE, "fp32", shelf=shelf, fresh=True).flags == card.flags
-    shelf.put("card", intake._key(found, DEVICE, "fp32"), {"unknown": 1})
-    assert card_for(found, DEVICE, "fp32", shelf=shelf).flops == card.flops
+    assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache, fresh=True).flags == card.flags
+    disk_cache.put("card", intake._key(found, DEVICE, "fp32"), {"unknown": 1})
+    assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache).flops == card.flops
 
 
 @pytest.mark.slow
@@ -208,6 +208,11 @@ def test_a_card_is_made_once_for_a_text_a_device_and_a_precision(
 def test_the_built_in_problems_are_honest(name: str) -> None:
     found = find_problem(name)
     card = inspect(
-        found, Reference(found, DEVICE, "fp32", weight_seed=3), DEVICE, "fp32", RATES, shelf=Shelf(Path("/dev/null"))
+        found,
+        Reference(found, DEVICE, "fp32", weight_seed=3),
+        DEVICE,
+        "fp32",
+        RATES,
+        disk_cache=DiskCache(Path("/dev/null")),
     )
     assert card.flags == {}

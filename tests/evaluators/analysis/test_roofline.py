@@ -9,7 +9,7 @@ import torch
 from kbevolve.evaluators.analysis import roofline
 from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline, measure, roofline_of
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 
 GPU = Roofline(
     bytes_per_second=4e12,
@@ -62,14 +62,14 @@ def test_this_cpu_is_measured_and_left_as_it_was() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf, device = Shelf(tmp_path), find_device("cpu")
-    first = roofline_of(device, shelf=shelf)
+    disk_cache, device = DiskCache(tmp_path), find_device("cpu")
+    first = roofline_of(device, disk_cache=disk_cache)
     with monkeypatch.context() as patch:
         patch.setattr(roofline, "measure", lambda device: pytest.fail("measured again"))
-        assert roofline_of(device, shelf=shelf) == first
+        assert roofline_of(device, disk_cache=disk_cache) == first
     monkeypatch.setattr(roofline, "measure", lambda device: GPU)
     # A second look never lowers a rate: a busy machine must not refuse an honest kernel.
-    again = roofline_of(device, shelf=shelf, fresh=True)
+    again = roofline_of(device, disk_cache=disk_cache, fresh=True)
     assert again == first.raised_to(GPU)
     assert again.bytes_per_second == max(first.bytes_per_second, GPU.bytes_per_second)
 
@@ -79,7 +79,7 @@ def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [{"bytes_per_second": "fast"}, {"operations_per_second": {}}, {"operations_per_second": 3}, {"l2_bytes": None}],
 )
 def test_a_strange_entry_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: object) -> None:
-    shelf, device = Shelf(tmp_path), find_device("cpu")
-    shelf.put("roofline", f"{device.fingerprint}|{roofline._FORMAT}", asdict(GPU) | dict(change))  # type: ignore[call-overload]
+    disk_cache, device = DiskCache(tmp_path), find_device("cpu")
+    disk_cache.put("roofline", f"{device.fingerprint}|{roofline._FORMAT}", asdict(GPU) | dict(change))  # type: ignore[call-overload]
     monkeypatch.setattr(roofline, "measure", lambda device: GPU)
-    assert roofline_of(device, shelf=shelf) == GPU
+    assert roofline_of(device, disk_cache=disk_cache) == GPU

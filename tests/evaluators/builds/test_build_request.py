@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.evaluators.builds.build_request import BuildOrder, OrderRefused
+from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest
 
 HONEST: dict[str, Any] = {"name": "gelu", "sources": [["main.cpp", "int f();"]], "cflags": ["-O3"]}
 
@@ -34,20 +34,20 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_no_order_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(OrderRefused):
-        BuildOrder.from_json({**HONEST, **change})
+    with pytest.raises(BuildRefused):
+        BuildRequest.from_json({**HONEST, **change})
 
 
 def test_an_order_survives_the_wire() -> None:
-    order = BuildOrder.from_json(HONEST | {"with_cuda": True, "cuda_cflags": ["-O3 -lineinfo"]}, architecture="9.0a")
+    order = BuildRequest.from_json(HONEST | {"with_cuda": True, "cuda_cflags": ["-O3 -lineinfo"]}, architecture="9.0a")
     assert order.with_cuda
-    assert BuildOrder.from_json(order.to_json(), architecture="9.0a") == order
+    assert BuildRequest.from_json(order.to_json(), architecture="9.0a") == order
 
 
 def test_the_key_tells_apart_all_that_matters() -> None:
-    order = BuildOrder.from_json(HONEST)
+    order = BuildRequest.from_json(HONEST)
     others = [
-        BuildOrder.from_json(HONEST | change)
+        BuildRequest.from_json(HONEST | change)
         for change in (
             {"name": "other"},
             {"sources": [["main.cpp", "int f(); "]]},
@@ -59,4 +59,4 @@ def test_the_key_tells_apart_all_that_matters() -> None:
     keys = {known.key("gcc 12") for known in (order, *others, order.made_plain())}
     assert len(keys) == len(others) + 2
     assert order.key("gcc 13") not in keys
-    assert BuildOrder.from_json(HONEST).key("gcc 12") in keys
+    assert BuildRequest.from_json(HONEST).key("gcc 12") in keys

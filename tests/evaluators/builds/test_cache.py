@@ -7,17 +7,18 @@ import sys
 import time
 from pathlib import Path
 
-from kbevolve.evaluators.builds.cache import BuildCache, Entry
+from kbevolve.evaluators.builds.cache import BuildCache, CacheEntry
 
 #: Puts entries of one megabyte until it is killed, and says when it begins.
 WRITER = """
 import sys
 from pathlib import Path
-from kbevolve.evaluators.builds.cache import BuildCache, Entry
+from kbevolve.evaluators.builds.cache import BuildCache, CacheEntry
 cache = BuildCache(Path(sys.argv[1]))
 print("begun", flush=True)
 for number in range(10**6):
-    cache.put("library", f"{number:08d}", Entry(product=bytes([number % 256]) * (1 << 20), record={"number": number}))
+    product = bytes([number % 256]) * (1 << 20)
+    cache.put("library", f"{number:08d}", CacheEntry(product=product, record={"number": number}))
 """
 
 
@@ -26,7 +27,7 @@ def key(number: int) -> str:
 
 
 def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
-    BuildCache(tmp_path).put("library", key(1), Entry(product=b"code", record={"log": "a warning"}))
+    BuildCache(tmp_path).put("library", key(1), CacheEntry(product=b"code", record={"log": "a warning"}))
     code = (
         "import sys; from pathlib import Path; from kbevolve.evaluators.builds.cache import BuildCache\n"
         f"print(BuildCache(Path(sys.argv[1])).get('library', '{key(1)}'))"
@@ -38,14 +39,14 @@ def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
 
 def test_failures_are_kept_and_kinds_are_apart(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
-    cache.put("library", key(1), Entry(product=None, record={"log": "error"}))
-    assert cache.get("library", key(1)) == Entry(product=None, record={"log": "error"})
+    cache.put("library", key(1), CacheEntry(product=None, record={"log": "error"}))
+    assert cache.get("library", key(1)) == CacheEntry(product=None, record={"log": "error"})
     assert cache.get("object", key(1)) is None
 
 
 def test_the_first_of_two_writers_wins(tmp_path: Path) -> None:
     for text in (b"first", b"second"):
-        BuildCache(tmp_path).put("library", key(1), Entry(product=text))
+        BuildCache(tmp_path).put("library", key(1), CacheEntry(product=text))
     found = BuildCache(tmp_path).get("library", key(1))
     assert found is not None
     assert found.product == b"first"
@@ -53,10 +54,10 @@ def test_the_first_of_two_writers_wins(tmp_path: Path) -> None:
 
 def test_a_damaged_product_is_a_miss_and_can_be_put_again(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
-    cache.put("library", key(1), Entry(product=b"whole"))
+    cache.put("library", key(1), CacheEntry(product=b"whole"))
     next(tmp_path.rglob("product")).write_bytes(b"who")
     assert cache.get("library", key(1)) is None
-    cache.put("library", key(1), Entry(product=b"whole"))
+    cache.put("library", key(1), CacheEntry(product=b"whole"))
     assert cache.get("library", key(1)) is not None
 
 
@@ -81,7 +82,7 @@ def test_a_killed_writer_leaves_whole_entries_only(tmp_path: Path) -> None:
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path, most_bytes=10_000)
     for number in range(8):
-        cache.put("library", key(number), Entry(product=bytes(1500)))
+        cache.put("library", key(number), CacheEntry(product=bytes(1500)))
         for place in tmp_path.glob(f"library/??/{key(number)}"):
             os.utime(place, (number, number))
     assert cache.get("library", key(0)) is not None  # used now
@@ -93,5 +94,5 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
 def test_a_directory_that_cannot_be_written_is_a_miss(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = BuildCache(tmp_path / "file")
-    cache.put("library", key(1), Entry(product=b"code"))
+    cache.put("library", key(1), CacheEntry(product=b"code"))
     assert cache.get("library", key(1)) is None

@@ -11,13 +11,13 @@ import pytest
 from kbevolve.archive.records import Trait
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import listings
-from kbevolve.evaluators.builds.build_request import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.disassembly import x86_traits
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import Built
+from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.builds.traits import merged_traits, traits_of, united
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
 VECTOR, SHARED, ASYNC, STREAMING, SHUFFLES, PACKED, MATRIX, ATOMICS = Trait
@@ -116,14 +116,14 @@ NOT_UNROLLED = ("-O2", "-fno-tree-vectorize")
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[BuildPool]:
     settings = EvaluationSettings(build_seconds=60)
-    with BuildPool(find_device("cpu"), settings, Shelf(tmp_path / "shelf"), width=2) as pool:
+    with BuildPool(find_device("cpu"), settings, DiskCache(tmp_path / "disk_cache"), width=2) as pool:
         yield pool
 
 
-def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx2", "-mfma")) -> Built:
+def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx2", "-mfma")) -> BuiltLibrary:
     sources = tuple((f"part{number}.cpp", text) for number, text in enumerate(texts))
-    outcome = pool.build(BuildOrder(name="scale", sources=sources, cflags=cflags))
-    assert isinstance(outcome, Built), outcome
+    outcome = pool.build(BuildRequest(name="scale", sources=sources, cflags=cflags))
+    assert isinstance(outcome, BuiltLibrary), outcome
     return outcome
 
 

@@ -12,14 +12,14 @@ import pytest
 from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds import building
-from kbevolve.evaluators.builds.build_request import BuildOrder
+from kbevolve.evaluators.builds import build_job
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.headers import Headers
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import BuildFailure, Built
-from kbevolve.evaluators.builds.sandboxed_compiler import Ran
+from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary
+from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from tests.evaluators.builds.sources import LIBRARY, TORCH
 
 ROOT = Path(__file__).parents[3]
@@ -44,7 +44,7 @@ torch::Tensor relu_cuda(torch::Tensor x) {
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[BuildPool]:
-    with BuildPool(find_device("cpu"), EvaluationSettings(), Shelf(tmp_path), width=2) as pool:
+    with BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path), width=2) as pool:
         yield pool
 
 
@@ -52,21 +52,21 @@ def pool(tmp_path: Path) -> Iterator[BuildPool]:
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """What is run, as it is run."""
     seen: list[tuple[str, ...]] = []
-    run = building.run
+    run = build_job.run
 
-    def noted(command: tuple[str, ...], directory: Path, **others: Any) -> Ran:
+    def noted(command: tuple[str, ...], directory: Path, **others: Any) -> CompilerRun:
         seen.append(tuple(command))
         return run(command, directory, **others)
 
-    monkeypatch.setattr(building, "run", noted)
+    monkeypatch.setattr(build_job, "run", noted)
     return seen
 
 
-def order(text: str, *, name: str = "softplus", plain: bool = False) -> BuildOrder:
-    return BuildOrder(name=name, sources=(("main.cpp", text),), plain=plain)
+def order(text: str, *, name: str = "softplus", plain: bool = False) -> BuildRequest:
+    return BuildRequest(name=name, sources=(("main.cpp", text),), plain=plain)
 
 
-def answers(built: Built, name: str, directory: Path) -> dict[str, object]:
+def answers(built: BuiltLibrary, name: str, directory: Path) -> dict[str, object]:
     """What the extension computes and says, in a process of its own, since a module is loaded once."""
     library = directory / f"{name}.so"
     library.write_bytes(built.library)
@@ -122,7 +122,7 @@ def test_light_and_precompiled_headers_give_the_same_answers(
     assert pool.prepare()
     for name, plain in (("whole", True), ("light", False)):
         built = pool.build(order(TORCH, name=name, plain=plain))
-        assert isinstance(built, Built), built
+        assert isinstance(built, BuiltLibrary), built
         assert built.light == (() if plain else ("main.cpp",))
         found[name] = answers(built, name, tmp_path)
     strip = {name: json.dumps(known).replace(name, "") for name, known in found.items()}
@@ -153,7 +153,7 @@ extern "C" long threads() { return at::globalContext().deterministicAlgorithms()
 
 def test_what_lighter_headers_lack_is_built_with_torchs_own(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
     built = pool.build(order(CONTEXT))
-    assert isinstance(built, Built), built
+    assert isinstance(built, BuiltLibrary), built
     assert built.light == ()
     assert len(commands) == 3  # lightly, again, linked
 
@@ -167,7 +167,7 @@ def test_an_error_is_told_with_torchs_own_headers(pool: BuildPool, commands: lis
 
 
 def test_plain_tries_nothing_else(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    assert isinstance(pool.build(order(CONTEXT, plain=True)), Built)
+    assert isinstance(pool.build(order(CONTEXT, plain=True)), BuiltLibrary)
     assert len(commands) == 2
     assert not any("named" in word for command in commands for word in command)
 
@@ -192,12 +192,12 @@ def test_nvcc_compiles_for_this_gpu_with_light_headers(
         empty = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", str(libraries / f"lib{name}.so")]
         subprocess.run(empty, check=True)
     monkeypatch.setenv("LIBRARY_PATH", str(libraries))
-    with BuildPool(find_device("cpu"), EvaluationSettings(), Shelf(tmp_path / "shelf")) as pool:
-        wanted = BuildOrder(
+    with BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path / "disk_cache")) as pool:
+        wanted = BuildRequest(
             name="relu", sources=(("cuda.cu", KERNEL),), with_cuda=True, architecture="9.0a", cuda_cflags=("-O3",)
         )
         built = pool.build(wanted)
-    assert isinstance(built, Built), built
+    assert isinstance(built, BuiltLibrary), built
     assert built.light == ("cuda.cu",)
     assert [(kernel.name, kernel.spill_stores) for kernel in built.resources] == [("_Z4reluPKfPfi", 0)]
     assert 4 < built.resources[0].registers < 40

@@ -14,17 +14,17 @@ import pytest
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds import building
+from kbevolve.evaluators.builds import build_job
 from kbevolve.evaluators.builds import pool as pool_module
-from kbevolve.evaluators.builds.build_request import BuildOrder
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import BuildFailure, Built, Why, from_plain
-from kbevolve.evaluators.builds.sandboxed_compiler import Ran
+from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary, FailureReason, from_plain
+from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun
 from kbevolve.evaluators.builds.standalone import build_here
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.device.gate import Gate
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import compiler_excerpt
 from tests.evaluators.builds.sources import LIBRARY
 
@@ -32,16 +32,16 @@ CPU = find_device("cpu")
 
 
 class Counted:
-    """Stands before `building.run`: how often, and how many at once."""
+    """Stands before `build_job.run`: how often, and how many at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands: list[str] = []
         self.at_once = self.most_at_once = 0
         self._lock = threading.Lock()
-        self._run = building.run
-        monkeypatch.setattr(building, "run", self)
+        self._run = build_job.run
+        monkeypatch.setattr(build_job, "run", self)
 
-    def __call__(self, command: tuple[str, ...], directory: Path, **others: Any) -> Ran:
+    def __call__(self, command: tuple[str, ...], directory: Path, **others: Any) -> CompilerRun:
         with self._lock:
             self.commands.append(" ".join(command))
             self.at_once += 1
@@ -59,22 +59,22 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
 
 def new_pool(directory: Path, *, builders: int = 2, seconds: float = 60) -> BuildPool:
-    return BuildPool(CPU, EvaluationSettings(build_seconds=seconds), Shelf(directory), width=builders)
+    return BuildPool(CPU, EvaluationSettings(build_seconds=seconds), DiskCache(directory), width=builders)
 
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[BuildPool]:
-    with new_pool(tmp_path / "shelf") as pool:
+    with new_pool(tmp_path / "disk_cache") as pool:
         yield pool
 
 
-def order(text: str = LIBRARY, *, name: str = "twice", cflags: tuple[str, ...] = ()) -> BuildOrder:
-    return BuildOrder(name=name, sources=(("main.cpp", text),), cflags=cflags)
+def order(text: str = LIBRARY, *, name: str = "twice", cflags: tuple[str, ...] = ()) -> BuildRequest:
+    return BuildRequest(name=name, sources=(("main.cpp", text),), cflags=cflags)
 
 
 def test_what_is_built_works(pool: BuildPool, tmp_path: Path) -> None:
     built = pool.build(order())
-    assert isinstance(built, Built)
+    assert isinstance(built, BuiltLibrary)
     assert built.seconds > 0
     library = tmp_path / "twice.so"
     library.write_bytes(built.library)
@@ -84,15 +84,15 @@ def test_what_is_built_works(pool: BuildPool, tmp_path: Path) -> None:
 def test_the_same_order_twice_at_once_is_one_build(pool: BuildPool, counted: Counted) -> None:
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: pool.build(order()), range(4)))
-    assert len({known.library for known in found if isinstance(known, Built)}) == 1
+    assert len({known.library for known in found if isinstance(known, BuiltLibrary)}) == 1
     assert len(counted.commands) == 2, counted.commands  # one object, one link
 
 
 def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: Counted) -> None:
     second = ("second.cpp", "int other() { return 1; }")
-    pool.build(BuildOrder(name="twice", sources=(("main.cpp", LIBRARY), second)))
+    pool.build(BuildRequest(name="twice", sources=(("main.cpp", LIBRARY), second)))
     before = len(counted.commands)
-    pool.build(BuildOrder(name="twice", sources=(("main.cpp", LIBRARY.replace("2 *", "3 *")), second)))
+    pool.build(BuildRequest(name="twice", sources=(("main.cpp", LIBRARY.replace("2 *", "3 *")), second)))
     assert before == 3
     assert len(counted.commands) - before == 2  # the changed object and the link
 
@@ -107,7 +107,7 @@ def test_a_failure_tells_the_line_and_is_remembered(pool: BuildPool, counted: Co
     broken = LIBRARY + "int wrong( { return 0; }\n"
     failure = pool.build(order(broken))
     assert isinstance(failure, BuildFailure)
-    assert failure.why is Why.ERROR
+    assert failure.why is FailureReason.ERROR
     excerpt = compiler_excerpt(failure.log, broken)
     assert "main.cpp:2" in excerpt
     assert "int wrong( { return 0; }" in excerpt
@@ -120,8 +120,8 @@ def test_a_failure_tells_the_line_and_is_remembered(pool: BuildPool, counted: Co
 
 def test_an_undefined_symbol_is_the_linkers(pool: BuildPool) -> None:
     failure = pool.build(order('extern "C" int gone(); int f() { return gone(); }', cflags=()))
-    assert isinstance(failure, Built)  # a library may leave it to whoever loads it, as with torch's builder
-    failure = pool.build(BuildOrder(name="x", sources=(("main.cpp", LIBRARY),), ldflags=("-lno-such-library",)))
+    assert isinstance(failure, BuiltLibrary)  # a library may leave it to whoever loads it, as with torch's builder
+    failure = pool.build(BuildRequest(name="x", sources=(("main.cpp", LIBRARY),), ldflags=("-lno-such-library",)))
     assert isinstance(failure, BuildFailure)
     assert "no-such-library" in failure.log
 
@@ -144,15 +144,15 @@ def test_what_never_ends_is_stopped_and_not_remembered(tmp_path: Path, counted: 
         for _ in range(2):
             failure = pool.build(order(text))
             assert isinstance(failure, BuildFailure)
-            assert failure.why in (Why.TIME, Why.MEMORY)
-        assert isinstance(other.result(), Built), "another's build suffers"
+            assert failure.why in (FailureReason.TIME, FailureReason.MEMORY)
+        assert isinstance(other.result(), BuiltLibrary), "another's build suffers"
         assert time.monotonic() - began < 10
     assert len(counted.commands) == 4
 
 
 def test_flags_run_nothing_where_it_matters(pool: BuildPool, tmp_path: Path) -> None:
     """A compiler's flag can name a program; it runs under guard, and reaches nothing that is kept."""
-    before = sorted((tmp_path / "shelf").rglob("*"))
+    before = sorted((tmp_path / "disk_cache").rglob("*"))
     stolen = tmp_path / "stolen"
     program = tmp_path / "wrapper"
     program.write_text(f'#!/bin/sh\ntouch {stolen}\nexec "$@"\n')
@@ -160,43 +160,43 @@ def test_flags_run_nothing_where_it_matters(pool: BuildPool, tmp_path: Path) -> 
     outcome = pool.build(order(cflags=("-wrapper", str(program))))
     assert isinstance(outcome, BuildFailure)
     assert not stolen.exists()
-    kept = [path for path in sorted((tmp_path / "shelf").rglob("product")) if path not in before]
+    kept = [path for path in sorted((tmp_path / "disk_cache").rglob("product")) if path not in before]
     assert not kept
 
 
 def test_elsewhere_builds_what_is_not_known(tmp_path: Path) -> None:
-    asked: list[BuildOrder] = []
+    asked: list[BuildRequest] = []
 
-    def elsewhere(order: BuildOrder, seconds: float) -> Built:
+    def elsewhere(order: BuildRequest, seconds: float) -> BuiltLibrary:
         asked.append(order)
-        return Built(library=b"from afar", seconds=2.0)
+        return BuiltLibrary(library=b"from afar", seconds=2.0)
 
-    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), elsewhere=elsewhere) as pool:
+    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), elsewhere=elsewhere) as pool:
         for _ in range(2):
             built = pool.build(order())
-            assert isinstance(built, Built)
+            assert isinstance(built, BuiltLibrary)
             assert built.library == b"from afar"
     assert asked == [order()]
 
 
 def build_there(directory: Path) -> bytes:
-    """In another process: a pool of its own over the same shelf."""
+    """In another process: a pool of its own over the same disk_cache."""
     with new_pool(directory) as pool:
         built = pool.build(order())
-        assert isinstance(built, Built)
+        assert isinstance(built, BuiltLibrary)
         return built.library
 
 
 def test_another_process_shares_the_shelf_or_builds_for_us(pool: BuildPool, counted: Counted, tmp_path: Path) -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as host:
-        there = host.submit(build_there, tmp_path / "shelf").result()
+        there = host.submit(build_there, tmp_path / "disk_cache").result()
         task = partial(build_here, architecture="", tools=toolchain(), seconds=30)
         built, failed = (from_plain(host.submit(task, order(text).to_json()).result()) for text in (LIBRARY, "int f("))
         refused = host.submit(partial(task, tools="of somebody else"), order().to_json())
         assert isinstance(refused.exception(), EvaluatorError)
     known = pool.build(order())
-    assert isinstance(known, Built)
-    assert isinstance(built, Built)
+    assert isinstance(known, BuiltLibrary)
+    assert isinstance(built, BuiltLibrary)
     assert known.library == built.library == there, "one order is one library, wherever it is built"
     assert known.seconds == 0.0
     assert not counted.commands
@@ -237,13 +237,13 @@ def test_nobody_is_timed_on_the_cores_that_precompile_a_header(tmp_path: Path, m
             timed.set()
 
     monkeypatch.setattr(pool_module, "precompile", precompile)
-    gate = Gate(CPU)
-    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), width=2, while_precompiling=gate.shared) as pool:
+    gate = DeviceGate(CPU)
+    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=2, while_precompiling=gate.shared) as pool:
         pool._precompile("header", ("c++",))
         assert begun.wait(10)
         alone = threading.Thread(target=time_alone)
         alone.start()
-        assert isinstance(pool.build(BuildOrder(name="twice", sources=(("main.cpp", LIBRARY),))), Built)
+        assert isinstance(pool.build(BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),))), BuiltLibrary)
         assert not timed.is_set(), "it was timed beside a compiler"
         may_end.set()
         assert timed.wait(10)
@@ -256,21 +256,21 @@ def test_compilers_yield_to_a_kernel_that_is_timed_on_a_gpu(
 ) -> None:
     asked = []
 
-    def run(command: Sequence[str], directory: Path, **how: Any) -> Ran:
+    def run(command: Sequence[str], directory: Path, **how: Any) -> CompilerRun:
         asked.append(how["nice"])
-        return Ran(code=1, said="error: no", seconds=0.0)
+        return CompilerRun(code=1, said="error: no", seconds=0.0)
 
-    monkeypatch.setattr(building, "run", run)
-    order = BuildOrder(name="twice", sources=(("main.cpp", LIBRARY),), architecture=architecture)
-    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), width=1) as pool:
+    monkeypatch.setattr(build_job, "run", run)
+    order = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),), architecture=architecture)
+    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1) as pool:
         pool.architecture = architecture
-        assert not isinstance(pool.build(order), Built)
+        assert not isinstance(pool.build(order), BuiltLibrary)
         assert not pool.prepare()
     assert asked
     assert set(asked) == {nice}
 
 
 def test_a_pool_that_is_closed_precompiles_nothing(tmp_path: Path) -> None:
-    pool = BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path), width=1)
+    pool = BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1)
     pool.close()
     pool._precompile("header", ("c++",))

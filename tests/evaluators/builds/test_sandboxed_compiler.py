@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.builds.sandboxed_compiler import run, sweep_workshops, workshop
+from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, remove_stale_directories, run
 from kbevolve.evaluators.sandbox import bubblewrap, process_table
 from kbevolve.evaluators.worker import landlock
 
@@ -21,7 +21,7 @@ confinable = pytest.mark.skipif(
 
 
 def test_it_compiles_and_leaves_nothing() -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text("int f() { return 1; }")
         ran = run(["c++", "-c", "a.cpp", "-o", "object.o"], directory, seconds=20)
         assert (ran.code, ran.said, ran.timed_out) == (0, "", False)
@@ -32,7 +32,7 @@ def test_it_compiles_and_leaves_nothing() -> None:
 @confinable
 @pytest.mark.parametrize("include", [str(ROOT / "pyproject.toml"), str(ROOT / "evaluators" / "judge.py")])
 def test_it_does_not_read_what_is_not_a_compilers(include: str) -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text(f'#include "{include}"\n')
         ran = run(["c++", "-c", "a.cpp", "-o", "object.o"], directory, seconds=20)
     assert ran.code != 0
@@ -41,7 +41,7 @@ def test_it_does_not_read_what_is_not_a_compilers(include: str) -> None:
 
 @confinable
 def test_it_does_not_write_elsewhere(tmp_path: Path) -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text("int f() { return 1; }")
         ran = run(["c++", "-c", "a.cpp", "-o", str(tmp_path / "object.o")], directory, seconds=20)
     assert ran.code != 0
@@ -50,23 +50,23 @@ def test_it_does_not_write_elsewhere(tmp_path: Path) -> None:
 
 def test_the_environment_holds_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-secret-key")
-    with workshop() as directory:
+    with build_directory() as directory:
         said = run(["env"], directory, seconds=10).said
     assert "PATH=" in said
     assert "a-secret-key" not in said
 
 
 def test_what_never_ends_is_stopped_with_its_helpers() -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         began = time.monotonic()
         ran = run(["sh", "-c", "sleep 60 & sleep 60"], directory, seconds=0.5)
         assert ran.timed_out
         assert time.monotonic() - began < 5
-        assert not process_table.strays(directory)
+        assert not process_table.leaked(directory)
 
 
 def test_an_endless_file_is_stopped() -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text('#include "/dev/zero"\n')
         ran = run(["c++", "-c", "a.cpp", "-o", "object.o"], directory, seconds=1)
     assert ran.timed_out or ran.out_of_memory
@@ -76,21 +76,21 @@ def test_an_endless_file_is_stopped() -> None:
     "words", ["as: object.o: No space left on device", "c++: fatal error: vfork: Resource temporarily unavailable"]
 )
 def test_what_the_machine_lacks_is_not_the_sources_fault(words: str) -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         ran = run(["sh", "-c", f"echo '{words}'; exit 1"], directory, seconds=10)
     assert ran.code == 1
     assert ran.out_of_memory
 
 
 def test_many_helpers_are_too_many() -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         ran = run(["sh", "-c", "for i in $(seq 100); do sleep 30 & done; wait"], directory, seconds=20)
         assert "too many processes" in ran.said
         assert ran.seconds < 15
 
 
 def test_endless_words_are_cut() -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         ran = run(["yes", "error"], directory, seconds=0.5)
     assert ran.timed_out
     assert len(ran.said) <= 200_000
@@ -99,7 +99,7 @@ def test_endless_words_are_cut() -> None:
 @pytest.mark.parametrize("nice", [0, 7])
 def test_it_yields_to_others_as_much_as_it_is_told(nice: int) -> None:
     tells = "import os; print(os.nice(0)); print(open('/proc/self/autogroup').read())"
-    with workshop() as directory:
+    with build_directory() as directory:
         ran = run([sys.executable, "-c", tells], directory, seconds=20, nice=nice)
     own, group = ran.said.split("\n", 1)
     assert int(own) == os.nice(0) + nice
@@ -108,7 +108,7 @@ def test_it_yields_to_others_as_much_as_it_is_told(nice: int) -> None:
 
 
 def test_a_program_that_is_not_there() -> None:
-    with workshop() as directory:
+    with build_directory() as directory:
         ran = run(["no-such-compiler"], directory, seconds=10)
     assert ran.code == 127
     assert "no-such-compiler" in ran.said
@@ -117,8 +117,8 @@ def test_a_program_that_is_not_there() -> None:
 def test_compilers_die_with_whoever_started_them() -> None:
     """Killed in the middle of a build, it leaves no compiler; its folder goes when the next one looks."""
     code = (
-        "from kbevolve.evaluators.builds.sandboxed_compiler import run, workshop\n"
-        "with workshop() as directory:\n"
+        "from kbevolve.evaluators.builds.sandboxed_compiler import run, build_directory\n"
+        "with build_directory() as directory:\n"
         "    print(directory, flush=True)\n"
         "    run(['sleep', '60'], directory, seconds=60)\n"
     )
@@ -126,12 +126,12 @@ def test_compilers_die_with_whoever_started_them() -> None:
     assert builder.stdout is not None
     directory = Path(builder.stdout.readline().strip())
     patience = time.monotonic() + 10
-    while not process_table.strays(directory) and time.monotonic() < patience:
+    while not process_table.leaked(directory) and time.monotonic() < patience:
         time.sleep(0.05)
     builder.send_signal(signal.SIGKILL)
     builder.communicate()
-    while process_table.strays(directory) and time.monotonic() < patience:
+    while process_table.leaked(directory) and time.monotonic() < patience:
         time.sleep(0.05)
-    assert not process_table.strays(directory)
-    sweep_workshops()
+    assert not process_table.leaked(directory)
+    remove_stale_directories()
     assert not directory.exists()

@@ -11,7 +11,7 @@ from kbevolve.archive.records import Verdict
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
@@ -81,7 +81,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
-    with BuildPool(CPU, EvaluationSettings(), Shelf(tmp_path_factory.mktemp("shelf"))) as pool:
+    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache"))) as pool:
         yield pool
 
 

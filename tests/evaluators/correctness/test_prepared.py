@@ -157,9 +157,9 @@ def test_several_inputs_and_outputs_have_places_of_their_own() -> None:
     places = [*problem.input_places, *problem.output_places]
     ends = [place.offset + 4 * torch.Size(place.shape).numel() for place in places]
     assert all(end <= after.offset for end, after in zip(ends, places[1:], strict=False))
-    assert problem.arena_bytes >= ends[-1]
+    assert problem.shared_bytes >= ends[-1]
     # A transposed input arrives transposed.
-    memory = torch.zeros(problem.arena_bytes, dtype=torch.uint8)
+    memory = torch.zeros(problem.shared_bytes, dtype=torch.uint8)
     assert problem.input_places[0].view(memory).stride() == (1, 8)
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging.phases import WAITING, Phases
 
 #: Seconds after which a thread that has not come through is taken for waiting; and in which it must have.
@@ -17,11 +17,11 @@ SOON, AT_LAST = 0.05, 20.0
 
 
 @pytest.fixture
-def gate() -> Gate:
-    return Gate(find_device("cpu"))
+def gate() -> DeviceGate:
+    return DeviceGate(find_device("cpu"))
 
 
-def passing(gate: Gate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
+def passing(gate: DeviceGate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
     """A thread that enters and stays until it is told; the event tells that it is inside."""
     inside = threading.Event()
 
@@ -35,7 +35,7 @@ def passing(gate: Gate, kind: str, until: threading.Event) -> tuple[threading.Th
     return thread, inside
 
 
-def test_several_share_and_one_is_alone(gate: Gate) -> None:
+def test_several_share_and_one_is_alone(gate: DeviceGate) -> None:
     out_first, out_second, out_alone = threading.Event(), threading.Event(), threading.Event()
     first, first_inside = passing(gate, "shared", out_first)
     second, second_inside = passing(gate, "shared", out_second)
@@ -56,7 +56,7 @@ def test_several_share_and_one_is_alone(gate: Gate) -> None:
         assert not thread.is_alive()
 
 
-def test_who_compiles_steps_back_and_waits_for_his_turn(gate: Gate) -> None:
+def test_who_compiles_steps_back_and_waits_for_his_turn(gate: DeviceGate) -> None:
     compiled, out = threading.Event(), threading.Event()
     released, again = threading.Event(), threading.Event()
 
@@ -80,7 +80,7 @@ def test_who_compiles_steps_back_and_waits_for_his_turn(gate: Gate) -> None:
     alone.join(AT_LAST)
 
 
-def test_who_is_inside_may_pass_again(gate: Gate) -> None:
+def test_who_is_inside_may_pass_again(gate: DeviceGate) -> None:
     with gate.shared(), gate.shared() as waited:
         assert waited == 0
         with pytest.raises(RuntimeError, match="leave the gate first"), gate.exclusive():
@@ -94,12 +94,12 @@ def test_who_is_inside_may_pass_again(gate: Gate) -> None:
     thread.join(AT_LAST)
 
 
-def _touch(gate: Gate, entered: threading.Event) -> None:
+def _touch(gate: DeviceGate, entered: threading.Event) -> None:
     with gate.shared():
         entered.set()
 
 
-def test_an_error_inside_leaves_the_gate_open(gate: Gate) -> None:
+def test_an_error_inside_leaves_the_gate_open(gate: DeviceGate) -> None:
     for enter in (gate.shared, gate.exclusive):
         with pytest.raises(ZeroDivisionError), enter():
             raise ZeroDivisionError
@@ -107,7 +107,7 @@ def test_an_error_inside_leaves_the_gate_open(gate: Gate) -> None:
         pass
 
 
-def test_nobody_is_ever_beside_one_who_is_alone(gate: Gate) -> None:
+def test_nobody_is_ever_beside_one_who_is_alone(gate: DeviceGate) -> None:
     inside, seen = [0, 0], []
     lock = threading.Lock()
 
@@ -130,7 +130,7 @@ def test_nobody_is_ever_beside_one_who_is_alone(gate: Gate) -> None:
     assert all(alone == 0 or (alone == 1 and beside == 0) for beside, alone in seen)
 
 
-def test_waiting_is_a_phase_of_its_own(gate: Gate) -> None:
+def test_waiting_is_a_phase_of_its_own(gate: DeviceGate) -> None:
     out = threading.Event()
     alone, inside = passing(gate, "exclusive", out)
     assert inside.wait(AT_LAST)
@@ -159,12 +159,12 @@ class Standing:
         self.told.append("go")
 
 
-def test_who_stands_aside_is_stopped_and_not_waited_for(gate: Gate) -> None:
+def test_who_stands_aside_is_stopped_and_not_waited_for(gate: DeviceGate) -> None:
     first, second = Standing(), Standing()
     with ExitStack() as starting:
         with gate.shared():
-            starting.enter_context(gate.aside(first))
-            starting.enter_context(gate.aside(second))
+            starting.enter_context(gate.in_background(first))
+            starting.enter_context(gate.in_background(second))
         assert first.told == ["stop", "go"], "the first has to see whether the device can be shared"
         first.told.clear()
         with gate.shared():
@@ -176,14 +176,14 @@ def test_who_stands_aside_is_stopped_and_not_waited_for(gate: Gate) -> None:
         assert len(first.told) == 3, "it is through"
 
 
-def test_who_comes_while_somebody_is_alone_stands_still_until_then(gate: Gate) -> None:
+def test_who_comes_while_somebody_is_alone_stands_still_until_then(gate: DeviceGate) -> None:
     came, out = threading.Event(), threading.Event()
     out.set()
     with gate.exclusive(), ThreadPoolExecutor(1) as threads:
         late = Standing()
 
         def come() -> None:
-            with gate.aside(late):
+            with gate.in_background(late):
                 came.set()
                 assert out.wait(AT_LAST)
 
@@ -199,12 +199,12 @@ def test_who_comes_while_somebody_is_alone_stands_still_until_then(gate: Gate) -
         assert late.told == ["stop", "go"]
 
 
-def test_the_first_to_come_stands_still_while_another_process_has_the_device(gate: Gate) -> None:
-    other, come, out = Gate(find_device("cpu")), Standing(), threading.Event()
+def test_the_first_to_come_stands_still_while_another_process_has_the_device(gate: DeviceGate) -> None:
+    other, come, out = DeviceGate(find_device("cpu")), Standing(), threading.Event()
     alone, inside = passing(other, "exclusive", out)
     assert inside.wait(AT_LAST)
     with ThreadPoolExecutor(1) as threads:
-        through = threads.submit(lambda: gate.aside(come).__enter__())
+        through = threads.submit(lambda: gate.in_background(come).__enter__())
         time.sleep(SOON)
         assert come.told == ["stop"]
         assert not through.done()
@@ -214,22 +214,22 @@ def test_the_first_to_come_stands_still_while_another_process_has_the_device(gat
     assert come.told == ["stop", "go"]
 
 
-def test_one_that_gets_ready_while_it_is_stopped_goes_on_all_the_same(gate: Gate) -> None:
+def test_one_that_gets_ready_while_it_is_stopped_goes_on_all_the_same(gate: DeviceGate) -> None:
     starting, one = ExitStack(), Standing()
     with gate.shared():
-        starting.enter_context(gate.aside(one))
+        starting.enter_context(gate.in_background(one))
     one.told.clear()
     with gate.exclusive():
         starting.close()
     assert one.told == ["stop", "stand", "go"]
 
 
-def test_other_processes_wait_for_who_stands_aside_and_have_their_turn_when_it_is_stopped(gate: Gate) -> None:
+def test_other_processes_wait_for_who_stands_aside_and_have_their_turn_when_it_is_stopped(gate: DeviceGate) -> None:
     """Locks of files belong to their open files: another gate of this process stands for one of another."""
-    other, starting, out = Gate(find_device("cpu")), ExitStack(), threading.Event()
+    other, starting, out = DeviceGate(find_device("cpu")), ExitStack(), threading.Event()
     out.set()
     with gate.shared():
-        starting.enter_context(gate.aside(Standing()))
+        starting.enter_context(gate.in_background(Standing()))
     alone, inside = passing(other, "exclusive", out)
     assert not inside.wait(SOON)
     with gate.exclusive():  # who wanted it first had it first

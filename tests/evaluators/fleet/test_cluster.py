@@ -22,8 +22,8 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.builds.build_request import BuildOrder
-from kbevolve.evaluators.builds.product import BuildFailure, Built
+from kbevolve.evaluators.builds.build_request import BuildRequest
+from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.fleet import cluster as cluster_module
 from kbevolve.evaluators.fleet import far_builds
@@ -212,12 +212,12 @@ def test_one_judge_for_each_host(hosts: Hosts) -> None:
 
 @pytest.mark.slow
 def test_compilers_of_any_host_build_for_a_judge(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = BuildOrder(name="twice", sources=(("main.cpp", LIBRARY),))
+    order = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),))
     cluster, _ = find_cluster(hosts.work())
     try:
         build = FarBuilder(cluster._ray)
         built = build(order, 60.0)
-        assert isinstance(built, Built)
+        assert isinstance(built, BuiltLibrary)
         assert built.library.startswith(b"\x7fELF")
         assert isinstance(build(replace(order, sources=(("main.cpp", "int f("),)), 60.0), BuildFailure)
         monkeypatch.setattr(far_builds, "toolchain", lambda: "of somebody else")

@@ -8,7 +8,7 @@ import pytest
 
 from kbevolve.archive.records import ProblemCard
 from kbevolve.evaluators.device.devices import Device, find_device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging import context
 from kbevolve.evaluators.judging.context import Bench
 from kbevolve.evaluators.timing.clock import Alone
@@ -30,7 +30,7 @@ def bench_on(device: Device, card: ProblemCard) -> Bench:
     bench.device, bench.card = device, card
     bench.alone = Alone(2.0, 0.1)
     bench.prepared = cast(Any, _Anything())
-    bench.court = cast(Any, SimpleNamespace(gate=Gate(CPU), device=device, settings=_Anything(), shelf=None))
+    bench.court = cast(Any, SimpleNamespace(gate=DeviceGate(CPU), device=device, settings=_Anything(), disk_cache=None))
     return bench
 
 
@@ -46,7 +46,7 @@ def test_a_gpu_measures_its_rates_again_before_it_refuses(
 ) -> None:
     asked = []
 
-    def measured(device: Device, *, shelf: object, fresh: bool) -> str:
+    def measured(device: Device, *, disk_cache: object, fresh: bool) -> str:
         asked.append(fresh)
         return "rates"
 

@@ -420,9 +420,9 @@ def test_workers_die_with_a_killed_judge(tmp_path: Path) -> None:
         "import time\n"
         "from kbevolve.evaluators.device.devices import find_device\n"
         "from kbevolve.evaluators.sandbox.worker_pool import WorkerPool\n"
-        "from kbevolve.evaluators.device.gate import Gate\n"
+        "from kbevolve.evaluators.device.gate import DeviceGate\n"
         "device = find_device('cpu')\n"
-        "pool = WorkerPool(device, Gate(device))\n"
+        "pool = WorkerPool(device, DeviceGate(device))\n"
         "print(pool.take().pid, flush=True)\n"
         "time.sleep(100)\n"
     )

@@ -19,11 +19,11 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.candidate.remote import RemoteKernel
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge, width_for
 from kbevolve.evaluators.sandbox.quiet_threads import QuietThreads
-from kbevolve.evaluators.sandbox.shared_memory import Arena
+from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
 from kbevolve.evaluators.sandbox.worker_pool import Worker, WorkerPool
 from tests.evaluators.judging.test_judge import PROBLEM, RIGHT, candidate, problem_of
 
@@ -201,7 +201,7 @@ def test_a_reference_that_dies_when_it_is_timed_again_is_the_rigs_fault() -> Non
 
 
 def test_a_closed_pool_says_so() -> None:
-    pool = WorkerPool(CPU, Gate(CPU))
+    pool = WorkerPool(CPU, DeviceGate(CPU))
     pool.close()
     with pytest.raises(EvaluatorError, match="closed"):
         pool.take()
@@ -238,7 +238,7 @@ def test_memory_that_cannot_be_lent_leaves_no_descriptor(monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "ftruncate", full)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(EvaluatorError, match="shared memory"):
-        Arena(CPU, 1 << 20)
+        SharedMemory(CPU, 1 << 20)
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -274,7 +274,7 @@ def test_only_who_is_let_in_has_trials_computed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_spare_that_somebody_killed_is_passed_over() -> None:
-    with WorkerPool(CPU, Gate(CPU)) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         spare = pool._spares[0][0].result()
         spare.end()
         while spare.alive:
@@ -315,12 +315,12 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     monkeypatch.setattr(WorkerPool, "_start", lambda _, number: SimpleNamespace(alive=True, kill=lambda: None))
-    with WorkerPool(CPU, Gate(CPU), spares=3) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU), spares=3) as pool:
         assert len(pool._spares[0]) == 1 + kept, "one for the reference"
         for _ in range(4):
             pool.take()
         assert len(pool._spares[0]) == kept
-    with WorkerPool(CPU, Gate(CPU), spares=3, connections=1) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU), spares=3, connections=1) as pool:
         for _ in range(4):
             pool.take(one_stream=True)
             pool.take()
@@ -328,7 +328,7 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
 
 
 def test_workers_are_handed_out_once() -> None:
-    with WorkerPool(CPU, Gate(CPU)) as pool, ThreadPoolExecutor(3) as threads:
+    with WorkerPool(CPU, DeviceGate(CPU)) as pool, ThreadPoolExecutor(3) as threads:
         taken = list(threads.map(lambda _: pool.take(), range(3)))
         try:
             assert len({worker.pid for worker in taken}) == 3

@@ -12,19 +12,19 @@ import pytest
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.connection import Line
-from kbevolve.evaluators.sandbox.launch import Started
+from kbevolve.evaluators.sandbox.connection import WorkerConnection
+from kbevolve.evaluators.sandbox.launch import LaunchedWorker
 from kbevolve.evaluators.worker.channel import LARGEST, frame
 
-Speaker = Callable[[str], tuple[Line, "subprocess.Popen[bytes]"]]
+Speaker = Callable[[str], tuple[WorkerConnection, "subprocess.Popen[bytes]"]]
 
 
 @pytest.fixture
 def speaker(tmp_path: Path) -> Iterator[Speaker]:
     """Lines to processes that run some code; `line` is their end of the connection."""
-    opened: list[tuple[Line, subprocess.Popen[bytes]]] = []
+    opened: list[tuple[WorkerConnection, subprocess.Popen[bytes]]] = []
 
-    def speak(code: str) -> tuple[Line, "subprocess.Popen[bytes]"]:
+    def speak(code: str) -> tuple[WorkerConnection, "subprocess.Popen[bytes]"]:
         ours, theirs = socket.socketpair()
         output, written = os.pipe()
         head = f"import os, signal, socket, sys, time\nline = socket.socket(fileno={theirs.fileno()})\n"
@@ -33,8 +33,8 @@ def speaker(tmp_path: Path) -> Iterator[Speaker]:
         )
         theirs.close()
         os.close(written)
-        line = Line(
-            Started(process=process, connection=ours, output=output, directory=tmp_path, bubblewrap=False),
+        line = WorkerConnection(
+            LaunchedWorker(process=process, connection=ours, output=output, directory=tmp_path, bubblewrap=False),
         )
         opened.append((line, process))
         return line, process

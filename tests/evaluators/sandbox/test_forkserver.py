@@ -1,4 +1,4 @@
-"""Workers that a nursery bore are as confined and as mortal as those that were started on their own."""
+"""Workers that a fork_server bore are as confined and as mortal as those that were started on their own."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox import bubblewrap, directories, launch, process_table
-from kbevolve.evaluators.sandbox.forkserver import Nursery
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker import landlock
 from kbevolve.evaluators.worker.channel import Channel
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    found = launch.open_nursery(CPU)
+def fork_server() -> Iterator[ForkServer]:
+    found = launch.open_fork_server(CPU)
     assert found is not None
     yield found
     found.close()
@@ -43,22 +43,22 @@ def nursery() -> Iterator[Nursery]:
 
 
 @pytest.fixture
-def worker(nursery: Nursery) -> Iterator[Worker]:
-    found = Worker(CPU, nursery)
+def worker(fork_server: ForkServer) -> Iterator[Worker]:
+    found = Worker(CPU, fork_server)
     found.wait_ready()
     yield found
     found.kill()
 
 
 def test_it_is_confined_as_one_that_was_started_alone(worker: Worker) -> None:
-    assert worker.sandbox == launch.rehearse(CPU)
+    assert worker.sandbox == launch.confinement_level(CPU)
     assert worker.processes == 1
 
 
-def test_it_has_a_directory_an_environment_and_a_session_of_its_own(nursery: Nursery) -> None:
+def test_it_has_a_directory_an_environment_and_a_session_of_its_own(fork_server: ForkServer) -> None:
     seen = []
     for _ in range(2):
-        worker = Worker(CPU, nursery)
+        worker = Worker(CPU, fork_server)
         worker.wait_ready()
         body = (
             "import os, tempfile\n"
@@ -87,14 +87,14 @@ def test_what_a_worker_stood_still_is_not_counted_against_it(worker: Worker) -> 
         assert asked.result(20)["ok"]
 
 
-def test_it_cannot_reach_its_siblings_or_its_nursery(nursery: Nursery, worker: Worker) -> None:
-    sibling = Worker(CPU, nursery)
+def test_it_cannot_reach_its_siblings_or_its_nursery(fork_server: ForkServer, worker: Worker) -> None:
+    sibling = Worker(CPU, fork_server)
     sibling.wait_ready()
     try:
         home = ran(sibling, "import os\nopen('secret', 'w').write('x')\nprint(os.getcwd())")
         body = f"""
 import os, signal
-for name in ({home!r} + "/secret", {str(nursery.folder)!r} + "/home/x"):
+for name in ({home!r} + "/secret", {str(fork_server.folder)!r} + "/home/x"):
     try:
         open(name, "a").write("y")
         print("wrote", name)
@@ -114,15 +114,15 @@ print("done")
         assert ran(sibling, "import os\nprint('alive')").endswith("alive")
     finally:
         sibling.kill()
-    assert nursery.alive
+    assert fork_server.alive
 
 
-def test_how_it_ended_is_told(nursery: Nursery) -> None:
+def test_how_it_ended_is_told(fork_server: ForkServer) -> None:
     for body, words in (
         ("import os\nos._exit(3)", "exit code 3"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "sigsegv"),
     ):
-        worker = Worker(CPU, nursery)
+        worker = Worker(CPU, fork_server)
         worker.wait_ready()
         with pytest.raises(Rejection) as caught:
             ran(worker, body)
@@ -154,9 +154,9 @@ def test_what_was_forked_while_its_worker_was_stopped_and_let_go_on_goes_on_too(
         assert asked.result(AT_LAST) == "on"
 
 
-def test_a_killed_one_leaves_nothing(nursery: Nursery) -> None:
+def test_a_killed_one_leaves_nothing(fork_server: ForkServer) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    worker = Worker(CPU, nursery)
+    worker = Worker(CPU, fork_server)
     worker.wait_ready()
     pid = worker.pid
     worker.kill()
@@ -165,14 +165,16 @@ def test_a_killed_one_leaves_nothing(nursery: Nursery) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_fork_that_fails_ends_nobody(nursery: Nursery, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_that_fails_ends_nobody(
+    fork_server: ForkServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = (
         "import os, sys\n"
-        "from kbevolve.evaluators.worker import nursery\n"
+        "from kbevolve.evaluators.worker import forkserver\n"
         "def fork():\n"
         "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-        "os.fork, nursery._import_all = fork, lambda device: None\n"
-        "nursery.tend(int(sys.argv[1]), device='cpu', parent=None)\n"
+        "os.fork, forkserver._import_all = fork, lambda device: None\n"
+        "forkserver.tend(int(sys.argv[1]), device='cpu', parent=None)\n"
     )
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -190,9 +192,9 @@ def test_a_fork_that_fails_ends_nobody(nursery: Nursery, worker: Worker, monkeyp
             answer = channel.receive()[0]
             assert "temporarily unavailable" in answer["failed"]
     assert tended.wait(10) == 0, "it ends when the judge hangs up"
-    monkeypatch.setattr(nursery, "_asked", lambda *_: answer)
+    monkeypatch.setattr(fork_server, "_asked", lambda *_: answer)
     with pytest.raises(EvaluatorError, match="temporarily unavailable"):
-        Worker(CPU, nursery)
+        Worker(CPU, fork_server)
     assert worker.alive
 
 
@@ -204,31 +206,31 @@ def test_a_death_is_noticed_at_once_though_a_helper_holds_its_connection(worker:
 
 
 def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(
-    nursery: Nursery, monkeypatch: pytest.MonkeyPatch
+    fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._BIRTH_SECONDS", 0.5)
-    first = Worker(CPU, nursery)
+    first = Worker(CPU, fork_server)
     first.wait_ready()
     ours, theirs = socket.socketpair()
-    os.killpg(nursery._process.pid, signal.SIGSTOP)
+    os.killpg(fork_server._process.pid, signal.SIGSTOP)
     try:
         with ours, pytest.raises(EvaluatorError, match="did not start"):
-            nursery.bear({"confinement": {}}, {}, nursery.folder, ours, theirs, theirs.fileno())
+            fork_server.bear({"confinement": {}}, {}, fork_server.folder, ours, theirs, theirs.fileno())
     finally:
         theirs.close()
-        os.killpg(nursery._process.pid, signal.SIGCONT)
+        os.killpg(fork_server._process.pid, signal.SIGCONT)
     first.end()
     assert first._started.process.wait() == -signal.SIGKILL
     first.kill()
-    second = Worker(CPU, nursery)
+    second = Worker(CPU, fork_server)
     second.wait_ready()
     assert ran(second, "print('well')") == "well"
     second.kill()
 
 
-def test_many_at_once(nursery: Nursery) -> None:
+def test_many_at_once(fork_server: ForkServer) -> None:
     def bear(number: int) -> str:
-        worker = Worker(CPU, nursery)
+        worker = Worker(CPU, fork_server)
         worker.wait_ready()
         try:
             return ran(worker, f"print({number})")
@@ -243,7 +245,7 @@ def test_importing_for_all_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> No
     code = (
         "import sys, torch\n"
         "torch._C._cuda_getDeviceCount = lambda: sys.exit('the driver was asked')\n"
-        "from kbevolve.evaluators.worker.nursery import _import_all\n"
+        "from kbevolve.evaluators.worker.forkserver import _import_all\n"
         "before = torch.cuda.is_available\n"
         "_import_all('cuda:0')\n"
         "assert torch.cuda.is_available is before\n"
@@ -262,10 +264,10 @@ def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
         "from kbevolve.evaluators.sandbox import sandbox\n"
         "from kbevolve.evaluators.sandbox.worker import Worker\n"
         "device = find_device('cpu')\n"
-        "nursery = sandbox.open_nursery(device)\n"
-        "worker = Worker(device, nursery)\n"
+        "fork_server = sandbox.open_fork_server(device)\n"
+        "worker = Worker(device, fork_server)\n"
         "worker.wait_ready()\n"
-        "print(worker.pid, nursery._process.pid, flush=True)\n"
+        "print(worker.pid, fork_server._process.pid, flush=True)\n"
         "time.sleep(100)\n"
     )
     root = Path(__file__).parents[3]

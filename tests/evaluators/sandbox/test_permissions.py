@@ -8,7 +8,7 @@ import pytest
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import bubblewrap
 from kbevolve.evaluators.sandbox.gpu import Gpu
-from kbevolve.evaluators.sandbox.permissions import OURS, Grants, grants, search_path
+from kbevolve.evaluators.sandbox.permissions import OURS, Permissions, permissions_for, search_path
 from kbevolve.evaluators.sandbox.process_table import Process
 
 PROGRAM = OURS / "evaluators" / "worker"
@@ -20,7 +20,7 @@ def test_what_is_hidden_inside_a_root_is_left_out(tmp_path: Path) -> None:
     for name in ("packages/torch", "packages/ours/judge", "packages/ours/worker"):
         (tmp_path / name).mkdir(parents=True)
     packages = tmp_path / "packages"
-    found = Grants(
+    found = Permissions(
         roots=(packages, packages / "ours" / "worker"), hidden=(packages / "ours",), devices=(), writable=()
     ).for_landlock()
     assert found["listable"] == [str(packages)]
@@ -29,7 +29,7 @@ def test_what_is_hidden_inside_a_root_is_left_out(tmp_path: Path) -> None:
 
 def test_neither_home_nor_temporary_files_nor_our_sources_are_granted(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": f"{Path.home()}:{tmp_path}:{OURS}", "CUDA_HOME": str(Path.home()), "CPATH": "/"}
-    granted = grants(CPU, tmp_path / "own", PROGRAM, environment)
+    granted = permissions_for(CPU, tmp_path / "own", PROGRAM, environment)
     readable = [Path(path) for path in granted.for_landlock()["readable"]]
     assert tmp_path in readable  # a folder of the user's search path
     for closed in (Path.home(), OURS, OURS / "evaluators" / "judge.py", tmp_path.parent):
@@ -40,7 +40,7 @@ def test_neither_home_nor_temporary_files_nor_our_sources_are_granted(tmp_path: 
 
 def test_a_cpu_gets_no_disk_and_no_gpu(tmp_path: Path) -> None:
     for device in (CPU, None):
-        names = {path.name for path in grants(device, tmp_path, PROGRAM, {}).devices}
+        names = {path.name for path in permissions_for(device, tmp_path, PROGRAM, {}).devices}
         assert names == {"null", "zero", "full", "random", "urandom"}
 
 
@@ -48,7 +48,7 @@ def test_a_gpu_gets_its_own_special_files(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("kbevolve.evaluators.sandbox.permissions.find_gpu", lambda device: GPU)
     monkeypatch.setattr("kbevolve.evaluators.sandbox.permissions.special_files", lambda gpu: [gpu.node])
     device = replace(CPU, type="cuda")
-    assert GPU.node in grants(device, tmp_path, PROGRAM, {}).devices
+    assert GPU.node in permissions_for(device, tmp_path, PROGRAM, {}).devices
 
 
 def test_our_checkout_is_taken_off_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_bubblewraps_own_processes_are_not_the_workers() -> None:
 
 
 def test_bubblewrap_mounts_what_lies_deeper_later_and_keeps_cudas_namespaces(tmp_path: Path) -> None:
-    granted = Grants(
+    granted = Permissions(
         roots=(Path("/opt/python/lib/ours/worker"), Path("/opt")),
         hidden=(Path("/opt/python/lib/ours"), Path("/home/me")),
         devices=(Path("/dev/nvidia0"),),

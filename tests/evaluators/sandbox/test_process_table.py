@@ -47,19 +47,19 @@ def test_one_look_serves_all_who_ask_within_half_a_second(tmp_path: Path, monkey
         return look()
 
     monkeypatch.setattr(process_table, "processes", counted)
-    census = process_table.Census(seconds=0.5)
+    table = process_table.ProcessTable(seconds=0.5)
     child = sleeper(tmp_path, {})
     try:
         began = time.monotonic()
         with ThreadPoolExecutor(8) as threads:
-            counts = list(threads.map(lambda _: len(census.members(child.pid)), range(200)))
+            counts = list(threads.map(lambda _: len(table.members(child.pid)), range(200)))
         assert set(counts) == {1}
         assert looks <= 1 + (time.monotonic() - began) / 0.5
     finally:
         child.kill()
         child.wait()
     time.sleep(0.5)
-    assert not census.members(child.pid)
+    assert not table.members(child.pid)
 
 
 def test_a_group_is_there_until_its_last_member_was_waited_for(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch
     by_place = sleeper(directory / "work", {})
     other = sleeper(tmp_path, {"HOME": f"{directory}-other/home"})
     try:
-        assert set(process_table.strays(directory)) == {by_home.pid, by_place.pid}
+        assert set(process_table.leaked(directory)) == {by_home.pid, by_place.pid}
         directories.sweep()
         assert by_home.wait(10) < 0
         assert by_place.wait(10) < 0
@@ -128,7 +128,7 @@ def test_who_is_stopped_while_it_starts_another_stands(tmp_path: Path) -> None:
         for number in range(400):
             os.killpg(starting.pid, signal.SIGSTOP)
             patience = time.monotonic() + 2.0
-            while not process_table.stands(starting.pid):
+            while not process_table.is_stopped(starting.pid):
                 assert time.monotonic() < patience, f"stop {number}"
                 time.sleep(0)
             os.killpg(starting.pid, signal.SIGCONT)

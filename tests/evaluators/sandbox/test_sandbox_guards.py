@@ -106,7 +106,7 @@ def test_the_level_is_what_the_machine_offers(worker: Worker, request: pytest.Fi
 
 def test_the_rehearsal_tells_what_a_worker_reaches(worker: Worker) -> None:
     if "bubblewrap" in worker.sandbox or bubblewrap.obstacle("cpu"):
-        assert launch.rehearse(CPU) == worker.sandbox
+        assert launch.confinement_level(CPU) == worker.sandbox
 
 
 @guarded
@@ -201,7 +201,7 @@ def test_a_helper_that_leaves_dies_with_its_worker(worker: Worker) -> None:
     finally:
         other.kill()
     assert not process_table.members(other.pid)
-    assert not process_table.strays(directory)
+    assert not process_table.leaked(directory)
     assert not directory.exists()
 
 

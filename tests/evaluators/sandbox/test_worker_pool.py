@@ -12,7 +12,7 @@ import pytest
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.device.gate import Gate
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox import bubblewrap, launch, worker_pool
 from kbevolve.evaluators.sandbox.worker import Worker
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_a_dead_nursery_is_told_and_replaced() -> None:
-    with WorkerPool(CPU, Gate(CPU)) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         pool.take().kill()
         for spare in list(pool._spares[0]):
             spare.result()
-        dead = pool._nursery
+        dead = pool._fork_server
         assert dead is not None
         os.killpg(dead._process.pid, signal.SIGKILL)
         dead._process.wait()
@@ -51,20 +51,20 @@ def test_a_dead_nursery_is_told_and_replaced() -> None:
                 worker.kill()
         else:
             pytest.fail("no living worker after three")
-        assert pool._nursery is not dead
+        assert pool._fork_server is not dead
         assert not dead.folder.exists()
 
 
 def test_workers_for_one_stream_have_few_connections_and_no_other_has() -> None:
     source = "import os\nprint(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'all'))\n"
-    with WorkerPool(CPU, Gate(CPU), connections=2) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU), connections=2) as pool:
         for one_stream, told in ((True, "2"), (False, "all"), (True, "2"), (False, "all")):
             worker = pool.take(one_stream=one_stream)
             try:
                 assert ran(worker, source) == told
             finally:
                 worker.kill()
-    with WorkerPool(CPU, Gate(CPU)) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         worker = pool.take(one_stream=True)
         try:
             assert ran(worker, source) == "all"
@@ -84,7 +84,7 @@ def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: 
         library.touch()
 
     monkeypatch.setattr(Worker, "wait_ready", building)
-    with WorkerPool(CPU, Gate(CPU)) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         taken = [pool.take()]
         (taken[0].triton_cache / "AB12" / "of a candidate.so").touch()
         taken += [pool.take(), pool.take()]  # the second may have been started before the first was ready
@@ -138,8 +138,8 @@ def test_on_a_gpu_workers_attach_beside_who_is_timed_and_few_warm_up_at_once(
     attached, warm, told = threading.Semaphore(0), threading.Semaphore(0), list[str]()
     monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: Starting(attached, warm, told, tmp_path / "none"))
     monkeypatch.setattr(worker_pool, "_bearable", lambda device: 5)
-    monkeypatch.setattr(launch, "open_nursery", lambda device: None)
-    gpu, gate = replace(CPU, type="cuda", index=7), Gate(CPU)
+    monkeypatch.setattr(launch, "open_fork_server", lambda device: None)
+    gpu, gate = replace(CPU, type="cuda", index=7), DeviceGate(CPU)
 
     def seen(word: str, count: int) -> bool:
         patience = time.monotonic() + AT_LAST
@@ -171,7 +171,7 @@ def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch
         wait_ready(self)
 
     monkeypatch.setattr(Worker, "wait_ready", barren)
-    with WorkerPool(CPU, Gate(CPU)) as pool:
+    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         for _ in range(2):
             worker = pool.take()
             assert worker.alive

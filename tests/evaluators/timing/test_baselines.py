@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.timing.baselines import BASELINES, EAGER, Baseline, best, missing, over_best, recall, remember
 from kbevolve.evaluators.timing.statistics import Speedup
 from kbevolve.evaluators.worker.baselines import Replayed, wrap
@@ -31,20 +31,20 @@ def test_a_slow_baseline_makes_no_kernel_look_faster() -> None:
 
 
 def test_what_was_measured_is_recalled_and_failures_are_tried_again(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    remember(shelf, [GRAPH, COMPILE, FAILED], problem="p", device=GPU, precision="fp32")
-    known = recall(shelf, problem="p", device=GPU, precision="fp32")
+    disk_cache = DiskCache(tmp_path)
+    remember(disk_cache, [GRAPH, COMPILE, FAILED], problem="p", device=GPU, precision="fp32")
+    known = recall(disk_cache, problem="p", device=GPU, precision="fp32")
     assert known == (COMPILE, GRAPH)
     assert missing(GPU, known) == ("max-autotune",)
 
 
 def test_another_precision_device_or_problem_has_its_own(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
-    remember(shelf, [COMPILE], problem="p", device=GPU, precision="fp32")
+    disk_cache = DiskCache(tmp_path)
+    remember(disk_cache, [COMPILE], problem="p", device=GPU, precision="fp32")
     other = replace(GPU, fingerprint="cuda/H/torch 3")
-    assert recall(shelf, problem="p", device=other, precision="fp32") == ()
-    assert recall(shelf, problem="q", device=GPU, precision="fp32") == ()
-    assert recall(shelf, problem="p", device=GPU, precision="tf32") == ()
+    assert recall(disk_cache, problem="p", device=other, precision="fp32") == ()
+    assert recall(disk_cache, problem="q", device=GPU, precision="fp32") == ()
+    assert recall(disk_cache, problem="p", device=GPU, precision="tf32") == ()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_another_precision_device_or_problem_has_its_own(tmp_path: Path) -> None
     [7, {"name": "compile"}, [3], [{"name": "compile", "speedup": "1", "low": 1.0, "high": 1.0}], [{"name": [1]}]],
 )
 def test_a_strange_file_is_a_miss(tmp_path: Path, tree: object) -> None:
-    class Odd(Shelf):
+    class Odd(DiskCache):
         def get(self, kind: str, key: str) -> object:
             return tree
 

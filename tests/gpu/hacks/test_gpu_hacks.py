@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.disk_cache import Shelf
+from kbevolve.evaluators.disk_cache import DiskCache
 from tests.hacks.catalogue import GPU, GPU_HACKS, Hack
 from tests.hacks.conftest import Court
 from tests.hacks.outcomes import check, words
@@ -32,7 +32,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    found = Court(Shelf(tmp_path_factory.mktemp("shelf")), "cuda", GPU / "problems")
+    found = Court(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cuda", GPU / "problems")
     yield found
     found.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.diagnostics import Finding, working_backends
+from kbevolve.evaluators.diagnostics import Diagnostic, working_backends
 from kbevolve.evolve.cli.main import main
 from kbevolve.evolve.runs.settings import settings_for
 
@@ -128,5 +128,5 @@ def test_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_backends_follow_from_what_is_there(missing: set[str], backends: set[str]) -> None:
     names = ("torch", "GPU", "C++ compiler", "ninja", "nvcc", "triton")
-    findings = [Finding(name=name, found=name not in missing) for name in names]
+    findings = [Diagnostic(name=name, found=name not in missing) for name in names]
     assert {name for name, works in working_backends(findings).items() if works} == backends

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from kbevolve.evaluators.builds.build_request import BuildOrder, digest, is_cuda
-from kbevolve.evaluators.builds.cache import BuildCache, Entry
+from kbevolve.evaluators.builds.build_request import BuildRequest, digest, is_cuda
+from kbevolve.evaluators.builds.cache import BuildCache, CacheEntry
 from kbevolve.evaluators.builds.compiler import Commands, commands
-from kbevolve.evaluators.builds.headers import Headers, Light
+from kbevolve.evaluators.builds.headers import Headers, LightHeaders
 from kbevolve.evaluators.builds.listings import listed_traits, with_listing
-from kbevolve.evaluators.builds.product import BuildFailure, Built, Outcome, Why
+from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, BuiltLibrary, FailureReason
 from kbevolve.evaluators.builds.resources import KernelResources, merged, read_ptxas, without_ptxas
-from kbevolve.evaluators.builds.sandboxed_compiler import Ran, run, workshop
+from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_directory, run
 from kbevolve.evaluators.builds.traits import Traits, traits_of, united, words_for
-from kbevolve.evaluators.sandbox.process_table import Census
+from kbevolve.evaluators.sandbox.process_table import ProcessTable
 
 #: Seconds without which no step is begun.
 _LEAST_SECONDS = 0.5
@@ -32,30 +32,30 @@ class _Object:
     said: str
     seconds: float
     light: bool = False
-    why: Why = Why.ERROR
+    why: FailureReason = FailureReason.ERROR
     resources: tuple[KernelResources, ...] = ()
     #: What shows in its code; None where nobody could look.
     traits: Traits | None = None
 
 
-class Building:
+class BuildJob:
     """One order on its way."""
 
     def __init__(
         self,
-        order: BuildOrder,
+        order: BuildRequest,
         toolchain: str,
         *,
         cache: BuildCache,
         headers: Headers,
         seconds: float,
         stop: threading.Event | None = None,
-        census: Census | None = None,
+        process_table: ProcessTable | None = None,
     ) -> None:
-        """`seconds`: that compilers may take, on the wall; `stop`: ends them before that; `census`: counts them.
+        """`seconds`: that compilers may take, on the wall; `stop`: ends them before that; `process_table`: counts them.
 
         Raises:
-            OrderRefused: torch's builder refuses it.
+            BuildRefused: torch's builder refuses it.
             EvaluatorError: torch has no builder that we know.
         """
         self._order = order
@@ -64,9 +64,9 @@ class Building:
         self._cache = cache
         self._headers = headers
         self._seconds = seconds
-        self._run = partial(_run, nice=_politeness(order.architecture), stop=stop, census=census)
+        self._run = partial(_run, nice=_politeness(order.architecture), stop=stop, process_table=process_table)
 
-    def outcome(self, steps: Executor, *, precompile: Callable[[str, Sequence[str]], None]) -> Outcome:
+    def outcome(self, steps: Executor, *, precompile: Callable[[str, Sequence[str]], None]) -> BuildResult:
         """Run all steps.
 
         Args:
@@ -79,7 +79,7 @@ class Building:
         said = "".join(found.said for found in objects)
         for found in objects:
             if found.data is None:
-                log = said if found.why is Why.ERROR else found.said
+                log = said if found.why is FailureReason.ERROR else found.said
                 return BuildFailure(why=found.why, log=log, seconds=seconds)
         return steps.submit(self._link, objects, said, seconds).result()
 
@@ -120,11 +120,11 @@ class Building:
             kernels = [kernel.to_json() for kernel in made.resources]
             shown = words_for(made.traits)
             record = {"said": made.said, "light": made.light, "resources": kernels, "traits": shown}
-            self._cache.put("object", key, Entry(product=made.data, record=record))
+            self._cache.put("object", key, CacheEntry(product=made.data, record=record))
         return made
 
-    def _compile(self, file: str, light: Light | None, seconds: float) -> _Object:
-        with workshop() as directory:
+    def _compile(self, file: str, light: LightHeaders | None, seconds: float) -> _Object:
+        with build_directory() as directory:
             self._write_sources(directory)
             command = self._commands.compile(file)
             readable: tuple[Path, ...] = ()
@@ -160,8 +160,8 @@ class Building:
 
     # ---- all together ----------------------------------------------------------------------------------------------
 
-    def _link(self, objects: Sequence[_Object], said: str, seconds: float) -> Outcome:
-        with workshop() as directory:
+    def _link(self, objects: Sequence[_Object], said: str, seconds: float) -> BuildResult:
+        with build_directory() as directory:
             names = []
             for number, found in enumerate(objects):
                 assert found.data is not None
@@ -175,7 +175,7 @@ class Building:
             return BuildFailure(why=_why(ran), log=said + ran.said, seconds=seconds)
         files = [file for file, _ in self._order.sources]
         kernels = [found for file, found in zip(files, objects, strict=True) if self._is_kernel(file)]
-        return Built(
+        return BuiltLibrary(
             library=library,
             log=said + ran.said,
             resources=merged([found.resources for found in objects]),
@@ -204,7 +204,7 @@ def precompile(
     stop: threading.Event | None = None,
 ) -> bool:
     """Make a precompiled header in the cache; whether it was made. `architecture`: of the device here, "" for a CPU."""
-    with workshop() as directory:
+    with build_directory() as directory:
 
         def make(words: Sequence[str], folder: Path) -> Path | None:
             made = directory / "work" / "object.o"
@@ -222,11 +222,13 @@ def _run(
     *,
     nice: int,
     stop: threading.Event | None = None,
-    census: Census | None = None,
-) -> Ran:
+    process_table: ProcessTable | None = None,
+) -> CompilerRun:
     if seconds < _LEAST_SECONDS:
-        return Ran(code=-9, said="", seconds=0.0, timed_out=True)
-    return run(command, directory, seconds=seconds, readable=readable, nice=nice, stop=stop, census=census)
+        return CompilerRun(code=-9, said="", seconds=0.0, timed_out=True)
+    return run(
+        command, directory, seconds=seconds, readable=readable, nice=nice, stop=stop, process_table=process_table
+    )
 
 
 def _product(path: Path) -> bytes | None:
@@ -234,7 +236,7 @@ def _product(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
 
-def _why(ran: Ran) -> Why:
+def _why(ran: CompilerRun) -> FailureReason:
     if ran.timed_out:
-        return Why.TIME
-    return Why.MEMORY if ran.out_of_memory else Why.ERROR
+        return FailureReason.TIME
+    return FailureReason.MEMORY if ran.out_of_memory else FailureReason.ERROR
