@@ -186,7 +186,8 @@ class LLMSettings(Section):
     #: Which of several models writes a child: "weights" by their weights alone, "bandit" by what each has brought, for
     #: a dollar where all their prices are known.
     model_choice: Literal["weights", "bandit"] = "weights"
-    #: "openai" (any OpenAI-compatible endpoint), "claude_code", "copilot_cli" or "manual".
+    #: "openai" (any OpenAI-compatible endpoint), "claude_code" or "copilot_cli". Settings of older runs may name
+    #: "manual", which no longer exists: they load, but no model can be built from them.
     provider: Literal["openai", "claude_code", "copilot_cli", "manual"] = "openai"
     #: Base address of the endpoint, e.g. http://127.0.0.1:8000/v1; None for the provider's own.
     api_base: Address = None
@@ -204,8 +205,12 @@ class LLMSettings(Section):
     parallel: int | None = Field(None, ge=1)
     #: Ideas asked for at once.
     ideas_per_call: int = Field(4, ge=1, le=16)
-    #: Directory where prompts are left and answers awaited (provider "manual").
-    manual_dir: Path = Path("kbevolve-out/manual")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, tree: Any) -> Any:
+        """Settings of older runs name `manual_dir`, the directory of the provider "manual"."""
+        return {name: tree[name] for name in tree if name != "manual_dir"} if isinstance(tree, Mapping) else tree
 
     @field_validator("models")
     @classmethod

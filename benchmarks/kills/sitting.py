@@ -16,8 +16,8 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, build_language_model
-from kbevolve.evolve.llm.rate_limit import Pace
-from kbevolve.evolve.llm.reply_cache import keeping
+from kbevolve.evolve.llm.rate_limit import RateLimit
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.interactive import Outside
 from kbevolve.evolve.runs.evaluators import Hands
@@ -88,8 +88,8 @@ def _sit(path: Path, arrivals: Path, key: str) -> NoReturn:
         os.environ["OPENAI_API_KEY"] = key
         noted = os.open(arrivals, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-        def make(settings: LLMSettings, pace: Pace) -> LanguageModel | None:
-            model = build_language_model(settings, pace)
+        def make(settings: LLMSettings, rate_limit: RateLimit) -> LanguageModel | None:
+            model = build_language_model(settings, rate_limit)
             return model and _Watched(model=model, arrivals=noted)
 
         with Archive(path, create=False) as archive:
@@ -97,7 +97,7 @@ def _sit(path: Path, arrivals: Path, key: str) -> NoReturn:
             settings = settings_of(run, {})
             proposers = build_proposers(
                 settings,
-                keeping(make, archive.replies(run)),
+                cached(make, archive.replies(run)),
                 Outside(questions=archive.questions(run)),
             )
             breed(

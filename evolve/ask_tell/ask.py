@@ -12,7 +12,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.llm.reply_cache import keeping
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import WRITING, build_proposers
 from kbevolve.evolve.proposers.interactive import Nobody, Open, Outside
 from kbevolve.evolve.runs.absent import AbsentJudges
@@ -122,7 +122,7 @@ def _go_on(
     def sit(hands: Hands, absent: AbsentJudges | None) -> tuple[StopReason, Outside]:
         outside = Outside(questions=archive.questions(run))
         # What a model has answered already stays answered.
-        make = keeping(lambda one, pace: Nobody(), archive.replies(run))
+        make = cached(lambda one, rate_limit: Nobody(), archive.replies(run))
         proposers = build_proposers(settings, make, outside)
         watch = observer if absent is None else _see_nothing  # what is to be judged is not judged there
         ending = breed(archive, run, problem, hands, settings, watch, tell, absent=absent, proposers=proposers)

@@ -1,4 +1,4 @@
-"""The wire below a request: a connection that can be cut, a wait that can be given up, and libraries kept quiet."""
+"""Below a request: a connection that another thread can cut, a wait that can be cancelled, and quiet libraries."""
 
 import asyncio
 import contextlib
@@ -14,22 +14,25 @@ from kbevolve.configs.errors import ProposerError
 
 T = TypeVar("T")
 
-#: Loggers of the libraries below us. They print to the terminal when nobody configured them, and httpcore's debug
-#: lines hold headers; what they have to say reaches the user through our errors.
-_CHATTY = ("openevolve", "openai", "httpx", "httpx2", "httpcore", "httpcore2")
+#: Loggers of the libraries below. Unconfigured they print to the terminal, and httpcore's debug lines contain headers;
+#: what matters reaches the user through our errors.
+_LOGGERS = ("openevolve", "openai", "httpx", "httpx2", "httpcore", "httpcore2")
 
-#: Seconds to open a connection: a machine that is there answers in milliseconds, over any ocean in under one second.
+#: Seconds to open a connection: a reachable machine answers in milliseconds, across an ocean in under one second.
 CONNECT_SECONDS = 10.0
 
-#: Seconds between looks at whether anybody still waits for the answer: Ctrl-C must not feel slow.
-GLANCE = 0.2
+#: Seconds between checks whether a request was cancelled: Ctrl-C must not feel slow.
+POLL_SECONDS = 0.2
+
+#: Why a cancelled request ends.
+CANCELLED = "the request was cancelled; `kbevolve resume` sends it again"
 
 
-class Line:
-    """An openai client that keeps the whole answer and whose connection can be cut from outside.
+class OpenAIConnection:
+    """An openai client that keeps the whole completion and whose connection another thread can cut.
 
-    A thread that waits for a silent server is not woken by closing its socket, only by shutting it down; the socket
-    is learnt from the `trace` extension of httpx.
+    Closing a socket does not wake a thread that waits for a silent server; shutting it down does. The `trace` extension
+    of httpx gives us the socket.
     """
 
     def __init__(self, *, base: str | None, key: str, timeout: float) -> None:
@@ -41,17 +44,17 @@ class Line:
             base_url=base,
             timeout=openai.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
             max_retries=0,
-            http_client=openai.DefaultHttpxClient(event_hooks={"request": [self._listen]}),
+            http_client=openai.DefaultHttpxClient(event_hooks={"request": [self._trace_request]}),
         )
-        #: The whole chat completion, None before it came.
+        #: The whole chat completion; None before it arrives.
         self.completion: Any = None
-        #: What openevolve takes for its client.
+        #: What openevolve uses as its client.
         self.client = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=self._create)))
 
-    def hang_up(self) -> None:
-        """End the request, if it is still under way, and close the connection."""
+    def close(self) -> None:
+        """End the request, if it is still running, and close the connection."""
         for connection in self._sockets:
-            with contextlib.suppress(OSError):  # it is closed already
+            with contextlib.suppress(OSError):  # already closed
                 connection.shutdown(socket.SHUT_RDWR)
         self._openai.close()
 
@@ -59,7 +62,7 @@ class Line:
         self.completion = self._openai.chat.completions.create(**parameters)
         return self.completion
 
-    def _listen(self, request: Any) -> None:
+    def _trace_request(self, request: Any) -> None:
         request.extensions["trace"] = self._trace
 
     def _trace(self, event: str, info: dict[str, Any]) -> None:
@@ -69,14 +72,14 @@ class Line:
                 self._sockets.append(found)
 
 
-async def while_wanted(work: Coroutine[Any, Any, T], over: Event) -> T:
-    """The result of `work`, which is given up when `over` is set."""
+async def until_cancelled(work: Coroutine[Any, Any, T], cancelled: Event) -> T:
+    """The result of `work`; ProposerError as soon as `cancelled` is set."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
-            if over.is_set():
-                raise ProposerError("the request was given up; `kbevolve resume` sends it again")
-            await asyncio.wait({task}, timeout=GLANCE)
+            if cancelled.is_set():
+                raise ProposerError(CANCELLED)
+            await asyncio.wait({task}, timeout=POLL_SECONDS)
         return task.result()
     finally:
         if not task.done():
@@ -85,8 +88,8 @@ async def while_wanted(work: Coroutine[Any, Any, T], over: Event) -> T:
 
 
 def silence_libraries() -> None:
-    """Keep the libraries below us from writing to our terminal."""
+    """Keep the libraries below from writing to the terminal."""
     for library in ("openai", "openevolve"):
         importlib.import_module(library)  # first, because importing sets the levels that are set here
-    for name in _CHATTY:
+    for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)

@@ -1,24 +1,24 @@
-"""How fast requests go out: so many a minute, so many at once."""
+"""Limits requests: how many start in a minute, and how many run at once."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import BoundedSemaphore, Event, Lock
 from time import monotonic
+from typing import Self
 
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.connection import GLANCE
+from kbevolve.evolve.llm.connection import POLL_SECONDS
 
 
-class Pace:
-    """Gives every request its turn. One for all that share a limit; safe to use from several threads.
+class RateLimit:
+    """A limit that several threads, and several models, may share.
 
-    Turns are spread evenly and not given in bursts, because endpoints that state a limit for a minute enforce it for
-    parts of one, too.
+    Starts are spaced evenly, not in bursts: endpoints that state a limit per minute also enforce it for parts of one.
 
     Args:
-        per_minute: requests that are begun in a minute; None for no limit.
-        at_once: requests under way at the same time; None for no limit.
-        clock: seconds that never go back.
+        per_minute: requests started in a minute; None for no limit.
+        at_once: requests running at the same time; None for no limit.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -28,49 +28,42 @@ class Pace:
         at_once: int | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._apart = 60.0 / per_minute if per_minute else 0.0
-        self._places = BoundedSemaphore(at_once) if at_once else None
+        self._interval = 60.0 / per_minute if per_minute else 0.0
+        self._running = BoundedSemaphore(at_once) if at_once else None
         self._clock = clock
         self._next = clock()
         self._lock = Lock()
 
+    @classmethod
+    def of(cls, settings: LLMSettings) -> Self:
+        """The limit that the settings ask for."""
+        return cls(per_minute=settings.requests_per_minute, at_once=settings.parallel)
+
     @contextmanager
-    def turn(self, over: Event, wait: Callable[[float], object] | None = None) -> Iterator[None]:
-        """Hold a place for one request, from when it may begin.
+    def slot(self, cancelled: Event, wait: Callable[[float], object] | None = None) -> Iterator[None]:
+        """Wait until one request may start, and count it as running inside the `with` block.
 
         Args:
-            over: ends the wait at once; a request that finds it set is not to be sent.
-            wait: waits so many seconds; None waits on `over`.
+            cancelled: ends the wait at once; a request that finds it set must not be sent.
+            wait: waits so many seconds; None waits on `cancelled`.
         """
-        if not self._take_place(over):
-            yield
-            return
+        while self._running is not None and not self._running.acquire(timeout=POLL_SECONDS):
+            if cancelled.is_set():
+                yield
+                return
         try:
-            seconds = self._seconds_to_turn()
+            seconds = self._seconds_to_start()
             if seconds > 0:
-                (wait or over.wait)(seconds)
+                (cancelled.wait if wait is None else wait)(seconds)
             yield
         finally:
-            if self._places is not None:
-                self._places.release()
+            if self._running is not None:
+                self._running.release()
 
-    def _take_place(self, over: Event) -> bool:
-        if self._places is None:
-            return True
-        while not self._places.acquire(timeout=GLANCE):
-            if over.is_set():
-                return False
-        return True
-
-    def _seconds_to_turn(self) -> float:
-        """Take the next turn that is free; seconds until it comes."""
+    def _seconds_to_start(self) -> float:
+        """Reserve the next free start; seconds until then."""
         with self._lock:
             now = self._clock()
-            turn = max(now, self._next)
-            self._next = turn + self._apart
-            return turn - now
-
-
-def pace_of(settings: LLMSettings) -> Pace:
-    """The pace that the settings ask for."""
-    return Pace(per_minute=settings.requests_per_minute, at_once=settings.parallel)
+            start = max(now, self._next)
+            self._next = start + self._interval
+            return start - now

@@ -1,52 +1,72 @@
-"""Models whose answers are in the archive before anybody has them: a run that was killed does not pay for them again.
+"""Replies of models, stored under the digest of their request: a request that has a reply is not sent again.
 
-A run that is entered again asks for the children that were under way as it did before, word for word; what was answered
-then comes from the archive, and only what was not is sent.
+The archive is the store of every run, so a killed run pays for no reply twice: its children ask the same again, word
+for word, when it is resumed. A recording (`evolve.llm.recording`) is a store in a file.
 """
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
-from kbevolve.archive.replies import Replies
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
-from kbevolve.evolve.llm.rate_limit import Pace
-from kbevolve.evolve.llm.recording import Maker, digest_of
+from kbevolve.evolve.llm.client import LanguageModel, Message, ModelMaker, Reply, end_requests
+from kbevolve.evolve.llm.rate_limit import RateLimit
+
+#: Settings that a request depends on beside its text.
+PARAMETERS = ("provider", "model", "temperature", "max_tokens")
 
 
-def keeping(make: Maker, replies: Replies) -> Maker:
-    """Makes the same models, with answers that the run keeps."""
+class ReplyStore(Protocol):
+    """Keeps replies (JSON in ASCII) by the digest of their request. Thread-safe."""
 
-    def kept(settings: LLMSettings, pace: Pace) -> LanguageModel | None:
-        model = make(settings, pace)
-        return model and KeptModel(model=model, settings=settings, replies=replies)
+    def get(self, digest: str) -> str | None:
+        """The reply that was kept; None when there is none."""
+        ...
 
-    return kept
+    def keep(self, digest: str, reply: str) -> None:
+        """Keep a reply; it survives the end of this process once this returns. The first one of a digest counts."""
+        ...
+
+
+def request_digest(settings: LLMSettings, system: str, messages: Sequence[Message], child: str) -> str:
+    """Identifies a request: the model and its parameters, the conversation, and the child that asks."""
+    turns = [[message.role, message.content] for message in messages]
+    request = [[getattr(settings, name) for name in PARAMETERS], system, turns, child]
+    return hashlib.sha256(json.dumps(request).encode("ascii")).hexdigest()[:32]
+
+
+def cached(make: ModelMaker, store: ReplyStore) -> ModelMaker:
+    """Makes the same models, with their replies in a store."""
+
+    def made(settings: LLMSettings, rate_limit: RateLimit) -> LanguageModel | None:
+        model = make(settings, rate_limit)
+        return model and CachedModel(model=model, settings=settings, store=store)
+
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptModel:
-    """A model that is asked only what it has not answered in this run."""
+class CachedModel:
+    """A model that gets only requests without a stored reply."""
 
     model: LanguageModel
     #: Its settings.
     settings: LLMSettings
-    replies: Replies
+    store: ReplyStore
 
-    def complete(self, system: str, messages: Sequence[Message], *, child: str = "") -> Reply:
-        """As `LanguageModel.complete`. Requests for nobody in particular are not told apart, and are all sent."""
-        if not child:
-            return self.model.complete(system, messages)
-        digest = digest_of(self.settings, system, messages, child)
-        known = self.replies.get(digest)
+    def complete(self, system: str, messages: Sequence[Message], *, child: str) -> Reply:
+        """As `LanguageModel.complete`; the reply is stored before it is returned."""
+        digest = request_digest(self.settings, system, messages, child)
+        known = self.store.get(digest)
         if known is not None:
             return Reply(**json.loads(known))
         reply = self.model.complete(system, messages, child=child)
-        # In ASCII: a reply may hold halves of surrogate pairs.
-        self.replies.keep(digest, json.dumps(asdict(reply), ensure_ascii=True))
+        # In ASCII: a reply may contain halves of surrogate pairs, and characters that some readers take for line ends.
+        self.store.keep(digest, json.dumps(asdict(reply), ensure_ascii=True))
         return reply
 
     def close(self) -> None:
-        """Give up all requests."""
+        """Cancel all requests."""
         end_requests(self.model)

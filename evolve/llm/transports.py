@@ -1,11 +1,11 @@
 """One request to a language model, through openevolve's LLM classes, and what each failure means.
 
-openevolve 0.4.0 writes the request, knows the parameters of reasoning models, and drives the `claude` and `copilot`
-programs and the manual queue. What it would do around the request is switched off: it repeats inside the openai
-client and again outside it (16 requests for one failing call, measured), it keeps usage on the instance (so: one
-instance a call), it drops `finish_reason`, and a time-out leaves its thread and its socket behind.
+openevolve 0.4.0 writes the request, knows the parameters of reasoning models, and runs the `claude` and `copilot`
+programs. The rest is switched off or replaced: it retries inside the openai client and again outside it (16 requests
+for one failing call, measured), keeps usage on the instance (so we make one instance per call), drops `finish_reason`,
+and leaves a thread and a socket behind after a time-out.
 
-openevolve and openai cost 0.6 s to import and are imported at the first request.
+openevolve and openai take 0.6 s to import and are imported at the first request.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from urllib.parse import urlsplit
 
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.connection import Line, silence_libraries, while_wanted
+from kbevolve.evolve.llm.connection import OpenAIConnection, silence_libraries, until_cancelled
 
-#: US dollars that one call of the `claude` program may cost: openevolve's own default, which its configuration
-#: class turns into the word "None" on the command line.
+#: US dollars that one call of the `claude` program may cost: openevolve's own default, which its configuration class
+#: would pass on as the word "None".
 CLAUDE_DOLLARS = 1.0
 
-#: Reasons to finish that mean `max_tokens`: OpenAI's, and the one that gateways to other providers pass through.
-CUT_SHORT = ("length", "max_tokens")
+#: Finish reasons that mean `max_tokens`: OpenAI's, and the one that gateways to other providers pass on.
+TRUNCATED = ("length", "max_tokens")
 
-#: A 4xx whose text matches is about this prompt alone; any other one would meet every child.
+#: A 4xx whose text matches concerns this prompt alone; any other one would fail for every child.
 _ABOUT_THE_PROMPT = re.compile(r"context|too (long|large)|maximum.*(length|tokens)|content|policy|safety|filter", re.I)
 
-#: Shorter keys are dummies of local servers; replacing them would garble ordinary text.
+#: Shorter keys are dummies for local servers; replacing them would damage ordinary text.
 _SHORTEST_SECRET = 8
 
 
@@ -49,21 +49,21 @@ class Message:
 class Reply:
     """What a model answered."""
 
-    #: Everything it wrote; "" when it wrote nothing.
+    #: Everything it wrote; may be "".
     text: str
-    #: The model as the endpoint names it, else as it was asked for.
+    #: The model as the endpoint names it, else as the settings do.
     model: str
     #: Tokens of the request and the answer; 0 when the endpoint does not say.
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    #: The answer ran into `max_tokens`.
+    #: The answer was cut short by `max_tokens`.
     truncated: bool = False
     #: Why the endpoint would not answer this prompt (too long, content filter); "" when it did.
     refusal: str = ""
 
     @property
     def answer(self) -> str:
-        """The text without the reasoning that some local models write before it; "" while still reasoning."""
+        """The text without the reasoning that some local models write first; "" if the reasoning does not end."""
         opened = re.match(r"\s*<think(ing)?>", self.text)
         _, closed, rest = self.text.partition("</thinking>" if opened and opened[1] else "</think>")
         if closed:
@@ -71,16 +71,16 @@ class Reply:
         return "" if opened else self.text
 
 
-class Transient(Exception):
-    """A failed request that may work when it is sent again."""
+class TransientError(Exception):
+    """A failed request that may succeed when it is sent again."""
 
-    def __init__(self, reason: str, *, remedy: str, wait: float | None = None, too_many: bool = False) -> None:
+    def __init__(self, reason: str, *, remedy: str, retry_after: float | None = None, too_many: bool = False) -> None:
         super().__init__(reason)
-        #: What the user can do when it stays so.
+        #: What the user can do if it keeps failing.
         self.remedy = remedy
-        #: Seconds after which the endpoint asks to be tried again; None when it does not say.
-        self.wait = wait
-        #: Whether the endpoint has had more requests than it takes.
+        #: Seconds until the endpoint wants the next try; None when it does not say.
+        self.retry_after = retry_after
+        #: Whether the endpoint got more requests than it allows.
         self.too_many = too_many
 
 
@@ -89,45 +89,46 @@ class OpenAITransport:
     """Requests to an OpenAI-compatible endpoint.
 
     Raises (when called):
-        Transient: 429, 5xx, a time-out, no connection, or an answer that is no chat completion.
+        TransientError: 429, 5xx, a time-out, no connection, or an answer that is no chat completion.
         ProposerError: the key or the model is refused, no credit, or the request itself is not understood.
     """
 
     settings: LLMSettings
-    #: The key; never in a message, a log or a record.
+    #: The key; it never appears in a message, a log or a record.
     key: str = field(repr=False)
-    #: Set when nobody waits for an answer any more.
-    over: Event = field(default_factory=Event, repr=False)
+    #: Set when the answer is no longer wanted.
+    cancelled: Event = field(default_factory=Event, repr=False)
 
     def __call__(self, system: str, messages: Sequence[Message]) -> Reply:
-        """Send one request; it has ended, one way or another, `settings.timeout` seconds later."""
+        """Send one request; it ends after `settings.timeout` seconds at the latest."""
         silence_libraries()
         import openai
 
         try:
-            return asyncio.run(while_wanted(self._request(system, messages), self.over))
-        except openai.APITimeoutError:
-            raise self._too_slow() from None
-        except TimeoutError:
-            raise self._too_slow() from None
+            return asyncio.run(until_cancelled(self._request(system, messages), self.cancelled))
+        except (openai.APITimeoutError, TimeoutError):
+            raise TransientError(
+                f"{self.address} gave no answer within {self.settings.timeout:g} s",
+                remedy="raise llm.timeout, or take a faster model",
+            ) from None
         except openai.APIConnectionError as error:
             reason = self._clean(str(error.__cause__ or error)) or type(error.__cause__ or error).__name__
-            raise Transient(
+            raise TransientError(
                 f"cannot connect to {self.address} ({reason})",
                 remedy="start the server, or correct --api-base (llm.api_base)",
             ) from None
         except openai.APIStatusError as error:
             return self._status(error)
         except (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError) as error:
-            # What is no chat completion fails wherever the client first looks for a field it lacks.
-            raise Transient(
+            # Something else fails wherever the client first reads a missing field.
+            raise TransientError(
                 f"{self.address} answered with something that is no chat completion ({type(error).__name__})",
                 remedy="give the base of an OpenAI-compatible endpoint, e.g. --api-base http://127.0.0.1:8000/v1",
             ) from None
 
     @property
     def address(self) -> str:
-        """Where requests go, without the user name and password that an address may hold."""
+        """Where requests go, without the user name and password that an address may contain."""
         if self.settings.api_base is None:
             return "the provider's own endpoint"
         parts = urlsplit(self.settings.api_base)
@@ -151,39 +152,38 @@ class OpenAITransport:
             )
         )
         llm.client.close()
-        line = Line(base=settings.api_base, key=self.key, timeout=settings.timeout)
-        llm.client = line.client
+        connection = OpenAIConnection(base=settings.api_base, key=self.key, timeout=settings.timeout)
+        llm.client = connection.client
+        turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            text = await llm.generate_with_context(
-                system, _as_dictionaries(messages), retries=0, timeout=settings.timeout
-            )
+            text = await llm.generate_with_context(system, turns, retries=0, timeout=settings.timeout)
         finally:
-            line.hang_up()
-        return self._reply(text, line.completion, llm.last_usage or {})
+            connection.close()
+        return self._reply(text, connection.completion, llm.last_usage or {})
 
     def _reply(self, text: object, completion: Any, usage: dict[str, Any]) -> Reply:
         choice = completion.choices[0]
         tokens = usage.get("completion_tokens", 0)
         refusal = getattr(choice.message, "refusal", None) or ""
         if not text and choice.finish_reason == "content_filter":
-            refusal = "the endpoint's content filter kept the answer back"
+            refusal = "the endpoint's content filter held the answer back"
         return Reply(
             text=self._redact(text) if isinstance(text, str) else "",
             model=self._clean(str(getattr(completion, "model", None) or self.settings.model)),
             prompt_tokens=usage.get("prompt_tokens", 0),
             completion_tokens=tokens,
-            truncated=choice.finish_reason in CUT_SHORT
+            truncated=choice.finish_reason in TRUNCATED
             or (choice.finish_reason is None and tokens >= self.settings.max_tokens),
             refusal=self._clean(str(refusal)),
         )
 
     def _status(self, error: Any) -> Reply:
-        """What an answer with an error's status means: a refused prompt is a reply, all others are raised."""
+        """What an error status means: a refused prompt is a reply, everything else is raised."""
         status = int(error.status_code)
         detail = self._detail(error)
         said = f"{self.address} answered {status}{f' ({detail})' if detail else ''}"
         if status in (401, 403):
-            # Without the endpoint's words: some repeat a part of the key.
+            # Without the endpoint's text: some repeat a part of the key.
             raise ProposerError(
                 f"{self.address} answered {status}: it refuses the key; put a valid one in the environment variable "
                 f"{self.settings.api_key_variable} (or name another with --set llm.api_key_variable=NAME)"
@@ -196,10 +196,10 @@ class OpenAITransport:
         if status == 429 and "insufficient_quota" in (error.code, error.type):
             raise ProposerError(f"{said}: no credit is left; top it up, then `kbevolve resume`") from None
         if status == 429 or status >= 500:
-            raise Transient(
+            raise TransientError(
                 said,
                 remedy="wait until the endpoint works again, then `kbevolve resume`",
-                wait=_retry_after(error.response.headers),
+                retry_after=_retry_after(error.response.headers),
                 too_many=status == 429,
             ) from None
         if status in (400, 413, 422) and _ABOUT_THE_PROMPT.search(f"{error.code} {detail}"):
@@ -219,23 +219,17 @@ class OpenAITransport:
     def _redact(self, text: str) -> str:
         return text.replace(self.key, "***") if len(self.key) >= _SHORTEST_SECRET else text
 
-    def _too_slow(self) -> Transient:
-        return Transient(
-            f"{self.address} gave no answer within {self.settings.timeout:g} s",
-            remedy="raise llm.timeout, or take a faster model",
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramTransport:
-    """Calls of the `claude` or `copilot` program, which is logged in by itself.
+    """Calls of the `claude` or `copilot` program, which has its own login.
 
-    Tokens and temperature have no place on their command lines. They see an empty directory, not the user's.
+    Their command lines take neither a token limit nor a temperature. They run in an empty directory, not the user's.
     """
 
     settings: LLMSettings
-    #: Set when nobody waits for an answer any more.
-    over: Event = field(default_factory=Event, repr=False)
+    #: Set when the answer is no longer wanted.
+    cancelled: Event = field(default_factory=Event, repr=False)
 
     def __call__(self, system: str, messages: Sequence[Message]) -> Reply:
         """Run the program once."""
@@ -260,51 +254,19 @@ class ProgramTransport:
         try:
             with tempfile.TemporaryDirectory(prefix="kbevolve-llm-") as empty:
                 config.cwd = empty
-                # The programs take one prompt: openevolve would drop the model's own turns.
+                # The programs take one prompt, and openevolve would drop the model's own turns.
                 turns = [{"role": "user", "content": _as_one_prompt(messages)}]
                 asked = make(config).generate_with_context(system, turns, retries=0)
-                text = asyncio.run(while_wanted(asked, self.over))
+                text = asyncio.run(until_cancelled(asked, self.cancelled))
         except FileNotFoundError:
             raise ProposerError(f"the program `{program}` was not found; install it, then `{program} login`") from None
         except TimeoutError:
-            raise Transient(f"`{program}` gave no answer within {self.settings.timeout:g} s", remedy=remedy) from None
-        except (OSError, RuntimeError) as error:
-            raise Transient(f"`{program}` failed: {' '.join(str(error).split())[:200]}", remedy=remedy) from None
-        return Reply(text=str(text), model=str(config.name))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManualTransport:
-    """A person answers: the prompt is left as `ID.json` in `settings.manual_dir`, and `ID.answer.json`, holding
-    ``{"answer": "…"}``, is awaited without a time limit."""
-
-    settings: LLMSettings
-    #: Set when nobody waits for an answer any more.
-    over: Event = field(default_factory=Event, repr=False)
-
-    def __call__(self, system: str, messages: Sequence[Message]) -> Reply:
-        """Leave the prompt and wait for the answer."""
-        silence_libraries()
-        from openevolve.config import LLMModelConfig
-        from openevolve.llm.openai import OpenAILLM
-
-        config = LLMModelConfig(
-            name=self.settings.model or "manual", max_tokens=self.settings.max_tokens, manual_mode=True, retries=0
-        )
-        config._manual_queue_dir = str(self.settings.manual_dir)
-        try:
-            asked = OpenAILLM(config).generate_with_context(system, _as_dictionaries(messages))
-            text = asyncio.run(while_wanted(asked, self.over))
-        except OSError as error:
-            raise ProposerError(
-                f"cannot leave a prompt in {self.settings.manual_dir} ({error.strerror}); "
-                "name a writable directory with --set llm.manual_dir=DIR"
+            raise TransientError(
+                f"`{program}` gave no answer within {self.settings.timeout:g} s", remedy=remedy
             ) from None
-        return Reply(text=text, model=str(config.name))
-
-
-def _as_dictionaries(messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in messages]
+        except (OSError, RuntimeError) as error:
+            raise TransientError(f"`{program}` failed: {' '.join(str(error).split())[:200]}", remedy=remedy) from None
+        return Reply(text=str(text), model=str(config.name))
 
 
 def _as_one_prompt(messages: Sequence[Message]) -> str:

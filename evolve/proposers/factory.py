@@ -8,9 +8,8 @@ from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.prices import read_prices
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.llm.client import LanguageModel, build_language_model, end_requests
-from kbevolve.evolve.llm.rate_limit import pace_of
-from kbevolve.evolve.llm.recording import Maker
+from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, build_language_model, end_requests
+from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.model_choice import ByTemperature, SeveralModels
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
@@ -24,7 +23,7 @@ WRITING = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR)
 
 
 def build_proposers(
-    settings: Settings, make: Maker = build_language_model, outside: "Outside | None" = None
+    settings: Settings, make: ModelMaker = build_language_model, outside: "Outside | None" = None
 ) -> Mapping[Operator, Proposer]:
     """Operator -> who carries it out. Without MUTATE the run is an offline one.
 
@@ -63,7 +62,7 @@ def proposer_words(settings: Settings) -> str:
     return "whoever `kbevolve ask` asks" if settings.proposer == "ask" else "tunables, no model"
 
 
-def _writer(settings: Settings, make: Maker, outside: "Outside | None") -> Proposer | None:
+def _writer(settings: Settings, make: ModelMaker, outside: "Outside | None") -> Proposer | None:
     choice = settings.proposer
     if ":" in choice:
         return _third_party(choice)
@@ -81,16 +80,16 @@ def _writer(settings: Settings, make: Maker, outside: "Outside | None") -> Propo
     return None
 
 
-def _model_writer(settings: Settings, make: Maker, outside: "Outside | None") -> Proposer | None:
+def _model_writer(settings: Settings, make: ModelMaker, outside: "Outside | None") -> Proposer | None:
     """The proposer that asks the models of the settings; None when there is nobody to ask."""
-    pace = pace_of(settings.llm)
+    rate_limit = RateLimit.of(settings.llm)
     writers: dict[str, Proposer] = {}
     for one in settings.llm.each():
         warm = {warmth: _at(one, warmth) for warmth in (1.0, WARM)}
         asking = {
             warmth: asked
             for warmth, own in warm.items()
-            if (asked := _asking(make(own, pace), own, settings, outside)) is not None
+            if (asked := _asking(make(own, rate_limit), own, settings, outside)) is not None
         }
         if asking:
             writers[one.model or one.provider] = ByTemperature(proposers=asking)
@@ -123,7 +122,7 @@ def _asking(
     return LLMProposer(model, own, precision=precision) if model else None
 
 
-def _openevolve(settings: Settings, make: Maker) -> Proposer | None:
+def _openevolve(settings: Settings, make: ModelMaker) -> Proposer | None:
     """OpenEvolve, which asks the models by itself; None when the settings name none."""
     if settings.proposer == "tunables":
         return None

@@ -19,7 +19,7 @@ GENERATIONS = 4
 #: Reasons for which a run has stopped without being over.
 NOT_OVER = frozenset({None, StopReason.INTERRUPTED, StopReason.PROPOSER, StopReason.EVALUATOR})
 #: Settings that decide nothing that a run finds out: how many hands work, and how the model is reached.
-_REACHED = ("api_base", "api_key_variable", "timeout", "retries", "requests_per_minute", "parallel", "manual_dir")
+_REACHED = ("api_base", "api_key_variable", "timeout", "retries", "requests_per_minute", "parallel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ LIMITS: Mapping[StopReason, str] = {
     StopReason.WALL_TIME_SPENT: "wall_seconds",
 }
 #: Providers that do not tell how many tokens they used: their limits could not be kept.
-UNCOUNTED = ("claude_code", "copilot_cli", "manual")
+UNCOUNTED = ("claude_code", "copilot_cli")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

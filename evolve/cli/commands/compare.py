@@ -27,7 +27,7 @@ from kbevolve.evolve.cli.render.progress import Header, LiveProgress
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
-from kbevolve.evolve.llm.reply_cache import keeping
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers, give_up, proposer_words
 from kbevolve.evolve.runs.comparison import GENERATIONS, Row, Wanted, rows, tracks, wanted
 from kbevolve.evolve.runs.evaluators import Hands
@@ -188,7 +188,7 @@ def _carry_out(console: Console, archive: Archive, problem: Problem, hands: Hand
         if live is not None:
             _say(console, line)
 
-    proposers = build_proposers(one.settings, keeping(build_language_model, archive.replies(run)))
+    proposers = build_proposers(one.settings, cached(build_language_model, archive.replies(run)))
     with alone_at(archive, run), interruptible(), live or nullcontext():
         ending = breed(archive, run, problem, hands, one.settings, observe, tell, proposers=proposers)
     if ending.reason is StopReason.INTERRUPTED:

@@ -34,8 +34,8 @@ from kbevolve.evolve.cli.options import (
 from kbevolve.evolve.cli.render.progress import Header, progress_for
 from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
-from kbevolve.evolve.llm.recording import Recorded, model_maker
-from kbevolve.evolve.llm.reply_cache import keeping
+from kbevolve.evolve.llm.recording import Recording, model_maker
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, proposer_words
 from kbevolve.evolve.runs.evaluators import Hands, find_hands
@@ -73,7 +73,7 @@ def settings_options(command: Any) -> Any:
             ),
             model_option,
             click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
-            click.option("--provider", help="openai, claude_code, copilot_cli or manual."),
+            click.option("--provider", help="openai, claude_code or copilot_cli."),
             click.option(
                 "--start",
                 "starts",
@@ -162,7 +162,7 @@ def run(
         Budget.of(settings).check(settings)
         with Archive(archive_path) as archive:
             record = open_run(archive, problem, hands.device, settings)
-            proposers = build_proposers(settings, keeping(make, archive.replies(record)))
+            proposers = build_proposers(settings, cached(make, archive.replies(record)))
             return _breed_and_report(archive, record, problem, hands, settings, proposers)
 
 
@@ -216,7 +216,7 @@ def resume(
             )
 
             outside = Outside(questions=archive.questions(record))  # what was told counts before a model is asked
-            kept = keeping(make, archive.replies(record))
+            kept = cached(make, archive.replies(record))
             proposers, problem = build_proposers(settings, kept, outside), archive.problem(record.problem)
             unused = outside.questions.unused() if Operator.MUTATE not in proposers else 0
             if unused and settings.proposer == "auto":
@@ -227,11 +227,11 @@ def resume(
             return _breed_and_report(archive, record, problem, find_hands(settings), settings, proposers)
 
 
-def _with_recording(settings: Settings, replay_from: Path | None) -> tuple[Settings, Recorded | None]:
+def _with_recording(settings: Settings, replay_from: Path | None) -> tuple[Settings, Recording | None]:
     """A recording, and the settings with its models where they name none."""
     if replay_from is None:
         return settings, None
-    recorded = Recorded.read(replay_from)
+    recorded = Recording(replay_from)
     return settings.model_copy(update={"llm": recorded.settings_for(settings.llm)}), recorded
 
 
@@ -291,9 +291,4 @@ def _hints(settings: Settings, proposer: str) -> Iterator[str]:
         yield (
             "No model is configured, so children differ in their tunables only; add --model NAME and --api-base URL "
             "(or set OPENAI_API_KEY) to have new kernels written."
-        )
-    elif settings.llm.provider == "manual":
-        yield (
-            f"Prompts are left in {settings.llm.manual_dir} as ID.json; answer each with ID.answer.json "
-            'holding {"answer": "…"}.'
         )

@@ -8,9 +8,8 @@ from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision, Settings
 from kbevolve.evaluators.feedback.message import feedback
-from kbevolve.evolve.llm.client import LanguageModel, end_requests
-from kbevolve.evolve.llm.rate_limit import pace_of
-from kbevolve.evolve.llm.recording import Maker
+from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, end_requests
+from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, prompt_lines
 from kbevolve.evolve.proposers.openevolve.process import Asked, Guest, Written
@@ -158,11 +157,11 @@ def _note(kernel: Kernel | None, answer: str) -> str:
     return f"{edits} edit{'' if edits == 1 else 's'} (OpenEvolve)"
 
 
-def openevolve_proposer(settings: Settings, make: Maker) -> OpenEvolveProposer | None:
+def openevolve_proposer(settings: Settings, make: ModelMaker) -> OpenEvolveProposer | None:
     """The proposer for the models of the settings; None when they name none."""
-    pace = pace_of(settings.llm)
+    rate_limit = RateLimit.of(settings.llm)
     weights = {model.name: model.weight for model in settings.llm.models}
-    models = {(one.model or one.provider): make(one, pace) for one in settings.llm.each()}
+    models = {(one.model or one.provider): make(one, rate_limit) for one in settings.llm.each()}
     weighted = {name: WeightedModel(model=one, weight=weights.get(name, 1.0)) for name, one in models.items() if one}
     if not weighted:
         return None

@@ -18,7 +18,7 @@ from kbevolve.evolve.ask_tell import ask as asking
 from kbevolve.evolve.ask_tell.answers import Told, answer
 from kbevolve.evolve.ask_tell.ask import Asked, ask
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
-from kbevolve.evolve.llm.reply_cache import keeping
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.interactive import Open, Outside
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
@@ -94,7 +94,7 @@ class Home:
         """Go on with a model, or offline."""
         chosen = self.settings.model_copy(update=changes)
         outside = Outside(questions=self.archive.questions(self.run))
-        kept = keeping(lambda one, pace: model, self.archive.replies(self.run))
+        kept = cached(lambda one, rate_limit: model, self.archive.replies(self.run))
         proposers = build_proposers(chosen, kept, outside)
         ending = breed(
             self.archive, self.run, problem(), HANDS, chosen, lambda event: None, lambda line: None, proposers=proposers

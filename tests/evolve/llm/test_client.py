@@ -11,9 +11,9 @@ import pytest
 
 from kbevolve.configs.errors import ProposerError, SettingsError
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.client import Message, PatientModel, Reply, build_language_model
-from kbevolve.evolve.llm.rate_limit import pace_of
-from kbevolve.evolve.llm.transports import OpenAITransport, Transient
+from kbevolve.evolve.llm.client import Message, Reply, RetryingModel, build_language_model
+from kbevolve.evolve.llm.rate_limit import RateLimit
+from kbevolve.evolve.llm.transports import OpenAITransport, TransientError
 from tests.evolve.loopback import completion
 
 KEY = "sk-test-0123456789abcdef"
@@ -32,12 +32,12 @@ def waits() -> Waits:
     return Waits()
 
 
-def model(endpoint: Any, waits: Waits, *, key: str = KEY, **changes: Any) -> PatientModel:
+def model(endpoint: Any, waits: Waits, *, key: str = KEY, **changes: Any) -> RetryingModel:
     settings = LLMSettings.model_validate(
         {"model": "loopback", "api_base": endpoint.base, "timeout": 20.0, "retries": 2, **changes}
     )
     transport = OpenAITransport(settings=settings, key=key)
-    return PatientModel(transport=transport, retries=settings.retries, jitter=Random(1), sleep=waits)
+    return RetryingModel(transport=transport, retries=settings.retries, jitter=Random(1), sleep=waits)
 
 
 def test_a_reply_carries_text_model_and_tokens(endpoint: Any, waits: Waits) -> None:
@@ -135,7 +135,9 @@ def test_every_try_takes_its_turn(endpoint: Any, waits: Waits) -> None:
     endpoint.say("fine")
     settings = LLMSettings(model="m", api_base=endpoint.base, requests_per_minute=1.0)
     transport = OpenAITransport(settings=settings, key=KEY)
-    asked = PatientModel(transport=transport, retries=1, pace=pace_of(settings), jitter=Random(1), sleep=waits)
+    asked = RetryingModel(
+        transport=transport, retries=1, rate_limit=RateLimit.of(settings), jitter=Random(1), sleep=waits
+    )
     assert asked.complete("", HELLO).text == "fine"
     assert len(waits) == 2, "the back-off, and then the turn"
     assert 50 < waits[1] <= 60
@@ -367,19 +369,10 @@ def test_a_program_that_is_not_there_is_an_error(tmp_path: Path, monkeypatch: py
         built.complete("", HELLO)
 
 
-def test_a_person_can_answer(tmp_path: Path) -> None:
-    import json
-    import threading
-
-    def person() -> None:
-        while not (tasks := list(tmp_path.glob("[!.]*.json"))):
-            time.sleep(0.01)
-        (tmp_path / f"{tasks[0].stem}.answer.json").write_text(json.dumps({"answer": "by hand"}))
-
-    threading.Thread(target=person, daemon=True).start()
-    built = build_language_model(LLMSettings(provider="manual", manual_dir=tmp_path))
-    assert built is not None
-    assert built.complete("", HELLO) == Reply(text="by hand", model="manual")
+def test_the_removed_provider_of_older_runs_loads_and_is_refused() -> None:
+    settings = LLMSettings.model_validate({"provider": "manual", "manual_dir": "kbevolve-out/manual"})
+    with pytest.raises(SettingsError, match="'manual' no longer exists; answer prompts by hand with `kbevolve ask`"):
+        build_language_model(settings)
 
 
 def test_requests_under_way_in_other_threads_can_be_given_up(endpoint: Any) -> None:
@@ -388,7 +381,7 @@ def test_requests_under_way_in_other_threads_can_be_given_up(endpoint: Any) -> N
 
     endpoint.hang()
     built = build_language_model(LLMSettings(model="m", api_base=endpoint.base))
-    assert isinstance(built, PatientModel)
+    assert isinstance(built, RetryingModel)
     caught: list[str] = []
 
     def ask() -> None:
@@ -403,15 +396,15 @@ def test_requests_under_way_in_other_threads_can_be_given_up(endpoint: Any) -> N
         time.sleep(0.01)
     built.close()
     asking.join(3)
-    assert caught == ["the request was given up; `kbevolve resume` sends it again"]
+    assert caught == ["the request was cancelled; `kbevolve resume` sends it again"]
     assert endpoint.hung_up.wait(2)
     assert len(endpoint.requests) == 1
 
 
 def test_only_transient_failures_are_repeated(waits: Waits) -> None:
     def broken(system: str, messages: Any) -> Reply:
-        raise Transient("it broke", remedy="mend it")
+        raise TransientError("it broke", remedy="mend it")
 
     with pytest.raises(ProposerError, match=r"^it broke, tried 4 times; mend it$"):
-        PatientModel(transport=broken, retries=3, sleep=waits).complete("", HELLO)
+        RetryingModel(transport=broken, retries=3, sleep=waits).complete("", HELLO)
     assert len(waits) == 3

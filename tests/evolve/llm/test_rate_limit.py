@@ -4,11 +4,11 @@ from threading import Event
 import pytest
 
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.rate_limit import Pace, pace_of
+from kbevolve.evolve.llm.rate_limit import RateLimit
 
 
 class Clock:
-    """A clock that only moves when somebody waits; it writes down how long that was."""
+    """A clock that moves only by waiting; it records the waits."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -22,53 +22,53 @@ class Clock:
         self.now += seconds
 
 
-def test_requests_are_spread_over_the_minute() -> None:
+def test_requests_start_evenly_spaced() -> None:
     clock = Clock()
-    pace, begun = Pace(per_minute=20, clock=clock), []
+    limit, begun = RateLimit(per_minute=20, clock=clock), []
     for _ in range(5):
-        with pace.turn(Event(), clock.wait):
+        with limit.slot(Event(), clock.wait):
             begun.append(clock.now - 1000.0)
             clock.now += 1.0  # the request itself counts, too
     assert begun == [0.0, 3.0, 6.0, 9.0, 12.0]
     assert clock.waits == [2.0] * 4
 
 
-def test_time_that_was_not_used_is_not_saved_up() -> None:
+def test_unused_time_is_not_saved_up() -> None:
     clock = Clock()
-    pace = Pace(per_minute=60, clock=clock)
+    limit = RateLimit(per_minute=60, clock=clock)
     for _ in range(2):
         clock.now += 100.0
-        with pace.turn(Event(), clock.wait):
+        with limit.slot(Event(), clock.wait):
             pass
-    with pace.turn(Event(), clock.wait):
+    with limit.slot(Event(), clock.wait):
         pass
     assert clock.waits == [1.0]
 
 
-def test_turns_taken_at_once_are_all_different() -> None:
+def test_requests_at_the_same_moment_get_different_starts() -> None:
     clock = Clock()
-    pace, waits = Pace(per_minute=60, clock=clock), []
+    limit, waits = RateLimit(per_minute=60, clock=clock), []
     for _ in range(3):
-        with pace.turn(Event(), waits.append):
+        with limit.slot(Event(), waits.append):
             pass
     assert waits == [1.0, 2.0]
 
 
-def test_without_limits_nobody_waits() -> None:
+def test_without_limits_there_is_no_wait() -> None:
     clock = Clock()
-    pace = Pace(clock=clock)
-    with pace.turn(Event(), clock.wait), pace.turn(Event(), clock.wait):
+    limit = RateLimit(clock=clock)
+    with limit.slot(Event(), clock.wait), limit.slot(Event(), clock.wait):
         pass
     assert clock.waits == []
 
 
-def test_no_more_are_under_way_than_asked_for() -> None:
-    pace = Pace(at_once=2)
+def test_no_more_requests_run_than_allowed() -> None:
+    limit = RateLimit(at_once=2)
     inside, most, lock, done = 0, 0, threading.Lock(), threading.Event()
 
     def ask() -> None:
         nonlocal inside, most
-        with pace.turn(Event()):
+        with limit.slot(Event()):
             with lock:
                 inside += 1
                 most = max(most, inside)
@@ -84,39 +84,40 @@ def test_no_more_are_under_way_than_asked_for() -> None:
     assert (most, inside) == (2, 0)
 
 
-def test_a_request_that_fails_gives_its_place_back() -> None:
-    pace = Pace(at_once=1)
+def test_a_failed_request_frees_its_slot() -> None:
+    limit = RateLimit(at_once=1)
     for _ in range(2):
-        with pytest.raises(ValueError, match="no answer"), pace.turn(Event()):
+        with pytest.raises(ValueError, match="no answer"), limit.slot(Event()):
             raise ValueError("no answer")
 
 
-def test_who_waits_for_a_place_is_let_go_when_it_is_over() -> None:
-    pace, over, left = Pace(at_once=1), Event(), Event()
+def test_cancelling_ends_the_wait_for_a_slot() -> None:
+    limit, cancelled, left = RateLimit(at_once=1), Event(), Event()
 
     def ask() -> None:
-        with pace.turn(over):
+        with limit.slot(cancelled):
             left.set()
 
-    with pace.turn(Event()):
+    with limit.slot(Event()):
         threading.Thread(target=ask).start()
         assert not left.wait(0.05)
-        over.set()
+        cancelled.set()
         assert left.wait(2)
-    with pace.turn(Event()):  # who had no place has given none back
-        assert not pace._take_place(over)
+    with limit.slot(Event()):  # the cancelled request has freed no slot that it did not have
+        assert limit._running is not None
+        assert not limit._running.acquire(blocking=False)
 
 
-def test_who_waits_for_the_minute_is_let_go_when_it_is_over() -> None:
-    pace, over = Pace(per_minute=0.001), Event()
-    over.set()
+def test_cancelling_ends_the_wait_for_a_start() -> None:
+    limit, cancelled = RateLimit(per_minute=0.001), Event()
+    cancelled.set()
     for _ in range(2):
-        with pace.turn(over):
+        with limit.slot(cancelled):
             pass
 
 
-def test_the_settings_say_how_fast() -> None:
-    assert pace_of(LLMSettings(requests_per_minute=30))._apart == 2.0
-    assert pace_of(LLMSettings())._apart == 0.0
-    with pace_of(LLMSettings(parallel=1)).turn(Event()):
+def test_the_settings_give_the_limits() -> None:
+    assert RateLimit.of(LLMSettings(requests_per_minute=30))._interval == 2.0
+    assert RateLimit.of(LLMSettings())._interval == 0.0
+    with RateLimit.of(LLMSettings(parallel=1)).slot(Event()):
         pass

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import BirthState, Operator, StopReason, Verdict
-from kbevolve.evolve.llm.recording import Recorded, model_maker
+from kbevolve.evolve.llm.recording import Recording, model_maker
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.strategies import STRATEGIES
 from tests.evolve.doubles import KnownEvaluator
@@ -56,7 +56,7 @@ def test_a_replayed_run_is_the_recorded_one(
         raise AssertionError("a replay opened a connection")
 
     monkeypatch.setattr(socket.socket, "connect", no_network)
-    source = Recorded.read(folder / "run.jsonl")
+    source = Recording(folder / "run.jsonl")
     settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS)
     settings = settings.model_copy(update={"llm": source.settings_for(settings.llm)})
     with model_maker(settings, replay=source) as make:

@@ -16,7 +16,7 @@ from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.client import PatientModel
+from kbevolve.evolve.llm.client import RetryingModel
 from kbevolve.evolve.llm.transports import OpenAITransport
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
@@ -122,7 +122,7 @@ def brief(operator: Operator, *sources: str, **changes: Any) -> Brief:
 def proposer(endpoint: Any, **changes: Any) -> LLMProposer:
     settings = LLMSettings.model_validate({"model": "m", "api_base": endpoint.base, "timeout": 20.0, **changes})
     transport = OpenAITransport(settings=settings, key=KEY)
-    return LLMProposer(PatientModel(transport=transport, retries=0, sleep=lambda _: None), settings)
+    return LLMProposer(RetryingModel(transport=transport, retries=0, sleep=lambda _: None), settings)
 
 
 def script(endpoint: Any, *answers: str) -> None:
