@@ -19,8 +19,8 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import ProblemError, RecordError
 from kbevolve.configs.problem import Problem, parse_problem
 
-#: Of the lines. A later one may hold fields that this version would not understand.
-FORMAT = 1
+#: Format of the lines; 1 had other names of fields.
+FORMAT = 2
 #: How every line begins, by which the torn end of a file of ours is told from another file.
 BEGINNING = '{"format": '
 #: Precisions that a task may ask for (`configs.settings.Precision`, which would bring pydantic).
@@ -32,7 +32,7 @@ _ERRORS = ("error", "worst_tile", "reference_error")
 #: Of a timed block.
 _ROLES = ("child", "reference", "rival")
 #: Free texts of an evaluation.
-_TEXTS = ("message", "precision_class", "best_baseline", "sandbox", "device", "place")
+_TEXTS = ("message", "precision_class", "best_baseline", "sandbox", "device", "device_instance")
 
 
 class Conditions(NamedTuple):
@@ -105,11 +105,9 @@ def from_line(line: str) -> Finding:
     except (ValueError, RecursionError):
         raise RecordError("not JSON") from None
     told = values.get("format") if isinstance(values, dict) else None
-    if isinstance(told, int) and told > FORMAT:
-        raise RecordError(
-            f"format {told}, and this kbevolve {__version__} knows formats up to {FORMAT}; upgrade it "
-            "(pip install --upgrade kbevolve)"
-        )
+    if isinstance(told, int) and told != FORMAT:
+        remedy = "upgrade it: pip install --upgrade kbevolve" if told > FORMAT else "evaluate the kernels again"
+        raise RecordError(f"format {told}, and this kbevolve {__version__} reads format {FORMAT}; {remedy}")
     finding = from_json(Finding, values)
     found = finding.evaluation
     _check_texts(finding)
@@ -167,8 +165,8 @@ def _check_texts(finding: Finding) -> None:
         problem = finding.problem
     except (ProblemError, ValueError, RecursionError, MemoryError) as error:  # the parser's own, of hostile text
         raise RecordError(f"problem_source: {error}") from None
-    if found.same_as is not None:
-        raise RecordError("evaluation.same_as is set; a verdict from outside is about the kernel that was run")
+    if found.identical_to is not None:
+        raise RecordError("evaluation.identical_to is set; a verdict from outside is about the kernel that was run")
     if problem.id != found.problem:
         raise RecordError(f"evaluation.problem is {found.problem!r}, but the hash of its text is {problem.id}")
 
@@ -189,7 +187,7 @@ def _check_numbers(found: Evaluation) -> None:
             raise RecordError(f"evaluation.{name} is {value}; a positive number is wanted")
     if found.speedup_low is not None and found.speedup_high is not None and found.speedup_low > found.speedup_high:
         raise RecordError("evaluation.speedup_low is above evaluation.speedup_high")
-    seconds = {"build_seconds": found.build_seconds, "seconds": found.seconds, "began": found.began}
+    seconds = {"build_seconds": found.build_seconds, "seconds": found.seconds, "started_at": found.started_at}
     seconds |= {f"phases[{name!r}]": value for name, value in found.phases.items()}
     for name, value in seconds.items():
         if not 0 <= value < math.inf:

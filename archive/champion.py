@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from kbevolve.archive.records import Confirmation, Standing
+from kbevolve.archive.records import Comparison, Confirmation
 
 #: Purposes of a confirmation.
 CHALLENGE, FINAL = "challenge", "final"
@@ -30,7 +30,7 @@ def champion_of(confirmations: Sequence[Confirmation], failed: Collection[str] =
             met = finals.setdefault(confirmation.generation, [])
             met.append(confirmation)
             champion = _winner(met)
-        elif confirmation.standing is Standing.FASTER:
+        elif confirmation.comparison is Comparison.FASTER:
             champion = confirmation
     return champion
 
@@ -40,7 +40,7 @@ def _winner(met: Sequence[Confirmation]) -> Confirmation:
 
     Where there was no champion to beat, it is whoever has at least shown the most over eager.
     """
-    faster = [one for one in met if one.rival is not None and one.standing is Standing.FASTER]
+    faster = [one for one in met if one.rival is not None and one.comparison is Comparison.FASTER]
     if faster:
         return max(faster, key=lambda one: one.ratio_low)
     rivals = {one.rival for one in met}

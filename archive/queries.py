@@ -47,7 +47,7 @@ with failed as (
             and precision = later.precision)
     where later.verdict <> 'CORRECT' and first.verdict = 'CORRECT'
         and later.problem = ? and later.device = ? and later.precision = ?)
-select kernel from failed union select kernel from evaluations where same_as in (select kernel from failed)
+select kernel from failed union select kernel from evaluations where identical_to in (select kernel from failed)
 """
 #: … those of a run.
 _FAILED_OF_RUN = (
@@ -107,7 +107,7 @@ def summary(connection: Connection, run: Run) -> RunSummary:
     evaluated, correct = connection.rows(f"select count(*), total(verdict = 'CORRECT') {_OF_RUN}", *_conditions(run))[0]
     best_row = connection.row(
         f"select * {_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
-        "order by speedup_low desc, same_as is not null, kernel limit 1",
+        "order by speedup_low desc, identical_to is not null, kernel limit 1",
         *_conditions(run),
         *_conditions(run)[1:],
         run.id,
@@ -264,7 +264,7 @@ def best(connection: Connection, problem_id: str, device: str, precision: str) -
         "    select min(number) from evaluations where problem = ? and device = ? and precision = ? group by kernel)"
         f" and verdict = 'CORRECT' and kernel not in ({_FAILED}) and kernel not in ("
         f"    select kernel from births where kernel is not null and run in ({runs_with_champion}))"
-        " order by speedup_low desc, same_as is not null, kernel limit 1",
+        " order by speedup_low desc, identical_to is not null, kernel limit 1",
         *conditions,
         *conditions,
         *champions,

@@ -34,9 +34,9 @@ class Operator(StrEnum):
 class BirthState(StrEnum):
     """What the proposer delivered. What the judge then found is the kernel's `Evaluation`."""
 
-    BORN = "born"  # a kernel that this run had not seen
+    CREATED = "created"  # a kernel that this run had not seen
     DUPLICATE = "duplicate"  # a kernel that this run had already
-    FAMILIAR = "familiar"  # nearly one that failed or was slow: not judged, asked for once more
+    NEAR_DUPLICATE = "near duplicate"  # nearly one that failed or was slow: not judged, asked for once more
     NO_CODE = "no code"  # an answer without a usable kernel (prose, broken diff, cut short)
     EXHAUSTED = "exhausted"  # nothing new left to propose around these parents
 
@@ -70,7 +70,7 @@ class Trait(StrEnum):
     ATOMICS = "atomics"  # read-modify-write of memory that others see
 
 
-class Standing(StrEnum):
+class Comparison(StrEnum):
     """How a kernel's speed compares with another's, beyond what noise explains."""
 
     FASTER = "faster"
@@ -161,9 +161,9 @@ class Birth:
     #: Kernel id, None when no kernel came of it. Of a duplicate: the kernel that it equals.
     kernel: str | None = None
     #: Kernel id of what was written, where it equals `kernel` but for comments, layout and names; None elsewhere.
-    written: str | None = None
+    proposed_kernel: str | None = None
     #: Hash of the kernel's canonical form (`islands.source.canonical`); "" where there is no kernel, or nobody looked.
-    form: str = ""
+    canonical_hash: str = ""
     #: Id of the idea it carries out, None when it follows none.
     idea: str | None = None
     #: One line for people: what changed, or why there is no kernel.
@@ -175,7 +175,7 @@ class Birth:
     #: Model name, "" when none was asked.
     model: str = ""
     #: Name that the settings have for it, where they name several; "" else. An endpoint may tell another in `model`.
-    author: str = ""
+    model_alias: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     #: Seconds spent proposing.
@@ -319,7 +319,7 @@ class Evaluation:
     speedup_low: float | None = None
     speedup_high: float | None = None
     #: Against the eager reference, beyond the noise between processes; None unless CORRECT.
-    standing: Standing | None = None
+    comparison: Comparison | None = None
     #: Speedup over the fastest baseline, and which that is ("eager", "compile", "max-autotune", "graph"); None where
     #: the baselines were not measured.
     speedup_best: float | None = None
@@ -333,17 +333,17 @@ class Evaluation:
     #: What its compiled code shows; None where nobody could look into it.
     traits: tuple[Trait, ...] | None = None
     #: Hash of all that it runs, compiled code as machine code (`evaluators.builds.code`); "" where that is not known.
-    code: str = ""
+    binary_hash: str = ""
     #: Id of the kernel of the same `code` whose verdict and times these are; None for a kernel that was judged itself.
-    same_as: str | None = None
+    identical_to: str | None = None
     #: Seconds spent building and importing the kernel, and in all.
     build_seconds: float = 0.0
     seconds: float = 0.0
     #: When it began, in seconds since 1970, and seconds by phase, e.g. "worker", "build", "gate", "trials", "timing".
-    began: float = 0.0
+    started_at: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
     #: Which device it was, among several of one fingerprint, e.g. "node7/cuda:1"; "" when nobody told.
-    place: str = ""
+    device_instance: str = ""
     #: Every timed block; empty unless CORRECT.
     blocks: tuple[Measurement, ...] = ()
 
@@ -364,7 +364,7 @@ class Confirmation:
     kernel: str
     rival: str | None
     #: The kernel against its rival.
-    standing: Standing
+    comparison: Comparison
     #: Rival's time over the kernel's, with its 95 % interval.
     ratio: float
     ratio_low: float

@@ -17,6 +17,7 @@ from kbevolve.archive.records import (
     Backend,
     Birth,
     BirthState,
+    Comparison,
     Confirmation,
     Evaluation,
     Idea,
@@ -28,7 +29,6 @@ from kbevolve.archive.records import (
     ProblemCard,
     Profile,
     Run,
-    Standing,
     Trait,
     Verdict,
 )
@@ -128,7 +128,7 @@ def evaluation_row(evaluation: Evaluation) -> Row:
     del row["blocks"]
     return row | {
         "verdict": evaluation.verdict.name,
-        "standing": evaluation.standing.name if evaluation.standing else None,
+        "comparison": evaluation.comparison.name if evaluation.comparison else None,
         "tags": json.dumps(evaluation.tags),
         "traits": None if evaluation.traits is None else json.dumps([trait.name for trait in evaluation.traits]),
         "profile": _profile_json(evaluation.profile) if evaluation.profile else None,
@@ -158,7 +158,7 @@ def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlit
         | {
             "verdict": member(Verdict, row["verdict"]),
             "allclose": None if row["allclose"] is None else bool(row["allclose"]),
-            "standing": None if row["standing"] is None else member(Standing, row["standing"]),
+            "comparison": None if row["comparison"] is None else member(Comparison, row["comparison"]),
             "tags": tuple(json.loads(row["tags"])),
             "traits": None if row["traits"] is None else _traits_from(row["traits"]),
             "profile": None if row["profile"] is None else _profile_from(row["profile"]),
@@ -172,14 +172,14 @@ def confirmation_row(confirmation: Confirmation) -> Row:
     """Row of `confirmations`, without its blocks (`block_rows`)."""
     row = _fields(confirmation)
     del row["blocks"]
-    return row | {"standing": confirmation.standing.name}
+    return row | {"comparison": confirmation.comparison.name}
 
 
 def confirmation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Confirmation:
     """The confirmation of a row and, when asked for, of its blocks' rows in order."""
     values = {name: row[name] for name in Confirmation.__dataclass_fields__ if name != "blocks"}
     return Confirmation(
-        **values | {"standing": member(Standing, row["standing"]), "blocks": _blocks_from(blocks)},
+        **values | {"comparison": member(Comparison, row["comparison"]), "blocks": _blocks_from(blocks)},
     )
 
 

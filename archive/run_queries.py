@@ -77,7 +77,7 @@ def runs_elsewhere(connection: Connection, run: Run, *, limit: int) -> list[Run]
     return [rows.run_from(row) for row in found]
 
 
-def legacy(connection: Connection, run_id: str) -> str | None:
+def transfer(connection: Connection, run_id: str) -> str | None:
     """What a run was given when it began, as it was written down; None when nothing was."""
-    row = connection.row("select legacy from legacies where run = ?", run_id)
-    return None if row is None else str(row["legacy"])
+    row = connection.row("select knowledge from transfers where run = ?", run_id)
+    return None if row is None else str(row["knowledge"])

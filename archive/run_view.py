@@ -10,7 +10,7 @@ from collections.abc import Collection
 from kbevolve.archive import rows
 from kbevolve.archive.champion import CHALLENGE
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Placement, Run, Standing
+from kbevolve.archive.records import Birth, BirthState, Comparison, Evaluation, Idea, Kernel, Operator, Placement, Run
 from kbevolve.archive.run_queries import precision_of
 
 #: Columns of a birth without its conversation.
@@ -48,9 +48,9 @@ class Ledger:
         row = self._connection.row("select max(generation) from births where run = ?", self._run)
         return None if row is None else row[0]
 
-    def last_closed(self) -> int | None:
-        """The newest generation that is over (`Archive.add_closing`); None when none is."""
-        row = self._connection.row("select max(generation) from closings where run = ?", self._run)
+    def last_ended(self) -> int | None:
+        """The newest generation that is over (`Archive.add_generation_end`); None when none is."""
+        row = self._connection.row("select max(generation) from generation_ends where run = ?", self._run)
         return None if row is None else row[0]
 
     def births(self, generation: int) -> list[Birth]:
@@ -139,29 +139,29 @@ class Ledger:
             kernel_id,
             self._run,
             generation,
-            BirthState.FAMILIAR.name,
+            BirthState.NEAR_DUPLICATE.name,
         )
         return found is not None
 
     def saw(self, kernel_id: str, *, generation: int) -> bool:
         """Whether this kernel was written as another name of one that the run had, up to and including a generation."""
         found = self._connection.row(
-            "select 1 from births where written = ? and run = ? and +generation <= ? limit 1",
+            "select 1 from births where proposed_kernel = ? and run = ? and +generation <= ? limit 1",
             kernel_id,
             self._run,
             generation,
         )
         return found is not None
 
-    def of_form(self, form: str, *, generation: int) -> str | None:
+    def with_canonical_hash(self, canonical_hash: str, *, generation: int) -> str | None:
         """The first kernel of this canonical form up to and including a generation; None when there is none."""
         row = self._connection.row(
-            "select kernel from births where run = ? and form = ? and +generation <= ? and +state = ?"
+            "select kernel from births where run = ? and canonical_hash = ? and +generation <= ? and +state = ?"
             " order by +generation, +island, +slot limit 1",
             self._run,
-            form,
+            canonical_hash,
             generation,
-            BirthState.BORN.name,
+            BirthState.CREATED.name,
         )
         return None if row is None else str(row["kernel"])
 
@@ -201,12 +201,13 @@ class Ledger:
             *self._conditions,
         )
         followers = [
-            self._connection.rows("select kernel from evaluations where same_as = ?", row["kernel"]) for row in failed
+            self._connection.rows("select kernel from evaluations where identical_to = ?", row["kernel"])
+            for row in failed
         ]
         # Those that came after theirs had failed, too.
         late = self._connection.rows(
-            "select kernel from evaluations as follower where number > ? and same_as is not null and exists ("
-            "  select 1 from evaluations where kernel = follower.same_as and problem = ? and device = ?"
+            "select kernel from evaluations as follower where number > ? and identical_to is not null and exists ("
+            "  select 1 from evaluations where kernel = follower.identical_to and problem = ? and device = ?"
             "  and precision = ? and verdict <> 'CORRECT')",
             number,
             *self._conditions,
@@ -220,12 +221,12 @@ class Ledger:
         Whatever became of it since: what a run took for an improvement then does not change.
         """
         row = self._connection.row(
-            "select speedup from confirmations where run = ? and generation <= ? and purpose = ? and standing = ?"
+            "select speedup from confirmations where run = ? and generation <= ? and purpose = ? and comparison = ?"
             " order by number desc limit 1",
             self._run,
             generation,
             CHALLENGE,
-            Standing.FASTER.name,
+            Comparison.FASTER.name,
         )
         return None if row is None else float(row["speedup"])
 
@@ -240,7 +241,8 @@ class Ledger:
             f" join evaluations as found on {_FIRST}"
             " where births.run = ? and births.generation <= ? and found.verdict = 'CORRECT' and found.speedup_low > ?"
             # A kernel that has another's verdict would meet itself.
-            " and not exists (select 1 from births as twin where twin.run = births.run and twin.kernel = found.same_as)"
+            " and not exists (select 1 from births as other where other.run = births.run"
+            " and other.kernel = found.identical_to)"
             " order by found.speedup_low desc, found.kernel limit ?",
             *self._conditions,
             self._run,

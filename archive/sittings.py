@@ -12,7 +12,7 @@ _NEVER = "~"
 _LAST_FACT = """
 select max(at) as at from (
     select at from births where run = ?1
-    union all select at from closings where run = ?1
+    union all select at from generation_ends where run = ?1
     union all select at from confirmations where run = ?1
     union all select at from stops where run = ?1
     union all select evaluations.at from births join evaluations on evaluations.kernel = births.kernel
@@ -28,12 +28,14 @@ def wall_seconds(connection: Connection, run_id: str) -> float:
     Finding that reads the births of the run.
     """
     sittings = connection.rows(
-        "select began, max(ended) as ended from sittings where run = ? group by began order by began", run_id
+        "select started_at, max(ended_at) as ended_at from sessions where run = ?"
+        " group by started_at order by started_at",
+        run_id,
     )
-    moments = [str(row["began"]) for row in sittings]
+    moments = [str(row["started_at"]) for row in sittings]
     total = 0.0
     for row, (began, later) in zip(sittings, pairwise([*moments, _NEVER]), strict=True):
-        ended = row["ended"] or connection.rows(_LAST_FACT, run_id, began, later)[0]["at"] or began
+        ended = row["ended_at"] or connection.rows(_LAST_FACT, run_id, began, later)[0]["at"] or began
         seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
         total += max(seconds, 0.0)  # a clock may be set back
     return total

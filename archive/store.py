@@ -170,10 +170,10 @@ class Archive:
         with self._fact("placement"):
             self._connection.insert_all("placements", [rows.placement_row(placement) for placement in placements])
 
-    def add_closing(self, run_id: str, generation: int) -> None:
+    def add_generation_end(self, run_id: str, generation: int) -> None:
         """Remember that a generation of a run is over: everything that came of it is in the archive."""
-        with self._fact(f"closing of generation {generation}"):
-            self._connection.insert("closings", {"run": run_id, "generation": generation, "at": _now()})
+        with self._fact(f"end of generation {generation}"):
+            self._connection.insert("generation_ends", {"run": run_id, "generation": generation, "at": _now()})
 
     def add_stop(self, run_id: str, reason: StopReason) -> None:
         """Remember that a run stopped now, and why. A resumed run stops again."""
@@ -181,26 +181,26 @@ class Archive:
             births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
             self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
 
-    def add_legacy(self, run_id: str, legacy: str) -> None:
+    def add_transfer(self, run_id: str, knowledge: str) -> None:
         """Remember what a run is given of other problems, as text, before anything is bred. Once for each run."""
-        with self._fact(f"legacy of run {run_id}"):
-            self._connection.insert("legacies", {"run": run_id, "legacy": legacy, "at": _now()})
+        with self._fact(f"transfer to run {run_id}"):
+            self._connection.insert("transfers", {"run": run_id, "knowledge": knowledge, "at": _now()})
 
-    def add_sitting(self, run_id: str) -> str:
+    def start_session(self, run_id: str) -> str:
         """Remember that somebody sat down at a run now.
 
         Returns:
-            The moment, by which `end_sitting` knows it again.
+            The moment, by which `end_session` knows it again.
         """
-        began = _now()
-        with self._fact(f"sitting at run {run_id}"):
-            self._connection.insert("sittings", {"run": run_id, "began": began, "ended": None})
-        return began
+        started_at = _now()
+        with self._fact(f"session of run {run_id}"):
+            self._connection.insert("sessions", {"run": run_id, "started_at": started_at, "ended_at": None})
+        return started_at
 
-    def end_sitting(self, run_id: str, began: str) -> None:
+    def end_session(self, run_id: str, started_at: str) -> None:
         """Remember that a sitting ended now. One that was killed has no end; it lasted up to its last fact."""
-        with self._fact(f"end of the sitting at run {run_id}"):
-            self._connection.insert("sittings", {"run": run_id, "began": began, "ended": _now()})
+        with self._fact(f"end of the session of run {run_id}"):
+            self._connection.insert("sessions", {"run": run_id, "started_at": started_at, "ended_at": _now()})
 
     def _insert_evaluation(self, evaluation: Evaluation) -> None:
         number = self._connection.insert("evaluations", {**rows.evaluation_row(evaluation), "at": _now()})
@@ -255,9 +255,9 @@ class Archive:
         """Earlier runs on other problems on the same device, the newest first."""
         return run_queries.runs_elsewhere(self._connection, run, limit=limit)
 
-    def legacy(self, run_id: str) -> str | None:
-        """What a run was given of other problems (`add_legacy`); None when nothing was written down."""
-        return run_queries.legacy(self._connection, run_id)
+    def transfer(self, run_id: str) -> str | None:
+        """What a run was given of other problems (`add_transfer`); None when nothing was written down."""
+        return run_queries.transfer(self._connection, run_id)
 
     def problem(self, problem_id: str) -> Problem:
         """A problem by its id, with the text that was run, wherever its file is now."""

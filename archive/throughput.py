@@ -57,7 +57,7 @@ class DeviceUse:
 
     #: Fingerprint, and which of several; "" when the evaluations do not tell.
     device: str
-    place: str
+    device_instance: str
     children: int
     #: Share of the wall time in which it was used, and of that in which one kernel had it alone, 0 to 1.
     busy: float
@@ -121,10 +121,10 @@ def throughput_of(
         tokens: prompt and completion tokens that it used.
     """
     evaluations = list(evaluations)
-    timed = [one for one in evaluations if one.began > 0]
+    timed = [one for one in evaluations if one.started_at > 0]
     started = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0
-    judged = sorted((one for one in timed if one.began >= started), key=lambda one: one.began)
-    spans = [(one.began, one.began + one.seconds) for one in judged]
+    judged = sorted((one for one in timed if one.started_at >= started), key=lambda one: one.started_at)
+    spans = [(one.started_at, one.started_at + one.seconds) for one in judged]
     gaps = _gaps(_union(spans))
     pauses = [gap for gap in gaps if gap > PAUSE_SECONDS]
     wall = max(end for _, end in spans) - spans[0][0] - sum(pauses) if spans else 0.0
@@ -136,12 +136,12 @@ def throughput_of(
         device=run.device,
         births=len(births),
         duplicates=states[BirthState.DUPLICATE],
-        renamed=sum(birth.written is not None for birth in births),
-        familiar=states[BirthState.FAMILIAR],
+        renamed=sum(birth.proposed_kernel is not None for birth in births),
+        familiar=states[BirthState.NEAR_DUPLICATE],
         without_code=states[BirthState.NO_CODE],
         exhausted=states[BirthState.EXHAUSTED],
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},
-        twins=sum(one.same_as is not None for one in evaluations),
+        twins=sum(one.identical_to is not None for one in evaluations),
         judged=len(judged),
         remembered=len(timed) - len(judged),
         untimed=len(evaluations) - len(timed),
@@ -188,16 +188,18 @@ def _phases(judged: Sequence[Evaluation]) -> tuple[PhaseTime, ...]:
 def _devices(judged: Sequence[Evaluation], wall: float) -> tuple[DeviceUse, ...]:
     by_device: dict[tuple[str, str], list[Evaluation]] = defaultdict(list)
     for one in judged:
-        by_device[one.device, one.place].append(one)
-    return tuple(_use(device, place, evaluations, wall) for (device, place), evaluations in sorted(by_device.items()))
+        by_device[one.device, one.device_instance].append(one)
+    return tuple(
+        _use(device, instance, evaluations, wall) for (device, instance), evaluations in sorted(by_device.items())
+    )
 
 
-def _use(device: str, place: str, evaluations: Sequence[Evaluation], wall: float) -> DeviceUse:
+def _use(device: str, instance: str, evaluations: Sequence[Evaluation], wall: float) -> DeviceUse:
     used = _union([span for one in evaluations for span in _intervals(one, (*SHARED_PHASES, *ALONE_PHASES))])
     alone = sum(one.phases.get(name, 0.0) for one in evaluations for name in ALONE_PHASES)
     return DeviceUse(
         device=device,
-        place=place,
+        device_instance=instance,
         children=len(evaluations),
         busy=_share(sum(end - begin for begin, end in used), wall),
         alone=_share(alone, wall),
@@ -207,7 +209,7 @@ def _use(device: str, place: str, evaluations: Sequence[Evaluation], wall: float
 
 def _intervals(evaluation: Evaluation, names: Sequence[str]) -> list[Interval]:
     """When an evaluation was in the phases of these names."""
-    found, now = [], evaluation.began
+    found, now = [], evaluation.started_at
     for name, seconds in evaluation.phases.items():
         if name in names and seconds > 0:
             found.append((now, now + seconds))

@@ -33,7 +33,7 @@ def add_birth(archive: Archive, run: Run, kernel: Kernel, *, number: int, note: 
         island=0,
         slot=number,
         operator=Operator.SEED,
-        state=BirthState.BORN,
+        state=BirthState.CREATED,
         kernel=kernel.id,
         note=note,
     )

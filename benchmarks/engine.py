@@ -182,10 +182,10 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             island=island,
             slot=0,
             operator=Operator.SEED if seed else Operator.TUNE,
-            state=BirthState.BORN,
+            state=BirthState.CREATED,
             parents=() if seed else (first.id,),
             kernel=kernel.id,
-            form=form,
+            canonical_hash=form,
             note="start" if seed else "child",
         )
         if not seed or island == 0:
@@ -202,13 +202,13 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
 
     for island in range(ISLANDS):
         yield from child(first, describe(first).key, canonical_id(first.source), 0, island)
-    yield "closings", {"run": run.id, "generation": 0, "at": ""}
+    yield "generation_ends", {"run": run.id, "generation": 0, "at": ""}
     for number in range(kernels):
         generation, island = 1 + number // ISLANDS, number % ISLANDS
         form = digest(forms[number % len(forms)].replace(str(_STAND_IN), str(number)))
         yield from child(bulk_kernel(number), niches[number % len(niches)], form, generation, island)
         if island == ISLANDS - 1:
-            yield "closings", {"run": run.id, "generation": generation, "at": ""}
+            yield "generation_ends", {"run": run.id, "generation": generation, "at": ""}
 
 
 def fill(path: Path, kernels: int) -> None:
@@ -223,7 +223,7 @@ def fill(path: Path, kernels: int) -> None:
             for table, row in batch:
                 tables.setdefault(table, []).append(row)
             with connection.transaction():
-                for table in ("kernels", "births", "evaluations", "placements", "closings"):
+                for table in ("kernels", "births", "evaluations", "placements", "generation_ends"):
                     connection.insert_all(table, tables.get(table, []))
 
 
@@ -269,7 +269,7 @@ class InstantProposer:
 
     def propose(self, brief: Brief) -> Proposal:
         """The next one; called a child of the starting kernel, as in bulk."""
-        return Proposal(state=BirthState.BORN, kernel=next(self.kernels), parents=(start_id(brief),), note="child")
+        return Proposal(state=BirthState.CREATED, kernel=next(self.kernels), parents=(start_id(brief),), note="child")
 
 
 def start_id(brief: Brief) -> str:
@@ -313,7 +313,7 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
         last = kernels // ISLANDS
         search = search_on(archive, run, last + children // ISLANDS, ready)
         search.breeder = briefs.on(search.breeder, "brief")
-        timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_closing")
+        timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_generation_end")
         search.archive = search.brood._archive = timed
         watch(search, last, began)
         started = time.perf_counter()

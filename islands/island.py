@@ -106,9 +106,9 @@ class Island:
         return Island(index=self.index, elites=elites, crowd=crowd)
 
     def _has_twin(self, member: Member) -> bool:
-        code = member.evaluation.code
+        code = member.evaluation.binary_hash
         return bool(code) and any(
-            one.evaluation.code == code and one.kernel.id != member.kernel.id
+            one.evaluation.binary_hash == code and one.kernel.id != member.kernel.id
             for members in (self.crowd, self.elites.values())
             for one in members
         )

@@ -13,6 +13,7 @@ import pytest
 from kbevolve.archive.records import (
     Birth,
     BirthState,
+    Comparison,
     Confirmation,
     Evaluation,
     Idea,
@@ -22,7 +23,6 @@ from kbevolve.archive.records import (
     Placement,
     ProblemCard,
     Run,
-    Standing,
     StopReason,
     Verdict,
 )
@@ -195,7 +195,7 @@ def fill(
         kernel = source(1, 1 + island)
         bear(
             Birth(
-                run=run.id, generation=0, island=island, slot=0, operator=Operator.SEED, state=BirthState.BORN,
+                run=run.id, generation=0, island=island, slot=0, operator=Operator.SEED, state=BirthState.CREATED,
                 kernel=kernel.id, note=f"naive {1 + island}",
             ),
             kernel,
@@ -219,7 +219,7 @@ def fill(
                 island=island,
                 slot=0,
                 operator=operator,
-                state=BirthState.BORN if kernel else BirthState.NO_CODE,
+                state=BirthState.CREATED if kernel else BirthState.NO_CODE,
                 parents=(parent, other) if operator is Operator.CROSS and other != parent else (parent,),
                 kernel=kernel.id if kernel else None,
                 idea=idea.id if idea else None,
@@ -241,7 +241,7 @@ def fill(
                 bear(
                     Birth(
                         run=run.id, generation=generation, island=island, slot=1, operator=Operator.REPAIR,
-                        state=BirthState.BORN, parents=(kernel.id, parent), kernel=mended.id, note="mended",
+                        state=BirthState.CREATED, parents=(kernel.id, parent), kernel=mended.id, note="mended",
                         prompt=message, reply="Sorry.", model="test-model", prompt_tokens=90, completion_tokens=10,
                     ),
                     mended,
@@ -287,7 +287,7 @@ def confirmation(run_id: str, kernel: str, **changes: Any) -> Confirmation:
     speedup = changes.get("speedup", 2.0)
     facts: dict[str, Any] = {
         "run": run_id, "generation": 1, "purpose": "challenge", "kernel": kernel, "rival": None,
-        "standing": Standing.FASTER, "ratio": 2.0, "ratio_low": 1.98, "ratio_high": 2.02, "speedup": speedup,
+        "comparison": Comparison.FASTER, "ratio": 2.0, "ratio_low": 1.98, "ratio_high": 2.02, "speedup": speedup,
         "speedup_low": speedup * 0.99, "speedup_high": speedup * 1.01, "time_ms": 2.0 / speedup, "reference_ms": 2.0,
         "blocks": (
             Measurement(role="child", round=0, times_ms=(2.0 / speedup,)),

@@ -31,7 +31,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.judging.judge import Judge
-from kbevolve.evaluators.judging.pipeline import UNTOLD
+from kbevolve.evaluators.judging.pipeline import UNREPORTED
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.search.confirming import confirmations_of
 
@@ -42,7 +42,7 @@ CHALLENGERS = 5
 def standings(contest: Contest, champion: str) -> list[tuple[str, float]]:
     """How each challenger stands against the champion, and champion's time over its own."""
     found = confirmations_of(contest, run="", generation=0, purpose="challenge", champion=champion)
-    return [(one.standing.value, one.ratio) for one in found if one.kernel != champion]
+    return [(one.comparison.value, one.ratio) for one in found if one.kernel != champion]
 
 
 def identical(device: Device, settings: EvaluationSettings, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -116,7 +116,7 @@ def drift(device: Device, settings: EvaluationSettings, options: argparse.Namesp
             "spread": f"{100 * (max(speedups) - min(speedups)) / middle:.3f} %",
             "interval held": f"{sum((one.speedup_low or 0) <= middle <= (one.speedup_high or 0) for one in found)}"
             f"/{len(found)}",
-            "untold time": f"{sum(UNTOLD in one.tags for one in found)}/{len(found)}",
+            "untold time": f"{sum(UNREPORTED in one.tags for one in found)}/{len(found)}",
             "rounds": statistics.median(len(one.blocks) // 2 for one in found),
             "seconds each": f"{(time.perf_counter() - started) / options.evaluations:.2f}",
         }

@@ -8,7 +8,7 @@ from random import Random
 from typing import Self
 
 from benchmarks.kills.endpoint import CRASH, WRONG
-from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Standing, Verdict
+from kbevolve.archive.records import Comparison, Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
@@ -66,7 +66,7 @@ class FictitiousJudge:
                 "speedup": speed,
                 "speedup_low": 0.99 * speed,
                 "speedup_high": 1.01 * speed,
-                "standing": Standing.FASTER if speed > 1 else Standing.SLOWER,
+                "comparison": Comparison.FASTER if speed > 1 else Comparison.SLOWER,
             }
         )
 

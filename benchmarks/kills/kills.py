@@ -215,7 +215,9 @@ def _content(path: Path) -> dict[str, Any]:
             "stopped": archive.summary(run).stopped,
         }
     with sqlite3.connect(path) as connection:
-        content["closings"] = connection.execute("select generation from closings order by generation").fetchall()
+        content["generation_ends"] = connection.execute(
+            "select generation from generation_ends order by generation"
+        ).fetchall()
         content["replies"] = connection.execute("select digest, reply from replies order by digest").fetchall()
     connection.close()
     return content

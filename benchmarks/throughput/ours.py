@@ -100,7 +100,7 @@ def _facts(child: Child, found: Evaluation) -> dict[str, Any]:
         "verdict": found.verdict.name,
         "message": found.message[:300],
         "seconds": found.seconds,
-        "began": found.began,
+        "started_at": found.started_at,
         "phases": dict(found.phases),
         "time_ms": found.time_ms,
         "reference_ms": found.reference_ms,

@@ -35,7 +35,7 @@ def heterogeneous(tensor: torch.Tensor, generator: torch.Generator) -> torch.Ten
     return _mixed(tensor, generator, exponents=(-2, 2), flip=True)
 
 
-def patchy(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def mixed_rows(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A random half of the rows as in `shrunk`, the others as drawn."""
     return _mixed(tensor, generator, exponents=(-2, 0), flip=False)
 
@@ -50,7 +50,7 @@ def lifted(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return _times(tensor, 7)
 
 
-def swollen(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def scaled_4x(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Everything 4 times as large, with random signs: where more makes the reference itself inaccurate."""
     return _flipped(_times(tensor, 2), generator)
 
@@ -67,7 +67,7 @@ def diminished(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     return _times(tensor, -16 - (round(math.log2(size)) if 0 < size < math.inf else 0))
 
 
-def dwindled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def scaled_512th(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Everything 2^-9 times as large: where less disappears beside a bias, and for tasks in fp16 itself."""
     return _times(tensor, -9)
 
@@ -81,9 +81,9 @@ def damped(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 #: which the reference stays finite and accurate (`truth.is_bearable`); a kind without one is left out.
 KINDS: tuple[tuple[Transform, ...], ...] = (
     (signed, shrunk),
-    (heterogeneous, patchy),
-    (enlarged, lifted, swollen),
-    (diminished, dwindled, damped),
+    (heterogeneous, mixed_rows),
+    (enlarged, lifted, scaled_4x),
+    (diminished, scaled_512th, damped),
 )
 
 

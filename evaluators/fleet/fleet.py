@@ -188,7 +188,7 @@ class Fleet:
             else:
                 self._posts.give_back(seat, worked=True)
                 if isinstance(found, Evaluation):  # each judge sees one device and calls it the first
-                    found = replace(found, place=f"{seat.judge.introduction.host}/{seat.post.opening.name}")
+                    found = replace(found, device_instance=f"{seat.judge.introduction.host}/{seat.post.opening.name}")
                 return found
 
     def _patience(self, order: Order, judge: FarJudge) -> float:

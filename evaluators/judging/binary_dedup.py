@@ -56,7 +56,7 @@ class Twins:
     def verdict(self, found: Evaluation) -> Evaluation | None:
         """The verdict of another kernel of the same code as one of this kernel's; None where there is none."""
         with self._lock:
-            known = self._known.get(found.code) if found.code else None
+            known = self._known.get(found.binary_hash) if found.binary_hash else None
         if known is None or known.kernel == found.kernel:  # asked twice about one kernel, somebody wants two answers
             return None
         return replace(
@@ -65,17 +65,17 @@ class Twins:
             message=f"compiles to the machine code of kernel {known.kernel}, whose verdict and times these are",
             tags=tuple(dict.fromkeys((*found.tags, *known.tags))),
             sandbox=found.sandbox,
-            began=found.began,
-            place=found.place,
-            same_as=known.kernel,
+            started_at=found.started_at,
+            device_instance=found.device_instance,
+            identical_to=known.kernel,
         )
 
     def note(self, found: Evaluation) -> None:
         """Remember a verdict, if it is that a kernel is right: what failed once may do better, and is judged again."""
-        if not found.code or found.verdict is not Verdict.CORRECT or found.same_as is not None:
+        if not found.binary_hash or found.verdict is not Verdict.CORRECT or found.identical_to is not None:
             return
         with self._lock:
-            self._known.setdefault(found.code, replace(found, blocks=()))
+            self._known.setdefault(found.binary_hash, replace(found, blocks=()))
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 

@@ -31,7 +31,7 @@ def hold_contest(bench: Bench, kernels: Sequence[Kernel], *, rounds: int, admit:
     """
     field, held = until_sure(
         lambda: _hold(bench, kernels, rounds=rounds, admit=admit),
-        lambda found: any(block.doubt_ms for blocks in found[1] for block in blocks.values()),
+        lambda found: any(block.penalty_ms for blocks in found[1] for block in blocks.values()),
     )
     return Contest(
         reference=_times(held, REFERENCE),

@@ -172,7 +172,7 @@ class Judge:
         found = blank(problem, kernel, self.device, self.settings.precision)
         try:
             # Reading is work for a processor, which on a CPU the timing of another kernel must not share.
-            with phases("read"), self._court.gate.shared() if self.device.type == "cpu" else nullcontext():
+            with phases("lint"), self._court.gate.shared() if self.device.type == "cpu" else nullcontext():
                 found = read(problem, kernel, found, self.settings, self.device)
             found = self._hear(problem, kernel, found, phases)
         except Rejection as failure:

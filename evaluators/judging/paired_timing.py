@@ -16,9 +16,9 @@ from kbevolve.evaluators.timing.clock import (
     ClocksDisagree,
     check_clocks,
     claimed_ms,
-    doubt_ms,
     is_overloaded,
     least_ms,
+    penalty_ms,
     undisturbed_share,
 )
 from kbevolve.evaluators.timing.rounds import Block, Plan, time_round
@@ -118,7 +118,7 @@ def _doubted(bench: Bench, held: Sequence[Round], names: Iterable[str]) -> list[
     """The rounds with what the judge believes of their times: on a busy machine not all that was told."""
     reference, device_type = _calls(held, REFERENCE), bench.device.type
     doubts = {
-        name: doubt_ms([blocks[name].calls for blocks in held], reference, device_type, alone=bench.alone)
+        name: penalty_ms([blocks[name].calls for blocks in held], reference, device_type, alone=bench.alone)
         for name in names
     }
     share = 1.0
@@ -127,7 +127,7 @@ def _doubted(bench: Bench, held: Sequence[Round], names: Iterable[str]) -> list[
         doubts = {name: max(doubt, _unspent_ms(held, name, share)) for name, doubt in doubts.items()}
     return [
         {
-            name: replace(block, share=share) if name == REFERENCE else replace(block, doubt_ms=doubts[name])
+            name: replace(block, share=share) if name == REFERENCE else replace(block, penalty_ms=doubts[name])
             for name, block in blocks.items()
         }
         for blocks in held

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from kbevolve.evaluators.device.gate import DeviceGate
 
 #: The phase in which an evaluation waits for the device.
-WAITING = "gate"
+WAITING = "device wait"
 
 
 class Phases:

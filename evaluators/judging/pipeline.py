@@ -55,10 +55,10 @@ _HOPELESS = 2 * CLEARLY_SLOW
 _ROUNDS_OVER_CALLS = 3.0
 #: Kernels this close to the best one here are profiled: the profiler costs up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
-#: Tag of a kernel to whose times something was added (`timing.clock.doubt_ms`), or that was refused for what would be.
-UNTOLD = "untold-time"
+#: Tag of a kernel whose times were raised (`timing.clock.penalty_ms`), or that was refused for what would be added.
+UNREPORTED = "unreported-time"
 #: Tag of a kernel beside which the reference was slower than alone (`timing.series.disturbs`).
-LEFT_WORK = "left-work"
+PENDING_WORK = "pending-work"
 #: Name of the only kernel in an evaluation, beside the reference.
 KERNEL = "kernel"
 
@@ -71,8 +71,8 @@ def blank(problem: Problem, kernel: Kernel, device: Device, precision: str) -> E
         device=device.fingerprint,
         precision=precision,
         verdict=Verdict.CORRECT,
-        began=time.time(),
-        place=f"{platform.node()}/{device.torch_name}",
+        started_at=time.time(),
+        device_instance=f"{platform.node()}/{device.torch_name}",
     )
 
 
@@ -118,7 +118,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
         build(seat, phases)
         built_alone = seat.worker.built_alone
         code = bench.twins.code_of(kernel.source, seat.worker.built, built_alone=built_alone)
-        found = replace(found, code=code)
+        found = replace(found, binary_hash=code)
         if (known := bench.twins.verdict(found)) is not None:
             return known
         found, kernel_ms = admit(bench, seat, found, phases, room=bench.room)
@@ -131,20 +131,20 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
             held = time_beside_reference(bench, seat.remote, kernel_ms, found.precision_class)
         found = _profile(bench, seat.remote, _conclude(bench, held, found), phases)
         if seat.worker.processes > 1:
-            found = replace(found, tags=(*found.tags, "left-processes"))
+            found = replace(found, tags=(*found.tags, "leaked-processes"))
     except ClocksDisagree as failure:
-        return replace(unheard, verdict=failure.verdict, message=failure.message, tags=(*found.tags, UNTOLD))
+        return replace(unheard, verdict=failure.verdict, message=failure.message, tags=(*found.tags, UNREPORTED))
     except Rejection as failure:
         raise Rejection(failure.verdict, failure.message, tags=failure.tags or found.tags) from None
     finally:
-        with phases("end"):
+        with phases("cleanup"):
             seat.clear()
     if disturbs(bench, held):
         return replace(
             unheard,
             verdict=Verdict.REFUSED,
             message="not accepted: work of it was still on the device after its calls",
-            tags=(*found.tags, LEFT_WORK),
+            tags=(*found.tags, PENDING_WORK),
         )
     bench.best_speedup = max(bench.best_speedup, found.speedup_low or 0.0)
     return found
@@ -152,7 +152,7 @@ def hear(bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Eva
 
 def is_doubtful(heard: Evaluation) -> bool:
     """Whether a busy machine may have done what the kernel is accused of; then others of its processes are asked."""
-    return UNTOLD in heard.tags or LEFT_WORK in heard.tags
+    return UNREPORTED in heard.tags or PENDING_WORK in heard.tags
 
 
 def build(seat: Seat, phases: Phases) -> None:
@@ -183,7 +183,7 @@ def admit(
         room: entered before it gets memory, left when its seat is cleared; None where there is room for all.
     """
     if room is not None:
-        with phases("room"):
+        with phases("memory wait"):
             waiting = time.monotonic()
             seat.room.enter_context(room)
             seat.worker.deadline += time.monotonic() - waiting  # others' memory, not the kernel's fault
@@ -250,8 +250,8 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
     kernel_ms = time_ms(held, KERNEL)
     tags = {
         "clearly-slow": _is_clearly_slow(ratios, bench.best_speedup),
-        "left-threads": any(left_threads(call) for blocks in held for call in blocks[KERNEL].calls),
-        UNTOLD: any(blocks[KERNEL].doubt_ms for blocks in held),
+        "leaked-threads": any(left_threads(call) for blocks in held for call in blocks[KERNEL].calls),
+        UNREPORTED: any(blocks[KERNEL].penalty_ms for blocks in held),
         "beyond-roofline": bench.is_beyond_roofline(kernel_ms, found.precision_class),
     }
     return replace(
@@ -261,7 +261,7 @@ def _conclude(bench: Bench, held: Sequence[Round], found: Evaluation) -> Evaluat
         speedup=speedup.estimate,
         speedup_low=speedup.low,
         speedup_high=speedup.high,
-        standing=standing_of(speedup.low, speedup.high, court.repeatability.tie(found.problem)),
+        comparison=standing_of(speedup.low, speedup.high, court.repeatability.tie(found.problem)),
         speedup_best=over_best(speedup.estimate, known) if known else None,
         best_baseline=best(known).name if known else None,
         tags=(*found.tags, *(tag for tag, holds in tags.items() if holds)),

@@ -77,7 +77,7 @@ class Alone:
         return Alone(min(self.ms, seen.ms), min(self.overhead_ms, seen.overhead_ms))
 
 
-def untold_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
+def unreported_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
     """Milliseconds by which the median call was longer by the judge's clock than the worker told."""
     overheads = [_overhead(call) for call in reference]
     granted = statistics.quantiles(overheads, n=100)[_GRANTED_PERCENTILE - 1] if len(overheads) > 1 else overheads[0]
@@ -85,7 +85,7 @@ def untold_ms(kernel: Sequence[Call], reference: Sequence[Call]) -> float:
     return witnessed - statistics.median(call.ms for call in kernel)
 
 
-def doubt_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device_type: str, *, alone: Alone) -> float:
+def penalty_ms(kernel: Sequence[Sequence[Call]], reference: Sequence[Call], device_type: str, *, alone: Alone) -> float:
     """Milliseconds that the judge adds to each time of a kernel, for they may have been spent on it untold; mostly 0.
 
     On a busy machine round trips vary by milliseconds, `check_clocks` grants what most of the reference's took, and
@@ -154,7 +154,7 @@ def check_clocks(
     """Compare both clocks.
 
     A refusal needs certainty: the calls that the machine delayed least show the untold time as well. Time that only
-    some of the calls hide is no reason to refuse a kernel on a busy machine, and `doubt_ms` lets none gain by it.
+    some of the calls hide is no reason to refuse a kernel on a busy machine, and `penalty_ms` lets none gain by it.
 
     Args:
         kernel: its calls.
@@ -166,7 +166,7 @@ def check_clocks(
         ClocksDisagree: they do.
     """
     tolerated = _tolerated_ms(kernel, reference, device_type)
-    excess = min(untold_ms(kernel, reference), *_excesses(kernel, reference))
+    excess = min(unreported_ms(kernel, reference), *_excesses(kernel, reference))
     if excess - waited_ms > tolerated:
         raise ClocksDisagree(
             Verdict.REFUSED,

@@ -54,12 +54,12 @@ class Block:
     #: What the judge makes of the told times on a busy machine: a share of each, and milliseconds added to it
     #: (`timing.clock`).
     share: float = 1.0
-    doubt_ms: float = 0.0
+    penalty_ms: float = 0.0
 
     @property
     def times_ms(self) -> tuple[float, ...]:
         """As the worker told, and as the judge believes it."""
-        return tuple(self.share * call.ms + self.doubt_ms for call in self.calls)
+        return tuple(self.share * call.ms + self.penalty_ms for call in self.calls)
 
 
 def plan_for(call_ms: float, settings: EvaluationSettings, *, most_calls: int) -> Plan:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from kbevolve.archive.records import Standing
+from kbevolve.archive.records import Comparison
 
 #: Part of a block's calls, the fastest, that it is taken to be.
 _FASTEST = 0.2
@@ -106,7 +106,7 @@ def half_width(log_ratios: Sequence[float]) -> float:
     return _t_quantile(kept - 1) * math.sqrt(squares / (kept * (kept - 1)))
 
 
-def standing_of(low: float, high: float, tie: float) -> Standing:
+def standing_of(low: float, high: float, tie: float) -> Comparison:
     """How a kernel stands whose speedup over its rival lies between `low` and `high`.
 
     Args:
@@ -116,8 +116,8 @@ def standing_of(low: float, high: float, tie: float) -> Standing:
     """
     # The same distance on either side: 1 % faster and 1 % slower are the two sides of one comparison.
     if math.log(low) > math.log1p(tie):
-        return Standing.FASTER
-    return Standing.SLOWER if math.log(high) < -math.log1p(tie) else Standing.TIE
+        return Comparison.FASTER
+    return Comparison.SLOWER if math.log(high) < -math.log1p(tie) else Comparison.TIE
 
 
 def between_processes(repeated: Iterable[Sequence[float]]) -> float:

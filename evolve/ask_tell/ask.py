@@ -132,7 +132,7 @@ def _go_on(
     # just begun.
     absent = AbsentJudges(archive=archive, run=run)
     known = _known_hands(archive, run) or hands
-    if known is not None and (not judge or archive.ledger(run).last_closed() is not None):
+    if known is not None and (not judge or archive.ledger(run).last_ended() is not None):
         reason, outside = sit(known, absent)
         if not judge or not absent.wanted:
             return reason, outside

@@ -38,7 +38,7 @@ def waiting(archive: Archive, run: Run) -> list[Waiting]:
     kernels, judged = archive.kernels(run.id), archive.evaluations(run.id)
     first: dict[str, Birth] = {}
     for birth in archive.births(run.id, texts=False):
-        if birth.kernel is not None and birth.state is not BirthState.FAMILIAR and birth.kernel not in judged:
+        if birth.kernel is not None and birth.state is not BirthState.NEAR_DUPLICATE and birth.kernel not in judged:
             first.setdefault(birth.kernel, birth)
     return [Waiting(birth=birth, kernel=kernels[kernel_id]) for kernel_id, birth in first.items()]
 

@@ -153,11 +153,11 @@ def breed(
 def _sitting(archive: Archive, run: Run) -> Iterator[Callable[[], float]]:
     """Write down when a sitting begins and ends; tells how long all of the run have lasted by now, in seconds."""
     before, started = archive.wall_seconds(run.id), monotonic()
-    began = archive.add_sitting(run.id)
+    began = archive.start_session(run.id)
     try:
         yield lambda: before + monotonic() - started
     finally:
-        archive.end_sitting(run.id, began)
+        archive.end_session(run.id, began)
 
 
 def _card(

@@ -75,7 +75,7 @@ class Confirming:
         """Take note of a correct kernel that has arrived; one that has another's verdict leaves it to that one."""
         if self._confirmer is None or (evaluation.speedup_low or 0.0) <= self._champions.published:
             return
-        if evaluation.same_as is None or self._ledger.first_birth(evaluation.same_as) is None:
+        if evaluation.identical_to is None or self._ledger.first_birth(evaluation.identical_to) is None:
             self._arrived.append(evaluation.kernel)
 
     def challenge(self, population: Population, generation: int) -> None:
@@ -185,7 +185,7 @@ def confirmations_of(
                 purpose=purpose,
                 kernel=kernel,
                 rival=beside,
-                standing=standing_of(ratio.low, ratio.high, contest.tie),
+                comparison=standing_of(ratio.low, ratio.high, contest.tie),
                 ratio=ratio.estimate,
                 ratio_low=ratio.low,
                 ratio_high=ratio.high,

@@ -161,7 +161,7 @@ class Brood:
 
     def adopt(self, child: Child, birth: Birth) -> None:
         """A birth that is in the archive: have its kernel judged, unless it was, or is not worth it."""
-        if birth.kernel is None or birth.state is BirthState.FAMILIAR:
+        if birth.kernel is None or birth.state is BirthState.NEAR_DUPLICATE:
             self._settle(child, birth, None, remembered=False)
         elif birth.kernel in self._judged:
             self._judged[birth.kernel].append((child, birth))
@@ -197,10 +197,10 @@ class Brood:
             state = BirthState.DUPLICATE
         elif kernel is not None and (equal := self._of_form(child, form)) is not None:
             state, note = BirthState.DUPLICATE, f"{equal} under other names: {note}"
-        elif kernel is not None and slot == 0 and operator in COMPARED and state is BirthState.BORN:
+        elif kernel is not None and slot == 0 and operator in COMPARED and state is BirthState.CREATED:
             like = self._likeness(child, kernel, parents)
             if like is not None:
-                state, note = BirthState.FAMILIAR, f"{like.words}: {note}"
+                state, note = BirthState.NEAR_DUPLICATE, f"{like.words}: {note}"
         birth = Birth(
             run=self._run.id,
             generation=child.outlook.generation,
@@ -210,14 +210,14 @@ class Brood:
             state=state,
             parents=parents,
             kernel=equal or (kernel.id if kernel else None),
-            written=kernel.id if kernel and equal else None,
-            form=form,
+            proposed_kernel=kernel.id if kernel and equal else None,
+            canonical_hash=form,
             idea=idea.id if idea else None,
             note=note,
             prompt=proposal.prompt,
             reply=proposal.reply,
             model=proposal.model,
-            author=proposal.author,
+            model_alias=proposal.author,
             prompt_tokens=proposal.prompt_tokens,
             completion_tokens=proposal.completion_tokens,
             seconds=round(seconds, 3),
@@ -233,7 +233,7 @@ class Brood:
         own = _own(child)
         closed = child.outlook.closed
         return lambda kernel_id: (
-            any(kernel_id in (birth.kernel, birth.written) for birth in own)
+            any(kernel_id in (birth.kernel, birth.proposed_kernel) for birth in own)
             or self._ledger.knows(kernel_id, generation=closed)
             or self._ledger.saw(kernel_id, generation=closed)
         )
@@ -245,8 +245,8 @@ class Brood:
 
     def _of_form(self, child: Child, form: str) -> str | None:
         """The kernel of this form that was there; None when there was none."""
-        own = (birth.kernel for birth in _own(child) if birth.form == form and birth.kernel)
-        return next(own, None) or self._ledger.of_form(form, generation=child.outlook.closed)
+        own = (birth.kernel for birth in _own(child) if birth.canonical_hash == form and birth.kernel)
+        return next(own, None) or self._ledger.with_canonical_hash(form, generation=child.outlook.closed)
 
     def _likeness(self, child: Child, kernel: Kernel, parents: Sequence[str]) -> Likeness | None:
         """The failure that a child repeats, if it can be asked for once more."""
@@ -265,11 +265,11 @@ class Brood:
         """A birth is through; a child that failed is mended as long as repair turns are left."""
         child.found.append(Found(birth=birth, evaluation=evaluation, remembered=remembered))
         made_by_model = birth.operator not in (Operator.SEED, Operator.TUNE)
-        fresh = birth.state is BirthState.BORN  # a duplicate had its turns when it was born
+        fresh = birth.state is BirthState.CREATED  # a duplicate had its turns when it was born
         fails = evaluation is not None and evaluation.verdict.repairable
-        turns = sum(one.birth.state is not BirthState.FAMILIAR for one in child.found)
+        turns = sum(one.birth.state is not BirthState.NEAR_DUPLICATE for one in child.found)
         failure: Failure | None = None
-        if birth.state is BirthState.FAMILIAR:
+        if birth.state is BirthState.NEAR_DUPLICATE:
             failure = self._familiar(child, birth)
         elif made_by_model and fresh and fails and turns <= self._repair_turns:
             failure = self._population.failure(birth)
@@ -300,7 +300,7 @@ class Brood:
 
 def _own(child: Child) -> list[Birth]:
     """A child's births whose kernels the run has by now: those of which nobody would judge the first are none."""
-    return [found.birth for found in child.found if found.birth.state is not BirthState.FAMILIAR]
+    return [found.birth for found in child.found if found.birth.state is not BirthState.NEAR_DUPLICATE]
 
 
 def _timed(proposer: Proposer, brief: Brief) -> tuple[Proposal, float]:

@@ -228,7 +228,7 @@ class Search:
     # ---- before: what the archive knows ----------------------------------------------------------------------------
 
     def _remember(self) -> None:
-        left, closed = self.ledger.last_generation(), self.ledger.last_closed()
+        left, closed = self.ledger.last_generation(), self.ledger.last_ended()
         if left is None:
             return
         # An archive of a time when closings were not written down yet: every generation but the last one was over.
@@ -296,7 +296,7 @@ class Search:
             if slot in recorded:
                 self.brood.adopt(child, recorded[slot])
             else:
-                proposal = Proposal(state=BirthState.BORN, kernel=start.kernel, note=start.note)
+                proposal = Proposal(state=BirthState.CREATED, kernel=start.kernel, note=start.note)
                 self.brood.bear(child, slot, proposal, Operator.SEED, ())
         return children
 
@@ -353,7 +353,7 @@ class Search:
             self._settle(fresh.target, fresh.member.kernel.id, generation, "restart", written)
         del self._open[generation]
         if self.population.verdicts[Verdict.CORRECT]:  # else another sitting may bring other starting kernels
-            self.archive.add_closing(self.record.id, generation)
+            self.archive.add_generation_end(self.record.id, generation)
 
     def _take_note(self, birth: Birth, evaluation: Evaluation | None, written: set[Placement]) -> Entry:
         """Tell the population of a birth; a correct kernel arrives on its island."""

@@ -38,7 +38,7 @@ class Blunders:
             evaluation: of its kernel.
             parent: of its first correct parent, None when it has none.
         """
-        if birth.kernel is None or birth.state is not BirthState.BORN or not _is_blunder(evaluation, parent):
+        if birth.kernel is None or birth.state is not BirthState.CREATED or not _is_blunder(evaluation, parent):
             return
         self._kernels.pop(birth.kernel, None)
         self._kernels[birth.kernel] = None

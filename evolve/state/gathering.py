@@ -29,14 +29,14 @@ WORTH_TELLING = 1.05
 
 def legacy_of(archive: Archive, run: Run, problem: Problem) -> Legacy:
     """What a run is given: as it was written down; or gathered now, and written down."""
-    text = archive.legacy(run.id)
+    text = archive.transfer(run.id)
     if text is None:
         text = _of_its_like(archive, run)
         # A run that has bred before such things were written down was given nothing.
         if text is None and not archive.ledger(run).last_generation():
             text = as_text(gather(archive, run, problem))
         text = text or as_text(Legacy())
-        archive.add_legacy(run.id, text)
+        archive.add_transfer(run.id, text)
     return from_text(text, archive)
 
 
@@ -108,7 +108,7 @@ def _of_its_like(archive: Archive, run: Run) -> str | None:
     """What the first run of the same problem with the same seed was given."""
     for other in archive.runs_like(run):
         same = other.id != run.id and other.seed == run.seed and precision_of(other) == precision_of(run)
-        if same and (text := archive.legacy(other.id)) is not None:
+        if same and (text := archive.transfer(other.id)) is not None:
             return text
     return None
 

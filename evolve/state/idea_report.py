@@ -81,7 +81,7 @@ class Scores:
 
 def of_run(archive: Archive, run: Run) -> Scores:
     """The scores of a run; credit as its next child would be told."""
-    text = archive.legacy(run.id)
+    text = archive.transfer(run.id)
     elsewhere = dict(from_text(text, archive).tallies) if text else {}
     memory, born = memory_of(archive, run, elsewhere), list(carried_out(archive, run))
     problem = archive.problem(run.problem).name

@@ -84,7 +84,7 @@ class Outcome:
 
         A duplicate is a child like any other, but what was found about its kernel was found before.
         """
-        fresh = evaluation if birth.state is BirthState.BORN else None
+        fresh = evaluation if birth.state is BirthState.CREATED else None
         correct = fresh is not None and fresh.verdict is Verdict.CORRECT
         failures = self.failures
         if fresh is not None and not correct:

@@ -61,12 +61,12 @@ class Learning:
         self._births += 1
         if birth.slot == 0:
             self._operator = birth.operator
-        fresh = birth.state is BirthState.BORN
+        fresh = birth.state is BirthState.CREATED
         gain = Gain.of(evaluation, parent) if fresh else None
         log = gain.log if gain else None
         self._operators = self._operators.with_child(str(self._operator), log)
-        if birth.author:
-            self._authors = self._authors.with_child(birth.author, log)
+        if birth.model_alias:
+            self._authors = self._authors.with_child(birth.model_alias, log)
             self._spend(birth)
         failure = self._failure(evaluation) if fresh else ""
         if idea is not None:
@@ -122,8 +122,8 @@ class Learning:
         return found
 
     def _spend(self, birth: Birth) -> None:
-        before = self._spending.get(birth.author, Spending())
-        self._spending[birth.author] = replace(
+        before = self._spending.get(birth.model_alias, Spending())
+        self._spending[birth.model_alias] = replace(
             before,
             births=before.births + 1,
             prompt_tokens=before.prompt_tokens + birth.prompt_tokens,

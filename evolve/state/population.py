@@ -91,7 +91,7 @@ class Population:
     def observe(self, birth: Birth, evaluation: Evaluation | None) -> None:
         """Take note of a birth and of what the judge found about its kernel; both are in the archive."""
         self.states[birth.state] += 1
-        self.renamed += birth.written is not None
+        self.renamed += birth.proposed_kernel is not None
         sent, received = self.tokens.get(birth.model, (0, 0))
         if birth.model or birth.prompt_tokens or birth.completion_tokens:
             self.tokens[birth.model] = sent + birth.prompt_tokens, received + birth.completion_tokens
@@ -110,10 +110,10 @@ class Population:
             return
         self._blunders.observe(birth, evaluation, parent)
         correct = evaluation.verdict is Verdict.CORRECT
-        if birth.state is BirthState.BORN and not any(birth.kernel in born for born in self._twins):
+        if birth.state is BirthState.CREATED and not any(birth.kernel in born for born in self._twins):
             self._twins[-1].add(birth.kernel)
             self.verdicts[evaluation.verdict] += 1
-            self.twins += evaluation.same_as is not None
+            self.twins += evaluation.identical_to is not None
             self._memory = None
             self._pay(evaluation)
             if correct:
@@ -267,7 +267,7 @@ class Population:
     def _pay(self, evaluation: Evaluation) -> None:
         # Earlier versions did not tell when an evaluation began (0): such a one counts. What has another kernel's
         # verdict was not evaluated.
-        if evaluation.same_as is None and not 0 < evaluation.began < self._since:
+        if evaluation.identical_to is None and not 0 < evaluation.started_at < self._since:
             self.evaluations += 1
             self.device_seconds += sum(evaluation.phases.get(name, 0.0) for name in DEVICE_PHASES)
 

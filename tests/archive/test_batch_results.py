@@ -21,7 +21,7 @@ def finding(**changes: Any) -> Finding:
     found = Evaluation(
         kernel=made.id, problem=problem().id, device=DEVICE, precision="fp32", verdict=Verdict.CORRECT,
         message="two\nlines, ü\u2028", time_ms=1 / 3, reference_ms=1.0, speedup=3.0, speedup_low=2.9, speedup_high=3.1,
-        began=1.79e9, seconds=2.5, phases={"build": 1.0, "timing": 0.5}, place="node7/cuda:1",
+        started_at=1.79e9, seconds=2.5, phases={"build": 1.0, "timing": 0.5}, device_instance="node7/cuda:1",
         blocks=(Measurement(role="child", round=0, times_ms=(1 / 3, 0.0)),),
     )  # fmt: skip
     return Finding(
@@ -65,10 +65,13 @@ def test_a_finding_is_read_as_an_archive_gives_it_back() -> None:
         ({"speedup": "inf"}, "evaluation.speedup is inf; a positive number is wanted"),
         ({"time_ms": 0}, "evaluation.time_ms is 0.0; a positive number is wanted"),
         ({"speedup_best": -1.0}, "evaluation.speedup_best is -1.0; a positive number is wanted"),
-        ({"same_as": "3fa9" * 4}, "evaluation.same_as is set; a verdict from outside is about the kernel that was run"),
+        (
+            {"identical_to": "3fa9" * 4},
+            "evaluation.identical_to is set; a verdict from outside is about the kernel that was run",
+        ),
         ({"speedup_low": 4.0}, "evaluation.speedup_low is above evaluation.speedup_high"),
         ({"seconds": -1}, "evaluation.seconds is -1.0; a number of seconds is wanted"),
-        ({"began": "nan"}, "evaluation.began is nan; a number of seconds is wanted"),
+        ({"started_at": "nan"}, "evaluation.started_at is nan; a number of seconds is wanted"),
         ({"phases": {"x": "inf"}}, r"evaluation.phases\['x'\] is inf; a number of seconds is wanted"),
         ({"error": -1e-6}, "evaluation.error is -1e-06; errors are not negative"),
         (
@@ -96,7 +99,11 @@ def test_an_evaluation_that_contradicts_itself_is_refused(changes: dict[str, Any
         ({"problem_source": "x = 1"}, "problem_source: L1/double: no Model, get_inputs, get_init_inputs"),
         ({"problem_source": "x = \0"}, "problem_source: "),
         ({"source": "\ud800"}, "source is not text in UTF-8"),
-        ({"format": FORMAT + 1, "new": 1}, f"format {FORMAT + 1}, and this kbevolve .* knows formats up to {FORMAT}"),
+        ({"format": 1}, "format 1, .*; evaluate the kernels again"),
+        (
+            {"format": FORMAT + 1, "new": 1},
+            f"format {FORMAT + 1}, and this kbevolve .* reads format {FORMAT}; upgrade it",
+        ),
         ({"format": "1"}, "Finding.format is '1'; a whole number is wanted"),
         ({"sauce": "x"}, "Finding has no field 'sauce'. Nearest: source"),
         ({"evaluation": None}, "Finding.evaluation is None; an object is wanted"),

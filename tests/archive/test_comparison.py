@@ -27,7 +27,7 @@ def tracked(*lows: float, seed: int = 0, strategy: str = "s", **facts: Any) -> T
 def bred(number: int, low: float | None, **facts: Any) -> tuple[Birth, Evaluation]:
     kernel = Kernel.from_source(f"class ModelNew: number = {number}\n").id
     fields: dict[str, Any] = {
-        "generation": number, "island": 0, "slot": 0, "operator": Operator.MUTATE, "state": BirthState.BORN,
+        "generation": number, "island": 0, "slot": 0, "operator": Operator.MUTATE, "state": BirthState.CREATED,
         "kernel": kernel, "model": "m", "prompt_tokens": 10, "completion_tokens": 5,
     }  # fmt: skip
     found: dict[str, Any] = {"kernel": kernel, "problem": "p", "device": "cpu/x", "precision": "fp32"}

@@ -38,7 +38,7 @@ with Archive(path) as archive:
     for number in range(first, first + count):
         kernel = Kernel.from_source(f"x = '{run_id} {number}'")
         archive.add_birth(
-            Birth(run=run_id, generation=number, island=0, slot=0, operator=Operator.TUNE, state=BirthState.BORN,
+            Birth(run=run_id, generation=number, island=0, slot=0, operator=Operator.TUNE, state=BirthState.CREATED,
                   kernel=kernel.id, prompt=f"{number} " * 2000),
             kernel=kernel,
         )
@@ -136,7 +136,7 @@ def test_a_full_database_names_the_remedy(small_archive: Any) -> None:
         archive._connection.rows(f"pragma max_page_count = {pages}")
         kernel = Kernel.from_source("x = 1\n" * 10_000)
         birth = Birth(
-            run=small_archive.run.id, generation=99, island=0, slot=0, operator=Operator.TUNE, state=BirthState.BORN,
+            run=small_archive.run.id, generation=99, island=0, slot=0, operator=Operator.TUNE, state=BirthState.CREATED,
             kernel=kernel.id,
         )  # fmt: skip
         with pytest.raises(ArchiveError, match="the disk is full; make room, then `kbevolve resume`"):

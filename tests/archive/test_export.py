@@ -33,7 +33,7 @@ SOURCES = {
 def export(kernel: Kernel, *, note: str = "BLOCK 8 -> 16") -> str:
     line = [
         Birth(
-            run=RUN.id, generation=7 - n, island=0, slot=0, operator=Operator.TUNE, state=BirthState.BORN,
+            run=RUN.id, generation=7 - n, island=0, slot=0, operator=Operator.TUNE, state=BirthState.CREATED,
             parents=(f"{n + 1:016x}", "f" * 16), kernel=f"{n:016x}", note=note,
         )
         for n in range(3)

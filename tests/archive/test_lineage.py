@@ -13,7 +13,7 @@ def birth(kernel: str | None, *parents: str, generation: int = 0, island: int = 
         island=island,
         slot=0,
         operator=Operator.CROSS if len(parents) > 1 else Operator.MUTATE if parents else Operator.SEED,
-        state=BirthState.BORN if kernel else BirthState.NO_CODE,
+        state=BirthState.CREATED if kernel else BirthState.NO_CODE,
         parents=parents,
         kernel=kernel,
     )

@@ -34,7 +34,7 @@ def test_generations_hold_their_births_and_verdicts_in_order(archive: Archive, s
 
 def test_another_run_says_nothing_about_this_one(archive: Archive, small_archive: Any) -> None:
     ledger = archive.ledger(replace(small_archive.run, id="another"))
-    assert (ledger.last_generation(), ledger.last_closed(), ledger.births(0)) == (None, None, [])
+    assert (ledger.last_generation(), ledger.last_ended(), ledger.births(0)) == (None, None, [])
     birth = next(birth for birth in small_archive.births if birth.kernel)
     assert not ledger.knows(birth.kernel, generation=99)
     assert ledger.first_birth(birth.kernel) is None
@@ -68,12 +68,12 @@ def test_a_kernel_is_known_from_the_generation_that_bore_it(archive: Archive, sm
 
 def test_generations_are_closed_once(archive: Archive, small_archive: Any) -> None:
     ledger = archive.ledger(small_archive.run)
-    assert ledger.last_closed() is None
+    assert ledger.last_ended() is None
     for generation in range(3):
-        archive.add_closing(small_archive.run.id, generation)
-    assert ledger.last_closed() == 2
-    with pytest.raises(ArchiveError, match="closing of generation 1 is there already"):
-        archive.add_closing(small_archive.run.id, 1)
+        archive.add_generation_end(small_archive.run.id, generation)
+    assert ledger.last_ended() == 2
+    with pytest.raises(ArchiveError, match="end of generation 1 is there already"):
+        archive.add_generation_end(small_archive.run.id, 1)
 
 
 def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_archive: Any) -> None:
@@ -112,13 +112,13 @@ def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Arch
     early, late = (Kernel.from_source(f"# {name}\nvalue = {name!r}\n") for name in ("early", "late"))
     for slot, kernel in enumerate((early, late), start=50):
         archive.add_birth(replace(born[0], slot=slot, kernel=kernel.id, prompt="", reply=""), kernel=kernel)
-    archive.add_evaluation(replace(best, kernel=early.id, speedup_low=best.speedup_low, same_as=best.kernel))
+    archive.add_evaluation(replace(best, kernel=early.id, speedup_low=best.speedup_low, identical_to=best.kernel))
     assert ledger.failed_since(0) == archive.failed(run.id) == set()
     assert archive.summary(run).best_kernel == best.kernel, "of equals the one that was judged"
     archive.add_evaluation(replace(best, verdict=Verdict.WRONG))
     before = ledger.newest_evaluation()
     assert ledger.failed_since(before - 1) == archive.failed(run.id) == {best.kernel, early.id}
-    archive.add_evaluation(replace(best, kernel=late.id, same_as=best.kernel))  # by a judge that did not hear of it
+    archive.add_evaluation(replace(best, kernel=late.id, identical_to=best.kernel))  # by another judge
     assert ledger.failed_since(before) == {late.id}
     assert archive.failed(run.id) == {best.kernel, early.id, late.id}
     assert archive.summary(run).best_kernel not in (best.kernel, early.id, late.id)

@@ -1,5 +1,6 @@
 """Files are brought up to date; files of others and of the future are refused with a remedy."""
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from kbevolve import __version__
 from kbevolve.archive import schema
-from kbevolve.archive.records import Trait
+from kbevolve.archive.records import Comparison, Trait
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from tests.conftest import confirmation
@@ -61,9 +62,7 @@ def test_an_older_file_is_brought_up_to_date(small_archive: Any, monkeypatch: py
 def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Written in SQL as the first version did, not by today's code: its columns are what such a file has."""
     path = tmp_path / "old.db"
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
-        Archive(path).close()
+    old_archive(path, 1, monkeypatch)
     connection = sqlite3.connect(path)
     for statement in (
         "insert into problems values ('p', 'L1/x', 'text', 'x.py', '{}', 'x', '2026')",
@@ -79,9 +78,9 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
     connection.close()
     with Archive(path, create=False) as archive:
         (found,) = archive.evaluations_of("k")
-        assert (found.worst_tile, found.standing, found.speedup_best, found.best_baseline) == (None,) * 4
+        assert (found.worst_tile, found.comparison, found.speedup_best, found.best_baseline) == (None,) * 4
         assert (found.sandbox, found.profile) == ("", None)
-        assert (found.began, found.phases, found.place) == (0.0, {}, "")
+        assert (found.started_at, found.phases, found.device_instance) == (0.0, {}, "")
         assert (found.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
         (summary,) = archive.runs()
         assert (summary.best_kernel, summary.best_speedup, summary.champion) == ("k", 2.0, None)
@@ -94,37 +93,49 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
     connection.close()
 
 
+#: Columns that had other names before the tenth format.
+OLD_NAMES = {
+    "form": "canonical_hash", "written": "proposed_kernel", "author": "model_alias", "code": "binary_hash",
+    "same_as": "identical_to", "place": "device_instance", "began": "started_at", "standing": "comparison",
+}  # fmt: skip
+
+
+def old_archive(path: Path, formats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty file as a kbevolve of so many formats made it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:formats])
+        Archive(path).close()
+
+
 def fill(path: Path, newer: Path) -> None:
-    """Give a file of an older format the rows of a newer one, as far as it has columns for them."""
+    """Give a file of an older format the rows of today's, as far as it has columns for them."""
     connection = sqlite3.connect(path)
     connection.execute("attach ? as newer", (str(newer),))
     for table in ("problems", "runs", "kernels", "texts", "ideas", "births", "evaluations", "blocks"):
         names = [name for (name,) in connection.execute("select name from pragma_table_info(?, 'main')", (table,))]
-        columns = ", ".join(names)
-        connection.execute(f"insert into main.{table} ({columns}) select {columns} from newer.{table}")
+        values = ", ".join(OLD_NAMES.get(name, name) for name in names)
+        connection.execute(f"insert into main.{table} ({', '.join(names)}) select {values} from newer.{table}")
     connection.commit()
     connection.close()
 
 
 def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_archive.path.with_name("second.db")
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
-        Archive(path).close()
+    old_archive(path, 2, monkeypatch)
     fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
         old = archive.evaluations(small_archive.run.id)
-        assert {one.began for one in old.values()} == {0.0}
+        assert {one.started_at for one in old.values()} == {0.0}
         assert all(one.phases == {} for one in old.values())
         assert old == {
-            name: replace(one, blocks=(), began=0.0, phases={}, place="")
+            name: replace(one, blocks=(), started_at=0.0, phases={}, device_instance="")
             for name, one in small_archive.evaluations.items()
         }
         newer = replace(
             next(iter(old.values())),
-            began=1.7e9 + 1 / 3,
-            phases={"gate": 0.1, "a later phase": 2.5},
-            place="node7/cuda:1",
+            started_at=1.7e9 + 1 / 3,
+            phases={"device wait": 0.1, "a later phase": 2.5},
+            device_instance="node7/cuda:1",
         )
         archive.add_evaluation(newer)
         assert archive.evaluations_of(newer.kernel)[-1] == newer
@@ -134,17 +145,65 @@ def test_a_file_of_the_eighth_format_learns_of_compiled_code(
     small_archive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = small_archive.path.with_name("eighth.db")
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:8])
-        Archive(path).close()
+    old_archive(path, 8, monkeypatch)
     fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
         old = archive.evaluations(small_archive.run.id)
-        assert {(one.traits, one.code, one.same_as) for one in old.values()} == {(None, "", None)}
+        assert {(one.traits, one.binary_hash, one.identical_to) for one in old.values()} == {(None, "", None)}
         first, second = list(old.values())[:2]
-        newer = replace(first, traits=(Trait.ATOMICS, Trait.MATRIX_UNITS), code="c0de", same_as=second.kernel)
+        newer = replace(
+            first, traits=(Trait.ATOMICS, Trait.MATRIX_UNITS), binary_hash="c0de", identical_to=second.kernel
+        )
         archive.add_evaluation(newer)
         assert archive.evaluations_of(newer.kernel)[-1] == newer
+
+
+def test_a_file_of_the_ninth_format_learns_new_words(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, run = small_archive.path.with_name("ninth.db"), small_archive.run.id
+    old_archive(path, 9, monkeypatch)
+    fill(path, small_archive.path)
+    words = {"left-work": "pending-work", "left-processes": "leaked-processes", "untold-time": "unreported-time"}
+    connection = sqlite3.connect(path)
+    kernel = small_archive.best
+    phases = '{"gate": 1, "read": 2, "end": 3, "room": 4}'
+    connection.execute(
+        "insert into evaluations (kernel, problem, device, precision, verdict, message, tags, build_seconds, seconds,"
+        " at, phases, began, place, same_as, standing) values"
+        " (?, ?, 'd', 'fp32', 'CORRECT', '', ?, 0, 1, '', ?, 5, 'n/cuda:1', null, 'TIE')",
+        (kernel, small_archive.run.problem, json.dumps([*words, "flags"]), phases),
+    )
+    birth = "insert into births (number, run, generation, island, slot, operator, state, parents, note, model,"
+    birth += " prompt_tokens, completion_tokens, seconds, at, written, form, author) values"
+    for number, state in enumerate(("BORN", "FAMILIAR", "DUPLICATE"), start=1000):
+        values = (number, run, number, state, kernel)
+        connection.execute(f"{birth} (?, ?, ?, 0, 0, 'TUNE', ?, '[]', '', '', 0, 0, 0, '', ?, 'f', 'alias')", values)
+    connection.execute("insert into sittings values (1, ?, '2026-01-01T00:00:00', '2026-01-01T00:01:00')", (run,))
+    connection.execute("insert into legacies values (?, '{}', '')", (run,))
+    connection.execute("insert into closings values (?, 3, '')", (run,))
+    connection.commit()
+    connection.close()
+    with Archive(path, create=False) as archive:
+        births = archive.births(run)
+        assert births[:-3] == list(small_archive.births)
+        assert [birth.state.name for birth in births[-3:]] == ["CREATED", "NEAR_DUPLICATE", "DUPLICATE"]
+        assert {(one.proposed_kernel, one.canonical_hash, one.model_alias) for one in births[-3:]} == {
+            (kernel, "f", "alias")
+        }
+        found = archive.evaluations_of(kernel)[-1]
+        assert found.tags == (*words.values(), "flags")
+        assert found.phases == {"device wait": 1, "lint": 2, "cleanup": 3, "memory wait": 4}
+        assert (found.started_at, found.device_instance, found.comparison) == (5, "n/cuda:1", Comparison.TIE)
+        assert (archive.wall_seconds(run), archive.transfer(run)) == (60, "{}")
+        assert archive.ledger(small_archive.run).last_ended() == 3
+    connection = sqlite3.connect(path)
+    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    assert connection.execute("pragma foreign_key_check").fetchall() == []
+    for table in ("births", "evaluations", "sessions", "transfers", "generation_ends"):
+        column = connection.execute(f"select name from pragma_table_info('{table}')").fetchone()[0]
+        for change in (f"delete from {table}", f"update {table} set {column} = {column}"):
+            with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
+                connection.execute(change)
+    connection.close()
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:

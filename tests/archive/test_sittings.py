@@ -21,7 +21,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def birth_of(run_id: str) -> Birth:
     return Birth(
-        run=run_id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.BORN, kernel=kernel().id
+        run=run_id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.CREATED, kernel=kernel().id
     )
 
 
@@ -31,9 +31,9 @@ def test_sittings_add_up_without_the_pauses(clock: list[int]) -> None:
     assert archive.wall_seconds(run.id) == 0
     for begins, ends in ((0, 5), (20, 22)):
         clock[0] = begins
-        began = archive.add_sitting(run.id)
+        began = archive.start_session(run.id)
         clock[0] = ends
-        archive.end_sitting(run.id, began)
+        archive.end_session(run.id, began)
     assert archive.wall_seconds(run.id) == 7 * 60
     assert archive.wall_seconds(other.id) == 0
 
@@ -41,14 +41,14 @@ def test_sittings_add_up_without_the_pauses(clock: list[int]) -> None:
 def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
     archive = Archive(":memory:")
     run, other = (open_run(archive, settings(), name) for name in ("one", "two"))
-    archive.add_sitting(run.id)
+    archive.start_session(run.id)
     clock[0] = 3
-    archive.add_closing(run.id, 0)
+    archive.add_generation_end(run.id, 0)
     clock[0] = 9
-    archive.add_closing(other.id, 0)
+    archive.add_generation_end(other.id, 0)
     assert archive.wall_seconds(run.id) == 3 * 60, "facts of another run are none of this one"
     clock[0] = 30
-    archive.add_sitting(run.id)
+    archive.start_session(run.id)
     assert archive.wall_seconds(run.id) == 3 * 60
     clock[0] = 40
     archive.add_stop(run.id, StopReason.INTERRUPTED)
@@ -58,7 +58,7 @@ def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
 def test_what_was_judged_is_a_fact_of_the_sitting(clock: list[int]) -> None:
     archive = Archive(":memory:")
     run = open_run(archive, settings())
-    archive.add_sitting(run.id)
+    archive.start_session(run.id)
     clock[0] = 1
     archive.add_birth(birth_of(run.id), kernel=kernel())
     clock[0] = 4
@@ -72,9 +72,9 @@ def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypa
         patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:4])
         with Archive(path) as archive:
             run = open_run(archive, settings())
-            archive.add_closing(run.id, 0)
     # In SQL, as the fourth version did: its births have fewer columns than today's.
     connection = sqlite3.connect(path)
+    connection.execute("insert into closings values (?, 0, '')", (run.id,))
     connection.execute("insert into kernels values (?, 'CPP', ?)", (kernel().id, kernel().source))
     connection.execute(
         "insert into births values (1, ?, 0, 0, 0, 'SEED', 'BORN', '[]', ?, null, '', null, null, '', 0, 0, 0, '')",
@@ -84,13 +84,13 @@ def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypa
     connection.close()
     with Archive(path, create=False) as archive:
         assert archive.wall_seconds(run.id) == 0, "nobody wrote down how long that took"
-        assert archive.ledger(run).last_closed() == 0
+        assert archive.ledger(run).last_ended() == 0
         (birth,) = archive.births(run.id)
-        assert (birth.kernel, birth.author) == (kernel().id, "")
-        archive.end_sitting(run.id, archive.add_sitting(run.id))
+        assert (birth.kernel, birth.model_alias) == (kernel().id, "")
+        archive.end_session(run.id, archive.start_session(run.id))
         assert archive.wall_seconds(run.id) < 5
     connection = sqlite3.connect(path)
     assert connection.execute("pragma foreign_key_check").fetchall() == []
     with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
-        connection.execute("update sittings set ended = began")
+        connection.execute("update sessions set ended_at = started_at")
     connection.close()

@@ -17,7 +17,7 @@ def judged(at: float, seconds: float, /, place: str = "", **phases: float) -> Ev
     """An evaluation that began `at` seconds after the run."""
     return Evaluation(
         kernel=f"k{at}{place}", problem="p", device="gpu", precision="fp32", verdict=Verdict.CORRECT,
-        began=START + at, seconds=seconds, phases=phases, place=place,
+        started_at=START + at, seconds=seconds, phases=phases, device_instance=place,
     )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_a_device_is_busy_where_any_evaluation_uses_it_and_what_overlaps_counts_
     first = judged(0, 8, build=2, trials=3, timing=2)
     second = judged(1, 9, build=2, trials=3, gate=2, timing=1)
     (device,) = throughput(first, second).devices
-    assert (device.device, device.place, device.children) == ("gpu", "", 2)
+    assert (device.device, device.device_instance, device.children) == ("gpu", "", 2)
     assert device.busy == pytest.approx(6 / 10)
     assert device.alone == pytest.approx(3 / 10)
     assert device.longest_gap == pytest.approx(1)
@@ -67,7 +67,7 @@ def test_a_device_is_busy_where_any_evaluation_uses_it_and_what_overlaps_counts_
 
 def test_several_devices_of_one_model_are_told_apart() -> None:
     found = throughput(judged(0, 10, "a/cuda:0", timing=10), judged(0, 10, "a/cuda:1", timing=2, profile=1))
-    assert [(one.place, one.busy, one.alone) for one in found.devices] == [
+    assert [(one.device_instance, one.busy, one.alone) for one in found.devices] == [
         ("a/cuda:0", pytest.approx(1), pytest.approx(1)),
         ("a/cuda:1", pytest.approx(0.3), pytest.approx(0.2)),
     ]
@@ -82,7 +82,7 @@ def test_the_pause_between_two_sittings_is_no_wall_time() -> None:
 
 
 def test_what_was_not_judged_in_this_run_is_counted_and_left_out() -> None:
-    earlier, untimed = judged(-100, 10, timing=10), replace(judged(5, 10), began=0.0)
+    earlier, untimed = judged(-100, 10, timing=10), replace(judged(5, 10), started_at=0.0)
     found = throughput(judged(0, 1), earlier, untimed)
     assert (found.judged, found.remembered, found.untimed, found.wall) == (1, 1, 1, 1)
     assert found.verdicts == {"correct": 3}
@@ -92,7 +92,7 @@ def test_births_are_counted_by_what_became_of_them() -> None:
     def birth(state: BirthState, number: int, **facts: Any) -> Birth:
         return Birth(run="r", generation=number, island=0, slot=0, operator=Operator.TUNE, state=state, **facts)
 
-    states = [BirthState.BORN, BirthState.DUPLICATE, BirthState.DUPLICATE, BirthState.NO_CODE, BirthState.EXHAUSTED]
+    states = [BirthState.CREATED, BirthState.DUPLICATE, BirthState.DUPLICATE, BirthState.NO_CODE, BirthState.EXHAUSTED]
     births = tuple(birth(state, number, seconds=0.5) for number, state in enumerate(states))
     found = throughput(births=births)
     assert (found.births, found.duplicates, found.without_code, found.exhausted) == (5, 2, 1, 1)

@@ -16,7 +16,16 @@ def tables(path: Path) -> dict[str, list[dict[str, Any]]]:
     with Archive(path) as archive:
         found = {
             table: archive._connection.rows(f"select * from {table}")
-            for table in ("runs", "kernels", "births", "evaluations", "blocks", "placements", "closings", "texts")
+            for table in (
+                "runs",
+                "kernels",
+                "births",
+                "evaluations",
+                "blocks",
+                "placements",
+                "generation_ends",
+                "texts",
+            )
         }
     return {
         table: sorted(

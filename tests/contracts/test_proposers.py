@@ -113,7 +113,7 @@ def test_the_brief_and_its_rng_decide_everything(implementation: tuple[Proposer,
 def test_when_everything_is_known_it_does_not_raise(implementation: tuple[Proposer, Operator]) -> None:
     proposer, operator = implementation
     proposal = proposer.propose(brief(operator, known=lambda _: True))
-    assert proposal.state is not BirthState.BORN
+    assert proposal.state is not BirthState.CREATED
 
 
 def test_parents_are_kernels_of_the_brief(implementation: tuple[Proposer, Operator]) -> None:

@@ -46,7 +46,7 @@ def test_a_niche_keeps_its_fittest_and_a_tie_changes_nothing() -> None:
 def test_of_one_machine_code_an_island_keeps_the_first() -> None:
     def coded(speedup: float, code: str, niche: str = "m0c0d0l0") -> Member:
         one = member(speedup, niche)
-        return replace(one, evaluation=replace(one.evaluation, code=code))
+        return replace(one, evaluation=replace(one.evaluation, binary_hash=code))
 
     home = island(coded(2.0, "a"), coded(1.0, "b", "m1c0d0l0"))
     assert home.entry(coded(2.1, "a")) is Entry.NONE, "measured better by luck"

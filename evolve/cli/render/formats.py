@@ -28,7 +28,7 @@ def count_words(population: Population) -> str:
     parts += [
         f"{states[state]} {state.value}{renamed if state is BirthState.DUPLICATE else ''}"
         for state in BirthState
-        if state is not BirthState.BORN and states[state]
+        if state is not BirthState.CREATED and states[state]
     ]
     total = verdicts.total()
     return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"

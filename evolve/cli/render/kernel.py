@@ -24,12 +24,12 @@ from kbevolve.archive.lineage import Line
 from kbevolve.archive.records import (
     Birth,
     BirthState,
+    Comparison,
     Confirmation,
     Evaluation,
     Idea,
     Kernel,
     Run,
-    Standing,
     StopReason,
 )
 from kbevolve.archive.run_queries import strategy_of
@@ -50,7 +50,7 @@ def stop_words(reason: StopReason | None) -> str:
 
 def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
     """What became of a birth: the verdict, or why there is none."""
-    if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.FAMILIAR):
+    if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.NEAR_DUPLICATE):
         return Text(birth.state.value, style="dim")
     if evaluation is None:
         return Text("not judged yet", style="dim")
@@ -129,16 +129,16 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
 def standing_fields(evaluation: Evaluation) -> dict[str, str | Text]:
     """How a correct kernel stands against eager, and against the fastest of the baselines where they are known."""
     fields: dict[str, str | Text] = {}
-    if evaluation.standing is not None:
-        fields["standing"] = standing_words(evaluation.standing, "eager")
+    if evaluation.comparison is not None:
+        fields["comparison"] = comparison_words(evaluation.comparison, "eager")
     if evaluation.speedup_best is not None:
         fields["over best"] = f"{as_times(evaluation.speedup_best)} the fastest baseline, {evaluation.best_baseline}"
     return fields
 
 
-def standing_words(standing: Standing, rival: str) -> str:
+def comparison_words(standing: Comparison, rival: str) -> str:
     """``faster than eager``, ``a tie with eager`` or ``slower than eager``."""
-    return f"a tie with {rival}" if standing is Standing.TIE else f"{standing.value} than {rival}"
+    return f"a tie with {rival}" if standing is Comparison.TIE else f"{standing.value} than {rival}"
 
 
 def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
@@ -149,8 +149,8 @@ def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
         "speedup": f"{confirmed_words(confirmation)}, {times}, {len(confirmation.blocks)} timed blocks",
     }
     rival = confirmation.rival or "eager"
-    fields["standing"] = (
-        f"{standing_words(confirmation.standing, rival)}: {as_times(confirmation.ratio)} "
+    fields["comparison"] = (
+        f"{comparison_words(confirmation.comparison, rival)}: {as_times(confirmation.ratio)} "
         f"{interval_words(confirmation.ratio_low, confirmation.ratio_high)} its speed"
     )
     return fields

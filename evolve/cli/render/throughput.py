@@ -37,7 +37,7 @@ def print_throughput(console: Console, throughput: Throughput) -> None:
     console.print()
     rows = [
         (
-            device.place or device.device,
+            device.device_instance or device.device,
             str(device.children),
             _percent(device.busy),
             _percent(device.alone),
@@ -90,7 +90,7 @@ def _births(throughput: Throughput) -> str:
     renamed = f" ({throughput.renamed} under other names)" if throughput.renamed else ""
     aside = {
         f"{BirthState.DUPLICATE.value}{renamed}": throughput.duplicates,
-        BirthState.FAMILIAR.value: throughput.familiar,
+        BirthState.NEAR_DUPLICATE.value: throughput.familiar,
         BirthState.NO_CODE.value: throughput.without_code,
         BirthState.EXHAUSTED.value: throughput.exhausted,
     }

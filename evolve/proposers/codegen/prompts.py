@@ -37,7 +37,7 @@ INSPIRATION_LENGTH = 8000
 SAME, SIMILAR = "Another kernel for the same problem", "A kernel for a similar problem"
 
 #: What stands for the standing of a kernel of which nothing is told but its source.
-UNTOLD = "how it fared is not told"
+UNREPORTED = "how it fared is not told"
 
 #: What a child may be written in on each type of device.
 DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
@@ -60,7 +60,7 @@ class Shown:
     ) -> "Shown":
         """A correct kernel with its measured speedup; what is not to be told is left out."""
         if "execution" not in told:
-            return cls(source=member.kernel.source, standing=UNTOLD)
+            return cls(source=member.kernel.source, standing=UNREPORTED)
         profiled = member.evaluation if "profiler" in told else replace(member.evaluation, profile=None)
         return cls(
             source=member.kernel.source,

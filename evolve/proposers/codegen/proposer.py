@@ -172,7 +172,7 @@ class LLMProposer:
         if brief.repair is not None:
             verdict = brief.repair.evaluation.verdict.name.lower().replace("_", " ")
             note = f"asked once more: {note}" if brief.repair.like else f"repair of {verdict}: {note}"
-        state = BirthState.BORN
+        state = BirthState.CREATED
         if brief.known(kernel.id):
             state, note = BirthState.DUPLICATE, f"nothing new: {note}"
         return talk.proposal(state, kernel=kernel, idea=idea, note=note)

@@ -70,7 +70,7 @@ class OpenEvolveProposer:
         self._live = True
         written = self._question
         kernel = Kernel.from_source(written.source) if isinstance(written, Written) else None
-        state = BirthState.NO_CODE if kernel is None else BirthState.BORN
+        state = BirthState.NO_CODE if kernel is None else BirthState.CREATED
         if kernel is not None and brief.known(kernel.id):
             state = BirthState.DUPLICATE
         return Proposal(

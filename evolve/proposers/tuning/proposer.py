@@ -37,7 +37,7 @@ class TunablesProposer:
         surrogate = self._surrogate(brief, source, tunables)
         child, setting = max(fresh, key=lambda candidate: surrogate.score(candidate[1]))
         return Proposal(
-            state=BirthState.BORN,
+            state=BirthState.CREATED,
             kernel=child,
             parents=tuple(parent.kernel.id for parent in self._parents(brief, source)),
             note=_changes(values_of(source), setting),

@@ -7,15 +7,15 @@ from kbevolve.evaluators.correctness.inputs import (
     damped,
     diminished,
     draw_plan,
-    dwindled,
     enlarged,
     heterogeneous,
     lifted,
+    mixed_rows,
     nominal,
-    patchy,
+    scaled_4x,
+    scaled_512th,
     shrunk,
     signed,
-    swollen,
 )
 
 ALL = [transform for kind in KINDS for transform in kind]
@@ -80,18 +80,18 @@ def test_the_same_seed_gives_the_same_inputs(transform: Transform) -> None:
 
 def test_signs_come_where_they_are_borne_only() -> None:
     before = numbers(40, 40)
-    for transform in (signed, heterogeneous, enlarged, swollen):
+    for transform in (signed, heterogeneous, enlarged, scaled_4x):
         assert (transform(before, seeded()) < 0).any()
-    for transform in (shrunk, patchy, lifted, diminished, dwindled, damped):
+    for transform in (shrunk, mixed_rows, lifted, diminished, scaled_512th, damped):
         after = transform(before, seeded())
         assert (after > 0).all()
-    for transform in (shrunk, patchy, dwindled, damped):
+    for transform in (shrunk, mixed_rows, scaled_512th, damped):
         assert transform(before, seeded()).max() <= 1
 
 
 def test_sizes_are_what_their_names_say() -> None:
     before = numbers(40, 40)
-    for transform, factor in ((enlarged, 128), (lifted, 128), (swollen, 4), (dwindled, 2**-9), (damped, 1 / 16)):
+    for transform, factor in ((enlarged, 128), (lifted, 128), (scaled_4x, 4), (scaled_512th, 2**-9), (damped, 1 / 16)):
         assert torch.equal(transform(before, seeded()).abs(), before * factor)
 
 
@@ -112,7 +112,7 @@ def test_softmax_without_its_maximum_overflows_on_enlarged_inputs() -> None:
     assert torch.softmax(x, -1).isfinite().all()
 
 
-@pytest.mark.parametrize("transform", [heterogeneous, patchy])
+@pytest.mark.parametrize("transform", [heterogeneous, mixed_rows])
 @pytest.mark.parametrize("shape", [(40, 30), (1, 40, 30), (40,), (40, 3, 3)])
 def test_half_of_the_rows_stay_as_they_were_drawn(transform: Transform, shape: tuple[int, ...]) -> None:
     before = numbers(*shape)

@@ -99,20 +99,26 @@ def test_no_shell_no_code() -> None:
 
 def found(kernel: str, code: str = "c0de", **facts: object) -> Evaluation:
     known = {"problem": "p", "device": "d", "precision": "fp32", "verdict": Verdict.CORRECT, "speedup": 1.5}
-    return Evaluation(kernel=kernel, code=code, **known | facts)  # type: ignore[arg-type]
+    return Evaluation(kernel=kernel, binary_hash=code, **known | facts)  # type: ignore[arg-type]
 
 
 def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
     twins = Twins(shell_of)
-    twins.note(found("first", tags=("left-threads",)))
+    twins.note(found("first", tags=("leaked-threads",)))
     twins.note(found("second", speedup=1.6))  # judged beside the first
-    asked = found("third", tags=("streams",), speedup=None, began=7.0, place="here")
+    asked = found("third", tags=("streams",), speedup=None, started_at=7.0, device_instance="here")
     told = twins.verdict(asked)
     assert told is not None
-    assert (told.kernel, told.same_as, told.speedup, told.began, told.place) == ("third", "first", 1.5, 7.0, "here")
-    assert told.tags == ("streams", "left-threads")
+    assert (told.kernel, told.identical_to, told.speedup, told.started_at, told.device_instance) == (
+        "third",
+        "first",
+        1.5,
+        7.0,
+        "here",
+    )
+    assert told.tags == ("streams", "leaked-threads")
     assert told.message == "compiles to the machine code of kernel first, whose verdict and times these are"
-    twins.note(replace(told, code="other"))
+    twins.note(replace(told, binary_hash="other"))
     assert twins.verdict(found("fourth", code="other")) is None, "a copy is no verdict"
 
 
@@ -161,16 +167,16 @@ def seed(*changes: tuple[str, str]) -> Kernel:
 def test_machine_code_is_judged_once(judge: Judge, problem: Problem) -> None:
     first = judge.evaluate(problem, seed())
     assert first.verdict is Verdict.CORRECT, first.message
-    assert first.same_as is None
-    assert first.code
+    assert first.identical_to is None
+    assert first.binary_hash
     twin = judge.evaluate(problem, seed((LEAST, LEAST.replace("x", "a").replace("y", "b"))))
-    assert (twin.code, twin.same_as) == (first.code, first.kernel)
+    assert (twin.binary_hash, twin.identical_to) == (first.binary_hash, first.kernel)
     assert (twin.time_ms, twin.speedup_low, twin.error) == (first.time_ms, first.speedup_low, first.error)
     assert twin.blocks == ()
     assert not {"trials", "timing", "profile"} & set(twin.phases)
     tuned = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
-    assert tuned.same_as is None
-    assert tuned.code not in ("", first.code)
+    assert tuned.identical_to is None
+    assert tuned.binary_hash not in ("", first.binary_hash)
 
 
 def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) -> None:
@@ -181,13 +187,13 @@ def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) ->
     )
     other = judge.evaluate(problem, slower)
     assert other.verdict is Verdict.CORRECT, other.message
-    assert other.same_as is None
-    assert other.code != plain.code
+    assert other.identical_to is None
+    assert other.binary_hash != plain.binary_hash
 
 
 def test_a_judge_that_was_not_told_of_shells_judges_every_kernel_itself(problem: Problem) -> None:
     settings = Settings.load(preset="cpu", overrides={"evaluation.least_rounds": 3, "evaluation.rounds": 3})
     with Judge(find_device("cpu"), settings.evaluation) as plain:
         found = [plain.evaluate(problem, seed((LEAST, f"{LEAST} {';' * more}"))) for more in range(2)]
-    assert [(one.verdict, one.code, one.same_as) for one in found] == [(Verdict.CORRECT, "", None)] * 2
+    assert [(one.verdict, one.binary_hash, one.identical_to) for one in found] == [(Verdict.CORRECT, "", None)] * 2
     assert all(one.blocks for one in found)

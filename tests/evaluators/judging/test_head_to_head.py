@@ -13,9 +13,9 @@ from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.rounds import Block
 
 
-def block(doubt_ms: float = 0.0) -> Block:
+def block(penalty_ms: float = 0.0) -> Block:
     call = Call(ms=1.0, wall_ms=1.3, asked=0.0, changed_input=False, aliases_input=False, changes=())
-    return Block(calls=(call,), trip_ms=1.3, processor_ms=1.3, doubt_ms=doubt_ms)
+    return Block(calls=(call,), trip_ms=1.3, processor_ms=1.3, penalty_ms=penalty_ms)
 
 
 def held(monkeypatch: pytest.MonkeyPatch, *doubts: float) -> tuple[Contest, int]:

@@ -318,7 +318,7 @@ def test_who_slows_the_reference_in_three_processes_is_refused(
     monkeypatch.setattr(pipeline, "disturbs", lambda bench, held: next(looks))
     found = evaluate(candidate(RIGHT))
     assert found.verdict is verdict, found.message
-    assert ("left-work" in found.tags) == (verdict is Verdict.REFUSED)
+    assert ("pending-work" in found.tags) == (verdict is Verdict.REFUSED)
     assert (found.speedup is None) == (verdict is Verdict.REFUSED)
     assert bool(found.blocks) == (verdict is Verdict.CORRECT)
 
@@ -343,7 +343,7 @@ def test_whom_the_judges_clock_contradicts_in_three_processes_is_refused(
     assert len(set(asked)) == len(asked), "each in a process of its own"
     if verdict is Verdict.REFUSED:
         assert found.message == "the clocks disagree"
-        assert pipeline.UNTOLD in found.tags
+        assert pipeline.UNREPORTED in found.tags
         assert found.speedup is None
 
 
@@ -380,7 +380,7 @@ def test_threads_that_are_left_behind_are_tagged(evaluate: Evaluate) -> None:
         """
     found = evaluate(candidate(body))
     assert found.verdict is Verdict.CORRECT, found.message
-    assert "left-threads" in found.tags
+    assert "leaked-threads" in found.tags
 
 
 def test_nothing_is_left_behind(evaluate: Evaluate) -> None:

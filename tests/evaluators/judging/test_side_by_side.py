@@ -102,7 +102,7 @@ def test_side_by_side_is_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -
         assert one.verdict is job.expected, one.message
         assert one.kernel == job.kernel.id
         assert one.problem == job.problem.id
-        assert one.began > 0
+        assert one.started_at > 0
         assert {"read", "prepare", "worker", "build", "trials", "end"} <= one.phases.keys()
         assert sum(one.phases.values()) <= one.seconds + 0.01
     assert timed

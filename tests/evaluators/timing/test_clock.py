@@ -6,7 +6,14 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.candidate.remote import Call
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.timing.clock import Alone, check_clocks, doubt_ms, undisturbed_share, until_sure, untold_ms
+from kbevolve.evaluators.timing.clock import (
+    Alone,
+    check_clocks,
+    penalty_ms,
+    undisturbed_share,
+    unreported_ms,
+    until_sure,
+)
 from kbevolve.evaluators.timing.rounds import Block
 from kbevolve.evaluators.timing.statistics import hodges_lehmann, round_log_ratio
 
@@ -31,7 +38,7 @@ def test_an_honest_kernel_of_any_speed_agrees_with_the_judge() -> None:
 
 def test_time_that_was_not_told_is_seen() -> None:
     hidden = [overhead + 1.0 for overhead in USUAL]
-    assert untold_ms(calls(1.0, hidden), calls(2.0, [0.3] * 10)) == pytest.approx(1.0, abs=0.05)
+    assert unreported_ms(calls(1.0, hidden), calls(2.0, [0.3] * 10)) == pytest.approx(1.0, abs=0.05)
     with pytest.raises(Rejection) as caught:
         check_clocks(calls(1.0, hidden), calls(2.0, [0.3] * 10), "cuda")
     assert caught.value.verdict is Verdict.REFUSED
@@ -54,7 +61,7 @@ def test_time_hidden_in_most_calls_is_nobodys_gain() -> None:
     """A machine with other work on it does as much: no reason to refuse a kernel, and none to believe its times."""
     mostly = [0.3, 0.3, 0.3] + [2.3] * 7
     check_clocks(calls(1.0, mostly), calls(1.0, [0.3] * 10), "cpu")
-    assert doubt_ms([calls(1.0, mostly)] * 6, calls(1.0, [0.3] * 60), "cpu", alone=ALONE) == pytest.approx(2.0)
+    assert penalty_ms([calls(1.0, mostly)] * 6, calls(1.0, [0.3] * 60), "cpu", alone=ALONE) == pytest.approx(2.0)
 
 
 def test_the_tails_of_a_noisy_machine_are_no_reason_for_doubt() -> None:
@@ -66,7 +73,7 @@ def test_the_tails_of_a_noisy_machine_are_no_reason_for_doubt() -> None:
     blocks = [calls(2.0, kernel[start : start + 5]) for start in range(0, 25, 5)]
     alone = Alone(1.9, 11.0)
     check_clocks(calls(2.0, kernel), calls(2.0, reference), "cpu")
-    assert doubt_ms(blocks, calls(2.0, reference), "cpu", alone=alone) == 0
+    assert penalty_ms(blocks, calls(2.0, reference), "cpu", alone=alone) == 0
 
 
 @pytest.mark.parametrize("overheads", [USUAL, [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]])
@@ -88,8 +95,8 @@ def test_time_hidden_in_the_calls_that_a_block_is_taken_to_be_is_nobodys_gain(
     reference = calls(3.0, delays)
     assert sum(call.ms == told for call in every) < len(every) / 2
     check_clocks(every, reference, "cpu")
-    doubt = doubt_ms(kernel, reference, "cpu", alone=ALONE)
-    believed = [Block(trip_ms=1.0, processor_ms=1.0, calls=tuple(block), doubt_ms=doubt) for block in kernel]
+    doubt = penalty_ms(kernel, reference, "cpu", alone=ALONE)
+    believed = [Block(trip_ms=1.0, processor_ms=1.0, calls=tuple(block), penalty_ms=doubt) for block in kernel]
     assert _speedup(believed, true) <= 1.02
     assert _speedup([Block(trip_ms=1.0, processor_ms=1.0, calls=tuple(block)) for block in kernel], true) > 1.5, (
         "it would have gained"
@@ -104,7 +111,7 @@ def test_calls_that_truly_differ_are_no_reason_for_doubt() -> None:
     fast, slow = calls(1.0, USUAL), calls(3.0, USUAL)
     mixed = [*fast[:4], *slow[4:]]
     for kernel in ([fast, slow, fast, slow], [fast, fast, fast, slow], [slow, slow, slow, fast], [mixed] * 5):
-        assert doubt_ms(kernel, calls(2.0, USUAL), "cuda", alone=ALONE) == 0
+        assert penalty_ms(kernel, calls(2.0, USUAL), "cuda", alone=ALONE) == 0
 
 
 def test_a_burst_over_all_blocks_of_a_kernel_but_one_call_is_nobodys_fault() -> None:
@@ -116,9 +123,9 @@ def test_a_small_share_of_a_long_call_is_within_what_clocks_may_differ() -> None
 
 
 def test_on_a_quiet_machine_there_is_no_doubt() -> None:
-    assert doubt_ms([calls(1.0, USUAL[::-1])], calls(2.0, USUAL), "cuda", alone=ALONE) == 0
-    assert doubt_ms([calls(1.0, [0.2] * 10)], calls(2.0, [0.3] * 10), "cuda", alone=ALONE) == 0
-    assert doubt_ms([calls(50.0, [4.0] * 10)], calls(50.0, [0.3] * 10), "cuda", alone=ALONE) == 0
+    assert penalty_ms([calls(1.0, USUAL[::-1])], calls(2.0, USUAL), "cuda", alone=ALONE) == 0
+    assert penalty_ms([calls(1.0, [0.2] * 10)], calls(2.0, [0.3] * 10), "cuda", alone=ALONE) == 0
+    assert penalty_ms([calls(50.0, [4.0] * 10)], calls(50.0, [0.3] * 10), "cuda", alone=ALONE) == 0
 
 
 def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
@@ -126,19 +133,19 @@ def test_time_that_a_busy_machine_could_hide_is_nobodys_gain() -> None:
     busy = [0.3, 4.3, 0.5, 4.5, 0.4, 4.4, 0.6, 0.3, 0.4, 4.6]
     hiding = [delay + 2.5 for delay in busy]
     check_clocks(calls(0.05, hiding), calls(2.5, busy), "cpu")
-    assert doubt_ms([calls(0.05, hiding)], calls(2.5, busy), "cpu", alone=ALONE) == pytest.approx(2.5)
+    assert penalty_ms([calls(0.05, hiding)], calls(2.5, busy), "cpu", alone=ALONE) == pytest.approx(2.5)
 
 
 def test_a_kernel_that_was_luckier_in_the_median_still_shows_what_it_hides() -> None:
     burst = [9.0, 9.5, 9.2, 9.1, 9.0, 0.3, 0.4, 9.9, 9.0]
-    assert doubt_ms([calls(0.05, [2.8] * 9)], calls(14.0, burst), "cpu", alone=ALONE) == pytest.approx(2.5)
+    assert penalty_ms([calls(0.05, [2.8] * 9)], calls(14.0, burst), "cpu", alone=ALONE) == pytest.approx(2.5)
 
 
 def test_who_hides_time_while_all_of_the_references_trips_are_delayed_gains_little() -> None:
     """As it was once seen: a machine with more to do than cores, and a kernel that computes before its clock starts."""
     delayed = [6.0, 5.2, 7.1, 9.0, 5.0, 5.5, 6.3, 5.1, 8.0]
     told, hidden = 0.03, 4.0
-    doubt = doubt_ms([calls(told, [0.3 + hidden] * 9)], calls(3.0, delayed), "cpu", alone=ALONE)
+    doubt = penalty_ms([calls(told, [0.3 + hidden] * 9)], calls(3.0, delayed), "cpu", alone=ALONE)
     assert doubt == pytest.approx(hidden, abs=0.2)
 
 

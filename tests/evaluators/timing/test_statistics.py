@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kbevolve.archive.records import Standing
+from kbevolve.archive.records import Comparison
 from kbevolve.evaluators.timing import statistics as statistics_module
 from kbevolve.evaluators.timing.statistics import (
     LEAST_ROUNDS,
@@ -91,16 +91,20 @@ def test_rounds_go_on_until_the_interval_is_narrow() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "standing"),
     [
-        (1.011, 1.02, Standing.FASTER),
-        (1.009, 1.02, Standing.TIE),
-        (0.5, 2.0, Standing.TIE),
-        (0.95, 1 / 1.009, Standing.TIE),
-        (0.95, 1 / 1.011, Standing.SLOWER),
+        (1.011, 1.02, Comparison.FASTER),
+        (1.009, 1.02, Comparison.TIE),
+        (0.5, 2.0, Comparison.TIE),
+        (0.95, 1 / 1.009, Comparison.TIE),
+        (0.95, 1 / 1.011, Comparison.SLOWER),
     ],
 )
-def test_a_standing_is_beyond_the_tie(low: float, high: float, standing: Standing) -> None:
+def test_a_standing_is_beyond_the_tie(low: float, high: float, standing: Comparison) -> None:
     assert standing_of(low, high, TIE) is standing
-    mirrored = {Standing.FASTER: Standing.SLOWER, Standing.SLOWER: Standing.FASTER, Standing.TIE: Standing.TIE}
+    mirrored = {
+        Comparison.FASTER: Comparison.SLOWER,
+        Comparison.SLOWER: Comparison.FASTER,
+        Comparison.TIE: Comparison.TIE,
+    }
     assert standing_of(1 / high, 1 / low, TIE) is mirrored[standing], "the rival sees the same comparison"
 
 
@@ -141,7 +145,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
         rng, faster = Random(17), 0
         for number in range(count):
             speedup = speedup_of(measured(truth, deviation, rng), Random(number))
-            faster += standing_of(speedup.low, speedup.high, tie) is Standing.FASTER
+            faster += standing_of(speedup.low, speedup.high, tie) is Comparison.FASTER
         return faster / count
 
     return of

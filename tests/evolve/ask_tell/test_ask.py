@@ -131,7 +131,7 @@ def test_answers_make_the_run_that_a_model_makes(search: dict[str, Any]) -> None
     by_hand.go()
     assert by_hand.births() == by_model.births()
     states = {birth.state for birth in by_hand.births()}
-    assert BirthState.BORN in states
+    assert BirthState.CREATED in states
     assert Operator.REPAIR in {birth.operator for birth in by_hand.births()}
     assert {birth.model for birth in by_hand.births() if birth.prompt} == {"anna"}
 
@@ -194,7 +194,7 @@ def test_idea_and_code_may_be_told_at_once() -> None:
     asked = home.ask()
     assert asked.over
     (birth,) = (birth for birth in home.births() if birth.generation)
-    assert (birth.kernel, birth.state, birth.model) == (kernel(UNROLL=4).id, BirthState.BORN, "anna")
+    assert (birth.kernel, birth.state, birth.model) == (kernel(UNROLL=4).id, BirthState.CREATED, "anna")
     (idea,) = home.archive.ideas(home.run.id).values()
     assert (idea.title, idea.mechanism, idea.proposed_by) == ("Unroll", "fewer branches", "anna")
     (news,) = (one for one in asked.news if one.birth.generation)

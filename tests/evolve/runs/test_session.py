@@ -93,7 +93,7 @@ def test_what_other_problems_give_is_written_down_unless_nobody_wants_it(sitting
     sat = sitting(KnownJudge())
     for transfer, written in ((True, True), (False, False)):
         sat.breed(settings(generations=1, transfer=transfer))
-        assert (sat.archive.legacy(sat.archive.run().id) is not None) is written
+        assert (sat.archive.transfer(sat.archive.run().id) is not None) is written
 
 
 def test_baselines_can_be_left_out(sitting: Any) -> None:
@@ -219,9 +219,9 @@ def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "_now", lambda: "2025-01-01T10:00:00.000+00:00")
-        began = sat.archive.add_sitting(run.id)
+        began = sat.archive.start_session(run.id)
         patch.setattr(store, "_now", lambda: "2025-01-01T10:50:00.000+00:00")
-        sat.archive.end_sitting(run.id, began)
+        sat.archive.end_session(run.id, began)
     hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
     ending = breed(sat.archive, run, problem(), hands, chosen, sat.events.append, sat.told.append)
     assert ending.reason is StopReason.WALL_TIME_SPENT

@@ -31,10 +31,10 @@ class SparingEvaluator(KnownEvaluator):
         values = values_of(kernel.source)
         packed = values.get("PACK") if int(values.get("TILE", 8)) >= 32 else "never"
         code = f"{values.get('UNROLL')}/{values.get('TILE')}/{packed}"
-        found = replace(super().evaluate(problem, kernel), code=code)
+        found = replace(super().evaluate(problem, kernel), binary_hash=code)
         first = self.known.setdefault(code, found)
         if first.kernel != kernel.id:
-            return replace(first, kernel=kernel.id, same_as=first.kernel)
+            return replace(first, kernel=kernel.id, identical_to=first.kernel)
         self.paid += 1
         return found
 
@@ -52,13 +52,13 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     searching = ran(archive, evaluator, confirmer)
     population, run = searching.population, archive.run()
     found = archive.evaluations(run.id)
-    twins = {name for name, one in found.items() if one.same_as is not None}
+    twins = {name for name, one in found.items() if one.identical_to is not None}
     assert len(twins) == population.twins > 3, "this landscape has them"
     assert population.evaluations == evaluator.paid == len(found) - len(twins)
     assert f"correct ({len(twins)} as compiled before)" in count_words(population)
     assert throughput_of(run, archive.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
-        codes = [member.evaluation.code for member in island.members]
+        codes = [member.evaluation.binary_hash for member in island.members]
         assert len(set(codes)) == len(codes) > 3
     assert not twins & {kernel for met in confirmer.met for kernel in met}
     assert searching.ledger.contenders(generation=99, above=0.0, count=99)
@@ -72,12 +72,14 @@ def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
     archive, confirmer = Archive(":memory:"), KnownConfirmer()
     ran(archive, SparingEvaluator(), confirmer)
     met = {kernel for kernels in confirmer.met for kernel in kernels}
-    copied = {one.same_as for one in archive.evaluations(archive.run().id).values() if one.same_as is not None}
+    copied = {
+        one.identical_to for one in archive.evaluations(archive.run().id).values() if one.identical_to is not None
+    }
     assert met & copied, "somebody with twins is good enough to be met"
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator(), KnownConfirmer(failing=met & copied))
     failed = archive.failed(archive.run().id)
-    followers = {name for name, one in archive.evaluations(archive.run().id).items() if one.same_as in failed}
+    followers = {name for name, one in archive.evaluations(archive.run().id).items() if one.identical_to in failed}
     assert followers
     assert followers <= failed
     best = searching.population.best()
@@ -90,7 +92,7 @@ def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> Non
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator())
     births = archive.births(archive.run().id)
-    twin = next(one for one in archive.evaluations(archive.run().id).values() if one.same_as is not None)
+    twin = next(one for one in archive.evaluations(archive.run().id).values() if one.identical_to is not None)
     other = open_run(archive, settings(generations=1), "double-2")
     for birth in births:
         if birth.kernel == twin.kernel:

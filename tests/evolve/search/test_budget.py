@@ -126,7 +126,7 @@ def told(*births: tuple[Birth, Evaluation | None], since: float = 0.0) -> Popula
 
 def birth(number: int, *, model: str = "", tokens: tuple[int, int] = (0, 0), source: str = "") -> Birth:
     return Birth(
-        run="r", generation=0, island=0, slot=number, operator=Operator.SEED, state=BirthState.BORN, model=model,
+        run="r", generation=0, island=0, slot=number, operator=Operator.SEED, state=BirthState.CREATED, model=model,
         kernel=source or f"k{number}", prompt_tokens=tokens[0], completion_tokens=tokens[1],
     )  # fmt: skip
 
@@ -140,9 +140,9 @@ def judged(kernel_id: str, **facts: Any) -> Evaluation:
 
 def test_kernels_of_an_earlier_run_and_twins_cost_nothing() -> None:
     population = told(
-        (birth(0), judged("k0", began=2000.0)),
-        (birth(1), judged("k1", began=999.0)),
-        (birth(2, source="k0"), judged("k0", began=2000.0)),
+        (birth(0), judged("k0", started_at=2000.0)),
+        (birth(1), judged("k1", started_at=999.0)),
+        (birth(2, source="k0"), judged("k0", started_at=2000.0)),
         (birth(3), judged("k3", phases={})),
         (birth(4), None),
         since=1000.0,

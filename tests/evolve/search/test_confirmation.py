@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Evaluation, Kernel, Standing, Verdict
+from kbevolve.archive.records import Comparison, Evaluation, Kernel, Verdict
 from kbevolve.evolve.search.confirmation import Champions
 from kbevolve.islands.island import Member
 from tests.conftest import confirmation
@@ -56,7 +56,7 @@ def test_who_only_looks_faster_does_not_challenge(champions: Champions) -> None:
 
 
 def test_who_lost_does_not_come_again(champions: Champions) -> None:
-    champions.take_note([won("quicker", standing=Standing.TIE)])
+    champions.take_note([won("quicker", comparison=Comparison.TIE)])
     assert name(champions.challenger(MEMBERS)) == "quick"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Confirmation, Kernel, Standing, StopReason, Verdict
+from kbevolve.archive.records import Comparison, Confirmation, Kernel, StopReason, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.timing.contest import Contest
@@ -35,7 +35,7 @@ def test_a_challenger_is_measured_beside_the_champion_and_the_reference() -> Non
     found = of(contest(old=5.0, new=4.0), champion="old")
     assert set(found) == {"new"}, "the champion keeps the number it has"
     new = found["new"]
-    assert (new.rival, new.standing, new.purpose, new.generation) == ("old", Standing.FASTER, "challenge", 3)
+    assert (new.rival, new.comparison, new.purpose, new.generation) == ("old", Comparison.FASTER, "challenge", 3)
     assert new.ratio == pytest.approx(1.25)
     assert new.speedup == pytest.approx(2.5)
     assert new.ratio_low <= new.ratio <= new.ratio_high
@@ -48,13 +48,13 @@ def test_a_challenger_is_measured_beside_the_champion_and_the_reference() -> Non
 
 
 def test_within_the_tie_nobody_is_faster() -> None:
-    assert of(contest(old=5.0, new=4.96), champion="old")["new"].standing is Standing.TIE
-    assert of(contest(old=5.0, new=5.5), champion="old")["new"].standing is Standing.SLOWER
+    assert of(contest(old=5.0, new=4.96), champion="old")["new"].comparison is Comparison.TIE
+    assert of(contest(old=5.0, new=5.5), champion="old")["new"].comparison is Comparison.SLOWER
 
 
 def test_the_first_is_measured_against_the_reference_alone() -> None:
     new = of(contest(new=4.0))["new"]
-    assert (new.rival, new.ratio, new.standing) == (None, new.speedup, Standing.FASTER)
+    assert (new.rival, new.ratio, new.comparison) == (None, new.speedup, Comparison.FASTER)
     assert {block.role for block in new.blocks} == {"child", "reference"}
 
 
@@ -115,7 +115,7 @@ def test_luck_makes_no_champion() -> None:
     assert champion is not None
     assert champion.kernel != lucky.id
     assert sum(lucky.id == ids[0] for ids in confirmer.met if len(ids) < 3) == 1, "it challenged once"
-    assert all(one.standing is Standing.FASTER or one.kernel != champion.kernel for one in challenges)
+    assert all(one.comparison is Comparison.FASTER or one.kernel != champion.kernel for one in challenges)
 
 
 def test_a_challenger_that_does_not_pass_again_is_no_champion_and_not_the_best() -> None:

@@ -70,7 +70,9 @@ def written(brief: Brief) -> Proposal:
     ]
     idea = Idea(title=f"idea {word}", mechanism="m", technique="t") if brief.repair is None else brief.repair.idea
     # The prompt is all that the brief says: whatever of it depended on time would be seen in the archive.
-    return Proposal(state=BirthState.BORN, kernel=kernel_, idea=idea, note=source[:20], prompt=repr(shown), model="m")
+    return Proposal(
+        state=BirthState.CREATED, kernel=kernel_, idea=idea, note=source[:20], prompt=repr(shown), model="m"
+    )
 
 
 def drawn(brief: Brief) -> Proposal:
@@ -79,7 +81,7 @@ def drawn(brief: Brief) -> Proposal:
         choices = {"UNROLL": (1, 2, 4, 8), "TILE": (8, 16, 32, 64), "PACK": (0, 1), "WRONG": (0, 0, 1)}
         found = kernel(**{name: brief.rng.choice(values) for name, values in choices.items()})
         if not brief.known(found.id):
-            return Proposal(state=BirthState.BORN, kernel=found, prompt=repr(len(brief.learnt.history)))
+            return Proposal(state=BirthState.CREATED, kernel=found, prompt=repr(len(brief.learnt.history)))
     return Proposal(state=BirthState.EXHAUSTED)
 
 
@@ -173,7 +175,7 @@ def test_the_scripted_model_meets_what_overlapping_makes_hard() -> None:
     births = undisturbed("model", 3)["births"]
     states = Counter(state for _, _, state, *_ in births)
     repairs = [slot for slot, operator, *_ in births if operator is Operator.REPAIR]
-    born = Counter(kernel for _, operator, state, kernel, *_ in births if state is BirthState.BORN)
+    born = Counter(kernel for _, operator, state, kernel, *_ in births if state is BirthState.CREATED)
     assert states[BirthState.DUPLICATE] > 2
     assert any(slot.endswith("s2") for slot in repairs)
     assert max(born.values()) > 2, "no twins among the children under way"
@@ -188,7 +190,7 @@ def test_lookahead_is_what_children_do_not_know() -> None:
         def watch(brief: Brief, briefs: list[Brief] = briefs) -> Proposal:
             briefs.append(brief)
             source = f"class ModelNew: number = {len(briefs)}\n"
-            return Proposal(state=BirthState.BORN, kernel=Kernel.from_source(source))
+            return Proposal(state=BirthState.CREATED, kernel=Kernel.from_source(source))
 
         archive, asked = Archive(":memory:"), settings(generations=6, islands=1, lookahead=lookahead)
         run = open_run(archive, asked)
@@ -250,7 +252,7 @@ def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
 
         return wrapped
 
-    for name in ("add_birth", "add_evaluation", "add_placement", "add_contest", "add_closing", "add_stop"):
+    for name in ("add_birth", "add_evaluation", "add_placement", "add_contest", "add_generation_end", "add_stop"):
         setattr(archive, name, mortal(name, getattr(archive, name)))
 
 
@@ -259,7 +261,7 @@ def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
     ("write", "cuts"),
     [
         ("add_birth", (0, 7, 9, 13, 27)), ("add_evaluation", (0, 3, 6, 14)),
-        ("add_placement", (0, 2, 5)), ("add_contest", (0, 1, 2)), ("add_closing", (0, 1, 3, 10)),
+        ("add_placement", (0, 2, 5)), ("add_contest", (0, 1, 2)), ("add_generation_end", (0, 1, 3, 10)),
         ("add_stop", (0,)),
     ],
 )  # fmt: skip

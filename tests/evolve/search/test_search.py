@@ -146,7 +146,7 @@ def test_without_a_correct_start_the_run_stops() -> None:
 
 
 def written(text: str) -> Proposal:
-    return Proposal(state=BirthState.BORN, kernel=Kernel.from_source(text), prompt="p", reply=text, prompt_tokens=10)
+    return Proposal(state=BirthState.CREATED, kernel=Kernel.from_source(text), prompt="p", reply=text, prompt_tokens=10)
 
 
 def with_model(answer: ScriptedProposer) -> dict[Operator, ScriptedProposer]:

@@ -37,7 +37,7 @@ class Timed(KnownEvaluator):
         share = 0.1 * (found.speedup or 0.0)
         return replace(
             found,
-            phases={"build": 9.0, "trials": 0.25, "timing": 0.5, "profile": 0.25, "end": 9.0},
+            phases={"build": 9.0, "trials": 0.25, "timing": 0.5, "profile": 0.25, "cleanup": 9.0},
             profile=Profile(roofline_share=share),
         )
 
@@ -94,7 +94,7 @@ def writer(model: str, tokens: tuple[int, int]) -> dict[Operator, ScriptedPropos
     def answer(brief: Brief) -> Proposal:
         written = Kernel.from_source(f"class ModelNew: chance = {brief.rng.random()}\n")
         return Proposal(
-            state=BirthState.BORN, kernel=written, model=model, prompt_tokens=tokens[0], completion_tokens=tokens[1]
+            state=BirthState.CREATED, kernel=written, model=model, prompt_tokens=tokens[0], completion_tokens=tokens[1]
         )
 
     scripted = ScriptedProposer(answer)
@@ -167,7 +167,7 @@ def test_a_smaller_budget_finishes_what_was_begun() -> None:
     searching = sat(archive, settings({"evaluations": 5}, lookahead=3, generations=20))
     assert searching.run() is StopReason.EVALUATIONS_SPENT
     run = archive.run()
-    assert archive.ledger(run).last_generation() == archive.ledger(run).last_closed() == begun
+    assert archive.ledger(run).last_generation() == archive.ledger(run).last_ended() == begun
     born = {one.kernel for one in archive.births(run.id) if one.kernel}
     assert born == set(archive.evaluations(run.id)), "every kernel that was born is judged"
 
@@ -207,11 +207,11 @@ def test_a_run_that_is_killed_beside_a_closing_keeps_its_target(
     chosen = settings({"target_speedup": 2.3}, lookahead=lookahead)
     whole = Archive(":memory:")
     sat(whole, chosen, confirmer=KnownConfirmer()).run()
-    closings = whole.ledger(whole.run()).last_closed()
+    closings = whole.ledger(whole.run()).last_ended()
     assert closings is not None
     for cut in range(closings + 1):
         archive = Archive(":memory:")
-        original = archive.add_closing
+        original = archive.add_generation_end
 
         def until_cut(run_id: str, generation: int, cut: int = cut, original: Any = original) -> None:
             if generation < cut or written:
@@ -221,7 +221,7 @@ def test_a_run_that_is_killed_beside_a_closing_keeps_its_target(
 
         searching = sat(archive, chosen, confirmer=KnownConfirmer())
         with monkeypatch.context() as patch:
-            patch.setattr(archive, "add_closing", until_cut)
+            patch.setattr(archive, "add_generation_end", until_cut)
             with pytest.raises(KeyboardInterrupt):
                 searching.run()
         assert sat(archive, chosen, confirmer=KnownConfirmer()).run() is StopReason.TARGET_REACHED
@@ -239,7 +239,7 @@ def test_children_that_were_asked_for_before_the_target_was_reached_are_asked_fo
         written = Kernel.from_source(f"{kernel(**values).source}\nCHANCE = {brief.rng.random()}\n")
         if written.id in late:
             assert released.wait(60)
-        return Proposal(state=BirthState.BORN, kernel=written)
+        return Proposal(state=BirthState.CREATED, kernel=written)
 
     chosen = settings({"target_speedup": 1.8}, islands=1, lookahead=2, tune_share=0.0)
     writing = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR)

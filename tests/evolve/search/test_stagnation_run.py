@@ -28,7 +28,7 @@ def without_idea(brief: Brief) -> Proposal:
     niche = "tl.dot(tl.load(x), tl.load(x))" if number < 0.3 else "tl.load(x)"
     source = f"import triton\n\n\n@triton.jit\ndef k(x):\n    {niche}\n\n\nclass ModelNew: number = {number}\n"
     return Proposal(
-        state=BirthState.BORN, kernel=Kernel.from_source(source), note=f"{brief.island.stage.name} {number}"
+        state=BirthState.CREATED, kernel=Kernel.from_source(source), note=f"{brief.island.stage.name} {number}"
     )
 
 
@@ -65,7 +65,7 @@ def test_it_explores_then_goes_back_then_stops() -> None:
 def test_an_improvement_begins_the_count_anew() -> None:
     def late(brief: Brief) -> Proposal:
         if brief.island.stage is Stage.BACKTRACKING and not brief.known(kernel(UNROLL=8).id):
-            return Proposal(state=BirthState.BORN, kernel=kernel(UNROLL=8))
+            return Proposal(state=BirthState.CREATED, kernel=kernel(UNROLL=8))
         return without_idea(brief)
 
     archive = Archive(":memory:")

@@ -36,7 +36,7 @@ FRESH = START.replace("UNROLL = 2", "UNROLL = 4")
 
 
 def born(source: str, **facts: Any) -> Proposal:
-    return Proposal(state=BirthState.BORN, kernel=Kernel.from_source(source), note="as told", model="m", **facts)
+    return Proposal(state=BirthState.CREATED, kernel=Kernel.from_source(source), note="as told", model="m", **facts)
 
 
 class Author:
@@ -78,11 +78,11 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
     archive, evaluator, searching = bred(Author({1: RENAMED, 2: FRESH, 3: RENAMED.replace("total", "all_of_it")}))
     start, renamed = Kernel.from_source(START), Kernel.from_source(RENAMED)
     found = births(archive)["g1/i0/s0"]
-    assert (found.state, found.kernel, found.written) == (BirthState.DUPLICATE, start.id, renamed.id)
+    assert (found.state, found.kernel, found.proposed_kernel) == (BirthState.DUPLICATE, start.id, renamed.id)
     assert found.note == f"{start.id} under other names: as told"
     assert archive.kernel(renamed.id).source == RENAMED, "what was written is kept"
     assert births(archive)["g3/i0/s0"].kernel == start.id
-    assert births(archive)["g2/i0/s0"].written is None
+    assert births(archive)["g2/i0/s0"].proposed_kernel is None
     assert set(evaluator.asked) == {start.id, Kernel.from_source(FRESH).id}
     assert searching.population.evaluations == 2
     assert searching.population.renamed == 2
@@ -92,7 +92,7 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
 def test_the_very_same_kernel_is_a_duplicate_of_itself() -> None:
     archive, evaluator, searching = bred(Author({1: START + "# a comment\n"}))
     found = births(archive)["g1/i0/s0"]
-    assert (found.state, found.written) == (BirthState.DUPLICATE, None)
+    assert (found.state, found.proposed_kernel) == (BirthState.DUPLICATE, None)
     assert (evaluator.asked.total(), searching.population.renamed) == (1, 0)
 
 
@@ -122,19 +122,19 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     archive, evaluator, searching = bred(author)
     found, failed = births(archive), Kernel.from_source(BROKEN).id
     first, again = found["g2/i0/s0"], found["g2/i0/s1"]
-    assert (first.state, first.kernel) == (BirthState.FAMILIAR, Kernel.from_source(NEARLY).id)
+    assert (first.state, first.kernel) == (BirthState.NEAR_DUPLICATE, Kernel.from_source(NEARLY).id)
     assert "% of its text with " + failed + ", which was wrong: as told" in first.note
-    assert (again.operator, again.state) == (Operator.REPAIR, BirthState.BORN)
+    assert (again.operator, again.state) == (Operator.REPAIR, BirthState.CREATED)
     assert again.parents == (first.kernel, *first.parents)
     assert again.kernel == Kernel.from_source(FRESH).id
     (brief,) = [one for one in author.briefs if one.child == "g2/i0/s1"]
     assert brief.repair is not None
     assert brief.repair.like is not None
     assert (brief.repair.like.kernel, brief.repair.like.evaluation.verdict) == (failed, Verdict.WRONG)
-    assert searching.population.states[BirthState.FAMILIAR] == 2
+    assert searching.population.states[BirthState.NEAR_DUPLICATE] == 2
     # The author insisted on what was not judged before: it is judged, and not asked for a third time.
     insisted = found["g3/i0/s1"]
-    assert (insisted.state, insisted.kernel) == (BirthState.BORN, first.kernel)
+    assert (insisted.state, insisted.kernel) == (BirthState.CREATED, first.kernel)
     assert evaluator.asked[first.kernel or ""] == 1
     assert found["g3/i0/s2"].operator is Operator.REPAIR, "it failed, and is mended as any other"
     run = archive.run()
@@ -150,14 +150,14 @@ def test_being_asked_once_more_is_no_repair_turn() -> None:
 
 def test_who_mends_nothing_asks_for_nothing_once_more() -> None:
     archive, evaluator, _ = bred(Author({1: BROKEN, 2: NEARLY}), repair_turns=0)
-    assert births(archive)["g2/i0/s0"].state is BirthState.BORN
+    assert births(archive)["g2/i0/s0"].state is BirthState.CREATED
     assert evaluator.asked.total() == 3
 
 
 def test_a_small_edit_of_a_good_parent_is_no_repetition_of_its_failed_sibling() -> None:
     """All three share 95 % and more of their text; the child is nearest to its parent."""
     archive, _, _ = bred(Author({1: BROKEN, 2: START.replace("SCALE = 1", "SCALE = 2")}, {1: BROKEN}))
-    assert births(archive)["g2/i0/s0"].state is BirthState.BORN
+    assert births(archive)["g2/i0/s0"].state is BirthState.CREATED
 
 
 def facts(archive: Archive) -> Any:
@@ -177,7 +177,7 @@ def test_a_run_interrupted_anywhere_asks_once_more_once(tmp_path: Path) -> None:
         )
 
     whole, _, _ = bred(author())
-    assert [birth.state for birth in facts(whole)[0]].count(BirthState.FAMILIAR) == 2
+    assert [birth.state for birth in facts(whole)[0]].count(BirthState.NEAR_DUPLICATE) == 2
     interrupted = 0
     for cut in range(6):
         first, second, writers = KnownEvaluator(interrupt_at=cut), KnownEvaluator(), [author(), author()]
@@ -234,7 +234,9 @@ def test_failures_and_what_is_clearly_slower_than_its_parent(
     found: Evaluation, parent: Evaluation | None, is_blunder: bool
 ) -> None:
     blunders = Blunders()
-    birth = Birth(run="r", generation=1, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.BORN, kernel="k")
+    birth = Birth(
+        run="r", generation=1, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED, kernel="k"
+    )
     blunders.observe(birth, found, parent)
     blunders.observe(replace(birth, state=BirthState.DUPLICATE, kernel="d"), judged("d", Verdict.WRONG), None)
     assert blunders.snapshot() == (("k",) if is_blunder else ())

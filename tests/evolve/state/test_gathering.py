@@ -41,7 +41,7 @@ def bear(
         kernel = Kernel.from_source(f"{mark}class ModelNew: {run.problem[:4]} = {number}, {technique!r}\n")
         idea = Idea(title=f"{technique} {number}", mechanism="m", technique=technique, bottleneck="memory")
         child = Birth(
-            run=run.id, generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.BORN,
+            run=run.id, generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED,
             parents=(kernels[0].id,) if kernels else (), kernel=kernel.id, idea=idea.id,
         )  # fmt: skip
         if number == 0:

@@ -39,8 +39,8 @@ class Taught(Learning):
         self.number += 1
         born = Birth(
             run="r", generation=self.number, island=facts.pop("island", 0), slot=facts.pop("slot", 0),
-            operator=facts.pop("operator", Operator.MUTATE), state=facts.pop("state", BirthState.BORN), parents=("p",),
-            kernel=f"k{self.number}", **facts,
+            operator=facts.pop("operator", Operator.MUTATE), state=facts.pop("state", BirthState.CREATED),
+            parents=("p",), kernel=f"k{self.number}", **facts,
         )  # fmt: skip
         found = evaluation(speedup, message) if born.state is not BirthState.NO_CODE else None
         self.observe(born, of, found, PARENT)

@@ -29,7 +29,7 @@ class Story:
         birth = Birth(
             run=self.run.id, generation=generation, island=0, slot=facts.pop("slot", self.number),
             kernel=kernel.id, idea=idea.id if idea else None, note=f"number {self.number}",
-            **{"operator": Operator.MUTATE, "state": BirthState.BORN} | facts,
+            **{"operator": Operator.MUTATE, "state": BirthState.CREATED} | facts,
         )  # fmt: skip
         self.number += 1
         evaluation = Evaluation(
@@ -76,7 +76,7 @@ def test_counts_take_each_kernel_once_and_each_birth() -> None:
     story.bear(2.0, text="class ModelNew: number = 0\n", generation=3, state=BirthState.DUPLICATE, prompt_tokens=4)
     population = story.population
     assert (population.verdicts[Verdict.CORRECT], population.verdicts[Verdict.WRONG]) == (1, 1)
-    assert (population.states[BirthState.BORN], population.states[BirthState.DUPLICATE]) == (3, 1)
+    assert (population.states[BirthState.CREATED], population.states[BirthState.DUPLICATE]) == (3, 1)
     assert population.prompt_tokens == 7
     assert len(population.history()) == 1
     assert population.note_of(Kernel.from_source("class ModelNew: number = 0\n").id) == "number 0"

@@ -45,7 +45,7 @@ def attempt(
         island=0,
         slot=0,
         operator=Operator.REWRITE,
-        state=BirthState.BORN,
+        state=BirthState.CREATED,
         kernel=one.id,
         parents=(parent.kernel.id,) if parent else (),
     )

@@ -38,7 +38,7 @@ def test_a_run_keeps_to_its_budget_and_sees_all_kinds_of_answers(recorded: tuple
     assert EVALUATIONS <= len(found["verdicts"]) <= EVALUATIONS + 3, "what was under way is finished, with its repairs"
     assert {Verdict.CORRECT, Verdict.WRONG} <= {one.verdict for one in found["verdicts"].values()}
     states = {birth.state for birth in found["births"]}
-    assert {BirthState.BORN, BirthState.DUPLICATE} <= states
+    assert {BirthState.CREATED, BirthState.DUPLICATE} <= states
     assert any("broken" in source for source in found["kernels"].values())
     repaired = any(birth.operator is Operator.REPAIR for birth in found["births"])
     assert repaired == (strategy != "openevolve")

@@ -89,7 +89,7 @@ def test_what_is_told_of_a_kernel_follows_the_switches_of_refine() -> None:
 
     def answer(brief: Brief) -> Proposal:
         child = kernel(TILE=brief.rng.choice((8, 16, 32, 64)), UNROLL=brief.rng.choice((1, 2, 4, 8)), WRONG=1)
-        return Proposal(state=BirthState.BORN, kernel=child, note="a child")
+        return Proposal(state=BirthState.CREATED, kernel=child, note="a child")
 
     for feedback in (("generation",), ("generation", "execution")):
         writer = ScriptedProposer(answer)

@@ -27,7 +27,7 @@ def over() -> Iterator[Search]:
             if brief.operator is not Operator.REPAIR:
                 text = f"class ModelNew: broken = {number}\n"
             return Proposal(
-                state=BirthState.BORN, kernel=Kernel.from_source(text), prompt=f"prompt {number}", reply=text
+                state=BirthState.CREATED, kernel=Kernel.from_source(text), prompt=f"prompt {number}", reply=text
             )
 
         proposers = {**build_proposers(settings), **dict.fromkeys(WRITING, ScriptedProposer(answer))}

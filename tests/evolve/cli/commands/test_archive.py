@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Launch, Operator, Profile, Standing, Verdict
+from kbevolve.archive.records import BirthState, Comparison, Launch, Operator, Profile, Verdict
 from kbevolve.archive.store import Archive
 
 
@@ -235,7 +235,7 @@ def test_show_tells_what_the_judge_learnt(kbevolve: Any, small_archive: Any) -> 
     with Archive(small_archive.path) as archive:
         archive.add_evaluation(
             dataclasses.replace(
-                first, worst_tile=2.5e-5, standing=Standing.TIE, speedup_best=1.25, best_baseline="max-autotune",
+                first, worst_tile=2.5e-5, comparison=Comparison.TIE, speedup_best=1.25, best_baseline="max-autotune",
                 sandbox="landlock 7", profile=Profile(launches=(launch,), bottleneck="memory bandwidth"),
             )
         )  # fmt: skip

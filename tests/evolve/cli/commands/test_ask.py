@@ -303,8 +303,8 @@ def test_an_agent_runs_a_whole_run_through_the_command_line(tmp_path: Path) -> N
         births = [birth for birth in archive.births(run.id) if birth.generation]
         judged = archive.evaluations(run.id)
     assert [(birth.operator, birth.state) for birth in births[:2]] == [
-        (births[0].operator, BirthState.BORN),
-        (Operator.REPAIR, BirthState.BORN),
+        (births[0].operator, BirthState.CREATED),
+        (Operator.REPAIR, BirthState.CREATED),
     ]
     assert judged[births[0].kernel or ""].verdict is Verdict.WRONG
     assert judged[births[1].kernel or ""].verdict is Verdict.CORRECT

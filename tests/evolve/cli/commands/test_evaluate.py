@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Launch, Profile, Standing, Verdict
+from kbevolve.archive.records import Comparison, Launch, Profile, Verdict
 from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel
 
 #: Everything that a script may rely on.
 PROMISED = {
-    "verdict", "tags", "precision_class", "speedup", "speedup_low", "message", "standing", "worst_tile", "speedup_best",
-    "best_baseline", "sandbox", "profile", "card_flags",
+    "verdict", "tags", "precision_class", "speedup", "speedup_low", "message", "comparison", "worst_tile",
+    "speedup_best", "best_baseline", "sandbox", "profile", "card_flags",
 }  # fmt: skip
 PROFILE = Profile(
     launches=(Launch(name="my_kernel", share=1.0, microseconds=12.0, launches=1.0),), bottleneck="memory bandwidth"
@@ -41,13 +41,13 @@ def found(outcome: Any) -> dict[str, Any]:
 
 def test_json_is_one_line_that_holds_what_is_promised(evaluate: Any) -> None:
     judge = KnownJudge(
-        flags={"launch-bound": "a call takes 20 µs"}, standing=Standing.FASTER, worst_tile=1e-5, sandbox="landlock 7",
-        profile=PROFILE, tags=("torch-ops",), precision_class="fp32",
+        flags={"launch-bound": "a call takes 20 µs"}, comparison=Comparison.FASTER, worst_tile=1e-5,
+        sandbox="landlock 7", profile=PROFILE, tags=("torch-ops",), precision_class="fp32",
     )  # fmt: skip
     facts = found(evaluate(judge, "--json"))
     assert facts.keys() >= PROMISED
     assert facts["verdict"] == "correct"
-    assert facts["standing"] == "faster"
+    assert facts["comparison"] == "faster"
     assert facts["card_flags"] == {"launch-bound": "a call takes 20 µs"}
     assert facts["profile"]["launches"][0]["name"] == "my_kernel"
     assert (facts["speedup_best"], facts["best_baseline"]) == (None, None)
@@ -92,8 +92,9 @@ def test_with_baselines_the_speedup_over_the_best_of_them_is_told(evaluate: Any)
 
 def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
     judge = KnownJudge(
-        flags={"launch-bound": "a call takes 20 µs"}, standing=Standing.TIE, worst_tile=2.5e-5, sandbox="landlock 7",
-        profile=PROFILE, tags=("torch-ops",), error=1e-6, reference_error=2e-6, precision_class="fp32",
+        flags={"launch-bound": "a call takes 20 µs"}, comparison=Comparison.TIE, worst_tile=2.5e-5,
+        sandbox="landlock 7", profile=PROFILE, tags=("torch-ops",),
+        error=1e-6, reference_error=2e-6, precision_class="fp32",
     )  # fmt: skip
     out = evaluate(judge, "--baselines").out
     for part in (
@@ -104,5 +105,5 @@ def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
 
 
 def test_a_file_that_is_refused_unread_costs_no_run_of_the_reference(evaluate: Any) -> None:
-    judge = KnownJudge(flags={"launch-bound": "x"}, verdict=Verdict.REFUSED, message="not Python", phases={"read": 0.1})
+    judge = KnownJudge(flags={"launch-bound": "x"}, verdict=Verdict.REFUSED, message="not Python", phases={"lint": 0.1})
     assert found(evaluate(judge, "--json"))["card_flags"] == {}

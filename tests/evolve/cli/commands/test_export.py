@@ -204,7 +204,7 @@ def test_a_problem_of_ones_own_is_judged_as_it_was(
         archive.add_birth(
             Birth(
                 run=small_archive.run.id, generation=0, island=0, slot=0, operator=Operator.SEED,
-                state=BirthState.BORN, kernel=kernel.id,
+                state=BirthState.CREATED, kernel=kernel.id,
             ),
             kernel=kernel,
         )  # fmt: skip

@@ -137,7 +137,7 @@ def test_an_agent_breeds_a_kernel_and_takes_it_home(tmp_path: Path) -> None:
     assert "class ModelNew" in (tmp_path / "best.py").read_text()
     with Archive(tmp_path / "kbevolve.db", create=False) as archive:
         births = archive.births(archive.run().id)
-        assert [birth.state for birth in births if birth.generation] == [BirthState.BORN] * 2
+        assert [birth.state for birth in births if birth.generation] == [BirthState.CREATED] * 2
 
 
 def test_who_waits_long_hears_that_somebody_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def test_a_run_that_is_stopped_loses_nothing_and_goes_on(folder: Path, how: sign
     assert before.items() <= after.items(), "an evaluation that was finished changed or is gone"
     children = [birth for birth in births if birth.generation]
     assert len(children) == 4 * 2
-    assert all(birth.kernel in after for birth in children if birth.state is BirthState.BORN)
+    assert all(birth.kernel in after for birth in children if birth.state is BirthState.CREATED)
     assert not orphans(folder)
 
 

@@ -25,8 +25,9 @@ def timed(sample: Any, count: int = 4) -> list[Evaluation]:
             archive.add_birth(birth, kernel=kernel)
             made.append(
                 dataclasses.replace(
-                    sample.evaluations[sample.best], kernel=kernel.id, began=start + 11.0 * number, seconds=10.0,
-                    phases={"read": 0.5, "build": 2.0 + number, "trials": 1.0, "timing": 3.0}, place="node7/cuda:0",
+                    sample.evaluations[sample.best], kernel=kernel.id, started_at=start + 11.0 * number, seconds=10.0,
+                    phases={"lint": 0.5, "build": 2.0 + number, "trials": 1.0, "timing": 3.0},
+                    device_instance="node7/cuda:0",
                 )
             )  # fmt: skip
             archive.add_evaluation(made[-1])
@@ -52,10 +53,10 @@ def test_json_is_one_object_with_every_figure(stats: Any, small_archive: Any) ->
     assert facts["children_per_hour"] == pytest.approx(4 / 43 * 3600)
     assert facts["idle"] == pytest.approx(3 / 43)
     phases = {phase["name"]: phase for phase in facts["phases"]}
-    assert list(phases) == ["read", "build", "trials", "timing", "overhead"]
+    assert list(phases) == ["lint", "build", "trials", "timing", "overhead"]
     assert (phases["build"]["mean"], phases["build"]["total"]) == (3.5, 14)
     (device,) = facts["devices"]
-    assert device["place"] == "node7/cuda:0"
+    assert device["device_instance"] == "node7/cuda:0"
     assert device["busy"] == pytest.approx(16 / 43)
     assert device["alone"] == pytest.approx(12 / 43)
     assert sum(facts["verdicts"].values()) == len(small_archive.evaluations) + 4

@@ -29,7 +29,7 @@ class Home:
     @staticmethod
     def bear(archive: Archive, run: Run, born: Kernel, generation: int) -> None:
         birth = Birth(
-            run=run.id, generation=generation, island=0, slot=0, operator=Operator.TUNE, state=BirthState.BORN,
+            run=run.id, generation=generation, island=0, slot=0, operator=Operator.TUNE, state=BirthState.CREATED,
             kernel=born.id,
         )  # fmt: skip
         archive.add_birth(birth, kernel=born)
@@ -72,7 +72,7 @@ def test_the_same_line_is_not_added_twice(home: Home, tell: Any) -> None:
     assert "1 added, 2 there already." in tell().out
     assert "0 added, 3 there already." in tell().out
     # Measured once more, it is another fact; the first is the one that counts.
-    home.write(finding(UNROLL=2, began=1.8e9))
+    home.write(finding(UNROLL=2, started_at=1.8e9))
     assert "1 added, 0 there already." in tell().out
     assert [one.began for one in home.evaluations(kernel(UNROLL=2))] == [1.79e9, 1.8e9]
 

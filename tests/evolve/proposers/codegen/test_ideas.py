@@ -149,7 +149,7 @@ def failing(title: str, *messages: str) -> Outcome:
     outcome = Outcome(idea=idea(title))
     for number, message in enumerate(messages):
         birth = Birth(
-            run="r", generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.BORN,
+            run="r", generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED,
             kernel=f"k{number}",
         )  # fmt: skip
         found = replace(KnownEvaluator().evaluate(problem(), kernel(WRONG=1)), message=message)

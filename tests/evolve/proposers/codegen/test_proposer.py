@@ -136,7 +136,7 @@ def script(endpoint: Any, *answers: str) -> None:
 def test_mutate_carries_an_idea_out_as_an_edit(endpoint: Any) -> None:
     script(endpoint, IDEAS, DIFF)
     proposal = proposer(endpoint).propose(brief(Operator.MUTATE))
-    assert proposal.state is BirthState.BORN
+    assert proposal.state is BirthState.CREATED
     assert proposal.kernel == Kernel.from_source(CHILD)
     assert proposal.idea == Idea(
         title="Larger tiles",
@@ -287,7 +287,7 @@ def test_reasoning_is_not_taken_for_the_answer(endpoint: Any) -> None:
 def test_without_ideas_of_its_own_the_model_gets_one_from_the_playbook(endpoint: Any, answer: str) -> None:
     script(endpoint, answer, DIFF)
     proposal = proposer(endpoint).propose(brief(Operator.MUTATE))
-    assert proposal.state is BirthState.BORN
+    assert proposal.state is BirthState.CREATED
     assert proposal.idea is not None
     assert proposal.idea.proposed_by == "playbook"
     assert proposal.idea.title in endpoint.requests[1].last
