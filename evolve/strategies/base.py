@@ -57,6 +57,8 @@ class Choice:
     operator: Operator
     #: Main parent first. For REPAIR the failed child's own parents.
     parents: tuple[Member, ...]
+    #: Elites of other niches, to learn from.
+    inspirations: tuple[Member, ...] = ()
     #: The child to repair; None unless the operator is REPAIR.
     repair: Failure | None = None
     #: The idea to carry out; None leaves it to the proposer.

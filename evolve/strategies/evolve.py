@@ -1,6 +1,6 @@
 """How a brief is made: operator, parents, inspirations and failures of one child, from what the run knows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -12,8 +12,9 @@ from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import Heirloom, Legacy
+from kbevolve.evolve.strategies.base import Choice
 from kbevolve.evolve.strategies.operators import choose_operator, operator_shares
-from kbevolve.islands.island import Member
+from kbevolve.islands.island import Island, Member
 from kbevolve.islands.policy import Policy, policy_of
 from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelection, Selection, inspirations
 from kbevolve.islands.stagnation import Stage, stage_of
@@ -51,34 +52,22 @@ class Breeding:
         self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
     ) -> Brief | None:
         """The brief for an island's next child; None when no operator has a parent there."""
-        home, memory = population.island(island), population.memory()
-        stage = stage_of(memory.stalled, self.window)
-        shares = operator_shares(self.proposers.keys(), stalled=memory.stalled, tune_share=self.settings.tune_share)
-        selection = self._selection(stage, memory.stalled)
-        parents: tuple[Member, ...] = ()
-        operator = Operator.TUNE
-        while shares and not parents:
-            operator = choose_operator(
-                shares,
-                memory.operators,
-                self._rng(generation, island, f"operator/{len(shares)}"),
-                by_credit=self._writes and self.settings.operator_choice == "credit",
-                exploring=stage is not Stage.SEARCHING,
-            )
-            parents = selection(home, self._rng(generation, island, "parents"), self._eligible(operator))
-            if operator is Operator.CROSS and len(parents) < 2:
-                parents = ()
-            del shares[operator]
-        if not parents:
+        memory = population.memory()
+        choice = choose(
+            population.island(island),
+            memory,
+            settings=self.settings,
+            window=self.window,
+            operators=self.proposers,
+            rng=lambda purpose: self._rng(generation, island, purpose),
+        )
+        if choice is None:
             return None
-        shown = parents if operator is Operator.CROSS else parents[:1]
         return Brief(
             task=self.task,
-            operator=operator,
-            parents=shown,
-            inspirations=inspirations(home, shown, self._rng(generation, island, "inspirations"))
-            if memory.judged >= INSPIRED_FROM
-            else (),
+            operator=choice.operator,
+            parents=choice.parents,
+            inspirations=choice.inspirations,
             learnt=Learnt(
                 memory=memory,
                 tried=population.tried(),
@@ -87,7 +76,7 @@ class Breeding:
                 transfer=self.legacy,
                 transferred_kernel=self._heirloom(memory, self._rng(generation, island, "heirloom")),
             ),
-            island=IslandState(number=island, policy=self._policy(island), stage=stage),
+            island=IslandState(number=island, policy=self._policy(island), stage=stage_of(memory.stalled, self.window)),
             known=known,
             rng=self._rng(generation, island, "propose"),
         )
@@ -114,22 +103,8 @@ class Breeding:
             rng=self._rng(birth.generation, birth.island, f"repair/{birth.slot}"),
         )
 
-    @property
-    def _writes(self) -> bool:
-        """Whether a model writes children; without one the run is an offline one."""
-        return Operator.MUTATE in self.proposers
-
     def _policy(self, island: int) -> Policy:
         return policy_of(island, islands=self.settings.islands, device_type=self.task.device_type)
-
-    def _selection(self, stage: Stage, stalled: int) -> Selection:
-        """By rank, and rivals of the best once a model is stuck; flatter while the run explores, and from niches hardly
-        bred from while it goes back."""
-        law = LAW if self._writes else OFFLINE_LAW
-        if self.settings.selection_pressure is not None:
-            law = replace(law, pressure=self.settings.selection_pressure)
-        law = replace(law, discount=self.settings.child_discount)
-        return law_at(stage, law, stalled=stalled if self._writes else 0)
 
     def _heirloom(self, memory: Memory, rng: Random) -> Heirloom | None:
         """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""
@@ -137,14 +112,65 @@ class Breeding:
             return rng.choice(self.legacy.kernels)
         return None
 
-    def _eligible(self, operator: Operator) -> Callable[[Member], bool]:
-        """Tuning needs a parent that declares tunables; so does crossing when no model does it."""
-        if operator is Operator.TUNE or (operator is Operator.CROSS and not self._writes):
-            return lambda member: bool(declared(member.kernel.source))
-        return lambda member: True
-
     def _rng(self, generation: int, island: int, purpose: str) -> Random:
         return Random(f"{self.settings.seed}/{island}/{generation}/{purpose}")
+
+
+def choose(
+    home: Island,
+    memory: Memory,
+    *,
+    settings: SearchSettings,
+    window: int,
+    operators: Collection[Operator],
+    rng: Callable[[str], Random],
+    tunable: Callable[[Member], bool] = lambda member: bool(declared(member.kernel.source)),
+) -> Choice | None:
+    """Operator, parents and inspirations of the next child; runs and simulated searches choose by this function.
+
+    Args:
+        home: the island; its members know how many children they had.
+        memory: what the run had learnt when the generation was begun.
+        settings: of the search.
+        window: evaluations without an improvement after which a run takes another stage; 0 for never.
+        operators: those that have a proposer. Without MUTATE the run is an offline one.
+        rng: gives a generator for each purpose, so that no choice moves the numbers of another.
+        tunable: whether a kernel declares values that can be tuned.
+
+    Returns:
+        The choice; None when no operator has a parent on the island.
+    """
+    writes, stage = Operator.MUTATE in operators, stage_of(memory.stalled, window)
+    shares = operator_shares(operators, stalled=memory.stalled, tune_share=settings.tune_share)
+    selection = _selection(settings, stage, stalled=memory.stalled, writes=writes)
+    while shares:
+        operator = choose_operator(
+            shares,
+            memory.operators,
+            rng(f"operator/{len(shares)}"),
+            by_credit=writes and settings.operator_choice == "credit",
+            exploring=stage is not Stage.SEARCHING,
+        )
+        # Tuning needs a parent that declares tunables; so does crossing when no model does it.
+        needs_tunables = operator is Operator.TUNE or (operator is Operator.CROSS and not writes)
+        parents = selection(home, rng("parents"), tunable if needs_tunables else lambda member: True)
+        del shares[operator]
+        wanted = 2 if operator is Operator.CROSS else 1
+        if len(parents) >= wanted:
+            parents = parents[:wanted]
+            inspired = memory.judged >= INSPIRED_FROM
+            shown = inspirations(home, parents, rng("inspirations")) if inspired else ()
+            return Choice(operator=operator, parents=parents, inspirations=shown)
+    return None
+
+
+def _selection(settings: SearchSettings, stage: Stage, *, stalled: int, writes: bool) -> Selection:
+    """By rank, and rivals of the best once a model is stuck; flatter while the run explores, and from niches that had
+    few children while it goes back."""
+    ranks = LAW if writes else OFFLINE_LAW
+    if settings.selection_pressure is not None:
+        ranks = replace(ranks, pressure=settings.selection_pressure)
+    return law_at(stage, replace(ranks, discount=settings.child_discount), stalled=stalled if writes else 0)
 
 
 def law_at(stage: Stage, law: RankSelection, *, stalled: int) -> Selection:

@@ -18,8 +18,8 @@ from kbevolve.archive.records import Idea
 from kbevolve.configs.playbook import Playbook, PlaybookIdea
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.bottlenecks import bottleneck_class
+from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea
 from kbevolve.evolve.state.titles import folded
-from kbevolve.islands.stagnation import Stage
 
 #: Who an idea is from when no model had one.
 PLAYBOOK = "playbook"
@@ -30,15 +30,6 @@ MECHANISM_LENGTH = 800
 
 #: Larger promised gains are slips ("20" for 20 %), not estimates.
 LARGEST_GAIN = 1000.0
-
-#: Claims: what is assumed where an idea states no gain; the largest that is listened to; and the part of it (of its
-#: log) that is added to what is believed of the technique. Models promise a factor of 1.3 for nearly everything: a
-#: claim should tell ideas of one technique apart, not outweigh what children have shown.
-UNSTATED_GAIN, BELIEVED_GAIN, TRUST = 1.1, 2.0, 0.1
-#: Share of the draws that follow no belief while a run explores.
-EXPLORING_FLOOR = 0.5
-#: What an idea is worth on an island that is for other techniques.
-STRANGERS = 0.5
 
 
 def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[Idea, ...]:
@@ -56,12 +47,7 @@ def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[I
 
 
 def choose_idea(ideas: Sequence[Idea], brief: Brief) -> Idea | None:
-    """One of the ideas that were not tried; None when there is none.
-
-    Most draws take the one that promises most: what the run believes of its technique against its bottleneck, drawn
-    from that belief (Thompson sampling), and a part of the gain that the idea claims. The others take the earlier the
-    likelier (weight 1/position), because models name their best first.
-    """
+    """One of the ideas that were not tried (`evolve.state.idea_choice`); None when there is none."""
     fresh = [idea for idea in ideas if not _spent(idea.title, brief)]
     return _chosen(fresh, brief) if fresh else None
 
@@ -94,11 +80,6 @@ def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list
         outcome = brief.learnt.memory.outcome(entry.title)
         worth.append((outcome is None or not outcome.exhausted, drawn * (1.0 if home else STRANGERS), index))
     return [entries[index] for index in sorted(index for _, _, index in sorted(worth, reverse=True)[:count])]
-
-
-def claim(idea: Idea) -> float:
-    """The gain that an idea claims (log), as far as claims are listened to."""
-    return math.log(min(idea.expected_gain or UNSTATED_GAIN, BELIEVED_GAIN))
 
 
 def parse_gain(value: Any) -> float | None:
@@ -187,16 +168,11 @@ def _spent(title: str, brief: Brief) -> bool:
 
 
 def _chosen(ideas: Sequence[Idea], brief: Brief) -> Idea:
-    rng, policy = brief.rng, brief.island.policy
-    floor = policy.floor if brief.island.stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
-    look = rng.random() >= floor
-    blind = rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
-    if not look:
-        return blind
-    experience = brief.learnt.memory.experience
-    worth = []
-    for idea in ideas:
-        belief = experience.belief(idea.technique, bottleneck_class(idea.bottleneck), brief.island.number)
-        home = not policy.techniques or idea.technique in policy.techniques
-        worth.append((belief.draw(rng) + TRUST * claim(idea)) * (1.0 if home else STRANGERS))
-    return ideas[max(range(len(ideas)), key=worth.__getitem__)]
+    return draw_idea(
+        ideas,
+        brief.learnt.memory.experience,
+        brief.rng,
+        island=brief.island.number,
+        policy=brief.island.policy,
+        stage=brief.island.stage,
+    )

@@ -10,13 +10,13 @@ from kbevolve.configs.playbook import load_playbook
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.ideas import (
     choose_idea,
-    claim,
     parse_gain,
     parse_ideas,
     playbook_idea,
     shortlist,
 )
 from kbevolve.evolve.state.bottlenecks import bottleneck_class
+from kbevolve.evolve.state.idea_choice import claim
 from kbevolve.evolve.state.knowledge import Memory, Outcome
 from kbevolve.evolve.state.titles import folded
 from kbevolve.islands.credit.techniques import Experience
