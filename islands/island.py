@@ -1,7 +1,7 @@
 """An island: its active kernels, and what happens when a child arrives."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from kbevolve.archive.records import Evaluation, Kernel
@@ -113,10 +113,14 @@ class Island:
             for one in members
         )
 
-    def mapped(self, change: Callable[[Member], Member]) -> "Island":
-        """The island with every member replaced; `change` keeps kernel, niche and fitness."""
-        elites = {niche: change(member) for niche, member in self.elites.items()}
-        return Island(index=self.index, elites=elites, crowd=tuple(map(change, self.crowd)))
+    def with_children(self, children: Mapping[str, int]) -> "Island":
+        """The island whose members know how many children they had, by kernel id."""
+
+        def counted(member: Member) -> Member:
+            return replace(member, children=children.get(member.kernel.id, 0))
+
+        elites = {niche: counted(member) for niche, member in self.elites.items()}
+        return Island(index=self.index, elites=elites, crowd=tuple(map(counted, self.crowd)))
 
 
 def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:

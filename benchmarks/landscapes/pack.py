@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.landscapes.spaces import Space
-from kbevolve.evolve.simulation.landscape import Failure
+from kbevolve.evolve.simulation.landscape import ProgramFailure
 from kbevolve.evolve.simulation.measured import FORMAT, MeasuredLandscape
 
 #: Digits that are kept of a time; the least noise is some tenths of a percent.
@@ -45,7 +45,7 @@ def packed(found: Sequence[Mapping[str, Any]], space: Space, *, about: str) -> s
 
 def summary(landscape: MeasuredLandscape) -> dict[str, Any]:
     """What a landscape holds: sizes, times, and how far timings of one configuration lie apart."""
-    timed = {program: result for program, result in landscape.results.items() if not isinstance(result, Failure)}
+    timed = {program: result for program, result in landscape.results.items() if not isinstance(result, ProgramFailure)}
     speedups = sorted(math.exp(landscape.true_value(program) or 0.0) for program in timed)
     spreads = sorted(statistics.stdev(map(math.log, times)) for times in timed.values() if len(times) > 1)
     best = max(timed, key=lambda program: landscape.true_value(program) or -math.inf)
@@ -61,7 +61,7 @@ def summary(landscape: MeasuredLandscape) -> dict[str, Any]:
         "within_2_percent_of_best": sum(speedup > 0.98 * speedups[-1] for speedup in speedups),
         "niches": len({landscape.niche(program) for program in timed}),
         "spread_percent": [round(100 * spreads[len(spreads) * at // 100], 3) for at in (10, 50, 90)] if spreads else [],
-        "signatures": sorted({one.signature for one in landscape.results.values() if isinstance(one, Failure)}),
+        "signatures": sorted({one.signature for one in landscape.results.values() if isinstance(one, ProgramFailure)}),
     }
 
 

@@ -4,24 +4,24 @@ Nothing here compiles or times a kernel. `landscape` says what a landscape is; `
 and `measured` are the two kinds; `moves` is how one program becomes another; `operator` is the author.
 """
 
-from kbevolve.evolve.simulation.author import Author, Draft, Task, judge
 from kbevolve.evolve.simulation.ladder import Ladder
 from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
-from kbevolve.evolve.simulation.landscape import Failure, Gene, Idea, Landscape, Outcome, Program
+from kbevolve.evolve.simulation.landscape import Gene, Landscape, Program, ProgramFailure, ProgramOutcome, SimulatedIdea
 from kbevolve.evolve.simulation.measured import MeasuredLandscape, parse_landscape, read_landscape
+from kbevolve.evolve.simulation.simulated_llm import Draft, SimulatedLLM, Task, judge
 
 __all__ = [
     "LADDERS",
-    "Author",
     "Draft",
-    "Failure",
     "Gene",
-    "Idea",
     "Ladder",
     "Landscape",
     "MeasuredLandscape",
-    "Outcome",
     "Program",
+    "ProgramFailure",
+    "ProgramOutcome",
+    "SimulatedIdea",
+    "SimulatedLLM",
     "Task",
     "find_ladder",
     "judge",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from kbevolve.evolve.simulation.landscape import Failure, Gene, Outcome, Program, niche_key
+from kbevolve.evolve.simulation.landscape import Gene, Program, ProgramFailure, ProgramOutcome, niche_key
 
 #: What a rung costs (log) beside the gain it does not bring while the rung that it needs is missing.
 UNMET = 0.12
@@ -75,7 +75,7 @@ class Technique:
 class Fault:
     """A region in which programs fail: rungs reached together, and at times a bad range of one parameter."""
 
-    failure: Failure
+    failure: ProgramFailure
     #: Technique positions and the least rungs with which it begins; the least rung of one of them is above 0.
     rungs: Mapping[int, int]
     #: Position of a parameter among the parameters, first and last choice that fail; None when all do.
@@ -155,7 +155,7 @@ class Ladder:
             0 <= choice < gene.choices for choice, gene in zip(program, self.genes, strict=True)
         )
 
-    def failure(self, program: Program) -> Failure | None:
+    def failure(self, program: Program) -> ProgramFailure | None:
         """See `Landscape`."""
         rungs, choices = self._halves(program)
         return next((fault.failure for fault in self.faults if fault.holds(rungs, choices)), None)
@@ -164,15 +164,15 @@ class Ladder:
         """See `Landscape`."""
         return None if self.failure(program) else self._value(program)
 
-    def measure(self, program: Program, rng: Random) -> Outcome:
+    def measure(self, program: Program, rng: Random) -> ProgramOutcome:
         """See `Landscape`. Rounds differ, and so do processes, which all rounds of one evaluation share."""
         failure = self.failure(program)
         if failure is not None:
-            return Outcome(failure=failure)
+            return ProgramOutcome(failure=failure)
         own = Random(f"{self.name}/{program}")
         noise = math.exp(own.uniform(math.log(LEAST_NOISE), math.log(MOST_NOISE)))
         centre = rng.gauss(-self._value(program), PROCESS_NOISE * noise)
-        return Outcome(log_times=tuple(rng.gauss(centre, noise) for _ in range(ROUNDS)))
+        return ProgramOutcome(log_times=tuple(rng.gauss(centre, noise) for _ in range(ROUNDS)))
 
     def niche(self, program: Program) -> str:
         """See `Landscape`: the rungs of the first techniques."""

@@ -8,7 +8,7 @@ from random import Random
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.evolve.simulation.ladder import Fault, Ladder, Need, Parameter, Technique
-from kbevolve.evolve.simulation.landscape import Failure
+from kbevolve.evolve.simulation.landscape import ProgramFailure
 
 #: Techniques by the names of the playbook. The first four make the niches.
 TECHNIQUES = ("block-tiling", "vectorize", "tensor-cores", "fusion", "async-copy", "persistent", "work-split")
@@ -188,4 +188,4 @@ def _fault(techniques: list[Technique], parameters: list[Parameter], rng: Random
         half = parameters[position].choices // 2
         low, high = rng.choice(((0, half - 1), (parameters[position].choices - half, parameters[position].choices - 1)))
         bad = (position, low, high)
-    return Fault(failure=Failure(verdict=verdict, signature=signature), rungs=rungs, bad=bad)
+    return Fault(failure=ProgramFailure(verdict=verdict, signature=signature), rungs=rungs, bad=bad)

@@ -30,7 +30,7 @@ class Gene:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class ProgramFailure:
     """Why a program has no time."""
 
     #: How far it got; never CORRECT.
@@ -45,17 +45,17 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ProgramOutcome:
     """What one evaluation of a program says: samples of its time, or a failure."""
 
     #: Natural logarithms of time over the reference's time, one for each timed round; empty for a failure.
     log_times: tuple[float, ...] = ()
     #: None when the program is right and was timed.
-    failure: Failure | None = None
+    failure: ProgramFailure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Idea:
+class SimulatedIdea:
     """A technique proposed for one program, and what its proposer says that it would bring."""
 
     family: str
@@ -89,7 +89,7 @@ class Landscape(Protocol):
         """Whether a proposal can be this program; proposals keep to such."""
         ...
 
-    def failure(self, program: Program) -> Failure | None:
+    def failure(self, program: Program) -> ProgramFailure | None:
         """Why the program fails, whoever writes it; None for a valid one."""
         ...
 
@@ -97,7 +97,7 @@ class Landscape(Protocol):
         """Log speedup over the reference without noise, None for a program that fails."""
         ...
 
-    def measure(self, program: Program, rng: Random) -> Outcome:
+    def measure(self, program: Program, rng: Random) -> ProgramOutcome:
         """One evaluation, with noise."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError, nearest
-from kbevolve.evolve.simulation.landscape import Failure, Gene, Outcome, Program, niche_key
+from kbevolve.evolve.simulation.landscape import Gene, Program, ProgramFailure, ProgramOutcome, niche_key
 
 #: The version of the format that is read and written.
 FORMAT = 1
@@ -27,7 +27,7 @@ FAME = 0.1
 #: A timing of more milliseconds than this (31 years) is a slip.
 LONGEST_MS = 1e12
 #: The failure of a configuration that the file does not hold.
-NOT_MEASURED = Failure(verdict=Verdict.REFUSED, signature="not measured")
+NOT_MEASURED = ProgramFailure(verdict=Verdict.REFUSED, signature="not measured")
 
 #: A value of a parameter, as JSON has it.
 Value = str | int | float | bool
@@ -43,7 +43,7 @@ class MeasuredLandscape:
         about: str,
         reference_ms: float,
         parameters: Mapping[str, Sequence[Value]],
-        results: Mapping[Program, tuple[float, ...] | Failure],
+        results: Mapping[Program, tuple[float, ...] | ProgramFailure],
         niche: Sequence[str] = (),
     ) -> None:
         """A landscape of these measurements.
@@ -81,22 +81,24 @@ class MeasuredLandscape:
         """See `Landscape`."""
         return program in self.results
 
-    def failure(self, program: Program) -> Failure | None:
+    def failure(self, program: Program) -> ProgramFailure | None:
         """See `Landscape`."""
         result = self.results.get(program, NOT_MEASURED)
-        return result if isinstance(result, Failure) else None
+        return result if isinstance(result, ProgramFailure) else None
 
     def true_value(self, program: Program) -> float | None:
         """See `Landscape`: by the median of the timings, which stand for all that could be drawn."""
         result = self.results.get(program, NOT_MEASURED)
-        return None if isinstance(result, Failure) else math.log(self.reference_ms / statistics.median(result))
+        return None if isinstance(result, ProgramFailure) else math.log(self.reference_ms / statistics.median(result))
 
-    def measure(self, program: Program, rng: Random) -> Outcome:
+    def measure(self, program: Program, rng: Random) -> ProgramOutcome:
         """See `Landscape`: as many timings as there are, drawn from them with replacement."""
         result = self.results.get(program, NOT_MEASURED)
-        if isinstance(result, Failure):
-            return Outcome(failure=result)
-        return Outcome(log_times=tuple(math.log(ms / self.reference_ms) for ms in rng.choices(result, k=len(result))))
+        if isinstance(result, ProgramFailure):
+            return ProgramOutcome(failure=result)
+        return ProgramOutcome(
+            log_times=tuple(math.log(ms / self.reference_ms) for ms in rng.choices(result, k=len(result)))
+        )
 
     def niche(self, program: Program) -> str:
         """See `Landscape`: the choices of a few parameters, the many ones in groups of neighbours."""
@@ -166,7 +168,7 @@ def _landscape(tree: Any) -> MeasuredLandscape:
     if tree["unit"] != "ms":
         raise _NotSoError(f'unit {tree["unit"]!r}; timings are milliseconds: convert them and write "ms"')
     parameters = _parameters(tree["parameters"])
-    results: dict[Program, tuple[float, ...] | Failure] = {}
+    results: dict[Program, tuple[float, ...] | ProgramFailure] = {}
     if not isinstance(tree["values"], list):
         raise _NotSoError(f"values is {_shown(tree['values'])}; it is a list of [configuration, timings or error]")
     for number, entry in enumerate(tree["values"]):
@@ -174,7 +176,7 @@ def _landscape(tree: Any) -> MeasuredLandscape:
         if program in results:
             raise _NotSoError(f"values[{number}]: {_shown(entry[0])} is there already; give each configuration once")
         results[program] = result
-    if all(isinstance(result, Failure) for result in results.values()):
+    if all(isinstance(result, ProgramFailure) for result in results.values()):
         raise _NotSoError(f"none of {len(results)} configurations has timings; a search needs one to start from")
     return MeasuredLandscape(
         name=_text(tree, "name"),
@@ -217,7 +219,7 @@ def _parameters(tree: Any) -> dict[str, list[Value]]:
 
 def _entry(
     entry: Any, parameters: Mapping[str, list[Value]], where: str
-) -> tuple[Program, tuple[float, ...] | Failure]:
+) -> tuple[Program, tuple[float, ...] | ProgramFailure]:
     match entry:
         case [list() as configuration, result]:
             pass
@@ -244,7 +246,7 @@ def _entry(
             )
 
 
-def _failure(text: str) -> Failure:
+def _failure(text: str) -> ProgramFailure:
     """A failure from its text, which may begin with a verdict's name, ``WRONG: …``; without one it is a crash.
 
     Numbers are left out, so that one cause is one signature whatever the addresses and sizes.
@@ -253,7 +255,7 @@ def _failure(text: str) -> Failure:
     name = line.partition(":")[0]
     known = name in Verdict.__members__ and name != Verdict.CORRECT.name
     verdict = Verdict[name] if known else Verdict.CRASHED
-    return Failure(verdict=verdict, signature=line if known else f"{verdict.name}: {line}")
+    return ProgramFailure(verdict=verdict, signature=line if known else f"{verdict.name}: {line}")
 
 
 def _milliseconds(value: Any, what: str) -> float:

@@ -5,6 +5,7 @@ Pure functions of a landscape, programs and a `Random`. Each keeps to programs t
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from random import Random
 
 from kbevolve.evolve.simulation.landscape import Gene, Landscape, Program, families
@@ -93,6 +94,7 @@ def ways_out(landscape: Landscape, program: Program, rng: Random) -> Program | N
     return None
 
 
+@lru_cache(maxsize=4096)
 def potential(landscape: Landscape, program: Program, family: str) -> float:
     """What a technique can still bring to this program: the largest gain by one gene of the family, log, at least 0.
 

@@ -8,12 +8,12 @@ from random import Random
 from typing import Protocol
 
 from kbevolve.evaluators.timing.statistics import half_width
-from kbevolve.evolve.simulation.author import Author, Task
-from kbevolve.evolve.simulation.landscape import Failure, Landscape, Outcome, Program
+from kbevolve.evolve.simulation.landscape import Landscape, Program, ProgramFailure, ProgramOutcome
+from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Observation:
     """One evaluation, or a child that was known and cost none."""
 
     #: What it was born from; None for the programs that every search begins with.
@@ -23,7 +23,7 @@ class Found:
     score: float | None = None
     #: Half of the 95 % interval of the score.
     margin: float = 0.0
-    failure: Failure | None = None
+    failure: ProgramFailure | None = None
     #: Whether the draft was known already; then the rest is what was found the first time.
     duplicate: bool = False
 
@@ -33,7 +33,7 @@ class Found:
         return -math.inf if self.score is None else self.score - self.margin
 
     @classmethod
-    def of(cls, program: Program, outcome: Outcome, task: Task | None = None) -> "Found":
+    def of(cls, program: Program, outcome: ProgramOutcome, task: Task | None = None) -> "Observation":
         """An evaluation as laws see it."""
         if outcome.failure is not None:
             return cls(task=task, program=program, failure=outcome.failure)
@@ -43,7 +43,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Publication:
     """What a search would publish: a program, and the log speedup that it says it has."""
 
     program: Program
@@ -51,15 +51,15 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class Setup:
     """What a law may know before it begins."""
 
     landscape: Landscape
-    author: Author
+    author: SimulatedLLM
     #: Evaluations in all, the starting programs' among them.
     budget: int
     #: Measures a program once more, for one evaluation; None when the budget is spent.
-    again: Callable[[Program], Found | None]
+    again: Callable[[Program], Observation | None]
     #: Names its random choices.
     seed: int
 
@@ -68,14 +68,14 @@ class Setting:
         return Random("/".join(map(str, (self.seed, *purpose))))
 
 
-class Law(Protocol):
+class Searcher(Protocol):
     """One search. It sees of the landscape what a search sees of kernels: niches, and what the judge says."""
 
     def task(self, spent: int) -> Task:
         """What the author shall write next; `spent`: evaluations so far."""
         ...
 
-    def note(self, found: Found) -> None:
+    def observe(self, found: Observation) -> None:
         """What became of a child, or of a program that the search began with."""
         ...
 
@@ -83,10 +83,10 @@ class Law(Protocol):
         """Evaluations that are kept for `claim`."""
         ...
 
-    def claim(self) -> Claim:
+    def publish(self) -> Publication:
         """What it would publish now."""
         ...
 
 
 #: Makes a law for one trial.
-LawFactory = Callable[[Setting], Law]
+SearcherFactory = Callable[[Setup], Searcher]

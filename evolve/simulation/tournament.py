@@ -9,26 +9,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kbevolve.evolve.simulation.author import Author
+from kbevolve.evolve.simulation.episode import EpisodeResult, run_episode
 from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
 from kbevolve.evolve.simulation.landscape import Landscape
 from kbevolve.evolve.simulation.measured import read_landscape
-from kbevolve.evolve.simulation.searcher import LawFactory
+from kbevolve.evolve.simulation.searcher import SearcherFactory
 from kbevolve.evolve.simulation.searchers.baselines import BestOfN, Greedy
-from kbevolve.evolve.simulation.searchers.openevolve import OpenEvolveLaw
-from kbevolve.evolve.simulation.searchers.openevolve_database import OpenEvolveDatabaseLaw
-from kbevolve.evolve.simulation.searchers.ours import OurLaw
-from kbevolve.evolve.simulation.searchers.shinka import ShinkaLaw
-from kbevolve.evolve.simulation.trial import Result, run_trial
+from kbevolve.evolve.simulation.searchers.openevolve import OpenEvolveSearcher
+from kbevolve.evolve.simulation.searchers.ours import OurSearcher
+from kbevolve.evolve.simulation.searchers.shinka import ShinkaSearcher
+from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM
 
 #: Name -> law; ours first.
-LAWS: Mapping[str, LawFactory] = {
-    "ours": OurLaw,
+SEARCHERS: Mapping[str, SearcherFactory] = {
+    "ours": OurSearcher,
     "best-of-n": BestOfN,
     "greedy": Greedy,
-    "openevolve": OpenEvolveLaw,
-    "openevolve-database": OpenEvolveDatabaseLaw,
-    "shinka": ShinkaLaw,
+    "openevolve": OpenEvolveSearcher,
+    "shinka": ShinkaSearcher,
 }
 OURS = "ours"
 #: Evaluations at which laws are compared. Each is a search of its own: a search that has less does other things.
@@ -39,7 +37,7 @@ _CHUNK = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SearcherScore:
     """How one law did on one landscape at one budget."""
 
     landscape: str
@@ -57,19 +55,19 @@ class Standing:
     duplicates: float
 
 
-def hold(
+def compare_searchers(
     landscapes: Sequence[str],
     *,
-    laws: Sequence[str] = tuple(LAWS),
+    laws: Sequence[str] = tuple(SEARCHERS),
     budgets: Sequence[int] = BUDGETS,
     seeds: int = SEEDS,
     jobs: int = 1,
-) -> list[Standing]:
+) -> list[SearcherScore]:
     """All laws on all landscapes.
 
     Args:
         landscapes: names of ladders, or paths of files (`trials.measured`).
-        laws: names in `LAWS`, ours among them: differences are to it.
+        laws: names in `SEARCHERS`, ours among them: differences are to it.
         budgets: evaluations of a search.
         seeds: trials of each law, paired by seed.
         jobs: processes.
@@ -96,7 +94,7 @@ def hold(
     ]
 
 
-def as_json(standings: Iterable[Standing]) -> dict[str, dict[str, dict[str, Any]]]:
+def as_json(standings: Iterable[SearcherScore]) -> dict[str, dict[str, dict[str, Any]]]:
     """Landscape -> law -> budget -> mean and standard error; and of the largest budget inflation and the like."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for one in standings:
@@ -116,19 +114,19 @@ def _landscape(name: str) -> Landscape:
     return find_ladder(name) if name in LADDERS else read_landscape(Path(name))
 
 
-def _one(asked: tuple[str, str, int, int]) -> Result:
+def _one(asked: tuple[str, str, int, int]) -> EpisodeResult:
     landscape, law, budget, seed = asked
-    return run_trial(_landscape(landscape), LAWS[law], author=Author(), budget=budget, seed=seed)
+    return run_episode(_landscape(landscape), SEARCHERS[law], author=SimulatedLLM(), budget=budget, seed=seed)
 
 
 def _standing(
-    results: Mapping[tuple[str, str, int, int], Result], landscape: str, law: str, budget: int, seeds: int
-) -> Standing:
+    results: Mapping[tuple[str, str, int, int], EpisodeResult], landscape: str, law: str, budget: int, seeds: int
+) -> SearcherScore:
     mine = [results[landscape, law, budget, seed] for seed in range(seeds)]
     fractions = [_fraction(one) for one in mine]
     ours = [_fraction(results[landscape, OURS, budget, seed]) for seed in range(seeds)]
     lead = [first - second for first, second in zip(ours, fractions, strict=True)]
-    return Standing(
+    return SearcherScore(
         landscape=_landscape(landscape).name,
         law=law,
         budget=budget,
@@ -142,7 +140,7 @@ def _standing(
     )
 
 
-def _fraction(result: Result) -> float:
+def _fraction(result: EpisodeResult) -> float:
     return math.exp(result.delivered - result.optimum)
 
 

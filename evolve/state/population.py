@@ -8,7 +8,6 @@ grows with the run: what may be asked of any kernel of the past is read from the
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
@@ -215,7 +214,7 @@ class Population:
 
     def island(self, index: int) -> Island:
         """An island whose members know how many children they had."""
-        return self.islands[index].mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
+        return self.islands[index].with_children(self._children)
 
     def history(self) -> tuple[Member, ...]:
         """The fittest and the newest correct kernels of the run (`evolve.state.leaderboard`), in the order of birth."""

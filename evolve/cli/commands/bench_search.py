@@ -11,7 +11,15 @@ from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.simulation.ladders import LADDERS
-from kbevolve.evolve.simulation.tournament import BUDGETS, LAWS, OURS, SEEDS, Standing, as_json, hold
+from kbevolve.evolve.simulation.tournament import (
+    BUDGETS,
+    OURS,
+    SEARCHERS,
+    SEEDS,
+    SearcherScore,
+    as_json,
+    compare_searchers,
+)
 
 _LEGEND = (
     "Fraction of the fastest speed that there is, with its standard error. "
@@ -40,7 +48,7 @@ MEASURED = Path(__file__).resolve().parents[3] / "benchmarks" / "landscapes"
     metavar="LIST",
     help="Evaluations of a search; each is a comparison of its own.",
 )
-@click.option("--laws", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(LAWS)}.")
+@click.option("--laws", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(SEARCHERS)}.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--json", "as_object", is_flag=True, help="End with one JSON object for scripts.")
 def bench_search(
@@ -59,9 +67,9 @@ def bench_search(
     speed of what it would publish. `ours` is the law by which `kbevolve run` breeds.
     """
     laws, numbers, console = _laws(names), _numbers(budgets), Console()
-    everything: list[Standing] = []
+    everything: list[SearcherScore] = []
     for landscape in [*ladders, *map(str, files)] or [*LADDERS, *map(str, sorted(MEASURED.glob("*.json")))]:
-        standings = hold(
+        standings = compare_searchers(
             [landscape], laws=laws, budgets=numbers, seeds=seeds, jobs=jobs or len(os.sched_getaffinity(0))
         )
         everything += standings
@@ -74,7 +82,7 @@ def bench_search(
         console.print(_LEGEND, soft_wrap=True)
 
 
-def _print(console: Console, standings: Sequence[Standing]) -> None:
+def _print(console: Console, standings: Sequence[SearcherScore]) -> None:
     budgets = sorted({one.budget for one in standings})
     columns = [
         Column(name="law"),
@@ -100,17 +108,17 @@ def _print(console: Console, standings: Sequence[Standing]) -> None:
     console.print()
 
 
-def _mark(one: Standing) -> str:
+def _mark(one: SearcherScore) -> str:
     if abs(one.behind) <= 2 * one.behind_se:
         return "  "
     return " -" if one.behind > 0 else " +"
 
 
 def _laws(names: str | None) -> tuple[str, ...]:
-    chosen = tuple(LAWS) if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
+    chosen = tuple(SEARCHERS) if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
     for name in chosen:
-        if name not in LAWS:
-            raise UsageError(f"no law {name!r}. {nearest(name, LAWS)}")
+        if name not in SEARCHERS:
+            raise UsageError(f"no law {name!r}. {nearest(name, SEARCHERS)}")
     return tuple(dict.fromkeys((OURS, *chosen)))
 
 

@@ -1,12 +1,12 @@
 """The two laws that every other has to beat at the same budget: repeated sampling, and children of the best so far."""
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.simulation.author import Task
-from kbevolve.evolve.simulation.landscape import Idea, Program
-from kbevolve.evolve.simulation.searcher import Claim, Found, Setting
+from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
+from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
+from kbevolve.evolve.simulation.simulated_llm import Task
 
 
-def favourite(setting: Setting, program: Program, number: int) -> Idea:
+def favourite(setting: Setup, program: Program, number: int) -> SimulatedIdea:
     """The technique that the author would take: of several that come to its mind, the earlier the likelier."""
     rng = setting.rng("idea", number)
     ideas = setting.author.ideas(setting.landscape, program, rng)
@@ -16,11 +16,11 @@ def favourite(setting: Setting, program: Program, number: int) -> Idea:
 class FirstLook:
     """What laws have in common that measure nothing twice: they publish the best score that they happened to see."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setup) -> None:
         self._setting = setting
-        self._best: Found | None = None
+        self._best: Observation | None = None
 
-    def note(self, found: Found) -> None:
+    def observe(self, found: Observation) -> None:
         """Remember the better one; the earlier one of equals."""
         if found.score is None or found.duplicate:
             return
@@ -31,19 +31,19 @@ class FirstLook:
         """Nothing is kept for another look."""
         return 0
 
-    def claim(self) -> Claim:
+    def publish(self) -> Publication:
         """The best program with the score that it got when it was first seen."""
         assert self._best is not None
         assert self._best.score is not None
-        return Claim(program=self._best.program, score=self._best.score)
+        return Publication(program=self._best.program, score=self._best.score)
 
 
 class BestOfN(FirstLook):
     """Repeated sampling (IID): every child is written from the best program that the search began with."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setup) -> None:
         super().__init__(setting)
-        self._start: Found | None = None
+        self._start: Observation | None = None
         self._number = 0
 
     def task(self, spent: int) -> Task:
@@ -55,9 +55,9 @@ class BestOfN(FirstLook):
         operator = Operator.REWRITE if self._setting.rng("how", self._number).random() < 0.5 else Operator.MUTATE
         return Task(operator=operator, parents=(parent,), idea=idea)
 
-    def note(self, found: Found) -> None:
+    def observe(self, found: Observation) -> None:
         """The best of the programs that it begins with stays its parent."""
-        super().note(found)
+        super().observe(found)
         if found.task is None:
             self._start = self._best
 
@@ -65,7 +65,7 @@ class BestOfN(FirstLook):
 class Greedy(FirstLook):
     """(1+1): one child of the best so far, which it replaces when it scores better."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setup) -> None:
         super().__init__(setting)
         self._number = 0
 

@@ -1,110 +1,118 @@
-"""OpenEvolve's sampling, as version 0.4.0 defines it (``database.py`` and ``config.DatabaseConfig``), on programs.
+"""OpenEvolve's own ProgramDatabase as a law: its code decides parents, inspirations, islands, grid and migration.
 
-Five islands take turns. A parent is drawn from its island: with 20 % any program, with 70 % any of the island's in the
-archive of the hundred best, with 10 % in proportion to fitness, never below a thousandth. Each island has a grid over
-code length and diversity, ten bins an axis, and shows the best of its cells; whoever leaves a cell stays on the island.
-Every fifty generations of an island a tenth of it is copied to both neighbours. A landscape's niches stand in for the
-grid here, for its programs have no length. The real database is another law (`laws.openevolve_database`).
+Programs are handed to it as texts, one line a gene, for it looks at their length and at how much they differ; their
+fitness is the speedup. It draws from Python's own generator, so that is seeded for each trial and put back after each
+call. Its controller's order of calls is kept (``process_parallel.py`` of version 0.4.0): sample from the island whose
+turn it is, add the child there, count the island's generation, migrate when that is due.
 """
 
+import logging
 import math
-from collections.abc import Sequence
-from random import Random
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.simulation.author import Task
-from kbevolve.evolve.simulation.searcher import Found, Setting
+from kbevolve.evolve.simulation.landscape import Program
+from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.searchers.baselines import FirstLook, favourite
+from kbevolve.evolve.simulation.simulated_llm import Task
 
-ISLANDS = 5
-ARCHIVE = 100
-EXPLORATION, EXPLOITATION = 0.2, 0.7
-LEAST_FITNESS = 1e-3
-MIGRATION_INTERVAL = 50
-MIGRATION_RATE = 0.1
 INSPIRATIONS = 5
 
 
-class OpenEvolveLaw(FirstLook):
-    """Islands and an archive of the best. Nobody has to leave: its limit is a thousand programs."""
+class OpenEvolveSearcher(FirstLook):
+    """The database with its default configuration."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setup) -> None:
         super().__init__(setting)
-        self._islands: list[list[Found]] = [[] for _ in range(ISLANDS)]
-        self._generations = [0] * ISLANDS
-        self._migrated = 0
+        self._random = random.Random(setting.seed).getstate()
+        self._programs: dict[str, Program] = {}
         self._turn = 0
+        config, database, self._program = _openevolve()
+        with self._its_generator():
+            self._database = database(config(log_prompts=False, random_seed=setting.seed))
+        self._islands = self._database.config.num_islands
+        self._parent = ""
 
     def task(self, spent: int) -> Task:
-        """An edit of a parent from the island whose turn it is."""
-        island = self._turn % ISLANDS
-        rng = self._setting.rng("openevolve", self._turn)
-        parent = self._parent(island, rng)
-        shown = self._shown(island, parent, rng)
+        """An edit of the parent that the database samples."""
+        with self._its_generator():
+            parent, shown = self._database.sample_from_island(self._turn % self._islands, INSPIRATIONS)
+        self._parent = parent.id
+        program = self._programs[parent.id]
         return Task(
             operator=Operator.MUTATE,
-            parents=(parent.program,),
-            idea=favourite(self._setting, parent.program, self._turn),
-            inspirations=tuple(one.program for one in shown),
+            parents=(program,),
+            idea=favourite(self._setting, program, self._turn),
+            inspirations=tuple(self._programs[one.id] for one in shown),
         )
 
-    def note(self, found: Found) -> None:
-        """Valid children join the island that bore them; failures get the fitness 0 and join it, too, in OpenEvolve.
-
-        Such a parent would be an error to the author here, so they are left out, which favours the law.
-        """
-        super().note(found)
-        if found.task is None:
-            if found.score is not None:
-                for home in self._islands:  # an empty island begins with a copy of the best
-                    home.append(found)
-            return
-        island = self._turn % ISLANDS
-        self._turn += 1
+    def observe(self, found: Observation) -> None:
+        """A valid child is added to the island that it was sampled from."""
+        super().observe(found)
         if found.score is not None and not found.duplicate:
-            self._islands[island].append(found)
-        self._generations[island] += 1
-        if max(self._generations) - self._migrated >= MIGRATION_INTERVAL:
-            self._migrate()
+            self._add(found)
+        if found.task is None:
+            return
+        island = self._turn % self._islands
+        self._turn += 1
+        with self._its_generator():
+            self._database.increment_island_generation(island)
+            if self._database.should_migrate():
+                self._database.migrate_programs()
 
-    def _parent(self, island: int, rng: Random) -> Found:
-        home, kind = self._islands[island], rng.random()
-        if kind < EXPLORATION:
-            return rng.choice(home)
-        if kind < EXPLORATION + EXPLOITATION:
-            elite = self._archive()
-            own = [one for one in elite if any(one is other for other in home)]
-            return rng.choice(own or elite)
-        weights = [max(fitness(one), LEAST_FITNESS) for one in home]
-        return rng.choices(home, weights)[0]
+    def _add(self, found: Observation) -> None:
+        name = f"{self._turn}-{len(self._programs)}"
+        self._programs[name] = found.program
+        program = self._program(
+            id=name,
+            code=_text(self._setting, found.program),
+            parent_id=self._parent or None,
+            metrics={"combined_score": math.exp(found.score or 0.0)},
+        )
+        with self._its_generator():
+            self._database.add(
+                program, iteration=self._turn, target_island=None if found.task is None else self._turn % self._islands
+            )
 
-    def _archive(self) -> list[Found]:
-        every = {id(one): one for island in self._islands for one in island}
-        return sorted(every.values(), key=lambda one: -(one.score or 0.0))[:ARCHIVE]
+    def _adopt_copies(self) -> None:
+        """Migration copies programs under new names."""
+        for name, program in self._database.programs.items():
+            if name not in self._programs:
+                self._programs[name] = _program(program.code)
 
-    def _shown(self, island: int, parent: Found, rng: Random) -> Sequence[Found]:
-        """The island's best, then the elites of its cells, then any of it."""
-        home = sorted(self._islands[island], key=lambda one: -(one.score or 0.0))
-        cells: dict[str, Found] = {}
-        for one in home:
-            cells.setdefault(self._setting.landscape.niche(one.program), one)
-        rest = [one for one in cells.values() if one is not home[0]]
-        rng.shuffle(rest)
-        shown = [one for one in (home[0], *rest) if one is not parent]
-        return shown[:INSPIRATIONS]
-
-    def _migrate(self) -> None:
-        self._migrated = max(self._generations)
-        leaving = [
-            sorted(island, key=lambda one: -(one.score or 0.0))[: max(1, int(len(island) * MIGRATION_RATE))]
-            for island in self._islands
-        ]
-        for number, migrants in enumerate(leaving):
-            for target in ((number + 1) % ISLANDS, (number - 1) % ISLANDS):
-                home = self._islands[target]
-                home += [one for one in migrants if all(one.program != other.program for other in home)]
+    @contextmanager
+    def _its_generator(self) -> Iterator[None]:
+        ours = random.getstate()
+        random.setstate(self._random)
+        try:
+            yield
+        finally:
+            self._random = random.getstate()
+            random.setstate(ours)
+            if self._programs:
+                self._adopt_copies()
 
 
-def fitness(found: Found) -> float:
-    """The score as OpenEvolve is given one: the speedup itself."""
-    return math.exp(found.score or 0.0)
+@cache
+def _openevolve() -> tuple[Any, Any, Any]:
+    """openevolve costs half a second to import and writes a line for every program."""
+    from openevolve.config import DatabaseConfig
+    from openevolve.database import Program as TheirProgram
+    from openevolve.database import ProgramDatabase
+
+    logging.getLogger("openevolve").setLevel(logging.ERROR)
+    return DatabaseConfig, ProgramDatabase, TheirProgram
+
+
+def _text(setting: Setup, program: Program) -> str:
+    """A program as a text of the length that its choices give it."""
+    genes = zip(setting.landscape.genes, program, strict=True)
+    return "".join(f"{gene.name} = {choice}{' step' * choice}\n" for gene, choice in genes)
+
+
+def _program(text: str) -> Program:
+    return tuple(int(line.split(" = ")[1].split()[0]) for line in text.splitlines())

@@ -1,155 +1,205 @@
-"""Our search as a law: niches, parents and operators by the modules that breed kernels, techniques by their credit.
+"""The default strategy as a searcher: a run's own choices, on programs instead of kernels.
 
-A run keeps the credit of techniques on more levels (`islands.credit.techniques`): a trial has one island and no other
-problems. The constants here and in `evolve.strategies.operators` were chosen on the ladders of `trials.ladders`.
+Operator, parents and inspirations are chosen by `strategies.evolve.choose`, ideas by `state.idea_choice`, from what
+`state.learner` made of the children; islands, migration and restarts are those of a run with this limit of
+evaluations. What a program lacks is left out: languages, bottlenecks, transferred knowledge. Titles of ideas never
+recur, because one technique carried out twice gives two programs here. A new best counts at once, for the simulation
+holds no contests before the end. Where a run would stop because it stagnates, this search spends its whole budget.
 """
 
 import math
-from collections import Counter
-from dataclasses import replace
+from collections import Counter, deque
 
-from kbevolve.archive.records import Backend, Evaluation, Kernel, Operator, Verdict
-from kbevolve.configs.settings import SearchSettings
-from kbevolve.evolve.simulation.author import Task
-from kbevolve.evolve.simulation.landscape import Idea, Program
-from kbevolve.evolve.simulation.searcher import Claim, Found, Setting
-from kbevolve.evolve.simulation.tuning import tuned
-from kbevolve.evolve.state.priors import PRIORS
-from kbevolve.evolve.strategies.evolve import INSPIRED_FROM, LAW, law_at
-from kbevolve.evolve.strategies.operators import STUCK, choose_operator, operator_shares
-from kbevolve.islands.credit.credit import Credit
+from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
+from kbevolve.configs.settings import Settings
+from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
+from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
+from kbevolve.evolve.simulation.simulated_llm import Task
+from kbevolve.evolve.simulation.tuner import tuned
+from kbevolve.evolve.state.idea_choice import draw_idea
+from kbevolve.evolve.state.learner import Learning
+from kbevolve.evolve.state.population import SHOWN_FAILURES
+from kbevolve.evolve.strategies.evolve import choose
 from kbevolve.islands.island import Island, Member
-from kbevolve.islands.selection import inspirations
-from kbevolve.islands.stagnation import ACCEPTED, stage_of, window
+from kbevolve.islands.migration import restart, ring
+from kbevolve.islands.policy import policy_of
+from kbevolve.islands.stagnation import Stage, stage_of, window
 
-#: As a run has them that nobody set otherwise.
-SETTINGS = SearchSettings()
-#: Part of an author's promise that is added to what is believed of a technique.
-TRUST = 0.5
-#: How many of the best are measured again in the end, and the budget from which there is one to do it.
+OPERATORS = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.TUNE)
+#: Islands differ as on a GPU: of one or two none prefers any techniques.
+DEVICE_TYPE = "cuda"
+#: How many of the best are measured again in the end, and the budget from which some are.
 FINALISTS = 5
 VERIFIED_FROM = 100
-#: Failures that are shown to the next children.
-WARNINGS = 5
 
 
-class OurLaw:
-    """One island with niches; rank law with child discount; operators and techniques by credit; a fresh last look."""
+class OurSearcher:
+    """Implements `Searcher`."""
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        self._island = Island(index=0)
-        self._found: dict[str, Found] = {}
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._settings = Settings.from_tree({"budget": {"evaluations": setup.budget}}).search
+        self._window = window(setup.budget, self._settings.patience)
+        self._learner = Learning()
+        self._islands = [Island(index=index) for index in range(self._settings.islands)]
+        self._warnings = [deque[str](maxlen=SHOWN_FAILURES) for _ in self._islands]
+        self._seen: dict[str, Observation] = {}
         self._children: Counter[str] = Counter()
-        self._operators = Credit(priors=PRIORS)
-        self._techniques = Credit()
-        self._warnings: list[str] = []
-        self._number = 0
-        # All that were tried, with None for failures; the score that the next improvement is over, and the evaluations
-        # since.
+        self._peak = 0.0
+        #: Programs that were judged, and how many of them when an island last began anew.
+        self._judged, self._restarted = 0, -1
+        #: Log speedup of each program; None for a failure.
         self._scores: dict[Program, float | None] = {}
-        self._mark = -math.inf
-        self._stalled = 0
-        self._parent: Found | None = None
+        #: Of the newest child: generation (0 for the starts), island, number of its repair, operator, parents, idea.
+        self._generation, self._island, self._slot = 0, len(self._islands) - 1, 0
         self._operator = Operator.MUTATE
-        self._family = ""
+        self._parents: tuple[Member, ...] = ()
+        self._idea: Idea | None = None
 
     def task(self, spent: int) -> Task:
-        """A child of a ranked parent, made in a way that pays."""
-        self._number += 1
-        home = self._island.mapped(lambda member: replace(member, children=self._children[member.kernel.id]))
-        stage = stage_of(self._stalled, window(self._setting.budget, SETTINGS.patience))
-        law = law_at(stage, LAW, stalled=self._stalled)
-        parents = law(home, self._setting.rng("parents", self._number), lambda member: True)
-        self._operator = self._choose_operator(len(parents))
-        parent = self._parent = self._found[parents[0].kernel.id]
-        self._children[parents[0].kernel.id] += 1
-        rng = self._setting.rng("inspirations", self._number)
-        shown = inspirations(home, parents[:1], rng) if spent >= INSPIRED_FROM else ()
-        writes = self._operator in (Operator.MUTATE, Operator.REWRITE)
-        idea = self._idea(parent.program) if writes else None
-        self._family = idea.family if idea else ""
-        mates = parents if self._operator is Operator.CROSS else parents[:1]
+        """The next island's child, by what was known when its generation was begun."""
+        self._island = (self._island + 1) % len(self._islands)
+        if self._island == 0:
+            self._begin_generation()
+        choice = choose(
+            self._homes[self._island],
+            self._memory,
+            settings=self._settings,
+            window=self._window,
+            operators=OPERATORS,
+            rng=lambda purpose: self._setup.rng(self._island, self._generation, purpose),
+            tunable=lambda member: True,
+        )
+        assert choice is not None, "every landscape has a valid start, and every program can be rewritten"
+        self._slot, self._operator, self._parents = 0, choice.operator, choice.parents
+        parents = tuple(self._program(member) for member in choice.parents)
+        idea = None
+        if choice.operator in (Operator.MUTATE, Operator.REWRITE):
+            idea, self._idea = self._choose_idea(parents[0])
+        else:
+            self._idea = None
         return Task(
-            operator=self._operator,
-            parents=tuple(self._found[one.kernel.id].program for one in mates),
+            operator=choice.operator,
+            parents=parents,
             idea=idea,
-            child=self._tuned(parent.program) if self._operator is Operator.TUNE else None,
-            inspirations=tuple(self._found[one.kernel.id].program for one in shown),
-            warnings=frozenset(self._warnings[-WARNINGS:]),
+            child=self._tuned(parents[0]) if choice.operator is Operator.TUNE else None,
+            inspirations=tuple(self._program(member) for member in choice.inspirations),
+            warnings=frozenset(self._warnings[self._island]),
         )
 
-    def note(self, found: Found) -> None:
-        """Credit for how it was made; a place for a valid one."""
-        if found.task is not None and self._parent is not None:
-            gain = None if found.score is None or found.duplicate else found.score - (self._parent.score or 0.0)
-            self._operators = self._operators.with_child(str(self._operator), gain)
-            if self._family:
-                self._techniques = self._techniques.with_child(self._family, gain)
+    def observe(self, found: Observation) -> None:
+        """Learn from a child; a valid one arrives on its island, a start on each."""
+        member = self._member(found)
         if not found.duplicate:
+            self._judged += 1
             self._scores[found.program] = found.score
-            self._stalled += 1
-        if found.low > self._mark + math.log(ACCEPTED):
-            self._mark, self._stalled = found.low, 0
+            self._peak = max(self._peak, member.shown)
+        if found.task is not None:
+            self._learn(member, duplicate=found.duplicate)
         if found.failure is not None:
-            self._warnings.append(found.failure.signature)
-        if found.score is None or found.duplicate:
-            return
-        member = _member(found, self._setting.landscape.niche(found.program))
-        self._found.setdefault(member.kernel.id, found)
-        self._island = self._island.with_member(member)
+            self._warnings[self._island].append(found.failure.signature)
+        else:
+            for island in self._islands if found.task is None else self._islands[self._island : self._island + 1]:
+                self._islands[island.index] = island.with_member(member)
 
     def reserve(self) -> int:
         """The last look at the finalists."""
-        return FINALISTS if self._setting.budget >= VERIFIED_FROM else 0
+        return FINALISTS if self._setup.budget >= VERIFIED_FROM else 0
 
-    def claim(self) -> Claim:
+    def publish(self) -> Publication:
         """The finalist that was best when measured afresh; only that number is published."""
-        ranked = [self._found[member.kernel.id] for member in self._island.crowd]
-        fresh = []
-        for one in ranked[: self.reserve()]:
-            found = self._setting.again(one.program)
-            if found is not None and found.score is not None:
-                fresh.append((one, found))
+        everyone = {member.kernel.id: member for island in self._islands for member in island.members}
+        ranked = sorted(everyone.values(), key=lambda member: (-member.fitness, member.kernel.id))
+        first = [self._seen[member.kernel.id] for member in ranked]
+        pairs = [(one, self._setup.again(one.program)) for one in first[: self.reserve()]]
+        fresh = [(one, again) for one, again in pairs if again is not None and again.score is not None]
         if not fresh:
-            return Claim(program=ranked[0].program, score=ranked[0].low)
-        # Both looks decide who is best, the fresh one alone is told: it was not chosen for its luck.
+            return Publication(program=first[0].program, score=first[0].low)
+        # Both looks decide who is best; only the fresh one is published: it was not chosen for its luck.
         best, again = max(fresh, key=lambda pair: (pair[0].score or 0.0) + (pair[1].score or 0.0))
-        return Claim(program=best.program, score=again.score or 0.0)
+        return Publication(program=best.program, score=again.score or 0.0)
 
-    def _choose_operator(self, parents: int) -> Operator:
-        available = [one for one in (*STUCK, Operator.TUNE) if one is not Operator.CROSS or parents > 1]
-        shares = operator_shares(available, stalled=self._stalled, tune_share=SETTINGS.tune_share)
-        return choose_operator(
-            shares,
-            self._operators,
-            self._setting.rng("operator", self._number),
-            by_credit=SETTINGS.operator_choice == "credit",
+    def _begin_generation(self) -> None:
+        """Close the generation before, in the order in which a run does it; then note what the next one is begun on."""
+        every = self._settings.migration_every
+        if self._generation and every and self._generation % every == 0:
+            for migrant in ring(self._islands):
+                self._islands[migrant.target] = self._islands[migrant.target].with_member(migrant.member)
+        self._learner.improved(self._peak, judged=self._judged)
+        self._memory = self._learner.memory(judged=self._judged)
+        due = self._restarted < self._learner.marked
+        if (
+            due
+            and stage_of(self._memory.stalled, self._window) is Stage.BACKTRACKING
+            and (new := restart(self._islands))
+        ):
+            self._islands[new.target] = Island(index=new.target).with_member(new.member)
+            self._restarted = self._judged
+        self._homes = [island.with_children(self._children) for island in self._islands]
+        self._generation += 1
+
+    def _learn(self, member: Member, *, duplicate: bool) -> None:
+        parents = tuple(parent.kernel.id for parent in self._parents)
+        birth = Birth(
+            run="",
+            generation=self._generation,
+            island=self._island,
+            slot=self._slot,
+            operator=Operator.REPAIR if self._slot else self._operator,
+            state=BirthState.DUPLICATE if duplicate else BirthState.BORN,
+            parents=parents,
+            kernel=member.kernel.id,
         )
+        self._learner.observe(birth, self._idea, member.evaluation, self._parents[0].evaluation)
+        if self._slot == 0:
+            self._children[parents[0]] += 1
+        self._slot += 1
+
+    def _choose_idea(self, program: Program) -> tuple[SimulatedIdea, Idea]:
+        rng = self._setup.rng(self._island, self._generation, "propose")
+        ideas = self._setup.author.ideas(self._setup.landscape, program, rng)
+        stated = [
+            Idea(
+                title=f"{idea.family}, g{self._generation}/i{self._island}",
+                mechanism=idea.family,
+                technique=idea.family,
+                expected_gain=math.exp(idea.claim),
+            )
+            for idea in ideas
+        ]
+        chosen = draw_idea(
+            stated,
+            self._memory.experience,
+            rng,
+            island=self._island,
+            policy=policy_of(self._island, islands=len(self._islands), device_type=DEVICE_TYPE),
+            stage=stage_of(self._memory.stalled, self._window),
+        )
+        return ideas[stated.index(chosen)], chosen
 
     def _tuned(self, program: Program) -> Program | None:
-        return tuned(self._setting.landscape, program, self._scores, self._setting.rng("tune", self._number))
+        return tuned(
+            self._setup.landscape, program, self._scores, self._setup.rng(self._island, self._generation, "tune")
+        )
 
-    def _idea(self, program: Program) -> Idea:
-        """Of several ideas the one that its technique's credit and its author's promise speak for."""
-        rng = self._setting.rng("idea", self._number)
-        ideas = self._setting.author.ideas(self._setting.landscape, program, rng)
-        worth = [self._techniques.belief(idea.family).draw(rng) + TRUST * idea.claim for idea in ideas]
-        return max(zip(worth, ideas, strict=True), key=lambda pair: pair[0])[1]
+    def _program(self, member: Member) -> Program:
+        return self._seen[member.kernel.id].program
 
-
-def _member(found: Found, niche: str) -> Member:
-    """A program as the islands see a kernel."""
-    name = repr(found.program)
-    score = found.score or 0.0
-    evaluation = Evaluation(
-        kernel=name,
-        problem="",
-        device="",
-        precision="fp32",
-        verdict=Verdict.CORRECT,
-        speedup=math.exp(score),
-        speedup_low=math.exp(found.low),
-        speedup_high=math.exp(score + found.margin),
-    )
-    return Member(kernel=Kernel(id=name, backend=Backend.TRITON, source=name), evaluation=evaluation, niche=niche)
+    def _member(self, found: Observation) -> Member:
+        """A program as the islands see a kernel."""
+        name = f"{found.program} {found.failure.signature if found.failure else ''}".strip()
+        self._seen.setdefault(name, found)
+        score = found.score
+        evaluation = Evaluation(
+            kernel=name,
+            problem="",
+            device="",
+            precision="fp32",
+            verdict=found.failure.verdict if found.failure else Verdict.CORRECT,
+            message=found.failure.signature if found.failure else "",
+            speedup=None if score is None else math.exp(score),
+            speedup_low=None if score is None else math.exp(found.low),
+            speedup_high=None if score is None else math.exp(score + found.margin),
+        )
+        niche = "" if found.failure else self._setup.landscape.niche(found.program)
+        return Member(kernel=Kernel(id=name, backend=Backend.TRITON, source=name), evaluation=evaluation, niche=niche)

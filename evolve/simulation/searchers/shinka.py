@@ -11,10 +11,10 @@ import statistics
 from collections import Counter
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.simulation.author import Task
 from kbevolve.evolve.simulation.landscape import Program
-from kbevolve.evolve.simulation.searcher import Found, Setting
+from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.searchers.baselines import FirstLook, favourite
+from kbevolve.evolve.simulation.simulated_llm import Task
 
 ISLANDS = 2
 ARCHIVE = 40
@@ -22,12 +22,12 @@ SHARPNESS = 10.0
 KINDS = {Operator.MUTATE: 0.6, Operator.REWRITE: 0.3, Operator.CROSS: 0.1}
 
 
-class ShinkaLaw(FirstLook):
+class ShinkaSearcher(FirstLook):
     """Weighted by fitness relative to the median, and by how few children a program had."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setup) -> None:
         super().__init__(setting)
-        self._islands: list[list[Found]] = [[] for _ in range(ISLANDS)]
+        self._islands: list[list[Observation]] = [[] for _ in range(ISLANDS)]
         self._children: Counter[tuple[int, Program]] = Counter()
         self._number = 0
         self._island = 0
@@ -61,16 +61,16 @@ class ShinkaLaw(FirstLook):
             inspirations=tuple(one.program for one in shown),
         )
 
-    def note(self, found: Found) -> None:
+    def observe(self, found: Observation) -> None:
         """Correct children join the island of their parent."""
-        super().note(found)
+        super().observe(found)
         if found.score is None or found.duplicate:
             return
         for number, island in enumerate(self._islands):
             if found.task is None or number == self._island:
                 island.append(found)
 
-    def _elite(self, island: int) -> list[Found]:
+    def _elite(self, island: int) -> list[Observation]:
         """The island's part of the archive; the whole island's best when none of it is there."""
         every = {id(one): one for home in self._islands for one in home}
         archive = {id(one) for one in sorted(every.values(), key=lambda one: -(one.score or 0.0))[:ARCHIVE]}

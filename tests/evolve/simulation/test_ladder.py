@@ -10,9 +10,9 @@ from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.simulation.ladder import Fault, Ladder, Need, Parameter, Technique
 from kbevolve.evolve.simulation.ladders import LADDERS, draw_ladder, find_ladder
-from kbevolve.evolve.simulation.landscape import Failure, Program
+from kbevolve.evolve.simulation.landscape import Program, ProgramFailure
 
-FAULT = Failure(verdict=Verdict.CRASHED, signature="CRASHED: illegal memory access")
+FAULT = ProgramFailure(verdict=Verdict.CRASHED, signature="CRASHED: illegal memory access")
 
 
 def little_ladder() -> Ladder:

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.cli.commands.bench_search import MEASURED, bench_search
 from kbevolve.evolve.simulation.measured import read_landscape
-from kbevolve.evolve.simulation.tournament import as_json, hold
+from kbevolve.evolve.simulation.tournament import as_json, compare_searchers
 
 TINY = {
     "format": 1,
@@ -25,7 +25,8 @@ TINY = {
 
 def test_laws_meet_over_the_same_seeds() -> None:
     rows = {
-        (one.law, one.budget): one for one in hold(["ladder-a"], laws=("ours", "greedy"), budgets=(12, 24), seeds=4)
+        (one.law, one.budget): one
+        for one in compare_searchers(["ladder-a"], laws=("ours", "greedy"), budgets=(12, 24), seeds=4)
     }
     assert set(rows) == {(law, budget) for law in ("ours", "greedy") for budget in (12, 24)}
     assert rows["ours", 24].behind == rows["ours", 24].behind_se == 0
@@ -35,7 +36,7 @@ def test_laws_meet_over_the_same_seeds() -> None:
 
 
 def test_the_object_has_a_mean_for_every_budget() -> None:
-    found = as_json(hold(["ladder-a"], laws=("ours", "greedy"), budgets=(12, 24), seeds=2))
+    found = as_json(compare_searchers(["ladder-a"], laws=("ours", "greedy"), budgets=(12, 24), seeds=2))
     assert set(found["ladder-a"]) == {"ours", "greedy"}
     assert set(found["ladder-a"]["ours"]["24"]) == {"mean", "se"}
     assert {"inflation", "validity", "duplicates"} <= set(found["ladder-a"]["greedy"])

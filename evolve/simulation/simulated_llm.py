@@ -11,7 +11,14 @@ from random import Random
 from types import MappingProxyType
 
 from kbevolve.archive.records import Operator, Verdict
-from kbevolve.evolve.simulation.landscape import Failure, Idea, Landscape, Outcome, Program, families
+from kbevolve.evolve.simulation.landscape import (
+    Landscape,
+    Program,
+    ProgramFailure,
+    ProgramOutcome,
+    SimulatedIdea,
+    families,
+)
 from kbevolve.evolve.simulation.moves import along, crossed, potential, retuned, rewritten, taken_over, ways_out
 
 #: How many genes a proposal changes: mostly one.
@@ -49,7 +56,7 @@ class Task:
     #: One valid program, two for CROSS, the main one first.
     parents: tuple[Program, ...]
     #: What MUTATE and REWRITE carry out; None lets the author take any technique.
-    idea: Idea | None = None
+    idea: SimulatedIdea | None = None
     #: The child itself, for TUNE by a law that chooses values; None leaves them to chance.
     child: Program | None = None
     #: Programs shown to learn from.
@@ -65,11 +72,11 @@ class Draft:
     #: What was meant.
     program: Program
     #: The failure that the writing brought; None when the text is the program.
-    slip: Failure | None = None
+    slip: ProgramFailure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Author:
+class SimulatedLLM:
     """Writes children; all shares are between 0 and 1. Pure: landscape, task and `Random` decide the answer."""
 
     #: Share of answers that slip, by class of failure.
@@ -87,10 +94,12 @@ class Author:
     #: How often the better one of two ways comes to mind first.
     skill: float = 0.25
 
-    def ideas(self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4) -> tuple[Idea, ...]:
+    def ideas(
+        self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4
+    ) -> tuple[SimulatedIdea, ...]:
         """Different techniques for a program, the most promising by the author's own claims first."""
         names = rng.sample(list(families(landscape.genes)), min(count, len(families(landscape.genes))))
-        found = [Idea(family=name, claim=self._claim(landscape, program, name, rng)) for name in names]
+        found = [SimulatedIdea(family=name, claim=self._claim(landscape, program, name, rng)) for name in names]
         return tuple(sorted(found, key=lambda idea: -idea.claim))
 
     def write(self, landscape: Landscape, task: Task, rng: Random) -> Draft:
@@ -107,7 +116,7 @@ class Author:
             program = self._meant(landscape, task, rng)
         return Draft(program=program, slip=self._slip(task.operator, rng))
 
-    def mend(self, landscape: Landscape, draft: Draft, failure: Failure, rng: Random) -> Draft:
+    def mend(self, landscape: Landscape, draft: Draft, failure: ProgramFailure, rng: Random) -> Draft:
         """A failed draft after a repair turn; the same one when it did not help.
 
         A slip is corrected. A fault of the program itself is left by one changed gene.
@@ -132,13 +141,13 @@ class Author:
                 return learnt
         return along(landscape, parent, family, rng.choice(EDITS), rng)
 
-    def _slip(self, operator: Operator, rng: Random) -> Failure | None:
+    def _slip(self, operator: Operator, rng: Random) -> ProgramFailure | None:
         factor = self.rewriting if operator in (Operator.REWRITE, Operator.CROSS) else 1.0
         drawn = rng.random()
         for verdict, share in self.slips.items():
             drawn -= factor * share
             if drawn < 0:
-                return Failure(verdict=verdict, signature=f"{verdict.name}: {rng.choice(SLIPS[verdict])}")
+                return ProgramFailure(verdict=verdict, signature=f"{verdict.name}: {rng.choice(SLIPS[verdict])}")
         return None
 
     def _claim(self, landscape: Landscape, program: Program, family: str, rng: Random) -> float:
@@ -146,9 +155,9 @@ class Author:
         return max(0.0, HEARSAY * landscape.fame(family) + INSIGHT * truth + rng.gauss(0, CLAIM_ERROR))
 
 
-def judge(landscape: Landscape, draft: Draft, rng: Random) -> Outcome:
+def judge(landscape: Landscape, draft: Draft, rng: Random) -> ProgramOutcome:
     """What an evaluation of a draft says."""
-    return Outcome(failure=draft.slip) if draft.slip else landscape.measure(draft.program, rng)
+    return ProgramOutcome(failure=draft.slip) if draft.slip else landscape.measure(draft.program, rng)
 
 
 def _better(landscape: Landscape, *programs: Program) -> Program:

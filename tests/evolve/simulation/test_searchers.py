@@ -3,23 +3,23 @@ from dataclasses import replace
 import pytest
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.simulation.author import Author, Task
+from kbevolve.evolve.simulation.episode import EpisodeResult, run_episode
 from kbevolve.evolve.simulation.ladders import find_ladder
 from kbevolve.evolve.simulation.landscape import Program
-from kbevolve.evolve.simulation.searcher import Claim, Found, Setting
+from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
 from kbevolve.evolve.simulation.searchers.baselines import BestOfN, Greedy
-from kbevolve.evolve.simulation.searchers.ours import FINALISTS, OurLaw
-from kbevolve.evolve.simulation.tournament import LAWS
-from kbevolve.evolve.simulation.trial import Result, run_trial
+from kbevolve.evolve.simulation.searchers.ours import FINALISTS, OurSearcher
+from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
+from kbevolve.evolve.simulation.tournament import SEARCHERS
 
 LADDER = find_ladder("ladder-a")
 
 
-def tried(law: str, *, budget: int = 40, seed: int = 1) -> Result:
-    return run_trial(LADDER, LAWS[law], author=Author(), budget=budget, seed=seed)
+def tried(law: str, *, budget: int = 40, seed: int = 1) -> EpisodeResult:
+    return run_episode(LADDER, SEARCHERS[law], author=SimulatedLLM(), budget=budget, seed=seed)
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", SEARCHERS)
 def test_a_law_spends_its_budget_and_publishes_what_is_right(law: str) -> None:
     result = tried(law)
     assert 38 <= result.spent <= 40, "a repair at the end may not be begun"
@@ -28,7 +28,7 @@ def test_a_law_spends_its_budget_and_publishes_what_is_right(law: str) -> None:
     assert abs(result.claimed - result.delivered) < 0.1
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", SEARCHERS)
 def test_the_same_seed_gives_the_same_search(law: str) -> None:
     assert tried(law) == tried(law)
     assert tried(law) != tried(law, seed=2)
@@ -44,8 +44,8 @@ def test_more_evaluations_find_more() -> None:
 class Repeating:
     """Asks for crossings of a program with itself: every child is known."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.told: list[Found] = []
+    def __init__(self, setting: Setup) -> None:
+        self.told: list[Observation] = []
 
     def task(self, spent: int) -> Task:
         return Task(operator=Operator.CROSS, parents=(self._program, self._program))
@@ -54,19 +54,19 @@ class Repeating:
     def _program(self) -> Program:
         return self.told[0].program
 
-    def note(self, found: Found) -> None:
+    def observe(self, found: Observation) -> None:
         self.told.append(found)
 
     def reserve(self) -> int:
         return 0
 
-    def claim(self) -> Claim:
-        return Claim(program=self._program, score=0.0)
+    def publish(self) -> Publication:
+        return Publication(program=self._program, score=0.0)
 
 
 def test_what_is_known_costs_nothing_and_a_search_that_only_repeats_ends() -> None:
-    author = Author(slips={})
-    result = run_trial(LADDER, Repeating, author=author, budget=50, seed=0)
+    author = SimulatedLLM(slips={})
+    result = run_episode(LADDER, Repeating, author=author, budget=50, seed=0)
     assert result.spent == len(LADDER.start())
     assert result.duplicates == 200
 
@@ -81,7 +81,7 @@ def test_best_of_n_never_leaves_the_start_and_greedy_follows_the_best() -> None:
                 parents[name].add(found.parents[0])  # noqa: B023
                 return found
 
-        run_trial(LADDER, Watched, author=Author(), budget=60, seed=3)
+        run_episode(LADDER, Watched, author=SimulatedLLM(), budget=60, seed=3)
     assert len(parents["iid"]) == 1
     assert parents["iid"] <= set(LADDER.start())
     assert len(parents["greedy"]) > 5
@@ -90,18 +90,18 @@ def test_best_of_n_never_leaves_the_start_and_greedy_follows_the_best() -> None:
 def test_ours_keeps_a_part_of_the_budget_for_a_last_look() -> None:
     looks: list[Program] = []
 
-    class Watched(OurLaw):
-        def claim(self) -> Claim:
+    class Watched(OurSearcher):
+        def publish(self) -> Publication:
             again = self._setting.again
 
-            def counted(program: Program) -> Found | None:
+            def counted(program: Program) -> Observation | None:
                 looks.append(program)
                 return again(program)
 
             self._setting = replace(self._setting, again=counted)
-            return super().claim()
+            return super().publish()
 
-    result = run_trial(LADDER, Watched, author=Author(), budget=100, seed=4)
+    result = run_episode(LADDER, Watched, author=SimulatedLLM(), budget=100, seed=4)
     assert len(looks) == FINALISTS == 5
     assert result.spent <= 100
 

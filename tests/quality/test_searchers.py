@@ -4,13 +4,15 @@ import pytest
 
 from kbevolve.evolve.cli.commands.bench_search import MEASURED
 from kbevolve.evolve.simulation.searchers.ours import VERIFIED_FROM
-from kbevolve.evolve.simulation.tournament import LAWS, hold
+from kbevolve.evolve.simulation.tournament import SEARCHERS, compare_searchers
 
 
 @pytest.mark.slow
 def test_our_law_is_ahead_of_all_others_at_150() -> None:
     # Of 12 searches on ladder-b one standard error is as large as the lead over some laws.
-    rows = hold(["ladder-a", "ladder-b", "ladder-c"], laws=tuple(LAWS), budgets=(150,), seeds=40, jobs=2)
+    rows = compare_searchers(
+        ["ladder-a", "ladder-b", "ladder-c"], laws=tuple(SEARCHERS), budgets=(150,), seeds=40, jobs=2
+    )
     for one in rows:
         if one.law in ("best-of-n", "openevolve", "openevolve-database", "shinka"):
             assert one.behind > 2 * one.behind_se, one
@@ -24,7 +26,7 @@ def test_our_law_is_ahead_of_all_others_at_150() -> None:
 @pytest.mark.parametrize("space", ["matmul", "softmax", "layernorm"])
 def test_our_law_is_behind_nobody_on_what_was_measured(space: str) -> None:
     laws = ("ours", "best-of-n", "greedy", "openevolve", "shinka")
-    for one in hold([str(MEASURED / f"{space}.json")], laws=laws, budgets=(50, 150), seeds=40, jobs=2):
+    for one in compare_searchers([str(MEASURED / f"{space}.json")], laws=laws, budgets=(50, 150), seeds=40, jobs=2):
         if one.law in ("greedy", "shinka"):  # spaces of some hundred settings are soon known whole
             assert one.behind > -one.behind_se, one
         elif one.law != "ours":

@@ -8,16 +8,16 @@ of its own. SEARCH section 0 found that these are worth as much as the law; so a
 from dataclasses import dataclass
 from random import Random
 
-from kbevolve.evolve.simulation.author import Author, Draft, Task, judge
 from kbevolve.evolve.simulation.landscape import Landscape, Program
-from kbevolve.evolve.simulation.searcher import Found, LawFactory, Setting
+from kbevolve.evolve.simulation.searcher import Observation, SearcherFactory, Setup
+from kbevolve.evolve.simulation.simulated_llm import Draft, SimulatedLLM, Task, judge
 
 #: Drafts in a row that are all known, after which a search has nothing more to say.
 _EXHAUSTED = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class EpisodeResult:
     """What a trial came to."""
 
     #: Log speedup that the law publishes, the true one of that program, and the largest of the landscape.
@@ -30,7 +30,9 @@ class Result:
     valid: int
 
 
-def run_trial(landscape: Landscape, law: LawFactory, *, author: Author, budget: int, seed: int) -> Result:
+def run_episode(
+    landscape: Landscape, law: SearcherFactory, *, author: SimulatedLLM, budget: int, seed: int
+) -> EpisodeResult:
     """Search until the budget is spent.
 
     Args:
@@ -40,33 +42,35 @@ def run_trial(landscape: Landscape, law: LawFactory, *, author: Author, budget: 
         budget: evaluations, those of the starting programs and of the law's last look among them.
         seed: names all random choices; trials of different laws with one seed are pairs.
     """
-    return _Trial(landscape, law, author, budget, seed).run()
+    return _Episode(landscape, law, author, budget, seed).run()
 
 
-class _Trial:
-    def __init__(self, landscape: Landscape, law: LawFactory, author: Author, budget: int, seed: int) -> None:
+class _Episode:
+    def __init__(
+        self, landscape: Landscape, law: SearcherFactory, author: SimulatedLLM, budget: int, seed: int
+    ) -> None:
         self._landscape, self._author, self._budget = landscape, author, budget
         self._writing, self._noise = Random(f"{seed}/writing"), Random(f"{seed}/noise")
-        self._known: dict[Draft, Found] = {}
+        self._known: dict[Draft, Observation] = {}
         self._spent = self._duplicates = self._valid = 0
         self._law = law(
-            Setting(landscape=landscape, author=author, budget=budget, again=self._again, seed=seed),
+            Setup(landscape=landscape, author=author, budget=budget, again=self._again, seed=seed),
         )
 
-    def run(self) -> Result:
+    def run(self) -> EpisodeResult:
         for program in self._landscape.start():
-            self._law.note(self._evaluate(Draft(program=program), None))
+            self._law.observe(self._evaluate(Draft(program=program), None))
         in_a_row = 0
         while self._spent < self._budget - self._law.reserve() and in_a_row < _EXHAUSTED:
             task = self._law.task(self._spent)
             draft = self._author.write(self._landscape, task, self._writing)
             known = self._known.get(draft)
             in_a_row = in_a_row + 1 if known else 0
-            self._law.note(self._again_known(known, task) if known else self._born(draft, task))
-        claim = self._law.claim()
+            self._law.observe(self._again_known(known, task) if known else self._born(draft, task))
+        claim = self._law.publish()
         true = self._landscape.true_value(claim.program)
         assert true is not None, "a law publishes what the judge accepted"
-        return Result(
+        return EpisodeResult(
             claimed=claim.score,
             delivered=true,
             optimum=self._landscape.optimum,
@@ -75,7 +79,7 @@ class _Trial:
             valid=self._valid,
         )
 
-    def _born(self, draft: Draft, task: Task) -> Found:
+    def _born(self, draft: Draft, task: Task) -> Observation:
         """What becomes of a child; of its repair, when it fails and is mended."""
         found = self._evaluate(draft, task)
         if found.failure is None or self._spent >= self._budget - self._law.reserve():
@@ -83,20 +87,20 @@ class _Trial:
         mended = self._author.mend(self._landscape, draft, found.failure, self._writing)
         if mended == draft:
             return found
-        self._law.note(found)
+        self._law.observe(found)
         known = self._known.get(mended)
         return self._again_known(known, task) if known else self._evaluate(mended, task)
 
-    def _evaluate(self, draft: Draft, task: Task | None) -> Found:
+    def _evaluate(self, draft: Draft, task: Task | None) -> Observation:
         self._spent += 1
-        found = Found.of(draft.program, judge(self._landscape, draft, self._noise), task)
+        found = Observation.of(draft.program, judge(self._landscape, draft, self._noise), task)
         self._valid += found.failure is None
         self._known[draft] = found
         return found
 
-    def _again_known(self, known: Found, task: Task) -> Found:
+    def _again_known(self, known: Observation, task: Task) -> Observation:
         self._duplicates += 1
-        return Found(
+        return Observation(
             task=task,
             program=known.program,
             score=known.score,
@@ -105,8 +109,8 @@ class _Trial:
             duplicate=True,
         )
 
-    def _again(self, program: Program) -> Found | None:
+    def _again(self, program: Program) -> Observation | None:
         if self._spent >= self._budget:
             return None
         self._spent += 1
-        return Found.of(program, self._landscape.measure(program, self._noise))
+        return Observation.of(program, self._landscape.measure(program, self._noise))

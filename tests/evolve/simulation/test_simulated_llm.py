@@ -6,17 +6,17 @@ from random import Random
 import pytest
 
 from kbevolve.archive.records import Operator, Verdict
-from kbevolve.evolve.simulation import LADDERS, Author, Draft, Failure, Landscape, Task, find_ladder, judge
+from kbevolve.evolve.simulation import LADDERS, Draft, Landscape, ProgramFailure, SimulatedLLM, Task, find_ladder, judge
 from kbevolve.evolve.simulation.landscape import Program, families
 from kbevolve.evolve.simulation.moves import potential
 
-FAITHFUL = Author(slips={}, repeats=0.0)
-SLIP = Failure(verdict=Verdict.BUILD_FAILED, signature="BUILD_FAILED: unexpected token")
+FAITHFUL = SimulatedLLM(slips={}, repeats=0.0)
+SLIP = ProgramFailure(verdict=Verdict.BUILD_FAILED, signature="BUILD_FAILED: unexpected token")
 
 
 def searched(
-    landscape: Landscape, author: Author, *, evaluations: int, seed: int
-) -> list[tuple[Draft, Failure | None]]:
+    landscape: Landscape, author: SimulatedLLM, *, evaluations: int, seed: int
+) -> list[tuple[Draft, ProgramFailure | None]]:
     """A plain search: the best so far, each time with another operator. What was written and what failed."""
     rng = Random(seed)
     known = {program: landscape.true_value(program) or 0.0 for program in landscape.start()}
@@ -34,11 +34,11 @@ def searched(
 
 
 def test_the_same_random_writes_the_same(landscape: Landscape) -> None:
-    assert searched(landscape, Author(), evaluations=20, seed=1) == searched(
-        landscape, Author(), evaluations=20, seed=1
+    assert searched(landscape, SimulatedLLM(), evaluations=20, seed=1) == searched(
+        landscape, SimulatedLLM(), evaluations=20, seed=1
     )
-    assert searched(landscape, Author(), evaluations=20, seed=1) != searched(
-        landscape, Author(), evaluations=20, seed=2
+    assert searched(landscape, SimulatedLLM(), evaluations=20, seed=1) != searched(
+        landscape, SimulatedLLM(), evaluations=20, seed=2
     )
 
 
@@ -46,7 +46,7 @@ def test_the_same_random_writes_the_same(landscape: Landscape) -> None:
 def test_as_many_fail_and_are_duplicates_as_with_models(name: str) -> None:
     """SEARCH: 30 to 50 % of the proposals are invalid, 15 to 35 % duplicates."""
     landscape = find_ladder(name)
-    runs = [searched(landscape, Author(), evaluations=100, seed=seed) for seed in range(4)]
+    runs = [searched(landscape, SimulatedLLM(), evaluations=100, seed=seed) for seed in range(4)]
     assert 0.3 < statistics.fmean(failure is not None for run in runs for _, failure in run) < 0.5
     assert 0.1 < statistics.fmean(1 - len({draft for draft, _ in run}) / len(run) for run in runs) < 0.35
     signatures = [failure.signature for run in runs for _, failure in run if failure]
@@ -55,7 +55,7 @@ def test_as_many_fail_and_are_duplicates_as_with_models(name: str) -> None:
 
 def test_slips_come_at_their_shares_and_more_often_in_rewrites() -> None:
     landscape, rng = find_ladder("ladder-a"), Random(3)
-    author = Author(slips={Verdict.WRONG: 0.3}, repeats=0.0)
+    author = SimulatedLLM(slips={Verdict.WRONG: 0.3}, repeats=0.0)
     start = landscape.start()[0]
     shares = {}
     for operator in (Operator.MUTATE, Operator.REWRITE, Operator.TUNE):
@@ -76,17 +76,17 @@ def test_a_slip_fails_whatever_was_meant() -> None:
 
 def test_mending_a_slip_gives_what_was_meant(landscape: Landscape) -> None:
     draft = Draft(program=landscape.start()[0], slip=SLIP)
-    assert Author(mends=1.0).mend(landscape, draft, SLIP, Random(0)) == Draft(program=draft.program)
-    assert Author(mends=0.0).mend(landscape, draft, SLIP, Random(0)) == draft
-    mended = [Author(mends=0.6).mend(landscape, draft, SLIP, Random(seed)) != draft for seed in range(300)]
+    assert SimulatedLLM(mends=1.0).mend(landscape, draft, SLIP, Random(0)) == Draft(program=draft.program)
+    assert SimulatedLLM(mends=0.0).mend(landscape, draft, SLIP, Random(0)) == draft
+    mended = [SimulatedLLM(mends=0.6).mend(landscape, draft, SLIP, Random(seed)) != draft for seed in range(300)]
     assert statistics.fmean(mended) == pytest.approx(0.6, abs=0.1)
 
 
 def test_what_is_over_is_not_mended() -> None:
     landscape = find_ladder("ladder-a")
-    late = Failure(verdict=Verdict.TIMED_OUT, signature="TIMED_OUT: a loop does not end")
+    late = ProgramFailure(verdict=Verdict.TIMED_OUT, signature="TIMED_OUT: a loop does not end")
     draft = Draft(program=landscape.start()[0], slip=late)
-    assert Author(mends=1.0).mend(landscape, draft, late, Random(0)) == draft
+    assert SimulatedLLM(mends=1.0).mend(landscape, draft, late, Random(0)) == draft
 
 
 def failing(landscape: Landscape) -> Program:
@@ -102,7 +102,9 @@ def test_mending_a_planted_fault_leaves_its_region(landscape: Landscape) -> None
     program = failing(landscape)
     failure = landscape.failure(program)
     assert failure is not None
-    mended = {Author(mends=1.0).mend(landscape, Draft(program=program), failure, Random(seed)) for seed in range(10)}
+    mended = {
+        SimulatedLLM(mends=1.0).mend(landscape, Draft(program=program), failure, Random(seed)) for seed in range(10)
+    }
     valid = [draft for draft in mended if landscape.failure(draft.program) is None]
     assert valid or mended == {Draft(program=program)}  # or every neighbour fails too
 
@@ -135,7 +137,7 @@ def test_a_warning_is_mostly_heeded() -> None:
     signatures = frozenset(fault.failure.signature for fault in landscape.faults)
 
     def failures(warnings: frozenset[str]) -> float:
-        author = Author(slips={}, repeats=0.0, heeds=1.0)
+        author = SimulatedLLM(slips={}, repeats=0.0, heeds=1.0)
         tasks = [Task(operator=Operator.REWRITE, parents=(rng.choice(parents),), warnings=warnings) for _ in range(800)]
         return statistics.fmean(
             landscape.failure(author.write(landscape, task, rng).program) is not None for task in tasks
@@ -152,14 +154,14 @@ def test_claims_tell_something_but_not_all(landscape: Landscape) -> None:
     pairs = [
         (idea.claim, potential(landscape, program, idea.family))
         for _ in range(200)
-        for idea in Author().ideas(landscape, program, rng, count=count)
+        for idea in SimulatedLLM().ideas(landscape, program, rng, count=count)
     ]
     claims, truths = zip(*pairs, strict=True)
     assert 0.3 < statistics.correlation(claims, truths) < 0.95
 
 
 def test_ideas_are_different_and_the_best_claim_comes_first(landscape: Landscape) -> None:
-    ideas = Author().ideas(landscape, landscape.start()[0], Random(10))
+    ideas = SimulatedLLM().ideas(landscape, landscape.start()[0], Random(10))
     assert len({idea.family for idea in ideas}) == len(ideas) == min(4, len(families(landscape.genes)))
     assert [idea.claim for idea in ideas] == sorted((idea.claim for idea in ideas), reverse=True)
 
