@@ -1,7 +1,7 @@
-"""What search laws are compared on: landscapes with known speeds, and an author that is shaped like a language model.
+"""What search laws are compared on: landscapes with known speeds, and an llm that is shaped like a language model.
 
 Nothing here compiles or times a kernel. `landscape` says what a landscape is; `ladder` (with `ladders`, the named ones)
-and `measured` are the two kinds; `moves` is how one program becomes another; `operator` is the author.
+and `measured` are the two kinds; `moves` is how one program becomes another; `operator` is the llm.
 """
 
 from kbevolve.evolve.simulation.ladder import Ladder

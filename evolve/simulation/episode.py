@@ -31,30 +31,30 @@ class EpisodeResult:
 
 
 def run_episode(
-    landscape: Landscape, law: SearcherFactory, *, author: SimulatedLLM, budget: int, seed: int
+    landscape: Landscape, law: SearcherFactory, *, llm: SimulatedLLM, budget: int, seed: int
 ) -> EpisodeResult:
     """Search until the budget is spent.
 
     Args:
         landscape: where.
         law: makes the law.
-        author: writes the children.
+        llm: writes the children.
         budget: evaluations, those of the starting programs and of the law's last look among them.
         seed: names all random choices; trials of different laws with one seed are pairs.
     """
-    return _Episode(landscape, law, author, budget, seed).run()
+    return _Episode(landscape, law, llm, budget, seed).run()
 
 
 class _Episode:
     def __init__(
-        self, landscape: Landscape, law: SearcherFactory, author: SimulatedLLM, budget: int, seed: int
+        self, landscape: Landscape, law: SearcherFactory, llm: SimulatedLLM, budget: int, seed: int
     ) -> None:
-        self._landscape, self._author, self._budget = landscape, author, budget
+        self._landscape, self._llm, self._budget = landscape, llm, budget
         self._writing, self._noise = Random(f"{seed}/writing"), Random(f"{seed}/noise")
         self._known: dict[Draft, Observation] = {}
         self._spent = self._duplicates = self._valid = 0
         self._law = law(
-            Setup(landscape=landscape, author=author, budget=budget, again=self._again, seed=seed),
+            Setup(landscape=landscape, llm=llm, budget=budget, again=self._again, seed=seed),
         )
 
     def run(self) -> EpisodeResult:
@@ -63,10 +63,10 @@ class _Episode:
         in_a_row = 0
         while self._spent < self._budget - self._law.reserve() and in_a_row < _EXHAUSTED:
             task = self._law.task(self._spent)
-            draft = self._author.write(self._landscape, task, self._writing)
+            draft = self._llm.write(self._landscape, task, self._writing)
             known = self._known.get(draft)
             in_a_row = in_a_row + 1 if known else 0
-            self._law.observe(self._again_known(known, task) if known else self._born(draft, task))
+            self._law.observe(self._known_before(known, task) if known else self._born(draft, task))
         claim = self._law.publish()
         true = self._landscape.true_value(claim.program)
         assert true is not None, "a law publishes what the judge accepted"
@@ -84,12 +84,12 @@ class _Episode:
         found = self._evaluate(draft, task)
         if found.failure is None or self._spent >= self._budget - self._law.reserve():
             return found
-        mended = self._author.mend(self._landscape, draft, found.failure, self._writing)
+        mended = self._llm.mend(self._landscape, draft, found.failure, self._writing)
         if mended == draft:
             return found
         self._law.observe(found)
         known = self._known.get(mended)
-        return self._again_known(known, task) if known else self._evaluate(mended, task)
+        return self._known_before(known, task) if known else self._evaluate(mended, task)
 
     def _evaluate(self, draft: Draft, task: Task | None) -> Observation:
         self._spent += 1
@@ -98,7 +98,7 @@ class _Episode:
         self._known[draft] = found
         return found
 
-    def _again_known(self, known: Observation, task: Task) -> Observation:
+    def _known_before(self, known: Observation, task: Task) -> Observation:
         self._duplicates += 1
         return Observation(
             task=task,

@@ -1,6 +1,6 @@
 """What a search can be tried on without a device: programs as tuples of choices, and what a judge would say of each.
 
-A program of any landscape is one choice for every gene. So one set of moves (`trials.moves`) and one author
+A program of any landscape is one choice for every gene. So one set of moves (`trials.moves`) and one llm
 (`trials.operator`) serve them all, and a landscape only has to know how fast each program is.
 """
 
@@ -65,6 +65,10 @@ class SimulatedIdea:
 
 class Landscape(Protocol):
     """Programs with known speeds. Immutable: the same question has the same answer, given the same `Random`."""
+
+    def __hash__(self) -> int:
+        """By identity: what is computed of a landscape is kept."""
+        ...
 
     @property
     def name(self) -> str:

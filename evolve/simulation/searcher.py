@@ -55,7 +55,7 @@ class Setup:
     """What a law may know before it begins."""
 
     landscape: Landscape
-    author: SimulatedLLM
+    llm: SimulatedLLM
     #: Evaluations in all, the starting programs' among them.
     budget: int
     #: Measures a program once more, for one evaluation; None when the budget is spent.
@@ -72,7 +72,7 @@ class Searcher(Protocol):
     """One search. It sees of the landscape what a search sees of kernels: niches, and what the judge says."""
 
     def task(self, spent: int) -> Task:
-        """What the author shall write next; `spent`: evaluations so far."""
+        """What the llm shall write next; `spent`: evaluations so far."""
         ...
 
     def observe(self, found: Observation) -> None:

@@ -1,4 +1,4 @@
-"""An author shaped like a language model: it carries out ideas, slips, repeats itself, mends, and learns from others.
+"""An llm shaped like a language model: it carries out ideas, slips, repeats itself, mends, and learns from others.
 
 It is a model of the proposer, not of any landscape: the shares are those that SEARCH's regime states (30 to 50 % of the
 proposals invalid, 15 to 35 % duplicates with the landscape's own), and every one can be set. What it writes is a
@@ -49,13 +49,13 @@ SHARES: Mapping[Verdict, float] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the author is asked for, and what it is shown."""
+    """What the llm is asked for, and what it is shown."""
 
     #: MUTATE, REWRITE, CROSS or TUNE.
     operator: Operator
     #: One valid program, two for CROSS, the main one first.
     parents: tuple[Program, ...]
-    #: What MUTATE and REWRITE carry out; None lets the author take any technique.
+    #: What MUTATE and REWRITE carry out; None lets the llm take any technique.
     idea: SimulatedIdea | None = None
     #: The child itself, for TUNE by a law that chooses values; None leaves them to chance.
     child: Program | None = None
@@ -97,7 +97,7 @@ class SimulatedLLM:
     def ideas(
         self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4
     ) -> tuple[SimulatedIdea, ...]:
-        """Different techniques for a program, the most promising by the author's own claims first."""
+        """Different techniques for a program, the most promising by the llm's own claims first."""
         names = rng.sample(list(families(landscape.genes)), min(count, len(families(landscape.genes))))
         found = [SimulatedIdea(family=name, claim=self._claim(landscape, program, name, rng)) for name in names]
         return tuple(sorted(found, key=lambda idea: -idea.claim))

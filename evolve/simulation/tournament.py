@@ -116,7 +116,7 @@ def _landscape(name: str) -> Landscape:
 
 def _one(asked: tuple[str, str, int, int]) -> EpisodeResult:
     landscape, law, budget, seed = asked
-    return run_episode(_landscape(landscape), SEARCHERS[law], author=SimulatedLLM(), budget=budget, seed=seed)
+    return run_episode(_landscape(landscape), SEARCHERS[law], llm=SimulatedLLM(), budget=budget, seed=seed)
 
 
 def _standing(

@@ -30,16 +30,16 @@ def tuned(landscape: Landscape, parent: Program, scores: Mapping[Program, float 
     }
     surrogate = Surrogate(
         {gene.name: [str(choice) for choice in range(gene.choices)] for gene in landscape.genes if not gene.rung},
-        [_setting(landscape, program) for program in relatives],
+        [_values(landscape, program) for program in relatives],
         [math.exp(score) for score in relatives.values()],
         rng,
     )
-    return max(fresh, key=lambda program: surrogate.score(_setting(landscape, program)))
+    return max(fresh, key=lambda program: surrogate.score(_values(landscape, program)))
 
 
 def _techniques(landscape: Landscape, program: Program) -> Program:
     return tuple(choice for gene, choice in zip(landscape.genes, program, strict=True) if gene.rung)
 
 
-def _setting(landscape: Landscape, program: Program) -> dict[str, str]:
+def _values(landscape: Landscape, program: Program) -> dict[str, str]:
     return {gene.name: str(choice) for gene, choice in zip(landscape.genes, program, strict=True) if not gene.rung}

@@ -6,18 +6,18 @@ from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
 
 
-def favourite(setting: Setup, program: Program, number: int) -> SimulatedIdea:
-    """The technique that the author would take: of several that come to its mind, the earlier the likelier."""
-    rng = setting.rng("idea", number)
-    ideas = setting.author.ideas(setting.landscape, program, rng)
+def favourite(setup: Setup, program: Program, number: int) -> SimulatedIdea:
+    """The technique that the llm would take: of several that come to its mind, the earlier the likelier."""
+    rng = setup.rng("idea", number)
+    ideas = setup.llm.ideas(setup.landscape, program, rng)
     return rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
 
 
 class FirstLook:
     """What laws have in common that measure nothing twice: they publish the best score that they happened to see."""
 
-    def __init__(self, setting: Setup) -> None:
-        self._setting = setting
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
         self._best: Observation | None = None
 
     def observe(self, found: Observation) -> None:
@@ -41,8 +41,8 @@ class FirstLook:
 class BestOfN(FirstLook):
     """Repeated sampling (IID): every child is written from the best program that the search began with."""
 
-    def __init__(self, setting: Setup) -> None:
-        super().__init__(setting)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self._start: Observation | None = None
         self._number = 0
 
@@ -51,8 +51,8 @@ class BestOfN(FirstLook):
         assert self._start is not None
         self._number += 1
         parent = self._start.program
-        idea = favourite(self._setting, parent, self._number)
-        operator = Operator.REWRITE if self._setting.rng("how", self._number).random() < 0.5 else Operator.MUTATE
+        idea = favourite(self._setup, parent, self._number)
+        operator = Operator.REWRITE if self._setup.rng("how", self._number).random() < 0.5 else Operator.MUTATE
         return Task(operator=operator, parents=(parent,), idea=idea)
 
     def observe(self, found: Observation) -> None:
@@ -65,8 +65,8 @@ class BestOfN(FirstLook):
 class Greedy(FirstLook):
     """(1+1): one child of the best so far, which it replaces when it scores better."""
 
-    def __init__(self, setting: Setup) -> None:
-        super().__init__(setting)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self._number = 0
 
     def task(self, spent: int) -> Task:
@@ -74,6 +74,6 @@ class Greedy(FirstLook):
         assert self._best is not None
         self._number += 1
         parent = self._best.program
-        idea = favourite(self._setting, parent, self._number)
-        operator = Operator.REWRITE if self._setting.rng("how", self._number).random() < 0.3 else Operator.MUTATE
+        idea = favourite(self._setup, parent, self._number)
+        operator = Operator.REWRITE if self._setup.rng("how", self._number).random() < 0.3 else Operator.MUTATE
         return Task(operator=operator, parents=(parent,), idea=idea)

@@ -26,14 +26,14 @@ INSPIRATIONS = 5
 class OpenEvolveSearcher(FirstLook):
     """The database with its default configuration."""
 
-    def __init__(self, setting: Setup) -> None:
-        super().__init__(setting)
-        self._random = random.Random(setting.seed).getstate()
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._random = random.Random(setup.seed).getstate()
         self._programs: dict[str, Program] = {}
         self._turn = 0
         config, database, self._program = _openevolve()
         with self._its_generator():
-            self._database = database(config(log_prompts=False, random_seed=setting.seed))
+            self._database = database(config(log_prompts=False, random_seed=setup.seed))
         self._islands = self._database.config.num_islands
         self._parent = ""
 
@@ -46,7 +46,7 @@ class OpenEvolveSearcher(FirstLook):
         return Task(
             operator=Operator.MUTATE,
             parents=(program,),
-            idea=favourite(self._setting, program, self._turn),
+            idea=favourite(self._setup, program, self._turn),
             inspirations=tuple(self._programs[one.id] for one in shown),
         )
 
@@ -69,7 +69,7 @@ class OpenEvolveSearcher(FirstLook):
         self._programs[name] = found.program
         program = self._program(
             id=name,
-            code=_text(self._setting, found.program),
+            code=_text(self._setup, found.program),
             parent_id=self._parent or None,
             metrics={"combined_score": math.exp(found.score or 0.0)},
         )
@@ -108,9 +108,9 @@ def _openevolve() -> tuple[Any, Any, Any]:
     return DatabaseConfig, ProgramDatabase, TheirProgram
 
 
-def _text(setting: Setup, program: Program) -> str:
+def _text(setup: Setup, program: Program) -> str:
     """A program as a text of the length that its choices give it."""
-    genes = zip(setting.landscape.genes, program, strict=True)
+    genes = zip(setup.landscape.genes, program, strict=True)
     return "".join(f"{gene.name} = {choice}{' step' * choice}\n" for gene, choice in genes)
 
 

@@ -157,7 +157,7 @@ class OurSearcher:
 
     def _choose_idea(self, program: Program) -> tuple[SimulatedIdea, Idea]:
         rng = self._setup.rng(self._island, self._generation, "propose")
-        ideas = self._setup.author.ideas(self._setup.landscape, program, rng)
+        ideas = self._setup.llm.ideas(self._setup.landscape, program, rng)
         stated = [
             Idea(
                 title=f"{idea.family}, g{self._generation}/i{self._island}",

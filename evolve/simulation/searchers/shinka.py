@@ -25,8 +25,8 @@ KINDS = {Operator.MUTATE: 0.6, Operator.REWRITE: 0.3, Operator.CROSS: 0.1}
 class ShinkaSearcher(FirstLook):
     """Weighted by fitness relative to the median, and by how few children a program had."""
 
-    def __init__(self, setting: Setup) -> None:
-        super().__init__(setting)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self._islands: list[list[Observation]] = [[] for _ in range(ISLANDS)]
         self._children: Counter[tuple[int, Program]] = Counter()
         self._number = 0
@@ -35,7 +35,7 @@ class ShinkaSearcher(FirstLook):
     def task(self, spent: int) -> Task:
         """A child of a parent on an island drawn evenly."""
         self._number += 1
-        rng = self._setting.rng("shinka", self._number)
+        rng = self._setup.rng("shinka", self._number)
         self._island = rng.randrange(ISLANDS)
         home = self._elite(self._island)
         scores = [one.score or 0.0 for one in home]
@@ -57,7 +57,7 @@ class ShinkaSearcher(FirstLook):
         return Task(
             operator=operator,
             parents=(parent.program, *mates),
-            idea=favourite(self._setting, parent.program, self._number),
+            idea=favourite(self._setup, parent.program, self._number),
             inspirations=tuple(one.program for one in shown),
         )
 

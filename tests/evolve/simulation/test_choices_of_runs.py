@@ -80,8 +80,8 @@ def test_a_run_and_its_simulation_choose_alike(
         watched[0]._settings = chosen.search
         return watched[0]
 
-    ladder, author = find_ladder("ladder-b"), SimulatedLLM(mends=0.0)
-    run_episode(ladder, make, author=author, budget=budget, seed=seed)
+    ladder, llm = find_ladder("ladder-b"), SimulatedLLM(mends=0.0)
+    run_episode(ladder, make, llm=llm, budget=budget, seed=seed)
     simulated = watched[0]
     everyone = [*simulated.starts, *(one.child for one in simulated.chosen.values() if one.child)]
     kernels = {member.kernel.id: as_kernel(member) for member in everyone}

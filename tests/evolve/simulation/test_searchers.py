@@ -16,7 +16,7 @@ LADDER = find_ladder("ladder-a")
 
 
 def tried(law: str, *, budget: int = 40, seed: int = 1) -> EpisodeResult:
-    return run_episode(LADDER, SEARCHERS[law], author=SimulatedLLM(), budget=budget, seed=seed)
+    return run_episode(LADDER, SEARCHERS[law], llm=SimulatedLLM(), budget=budget, seed=seed)
 
 
 @pytest.mark.parametrize("law", SEARCHERS)
@@ -44,7 +44,7 @@ def test_more_evaluations_find_more() -> None:
 class Repeating:
     """Asks for crossings of a program with itself: every child is known."""
 
-    def __init__(self, setting: Setup) -> None:
+    def __init__(self, setup: Setup) -> None:
         self.told: list[Observation] = []
 
     def task(self, spent: int) -> Task:
@@ -65,8 +65,8 @@ class Repeating:
 
 
 def test_what_is_known_costs_nothing_and_a_search_that_only_repeats_ends() -> None:
-    author = SimulatedLLM(slips={})
-    result = run_episode(LADDER, Repeating, author=author, budget=50, seed=0)
+    llm = SimulatedLLM(slips={})
+    result = run_episode(LADDER, Repeating, llm=llm, budget=50, seed=0)
     assert result.spent == len(LADDER.start())
     assert result.duplicates == 200
 
@@ -81,7 +81,7 @@ def test_best_of_n_never_leaves_the_start_and_greedy_follows_the_best() -> None:
                 parents[name].add(found.parents[0])  # noqa: B023
                 return found
 
-        run_episode(LADDER, Watched, author=SimulatedLLM(), budget=60, seed=3)
+        run_episode(LADDER, Watched, llm=SimulatedLLM(), budget=60, seed=3)
     assert len(parents["iid"]) == 1
     assert parents["iid"] <= set(LADDER.start())
     assert len(parents["greedy"]) > 5
@@ -92,16 +92,16 @@ def test_ours_keeps_a_part_of_the_budget_for_a_last_look() -> None:
 
     class Watched(OurSearcher):
         def publish(self) -> Publication:
-            again = self._setting.again
+            again = self._setup.again
 
             def counted(program: Program) -> Observation | None:
                 looks.append(program)
                 return again(program)
 
-            self._setting = replace(self._setting, again=counted)
+            self._setup = replace(self._setup, again=counted)
             return super().publish()
 
-    result = run_episode(LADDER, Watched, author=SimulatedLLM(), budget=100, seed=4)
+    result = run_episode(LADDER, Watched, llm=SimulatedLLM(), budget=100, seed=4)
     assert len(looks) == FINALISTS == 5
     assert result.spent <= 100
 

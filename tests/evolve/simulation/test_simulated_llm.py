@@ -1,4 +1,4 @@
-"""The author: how often it slips, repeats itself and mends, and what showing it something is worth."""
+"""The llm: how often it slips, repeats itself and mends, and what showing it something is worth."""
 
 import statistics
 from random import Random
@@ -15,7 +15,7 @@ SLIP = ProgramFailure(verdict=Verdict.BUILD_FAILED, signature="BUILD_FAILED: une
 
 
 def searched(
-    landscape: Landscape, author: SimulatedLLM, *, evaluations: int, seed: int
+    landscape: Landscape, llm: SimulatedLLM, *, evaluations: int, seed: int
 ) -> list[tuple[Draft, ProgramFailure | None]]:
     """A plain search: the best so far, each time with another operator. What was written and what failed."""
     rng = Random(seed)
@@ -24,8 +24,8 @@ def searched(
     for _ in range(evaluations):
         parents = tuple(sorted(known, key=lambda program: known[program], reverse=True)[:2])
         operator = rng.choice((Operator.MUTATE, Operator.MUTATE, Operator.REWRITE, Operator.CROSS))
-        idea = author.ideas(landscape, parents[0], rng)[0]
-        draft = author.write(landscape, Task(operator=operator, parents=parents, idea=idea), rng)
+        idea = llm.ideas(landscape, parents[0], rng)[0]
+        draft = llm.write(landscape, Task(operator=operator, parents=parents, idea=idea), rng)
         outcome = judge(landscape, draft, rng)
         written.append((draft, outcome.failure))
         if outcome.failure is None:
@@ -55,11 +55,11 @@ def test_as_many_fail_and_are_duplicates_as_with_models(name: str) -> None:
 
 def test_slips_come_at_their_shares_and_more_often_in_rewrites() -> None:
     landscape, rng = find_ladder("ladder-a"), Random(3)
-    author = SimulatedLLM(slips={Verdict.WRONG: 0.3}, repeats=0.0)
+    llm = SimulatedLLM(slips={Verdict.WRONG: 0.3}, repeats=0.0)
     start = landscape.start()[0]
     shares = {}
     for operator in (Operator.MUTATE, Operator.REWRITE, Operator.TUNE):
-        drafts = [author.write(landscape, Task(operator=operator, parents=(start,)), rng) for _ in range(600)]
+        drafts = [llm.write(landscape, Task(operator=operator, parents=(start,)), rng) for _ in range(600)]
         assert {draft.slip.verdict for draft in drafts if draft.slip} <= {Verdict.WRONG}
         shares[operator] = statistics.fmean(draft.slip is not None for draft in drafts)
     assert shares[Operator.MUTATE] == pytest.approx(0.3, abs=0.06)
@@ -137,10 +137,10 @@ def test_a_warning_is_mostly_heeded() -> None:
     signatures = frozenset(fault.failure.signature for fault in landscape.faults)
 
     def failures(warnings: frozenset[str]) -> float:
-        author = SimulatedLLM(slips={}, repeats=0.0, heeds=1.0)
+        llm = SimulatedLLM(slips={}, repeats=0.0, heeds=1.0)
         tasks = [Task(operator=Operator.REWRITE, parents=(rng.choice(parents),), warnings=warnings) for _ in range(800)]
         return statistics.fmean(
-            landscape.failure(author.write(landscape, task, rng).program) is not None for task in tasks
+            landscape.failure(llm.write(landscape, task, rng).program) is not None for task in tasks
         )
 
     assert failures(signatures) < 0.75 * failures(frozenset())
