@@ -146,7 +146,7 @@ def test_the_wheel_holds_kbevolve_only_and_every_data_file(tmp_path: Path) -> No
         f"kbevolve/{file.relative_to(ROOT)}"
         for folder in FOLDERS
         for file in (ROOT / folder).rglob("*")
-        if file.is_file() and file.suffix in {".py", ".yaml", ".jinja"}
+        if file.is_file() and file.suffix in {".py", ".yaml", ".jinja", ".json"}
     }
     assert wanted <= names, sorted(wanted - names)
     (sdist,) = tmp_path.glob("*.tar.gz")

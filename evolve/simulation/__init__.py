@@ -1,12 +1,13 @@
-"""What search laws are compared on: landscapes with known speeds, and an llm that is shaped like a language model.
+"""Searchers compared on landscapes with known speeds, with a simulated language model; nothing is compiled or timed.
 
-Nothing here compiles or times a kernel. `landscape` says what a landscape is; `ladder` (with `ladders`, the named ones)
-and `measured` are the two kinds; `moves` is how one program becomes another; `operator` is the llm.
+It may import `state`, `proposers` and `strategies` of `evolve`. `landscape` defines what a landscape is; `ladder` (with
+`ladders`, the named ones) and `measured` are the two kinds; `moves` turns one program into another; `simulated_llm`
+writes the children; `episode` runs one search, and `tournament` compares searchers.
 """
 
 from kbevolve.evolve.simulation.ladder import Ladder
 from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
-from kbevolve.evolve.simulation.landscape import Gene, Landscape, Program, ProgramFailure, ProgramOutcome, SimulatedIdea
+from kbevolve.evolve.simulation.landscape import Gene, Landscape, Program, ProgramFailure
 from kbevolve.evolve.simulation.measured import MeasuredLandscape, parse_landscape, read_landscape
 from kbevolve.evolve.simulation.simulated_llm import Draft, SimulatedLLM, Task, judge
 
@@ -19,8 +20,6 @@ __all__ = [
     "MeasuredLandscape",
     "Program",
     "ProgramFailure",
-    "ProgramOutcome",
-    "SimulatedIdea",
     "SimulatedLLM",
     "Task",
     "find_ladder",

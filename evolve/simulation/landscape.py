@@ -39,7 +39,7 @@ class ProgramFailure:
     signature: str
 
     @property
-    def mendable(self) -> bool:
+    def repairable(self) -> bool:
         """Whether a repair turn may mend it."""
         return self.verdict.repairable
 

@@ -1,72 +1,94 @@
 """A landscape of measured configurations, read from a JSON file (docs/landscapes.md describes the format)."""
 
-import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache, cached_property
+from importlib.resources import files
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError, nearest
+from kbevolve.configs.text_file import read_text
 from kbevolve.evolve.simulation.landscape import Gene, Program, ProgramFailure, ProgramOutcome, niche_key
 
 #: The version of the format that is read and written.
 FORMAT = 1
-#: What a file must hold, and what it may.
-REQUIRED = ("format", "name", "unit", "reference_ms", "parameters", "values")
-OPTIONAL = ("about", "niche")
 #: Parameters that make the niche where the file names none, and levels of each, as islands have.
 AXES = 4
 LEVELS = 4
-#: What is commonly said that another value of a parameter brings (log): the same of each, for nobody knows.
+#: What is commonly said that another value of a parameter brings (log): the same for each, because nothing is known.
 FAME = 0.1
-#: A timing of more milliseconds than this (31 years) is a slip.
+#: A timing of more milliseconds than this (31 years) is a mistake in the file.
 LONGEST_MS = 1e12
 #: The failure of a configuration that the file does not hold.
 NOT_MEASURED = ProgramFailure(verdict=Verdict.REFUSED, signature="not measured")
 
 #: A value of a parameter, as JSON has it.
 Value = str | int | float | bool
+Milliseconds = Annotated[float, Field(gt=0, lt=LONGEST_MS)]
+
+
+class LandscapeFile(BaseModel):
+    """The file. A configuration's result is the milliseconds of each timed round, or an error's text."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    format: Literal[1]
+    name: str
+    about: str = ""
+    unit: Literal["ms"]
+    reference_ms: Milliseconds
+    niche: list[str] = []
+    parameters: Annotated[list[tuple[str, Annotated[list[Value], Field(min_length=1)]]], Field(min_length=1)]
+    values: list[
+        tuple[list[Value], Annotated[list[Milliseconds], Field(min_length=1)] | Annotated[str, Field(min_length=1)]]
+    ]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _unique("parameters", [name for name, _ in self.parameters])
+        for name, values in self.parameters:
+            _unique(name, values)
+        for name in self.niche:
+            if name not in dict(self.parameters):
+                raise ValueError(f"niche names {name!r}, which is no parameter. {nearest(name, dict(self.parameters))}")
+        for configuration, _ in self.values:
+            if len(configuration) != len(self.parameters):
+                names = ", ".join(name for name, _ in self.parameters)
+                raise ValueError(f"{len(configuration)} values in {configuration}; want one for each of {names}")
+            for value, (name, values) in zip(configuration, self.parameters, strict=True):
+                if value not in values:
+                    raise ValueError(f"{name} is {value!r} in {configuration}; its values are {values}")
+        _unique("values", [tuple(configuration) for configuration, _ in self.values])
+        if all(isinstance(result, str) for _, result in self.values):
+            raise ValueError(f"none of {len(self.values)} configurations has timings; a search needs one to start from")
+        return self
 
 
 class MeasuredLandscape:
-    """Implements `Landscape` on measured times. Genes: the parameters, each a family of its own."""
+    """Implements `Landscape` on the measured times of a file. Genes: the parameters, each a family of its own."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        about: str,
-        reference_ms: float,
-        parameters: Mapping[str, Sequence[Value]],
-        results: Mapping[Program, tuple[float, ...] | ProgramFailure],
-        niche: Sequence[str] = (),
-    ) -> None:
-        """A landscape of these measurements.
-
-        Args:
-            name: short.
-            about: what was measured, where.
-            reference_ms: milliseconds of the reference.
-            parameters: name -> values, at least one each.
-            results: milliseconds of each timed round, or why there are none; the first valid one is the start.
-            niche: parameters that make the niche; none for the `AXES` with the fewest values, the switches.
-        """
-        self.name = name
-        self.about = about
-        self.reference_ms = reference_ms
-        self.parameters = dict(parameters)
-        self.results = dict(results)
-        self.genes = tuple(Gene(name=name, family=name, choices=len(values)) for name, values in parameters.items())
-        names = list(parameters)
-        varied = [name for name in names if len(parameters[name]) > 1]
-        self.axes = tuple(
-            names.index(axis) for axis in (niche or sorted(varied, key=lambda name: len(parameters[name]))[:AXES])
-        )
+    def __init__(self, file: LandscapeFile) -> None:
+        self.name, self.about, self.reference_ms = file.name, file.about, file.reference_ms
+        self.parameters = dict(file.parameters)
+        #: Milliseconds of each timed round, or why there are none. The first valid program is the start.
+        self.results: dict[Program, tuple[float, ...] | ProgramFailure] = {
+            tuple(values.index(value) for value, values in zip(configuration, self.parameters.values(), strict=True)): (
+                _failure(result) if isinstance(result, str) else tuple(result)
+            )
+            for configuration, result in file.values
+        }
+        self.genes = tuple(Gene(name=name, family=name, choices=len(known)) for name, known in self.parameters.items())
+        varied = [name for name, known in self.parameters.items() if len(known) > 1]
+        axes = file.niche or sorted(varied, key=lambda name: len(self.parameters[name]))[:AXES]
+        self.axes = tuple(list(self.parameters).index(axis) for axis in axes)
 
     @cached_property
     def optimum(self) -> float:
@@ -87,7 +109,7 @@ class MeasuredLandscape:
         return result if isinstance(result, ProgramFailure) else None
 
     def true_value(self, program: Program) -> float | None:
-        """See `Landscape`: by the median of the timings, which stand for all that could be drawn."""
+        """See `Landscape`; by the median of the timings."""
         result = self.results.get(program, NOT_MEASURED)
         return None if isinstance(result, ProgramFailure) else math.log(self.reference_ms / statistics.median(result))
 
@@ -96,9 +118,8 @@ class MeasuredLandscape:
         result = self.results.get(program, NOT_MEASURED)
         if isinstance(result, ProgramFailure):
             return ProgramOutcome(failure=result)
-        return ProgramOutcome(
-            log_times=tuple(math.log(ms / self.reference_ms) for ms in rng.choices(result, k=len(result)))
-        )
+        drawn = rng.choices(result, k=len(result))
+        return ProgramOutcome(log_times=tuple(math.log(ms / self.reference_ms) for ms in drawn))
 
     def niche(self, program: Program) -> str:
         """See `Landscape`: the choices of a few parameters, the many ones in groups of neighbours."""
@@ -112,7 +133,15 @@ class MeasuredLandscape:
 
     def values(self, program: Program) -> dict[str, Value]:
         """The program's values by parameter."""
-        return {name: values[at] for (name, values), at in zip(self.parameters.items(), program, strict=True)}
+        return {name: known[at] for (name, known), at in zip(self.parameters.items(), program, strict=True)}
+
+
+@cache
+def packaged() -> Mapping[str, MeasuredLandscape]:
+    """The landscapes that come with kbevolve, by name."""
+    found = sorted(files(__package__).joinpath("landscapes").iterdir(), key=lambda file: file.name)
+    parsed = [parse_landscape(file.read_text(encoding="utf-8"), origin=file.name) for file in found]
+    return {one.name: one for one in parsed}
 
 
 def read_landscape(path: Path) -> MeasuredLandscape:
@@ -121,13 +150,7 @@ def read_landscape(path: Path) -> MeasuredLandscape:
     Raises:
         UsageError: the file cannot be read or is not in the format.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}; a landscape is a readable JSON file") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: byte {error.start} is not UTF-8; a landscape is a JSON file") from None
-    return parse_landscape(text, origin=str(path))
+    return parse_landscape(read_text(path, option="--landscape", wants="JSON file"), origin=str(path))
 
 
 def parse_landscape(text: str, *, origin: str) -> MeasuredLandscape:
@@ -138,112 +161,35 @@ def parse_landscape(text: str, *, origin: str) -> MeasuredLandscape:
         origin: what errors begin with, mostly the file's name.
 
     Raises:
-        UsageError: the text is not in the format; says where, and what belongs there.
+        UsageError: the text is not in the format; says where, and what is wanted there.
     """
     try:
-        tree = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{origin}: not JSON ({error}); docs/landscapes.md describes the format") from None
-    try:
-        return _landscape(tree)
-    except _NotSoError as error:
-        raise UsageError(f"{origin}: {error}") from None
+        return MeasuredLandscape(LandscapeFile.model_validate_json(text))
+    except ValidationError as error:
+        raise UsageError(f"{origin}: {_explained(error)}; docs/landscapes.md describes the format") from None
 
 
-class _NotSoError(Exception):
-    """Something in the file is not as the format wants it."""
+def _explained(error: ValidationError) -> str:
+    """The first complaint: place, value, and what is wanted."""
+    first = error.errors()[0]
+    place = "".join(f"[{part}]" for part in first["loc"][1:] if isinstance(part, int))
+    place = f"{first['loc'][0]}{place}" if first["loc"] else ""
+    match first["type"]:
+        case "extra_forbidden":
+            return f"no key {place!r} in the format. {nearest(place, LandscapeFile.model_fields)}"
+        case "missing":
+            return f"lacks {place}"
+        case "value_error":
+            return str(first["ctx"]["error"])
+    shown = str(first["input"])
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}…"
+    return f"{place} is {shown}: {first['msg'][0].lower()}{first['msg'][1:]}" if place else first["msg"]
 
 
-def _landscape(tree: Any) -> MeasuredLandscape:
-    if not isinstance(tree, dict):
-        raise _NotSoError(f"holds a {type(tree).__name__}; a landscape is an object with {', '.join(REQUIRED)}")
-    for key in tree:
-        if key not in (*REQUIRED, *OPTIONAL):
-            raise _NotSoError(f"no key {key!r} in the format. {nearest(key, (*REQUIRED, *OPTIONAL))}")
-    missing = [key for key in REQUIRED if key not in tree]
-    if missing:
-        raise _NotSoError(f"lacks {', '.join(missing)}; a landscape is an object with {', '.join(REQUIRED)}")
-    if tree["format"] != FORMAT:
-        raise _NotSoError(f"format {tree['format']!r}; this version reads format {FORMAT}")
-    if tree["unit"] != "ms":
-        raise _NotSoError(f'unit {tree["unit"]!r}; timings are milliseconds: convert them and write "ms"')
-    parameters = _parameters(tree["parameters"])
-    results: dict[Program, tuple[float, ...] | ProgramFailure] = {}
-    if not isinstance(tree["values"], list):
-        raise _NotSoError(f"values is {_shown(tree['values'])}; it is a list of [configuration, timings or error]")
-    for number, entry in enumerate(tree["values"]):
-        program, result = _entry(entry, parameters, f"values[{number}]")
-        if program in results:
-            raise _NotSoError(f"values[{number}]: {_shown(entry[0])} is there already; give each configuration once")
-        results[program] = result
-    if all(isinstance(result, ProgramFailure) for result in results.values()):
-        raise _NotSoError(f"none of {len(results)} configurations has timings; a search needs one to start from")
-    return MeasuredLandscape(
-        name=_text(tree, "name"),
-        about=_text(tree, "about"),
-        reference_ms=_milliseconds(tree["reference_ms"], "reference_ms"),
-        parameters=parameters,
-        results=results,
-        niche=_niche(tree.get("niche", []), parameters),
-    )
-
-
-def _text(tree: dict[str, Any], key: str) -> str:
-    value = tree.get(key, "")
-    if not isinstance(value, str):
-        raise _NotSoError(f"{key} is {_shown(value)}; it is a text")
-    return value
-
-
-def _parameters(tree: Any) -> dict[str, list[Value]]:
-    wanted = "it is a list of [name, [values…]]"
-    if not isinstance(tree, list) or not tree:
-        raise _NotSoError(f"parameters is {_shown(tree)}; {wanted}, at least one")
-    found: dict[str, list[Value]] = {}
-    for number, entry in enumerate(tree):
-        match entry:
-            case [str() as name, [_, *_] as values] if name not in found:
-                pass
-            case [str() as name, [_, *_]]:
-                raise _NotSoError(f"parameters[{number}]: {name!r} is there already; names differ")
-            case _:
-                raise _NotSoError(f"parameters[{number}] is {_shown(entry)}; {wanted}, none of them empty")
-        for value in values:
-            if not isinstance(value, Value):
-                raise _NotSoError(f"parameters[{number}]: {_shown(value)} is no value; use numbers, texts or booleans")
-            if values.count(value) > 1:
-                raise _NotSoError(f"parameters[{number}]: {_shown(value)} is there twice; values differ")
-        found[name] = values
-    return found
-
-
-def _entry(
-    entry: Any, parameters: Mapping[str, list[Value]], where: str
-) -> tuple[Program, tuple[float, ...] | ProgramFailure]:
-    match entry:
-        case [list() as configuration, result]:
-            pass
-        case _:
-            raise _NotSoError(f"{where} is {_shown(entry)}; it is [configuration, timings or error]")
-    if len(configuration) != len(parameters):
-        raise _NotSoError(
-            f"{where}: {len(configuration)} values in {_shown(configuration)}; "
-            f"a configuration is one for each of {', '.join(parameters)}, in this order"
-        )
-    program = []
-    for value, (name, values) in zip(configuration, parameters.items(), strict=True):
-        if value not in values:
-            raise _NotSoError(f"{where}: {name} is {_shown(value)}; its values are {_shown(values)}")
-        program.append(values.index(value))
-    match result:
-        case str() if result.strip():
-            return tuple(program), _failure(result)
-        case [_, *_]:
-            return tuple(program), tuple(_milliseconds(ms, f"{where}: a timing") for ms in result)
-        case _:
-            raise _NotSoError(
-                f"{where}: the result is {_shown(result)}; it is a list of milliseconds or an error's text"
-            )
+def _unique(what: str, found: Sequence[Hashable]) -> None:
+    value, times = Counter(found).most_common(1)[0] if found else (None, 0)
+    if times > 1:
+        raise ValueError(f"{what}: {value!r} is there twice; give each once")
 
 
 def _failure(text: str) -> ProgramFailure:
@@ -251,28 +197,8 @@ def _failure(text: str) -> ProgramFailure:
 
     Numbers are left out, so that one cause is one signature whatever the addresses and sizes.
     """
-    line = re.sub(r"0x[0-9a-f]+|\d+", "#", text.strip().splitlines()[0])[:120]
+    line = re.sub(r"0x[0-9a-f]+|\d+", "#", (text.strip().splitlines() or ["no message"])[0])[:120]
     name = line.partition(":")[0]
     known = name in Verdict.__members__ and name != Verdict.CORRECT.name
     verdict = Verdict[name] if known else Verdict.CRASHED
     return ProgramFailure(verdict=verdict, signature=line if known else f"{verdict.name}: {line}")
-
-
-def _milliseconds(value: Any, what: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < LONGEST_MS:
-        raise _NotSoError(f"{what} is {_shown(value)}; it is a positive number of milliseconds")
-    return float(value)
-
-
-def _niche(names: Any, parameters: Mapping[str, list[Value]]) -> list[str]:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _NotSoError(f"niche is {_shown(names)}; it is a list of names of parameters")
-    for name in names:
-        if name not in parameters:
-            raise _NotSoError(f"niche names {name!r}, which is no parameter. {nearest(name, parameters)}")
-    return names
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -1,4 +1,4 @@
-"""What a search law is: it says which child comes next, hears what became of it, and in the end publishes one."""
+"""A searcher: it says which child comes next, observes what became of it, and in the end publishes one program."""
 
 import math
 import statistics
@@ -16,7 +16,7 @@ from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
 class Observation:
     """One evaluation, or a child that was known and cost none."""
 
-    #: What it was born from; None for the programs that every search begins with.
+    #: What it was made from; None for the programs that every search begins with.
     task: Task | None
     program: Program
     #: Mean log speedup over the reference as it was measured; None for a failure.
@@ -24,7 +24,7 @@ class Observation:
     #: Half of the 95 % interval of the score.
     margin: float = 0.0
     failure: ProgramFailure | None = None
-    #: Whether the draft was known already; then the rest is what was found the first time.
+    #: Whether the draft was known already; then the rest is what was measured the first time.
     duplicate: bool = False
 
     @property
@@ -34,7 +34,7 @@ class Observation:
 
     @classmethod
     def of(cls, program: Program, outcome: ProgramOutcome, task: Task | None = None) -> "Observation":
-        """An evaluation as laws see it."""
+        """An evaluation as searchers see it."""
         if outcome.failure is not None:
             return cls(task=task, program=program, failure=outcome.failure)
         gains = [-value for value in outcome.log_times]
@@ -52,7 +52,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a law may know before it begins."""
+    """What a searcher may know before it begins."""
 
     landscape: Landscape
     llm: SimulatedLLM
@@ -69,18 +69,18 @@ class Setup:
 
 
 class Searcher(Protocol):
-    """One search. It sees of the landscape what a search sees of kernels: niches, and what the judge says."""
+    """One search. It sees of the landscape what a run sees of kernels: niches, and what the judge reports."""
 
     def task(self, spent: int) -> Task:
-        """What the llm shall write next; `spent`: evaluations so far."""
+        """What the simulated LLM writes next; `spent`: evaluations so far."""
         ...
 
     def observe(self, found: Observation) -> None:
-        """What became of a child, or of a program that the search began with."""
+        """Take note of a child, or of a program that the search begins with."""
         ...
 
     def reserve(self) -> int:
-        """Evaluations that are kept for `claim`."""
+        """Evaluations that are kept for `publish`."""
         ...
 
     def publish(self) -> Publication:
@@ -88,5 +88,5 @@ class Searcher(Protocol):
         ...
 
 
-#: Makes a law for one trial.
+#: Makes a searcher for one episode.
 SearcherFactory = Callable[[Setup], Searcher]

@@ -1,4 +1,4 @@
-"""An llm shaped like a language model: it carries out ideas, slips, repeats itself, mends, and learns from others.
+"""An llm shaped like a language model: it carries out ideas, slips, repeats itself, repairs, and learns from others.
 
 It is a model of the proposer, not of any landscape: the shares are those that SEARCH's regime states (30 to 50 % of the
 proposals invalid, 15 to 35 % duplicates with the landscape's own), and every one can be set. What it writes is a
@@ -85,8 +85,8 @@ class SimulatedLLM:
     rewriting: float = 1.3
     #: Share of answers that give back something that was shown.
     repeats: float = 0.12
-    #: Share of repair turns that mend what can be mended.
-    mends: float = 0.6
+    #: Share of repair turns that mend what can be repaired.
+    repairs: float = 0.6
     #: How often an idea is carried out as an inspiration has it, when one is shown.
     learns: float = 0.35
     #: How often a shown failure is kept clear of.
@@ -116,12 +116,12 @@ class SimulatedLLM:
             program = self._meant(landscape, task, rng)
         return Draft(program=program, slip=self._slip(task.operator, rng))
 
-    def mend(self, landscape: Landscape, draft: Draft, failure: ProgramFailure, rng: Random) -> Draft:
+    def repair(self, landscape: Landscape, draft: Draft, failure: ProgramFailure, rng: Random) -> Draft:
         """A failed draft after a repair turn; the same one when it did not help.
 
         A slip is corrected. A fault of the program itself is left by one changed gene.
         """
-        if not failure.mendable or rng.random() >= self.mends:
+        if not failure.repairable or rng.random() >= self.repairs:
             return draft
         if draft.slip is not None:
             return Draft(program=draft.program)

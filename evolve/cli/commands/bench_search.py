@@ -1,4 +1,4 @@
-"""`kbevolve bench-search`: laws of search at equal budget, without a model or a device."""
+"""`kbevolve bench-search`: searchers at equal budget, without a model or a device."""
 
 import os
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.simulation.ladders import LADDERS
+from kbevolve.evolve.simulation.measured import packaged
 from kbevolve.evolve.simulation.tournament import (
     BUDGETS,
     OURS,
@@ -25,8 +26,6 @@ _LEGEND = (
     "Fraction of the fastest speed that there is, with its standard error. "
     f"-: behind {OURS} by more than two standard errors of the difference over the same seeds; +: ahead by as much."
 )
-#: Spaces of kernels that were measured on a GPU, in a checkout; an installed package has the ladders only.
-MEASURED = Path(__file__).resolve().parents[3] / "benchmarks" / "landscapes"
 
 
 @click.command(epilog="Example: kbevolve bench-search --seeds 20 --budgets 50,150")
@@ -40,7 +39,7 @@ MEASURED = Path(__file__).resolve().parents[3] / "benchmarks" / "landscapes"
     "given again.",
 )
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME", help=f"One of {', '.join(LADDERS)} instead of all.")
-@click.option("--seeds", type=click.IntRange(min=2), default=SEEDS, show_default=True, help="Searches of each law.")
+@click.option("--seeds", type=click.IntRange(min=2), default=SEEDS, show_default=True, help="Searches of each.")
 @click.option(
     "--budgets",
     default=",".join(map(str, BUDGETS)),
@@ -48,7 +47,7 @@ MEASURED = Path(__file__).resolve().parents[3] / "benchmarks" / "landscapes"
     metavar="LIST",
     help="Evaluations of a search; each is a comparison of its own.",
 )
-@click.option("--laws", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(SEARCHERS)}.")
+@click.option("--searchers", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(SEARCHERS)}.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @click.option("--json", "as_object", is_flag=True, help="End with one JSON object for scripts.")
 def bench_search(
@@ -60,44 +59,44 @@ def bench_search(
     jobs: int | None,
     as_object: bool,
 ) -> None:
-    """Compare search laws at equal budget on landscapes whose optimum is known.
+    """Compare searchers at equal budget on landscapes whose optimum is known.
 
-    Needs no model and no GPU. Every law has the same author of children, the same cache of duplicates and the same
-    repair turns, and the same seeds. Shown is the fraction of the fastest speed that a search delivers, by the true
-    speed of what it would publish. `ours` is the law by which `kbevolve run` breeds.
+    Needs no model and no GPU. All searchers have the same simulated language model, cache of duplicates, repair turns
+    and seeds. Shown is the fraction of the fastest speed that a search delivers, by the true speed of what it would
+    publish. `ours` makes its choices by the functions by which `kbevolve run` makes them.
     """
-    laws, numbers, console = _laws(names), _numbers(budgets), Console()
+    searchers, numbers, console = _searchers(names), _numbers(budgets), Console()
     everything: list[SearcherScore] = []
-    for landscape in [*ladders, *map(str, files)] or [*LADDERS, *map(str, sorted(MEASURED.glob("*.json")))]:
-        standings = compare_searchers(
-            [landscape], laws=laws, budgets=numbers, seeds=seeds, jobs=jobs or len(os.sched_getaffinity(0))
+    for landscape in [*ladders, *map(str, files)] or [*LADDERS, *packaged()]:
+        scores = compare_searchers(
+            [landscape], searchers=searchers, budgets=numbers, seeds=seeds, jobs=jobs or len(os.sched_getaffinity(0))
         )
-        everything += standings
+        everything += scores
         if not as_object:
-            console.print(f"[bold]{standings[0].landscape}[/bold], {seeds} searches of each law")
-            _print(console, standings)
+            console.print(f"[bold]{scores[0].landscape}[/bold], {seeds} searches of each searcher")
+            _print(console, scores)
     if as_object:
         print_json_line(as_json(everything))
     else:
         console.print(_LEGEND, soft_wrap=True)
 
 
-def _print(console: Console, standings: Sequence[SearcherScore]) -> None:
-    budgets = sorted({one.budget for one in standings})
+def _print(console: Console, scores: Sequence[SearcherScore]) -> None:
+    budgets = sorted({one.budget for one in scores})
     columns = [
-        Column(name="law"),
+        Column(name="searcher"),
         *(Column(name=f"at {budget}", right=True) for budget in budgets),
         Column(name="claims too much", right=True),
         Column(name="valid", right=True, least_width=100),
         Column(name="known", right=True, least_width=100),
     ]
     rows = []
-    for law in dict.fromkeys(one.law for one in standings):
-        mine = {one.budget: one for one in standings if one.law == law}
+    for searcher in dict.fromkeys(one.searcher for one in scores):
+        mine = {one.budget: one for one in scores if one.searcher == searcher}
         last = mine[budgets[-1]]
         rows.append(
             [
-                law,
+                searcher,
                 *(f"{mine[budget].mean:.3f} ±{mine[budget].se:.3f}{_mark(mine[budget])}" for budget in budgets),
                 f"{100 * last.inflation:.1f} %",
                 f"{100 * last.validity:.0f} %",
@@ -114,11 +113,11 @@ def _mark(one: SearcherScore) -> str:
     return " -" if one.behind > 0 else " +"
 
 
-def _laws(names: str | None) -> tuple[str, ...]:
+def _searchers(names: str | None) -> tuple[str, ...]:
     chosen = tuple(SEARCHERS) if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
     for name in chosen:
         if name not in SEARCHERS:
-            raise UsageError(f"no law {name!r}. {nearest(name, SEARCHERS)}")
+            raise UsageError(f"no searcher {name!r}. {nearest(name, SEARCHERS)}")
     return tuple(dict.fromkeys((OURS, *chosen)))
 
 

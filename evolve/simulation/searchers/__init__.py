@@ -1,1 +1,1 @@
-"""The laws that are compared: ours, and those of others as their sources define them."""
+"""The searchers that are compared: ours, two baselines, and those of others as their sources define them."""

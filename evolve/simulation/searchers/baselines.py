@@ -1,4 +1,4 @@
-"""The two laws that every other has to beat at the same budget: repeated sampling, and children of the best so far."""
+"""The two searchers that every other has to beat at the same budget: repeated sampling, and children of the best."""
 
 from kbevolve.archive.records import Operator
 from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
@@ -7,14 +7,14 @@ from kbevolve.evolve.simulation.simulated_llm import Task
 
 
 def favourite(setup: Setup, program: Program, number: int) -> SimulatedIdea:
-    """The technique that the llm would take: of several that come to its mind, the earlier the likelier."""
+    """The technique that the simulated LLM would take: of several, the earlier the likelier."""
     rng = setup.rng("idea", number)
     ideas = setup.llm.ideas(setup.landscape, program, rng)
     return rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
 
 
 class FirstLook:
-    """What laws have in common that measure nothing twice: they publish the best score that they happened to see."""
+    """Common to searchers that measure nothing twice: they publish the best score that they happened to see."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -32,48 +32,50 @@ class FirstLook:
         return 0
 
     def publish(self) -> Publication:
-        """The best program with the score that it got when it was first seen."""
+        """The best program with the score of its only evaluation."""
         assert self._best is not None
         assert self._best.score is not None
         return Publication(program=self._best.program, score=self._best.score)
 
 
-class BestOfN(FirstLook):
-    """Repeated sampling (IID): every child is written from the best program that the search began with."""
+class _OneParent(FirstLook):
+    """Every child is written from one program; a share of them anew, the others by an edit."""
+
+    _REWRITES: float
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self._start: Observation | None = None
+        self._parent: Observation | None = None
         self._number = 0
 
     def task(self, spent: int) -> Task:
-        """A rewrite of the start."""
-        assert self._start is not None
+        """An edit or a rewrite of the parent."""
+        assert self._parent is not None
         self._number += 1
-        parent = self._start.program
+        parent = self._parent.program
         idea = favourite(self._setup, parent, self._number)
-        operator = Operator.REWRITE if self._setup.rng("how", self._number).random() < 0.5 else Operator.MUTATE
-        return Task(operator=operator, parents=(parent,), idea=idea)
+        anew = self._setup.rng("how", self._number).random() < self._REWRITES
+        return Task(operator=Operator.REWRITE if anew else Operator.MUTATE, parents=(parent,), idea=idea)
+
+
+class BestOfNSearcher(_OneParent):
+    """Repeated sampling (IID): the parent is always the best program that the search began with."""
+
+    _REWRITES = 0.5
 
     def observe(self, found: Observation) -> None:
-        """The best of the programs that it begins with stays its parent."""
+        """See `Searcher`."""
         super().observe(found)
         if found.task is None:
-            self._start = self._best
+            self._parent = self._best
 
 
-class Greedy(FirstLook):
-    """(1+1): one child of the best so far, which it replaces when it scores better."""
+class GreedySearcher(_OneParent):
+    """(1+1): the parent is the best so far."""
 
-    def __init__(self, setup: Setup) -> None:
-        super().__init__(setup)
-        self._number = 0
+    _REWRITES = 0.3
 
-    def task(self, spent: int) -> Task:
-        """An edit of the best, or a rewrite now and then."""
-        assert self._best is not None
-        self._number += 1
-        parent = self._best.program
-        idea = favourite(self._setup, parent, self._number)
-        operator = Operator.REWRITE if self._setup.rng("how", self._number).random() < 0.3 else Operator.MUTATE
-        return Task(operator=operator, parents=(parent,), idea=idea)
+    def observe(self, found: Observation) -> None:
+        """See `Searcher`."""
+        super().observe(found)
+        self._parent = self._best

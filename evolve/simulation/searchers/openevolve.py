@@ -1,9 +1,9 @@
-"""OpenEvolve's own ProgramDatabase as a law: its code decides parents, inspirations, islands, grid and migration.
+"""OpenEvolve's own ProgramDatabase as a searcher: its code decides parents, inspirations, islands, grid and migration.
 
-Programs are handed to it as texts, one line a gene, for it looks at their length and at how much they differ; their
-fitness is the speedup. It draws from Python's own generator, so that is seeded for each trial and put back after each
-call. Its controller's order of calls is kept (``process_parallel.py`` of version 0.4.0): sample from the island whose
-turn it is, add the child there, count the island's generation, migrate when that is due.
+It receives programs as texts, one line a gene, because it looks at their length and at how much they differ; their
+fitness is the speedup. It draws from Python's global generator, so each episode seeds that generator and restores it
+after each call. The order of calls is that of its controller (``process_parallel.py`` of version 0.4.0): sample from
+the island whose turn it is, add the child there, count the island's generation, migrate when that is due.
 """
 
 import logging
@@ -32,14 +32,14 @@ class OpenEvolveSearcher(FirstLook):
         self._programs: dict[str, Program] = {}
         self._turn = 0
         config, database, self._program = _openevolve()
-        with self._its_generator():
+        with self._own_generator():
             self._database = database(config(log_prompts=False, random_seed=setup.seed))
         self._islands = self._database.config.num_islands
         self._parent = ""
 
     def task(self, spent: int) -> Task:
         """An edit of the parent that the database samples."""
-        with self._its_generator():
+        with self._own_generator():
             parent, shown = self._database.sample_from_island(self._turn % self._islands, INSPIRATIONS)
         self._parent = parent.id
         program = self._programs[parent.id]
@@ -59,7 +59,7 @@ class OpenEvolveSearcher(FirstLook):
             return
         island = self._turn % self._islands
         self._turn += 1
-        with self._its_generator():
+        with self._own_generator():
             self._database.increment_island_generation(island)
             if self._database.should_migrate():
                 self._database.migrate_programs()
@@ -73,7 +73,7 @@ class OpenEvolveSearcher(FirstLook):
             parent_id=self._parent or None,
             metrics={"combined_score": math.exp(found.score or 0.0)},
         )
-        with self._its_generator():
+        with self._own_generator():
             self._database.add(
                 program, iteration=self._turn, target_island=None if found.task is None else self._turn % self._islands
             )
@@ -85,7 +85,7 @@ class OpenEvolveSearcher(FirstLook):
                 self._programs[name] = _program(program.code)
 
     @contextmanager
-    def _its_generator(self) -> Iterator[None]:
+    def _own_generator(self) -> Iterator[None]:
         ours = random.getstate()
         random.setstate(self._random)
         try:

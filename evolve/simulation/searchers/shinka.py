@@ -1,9 +1,9 @@
 """ShinkaEvolve's sampling, as its repository defines it (``shinka/database``: parents.py, dbase.DatabaseConfig).
 
-Two islands, each begun with a copy of the first program, one drawn for each child. A parent is drawn among the programs
-of the island in an archive of the forty fittest, with weight sigmoid(10 (score - median) / MAD) / (1 + children). No
-migration by default. One program of the archive and one of the best are shown. Three kinds of change, as its defaults
-weigh them (``shinka/defaults.py``): an edit 60 %, a rewrite 30 %, a crossing 10 %.
+Two islands, each with a copy of the first program; each child is of an island drawn at random. A parent is drawn among
+the programs of the island in an archive of the forty fittest, with weight sigmoid(10 (score - median) / MAD) / (1 +
+children). No migration by default. One program of the archive and one of the best are shown. Three kinds of change,
+weighted by its defaults (``shinka/defaults.py``): an edit 60 %, a rewrite 30 %, a crossing 10 %.
 """
 
 import math

@@ -80,7 +80,7 @@ def test_a_run_and_its_simulation_choose_alike(
         watched[0]._settings = chosen.search
         return watched[0]
 
-    ladder, llm = find_ladder("ladder-b"), SimulatedLLM(mends=0.0)
+    ladder, llm = find_ladder("ladder-b"), SimulatedLLM(repairs=0.0)
     run_episode(ladder, make, llm=llm, budget=budget, seed=seed)
     simulated = watched[0]
     everyone = [*simulated.starts, *(one.child for one in simulated.chosen.values() if one.child)]
@@ -103,12 +103,12 @@ def test_a_run_and_its_simulation_choose_alike(
         if there.idea:
             # As the proposer does: stated ideas, then one function for run and simulation, by the brief's own facts.
             again = Watched(simulated._setup)
-            again._memory, again._islands = brief.memory, [None] * chosen.search.islands  # type: ignore[list-item]
-            again._island, again._generation = brief.island, place[0]
+            again._memory, again._islands = brief.learnt.memory, [None] * chosen.search.islands  # type: ignore[list-item]
+            again._island, again._generation = brief.island.number, place[0]
             again._window = simulated._window
             idea = again._choose_idea(there.task.parents[0])[1]
             assert idea.technique == there.idea
-        compared[place] = brief.stage
+        compared[place] = brief.island.stage
         assert there.child is not None
         child = kernels[there.child.kernel.id]
         state = BirthState.DUPLICATE if brief.known(child.id) else BirthState.BORN

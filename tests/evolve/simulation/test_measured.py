@@ -55,7 +55,7 @@ def test_one_cause_is_one_signature(tree: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "verdict", "mendable"),
+    ("text", "verdict", "repairable"),
     [
         ("WRONG: error 0.5", Verdict.WRONG, True),
         ("TIMED_OUT: 30 s", Verdict.TIMED_OUT, False),
@@ -63,12 +63,14 @@ def test_one_cause_is_one_signature(tree: dict[str, Any]) -> None:
         ("CORRECT: it is not", Verdict.CRASHED, True),
     ],
 )
-def test_an_error_is_a_failure_of_its_class(tree: dict[str, Any], text: str, verdict: Verdict, mendable: bool) -> None:
+def test_an_error_is_a_failure_of_its_class(
+    tree: dict[str, Any], text: str, verdict: Verdict, repairable: bool
+) -> None:
     tree["values"].append([[16, 8, "none"], text])
     failure = parsed(tree).failure((0, 2, 0))
     assert failure is not None
     assert failure.verdict is verdict
-    assert failure.mendable is mendable
+    assert failure.repairable is repairable
 
 
 def test_niches_are_of_the_named_parameters_and_in_groups(tree: dict[str, Any]) -> None:
@@ -87,29 +89,32 @@ def spoilt(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
     [
         (lambda tree: tree.pop("unit"), "lacks unit"),
         (spoilt("paramters", []), "no key 'paramters' in the format. Nearest: parameters"),
-        (spoilt("format", 2), "format 2; this version reads format 1"),
-        (spoilt("unit", "s"), "unit 's'; timings are milliseconds"),
-        (spoilt("name", 3), "name is 3; it is a text"),
-        (spoilt("reference_ms", 0), "reference_ms is 0; it is a positive number"),
+        (spoilt("format", 2), "format is 2: input should be 1"),
+        (spoilt("unit", "s"), "unit is s: input should be 'ms'"),
+        (spoilt("name", 3), "name is 3: input should be a valid string"),
+        (spoilt("reference_ms", 0), "reference_ms is 0: input should be greater than 0"),
         (spoilt("reference_ms", 10**400), "reference_ms is 1000"),
-        (spoilt("parameters", []), "parameters is []; it is a list of"),
-        (spoilt("parameters", [["TILE", []]]), "parameters[0] is"),
-        (spoilt("parameters", [["TILE", [1]], ["TILE", [2]]]), "'TILE' is there already"),
-        (spoilt("parameters", [["TILE", [1, 1]]]), "1 is there twice"),
-        (spoilt("parameters", [["TILE", [[1]]]]), "[1] is no value"),
+        (spoilt("parameters", []), "parameters is []: list should have at least 1 item"),
+        (spoilt("parameters", [["TILE", []]]), "parameters[0][1] is []"),
+        (spoilt("parameters", [["TILE", [1]], ["TILE", [2]]]), "parameters: 'TILE' is there twice"),
+        (spoilt("parameters", [["TILE", [1, 1]]]), "TILE: 1 is there twice"),
+        (spoilt("parameters", [["TILE", [[1]]]]), "parameters[0][1][0] is [1]"),
         (spoilt("values", {}), "values is {}"),
         (spoilt("values", []), "none of 0 configurations has timings"),
         (spoilt("values", [[[16, 2, "none"], "no"]]), "none of 1 configurations has timings"),
-        (spoilt("values", [[16, 2, "none"]]), 'values[0] is [16, 2, "none"]; it is [configuration'),
-        (spoilt("values", [[[16, 2], [1.0]]]), "2 values in [16, 2]; a configuration is one for each of TILE, WARPS"),
-        (spoilt("values", [[[17, 2, "none"], [1.0]]]), "TILE is 17; its values are [16, 32, 64, 128]"),
-        (spoilt("values", [[[16, 2, "none"], []]]), "the result is []"),
-        (spoilt("values", [[[16, 2, "none"], [1.0, -1]]]), "a timing is -1"),
-        (spoilt("values", [[[16, 2, "none"], [True]]]), "a timing is true"),
-        (spoilt("values", [[[16, 2, "none"], [float("nan")]]]), "a timing is NaN"),
-        (spoilt("values", [[[16, 2, "none"], [1]]] * 2), 'values[1]: [16, 2, "none"] is there already'),
+        (spoilt("values", [[16, 2, "none"]]), "values[0] is [16, 2, 'none']: tuple should have at most 2 items"),
+        (spoilt("values", [[[16, 2], [1.0]]]), "2 values in [16, 2]; want one for each of TILE, WARPS"),
+        (
+            spoilt("values", [[[17, 2, "none"], [1.0]]]),
+            "TILE is 17 in [17, 2, 'none']; its values are [16, 32",
+        ),
+        (spoilt("values", [[[16, 2, "none"], []]]), "values[0][1] is []"),
+        (spoilt("values", [[[16, 2, "none"], [1.0, -1]]]), "values[0][1][1] is -1"),
+        (spoilt("values", [[[16, 2, "none"], [True]]]), "values[0][1][0] is True"),
+        (spoilt("values", [[[16, 2, "none"], [float("nan")]]]), "values[0][1][0] is nan"),
+        (spoilt("values", [[[16, 2, "none"], [1]]] * 2), "values: (16, 2, 'none') is there twice"),
         (spoilt("niche", ["TILES"]), "niche names 'TILES', which is no parameter. Nearest: TILE"),
-        (spoilt("niche", "TILE"), 'niche is "TILE"; it is a list of names'),
+        (spoilt("niche", "TILE"), "niche is TILE: input should be a valid array"),
     ],
 )
 def test_a_wrong_file_is_refused_with_place_and_remedy(
@@ -124,7 +129,7 @@ def test_a_wrong_file_is_refused_with_place_and_remedy(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"{", "not JSON"), (b"[1]", "holds a list"), (b"\xff", "not UTF-8"), (None, "No such file")],
+    [(b"{", "Invalid JSON"), (b"[1]", "should be an object"), (b"\xff", "not UTF-8"), (None, "No such file")],
 )
 def test_a_file_that_is_none_is_refused(content: bytes | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.json"

@@ -1,4 +1,4 @@
-"""The llm: how often it slips, repeats itself and mends, and what showing it something is worth."""
+"""The llm: how often it slips, repeats itself and repairs, and what showing it something is worth."""
 
 import statistics
 from random import Random
@@ -76,17 +76,17 @@ def test_a_slip_fails_whatever_was_meant() -> None:
 
 def test_mending_a_slip_gives_what_was_meant(landscape: Landscape) -> None:
     draft = Draft(program=landscape.start()[0], slip=SLIP)
-    assert SimulatedLLM(mends=1.0).mend(landscape, draft, SLIP, Random(0)) == Draft(program=draft.program)
-    assert SimulatedLLM(mends=0.0).mend(landscape, draft, SLIP, Random(0)) == draft
-    mended = [SimulatedLLM(mends=0.6).mend(landscape, draft, SLIP, Random(seed)) != draft for seed in range(300)]
-    assert statistics.fmean(mended) == pytest.approx(0.6, abs=0.1)
+    assert SimulatedLLM(repairs=1.0).repair(landscape, draft, SLIP, Random(0)) == Draft(program=draft.program)
+    assert SimulatedLLM(repairs=0.0).repair(landscape, draft, SLIP, Random(0)) == draft
+    repaired = [SimulatedLLM(repairs=0.6).repair(landscape, draft, SLIP, Random(seed)) != draft for seed in range(300)]
+    assert statistics.fmean(repaired) == pytest.approx(0.6, abs=0.1)
 
 
 def test_what_is_over_is_not_mended() -> None:
     landscape = find_ladder("ladder-a")
     late = ProgramFailure(verdict=Verdict.TIMED_OUT, signature="TIMED_OUT: a loop does not end")
     draft = Draft(program=landscape.start()[0], slip=late)
-    assert SimulatedLLM(mends=1.0).mend(landscape, draft, late, Random(0)) == draft
+    assert SimulatedLLM(repairs=1.0).repair(landscape, draft, late, Random(0)) == draft
 
 
 def failing(landscape: Landscape) -> Program:
@@ -94,7 +94,7 @@ def failing(landscape: Landscape) -> Program:
     while True:
         program = tuple(rng.randrange(gene.choices) for gene in landscape.genes)
         failure = landscape.failure(program)
-        if landscape.exists(program) and failure is not None and failure.mendable:
+        if landscape.exists(program) and failure is not None and failure.repairable:
             return program
 
 
@@ -102,11 +102,11 @@ def test_mending_a_planted_fault_leaves_its_region(landscape: Landscape) -> None
     program = failing(landscape)
     failure = landscape.failure(program)
     assert failure is not None
-    mended = {
-        SimulatedLLM(mends=1.0).mend(landscape, Draft(program=program), failure, Random(seed)) for seed in range(10)
+    repaired = {
+        SimulatedLLM(repairs=1.0).repair(landscape, Draft(program=program), failure, Random(seed)) for seed in range(10)
     }
-    valid = [draft for draft in mended if landscape.failure(draft.program) is None]
-    assert valid or mended == {Draft(program=program)}  # or every neighbour fails too
+    valid = [draft for draft in repaired if landscape.failure(draft.program) is None]
+    assert valid or repaired == {Draft(program=program)}  # or every neighbour fails too
 
 
 def test_a_good_inspiration_makes_better_children() -> None:

@@ -5,8 +5,8 @@ import pytest
 from click.testing import CliRunner
 
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.cli.commands.bench_search import MEASURED, bench_search
-from kbevolve.evolve.simulation.measured import read_landscape
+from kbevolve.evolve.cli.commands.bench_search import bench_search
+from kbevolve.evolve.simulation.measured import packaged
 from kbevolve.evolve.simulation.tournament import as_json, compare_searchers
 
 TINY = {
@@ -23,12 +23,12 @@ TINY = {
 }
 
 
-def test_laws_meet_over_the_same_seeds() -> None:
+def test_searchers_meet_over_the_same_seeds() -> None:
     rows = {
-        (one.law, one.budget): one
-        for one in compare_searchers(["ladder-a"], laws=("ours", "greedy"), budgets=(12, 24), seeds=4)
+        (one.searcher, one.budget): one
+        for one in compare_searchers(["ladder-a"], searchers=("ours", "greedy"), budgets=(12, 24), seeds=4)
     }
-    assert set(rows) == {(law, budget) for law in ("ours", "greedy") for budget in (12, 24)}
+    assert set(rows) == {(searcher, budget) for searcher in ("ours", "greedy") for budget in (12, 24)}
     assert rows["ours", 24].behind == rows["ours", 24].behind_se == 0
     greedy = rows["greedy", 24]
     assert greedy.behind == pytest.approx(rows["ours", 24].mean - greedy.mean)
@@ -36,7 +36,7 @@ def test_laws_meet_over_the_same_seeds() -> None:
 
 
 def test_the_object_has_a_mean_for_every_budget() -> None:
-    found = as_json(compare_searchers(["ladder-a"], laws=("ours", "greedy"), budgets=(12, 24), seeds=2))
+    found = as_json(compare_searchers(["ladder-a"], searchers=("ours", "greedy"), budgets=(12, 24), seeds=2))
     assert set(found["ladder-a"]) == {"ours", "greedy"}
     assert set(found["ladder-a"]["ours"]["24"]) == {"mean", "se"}
     assert {"inflation", "validity", "duplicates"} <= set(found["ladder-a"]["greedy"])
@@ -47,7 +47,7 @@ def test_a_file_from_outside_is_searched(tmp_path: Path) -> None:
     path.write_text(json.dumps(TINY))
     done = CliRunner().invoke(
         bench_search,
-        ["--landscape", str(path), "--seeds", "2", "--budgets", "15", "--laws", "greedy", "--jobs", "1", "--json"],
+        ["--landscape", str(path), "--seeds", "2", "--budgets", "15", "--searchers", "greedy", "--jobs", "1", "--json"],
     )
     assert done.exit_code == 0, done.output
     found = json.loads(done.output.splitlines()[-1])
@@ -57,7 +57,8 @@ def test_a_file_from_outside_is_searched(tmp_path: Path) -> None:
 
 def test_the_table_says_who_is_behind() -> None:
     done = CliRunner().invoke(
-        bench_search, ["--ladder", "ladder-a", "--seeds", "4", "--budgets", "60", "--laws", "best-of-n", "--jobs", "1"]
+        bench_search,
+        ["--ladder", "ladder-a", "--seeds", "4", "--budgets", "60", "--searchers", "best-of-n", "--jobs", "1"],
     )
     assert done.exit_code == 0, done.output
     row = next(line for line in done.output.splitlines() if line.startswith("best-of-n"))
@@ -68,21 +69,20 @@ def test_the_table_says_who_is_behind() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--laws", "gredy"], "greedy"),
+        (["--searchers", "gredy"], "greedy"),
         (["--budgets", "many"], "--budgets"),
         (["--budgets", "5"], "from 10 on"),
     ],
 )
-def test_what_is_no_law_or_budget_is_told(options: list[str], words: str) -> None:
+def test_an_unknown_searcher_or_budget_is_refused(options: list[str], words: str) -> None:
     done = CliRunner().invoke(bench_search, ["--ladder", "ladder-a", "--seeds", "2", *options])
     assert isinstance(done.exception, UsageError)
     assert words in str(done.exception)
 
 
-def test_what_was_measured_comes_with_a_checkout() -> None:
+def test_measured_landscapes_come_with_the_package() -> None:
     """At least three spaces of 500 settings each, several timings of each."""
-    found = [read_landscape(file) for file in sorted(MEASURED.glob("*.json"))]
-    assert {"layernorm", "matmul", "softmax"} <= {one.name for one in found}
-    for one in found:
+    assert {"layernorm", "matmul", "softmax"} <= set(packaged())
+    for one in packaged().values():
         assert len(one.results) >= 500
         assert all(isinstance(timings, tuple) and len(timings) > 1 for timings in one.results.values())
