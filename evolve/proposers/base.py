@@ -10,7 +10,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Feedback
 from kbevolve.evolve.state.attempts import Attempt, Failure
 from kbevolve.evolve.state.knowledge import Memory, nothing
-from kbevolve.evolve.state.transfer import Heirloom, Legacy
+from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
@@ -49,8 +49,8 @@ class Learnt:
     #: replay them.
     attempts: Callable[[int], Sequence[Attempt]] = _no_attempts
     #: Knowledge transferred from other problems, and the kernel of a similar one to show to this child (None: none).
-    transfer: Legacy = field(default_factory=Legacy)
-    transferred_kernel: Heirloom | None = None
+    transfer: TransferredKnowledge = field(default_factory=TransferredKnowledge)
+    transferred_kernel: TransferredKernel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

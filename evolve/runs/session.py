@@ -28,8 +28,7 @@ from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Observer
 from kbevolve.evolve.search.search import Search
-from kbevolve.evolve.state.gathering import legacy_of
-from kbevolve.evolve.state.transfer import Legacy
+from kbevolve.evolve.state.transfer import TransferredKnowledge, received_by
 from kbevolve.evolve.strategies import check_strategy
 from kbevolve.islands.migration import deal
 
@@ -126,7 +125,7 @@ def breed(
                 if absent and archive.ledger(run).last_generation() is not None
                 else dealt(_starts(archive, run, problem, device, settings, tell), settings.search.islands),
                 card=card,
-                legacy=legacy_of(archive, run, problem) if settings.search.transfer else Legacy(),
+                transfer=received_by(archive, run, problem) if settings.search.transfer else TransferredKnowledge(),
                 confirmer=judges,
                 width=judges.width,
                 elapsed=elapsed,

@@ -37,7 +37,7 @@ from kbevolve.evolve.search.executor import Crew
 from kbevolve.evolve.search.offspring import ASKING, JUDGING, Brood, Child, Outlook
 from kbevolve.evolve.search.stopping import Stopping, window_of
 from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.state.transfer import Legacy
+from kbevolve.evolve.state.transfer import TransferredKnowledge
 from kbevolve.evolve.strategies import breeder_of
 from kbevolve.evolve.strategies.evolve import Breeding
 from kbevolve.islands.island import Entry
@@ -66,7 +66,7 @@ class Search:
         evaluator: the judge.
         starts: the starting kernels of each island.
         card: what the judge found out about the problem, for prompts.
-        legacy: what other problems give to the run, the same in all its sittings; None for nothing.
+        transfer: knowledge from other problems, the same in all sessions of the run; None for nothing.
         confirmer: measures would-be champions again; None publishes what the first evaluation found.
         width: how many kernels the judge may be asked about at once, each in a thread of its own.
         elapsed: tells how many seconds all sittings at this run have lasted by now.
@@ -86,7 +86,7 @@ class Search:
         evaluator: Evaluator,
         starts: Sequence[Sequence[StartingKernel]],
         card: ProblemCard | None = None,
-        legacy: Legacy | None = None,
+        transfer: TransferredKnowledge | None = None,
         confirmer: Confirmer | None = None,
         width: int = 1,
         elapsed: Callable[[], float] = lambda: 0.0,
@@ -102,7 +102,7 @@ class Search:
         # From 0 on, what other runs had judged counts, too.
         others = not run.created or settings.budget.known_evaluations
         since = 0.0 if others else datetime.fromisoformat(run.created).timestamp()
-        given = legacy or Legacy()
+        given = transfer or TransferredKnowledge()
         self.population = Population(self.settings.islands, self.ledger, since=since, elsewhere=given.tallies)
         self.budget = Budget.of(settings)
         self.elapsed = elapsed
@@ -110,7 +110,7 @@ class Search:
             task=KernelTask(problem=problem, device_type=device_type, device=device, card=card),
             settings=self.settings,
             proposers=proposers,
-            legacy=given,
+            transfer=given,
             window=window_of(settings),
         )
         #: The generation that closes next, and the children of all that were bred and are not closed.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 from kbevolve.archive.records import Idea
-from kbevolve.evolve.state.bottlenecks import bottleneck_class
+from kbevolve.evolve.state.normalise import bottleneck_class
 from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage

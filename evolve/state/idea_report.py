@@ -8,12 +8,11 @@ from typing import Any
 from kbevolve.archive.record_json import to_json
 from kbevolve.archive.records import Run, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.evolve.state.bottlenecks import bottleneck_class
-from kbevolve.evolve.state.gathering import from_text
 from kbevolve.evolve.state.knowledge import Gain, Outcome
 from kbevolve.evolve.state.lessons import Pair
+from kbevolve.evolve.state.normalise import bottleneck_class, folded
 from kbevolve.evolve.state.replay import CarriedOut, carried_out, memory_of
-from kbevolve.evolve.state.titles import folded
+from kbevolve.evolve.state.transfer import from_text
 from kbevolve.islands.credit.posterior import Belief
 from kbevolve.islands.credit.techniques import Experience
 

@@ -10,9 +10,8 @@ from typing import TypeVar
 from kbevolve.archive.formatting import three_digits
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Verdict
 from kbevolve.evolve.state.lessons import Lesson
+from kbevolve.evolve.state.normalise import first_line, folded, signature
 from kbevolve.evolve.state.priors import PRIORS
-from kbevolve.evolve.state.signatures import first_line, signature
-from kbevolve.evolve.state.titles import folded
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.credit.techniques import Experience
 

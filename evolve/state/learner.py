@@ -9,12 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
-from kbevolve.evolve.state.bottlenecks import bottleneck_class
 from kbevolve.evolve.state.knowledge import Gain, Memory, Outcome, Spending
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, Pair, distil, standing
+from kbevolve.evolve.state.normalise import bottleneck_class, folded, signature
 from kbevolve.evolve.state.priors import PRIORS
-from kbevolve.evolve.state.signatures import signature
-from kbevolve.evolve.state.titles import folded
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.credit.tally import Tally
 from kbevolve.islands.credit.techniques import Experience, Key

@@ -20,7 +20,7 @@ GOOD, BAD, CONTRADICTED = 2, 3, 2
 #: Kernels that are cited.
 CITED = 3
 
-#: Technique and bottleneck (a class of `evolve.state.bottlenecks`, or "").
+#: Technique and bottleneck (a class of `evolve.state.normalise`, or "").
 Pair = tuple[str, str]
 
 

@@ -1,18 +1,35 @@
-"""What a run is given of other problems: credit of techniques, and the best of similar problems.
+"""Knowledge that a run receives from runs on other problems: credit of techniques, and the best of similar problems.
 
-`evolve.state.gathering` gathers it.
+It is gathered once, when the run begins, and recorded: whatever the archive learns later, a resumed run goes on with
+what it received. A run with the seed of an earlier run of its problem receives what that one received: the same seed is
+the same run. Runs of one problem transfer nothing to each other, so that they can be compared; --start does that.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
+from kbevolve.archive.records import Backend, ProblemCard, Run
+from kbevolve.archive.run_queries import precision_of
+from kbevolve.archive.store import Archive
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.configs.problem import Problem
 from kbevolve.evolve.state.knowledge import nothing
+from kbevolve.evolve.state.normalise import bottleneck_class
+from kbevolve.evolve.state.replay import carried_out
 from kbevolve.islands.credit.tally import Tally
 from kbevolve.islands.credit.techniques import Key
 
+#: Runs that are read, the newest; kernels and ideas that are transferred.
+RUNS, KERNELS, IDEAS = 50, 3, 6
+#: Share of the operations of two problems that they must have in common to be called similar.
+ALIKE = 0.5
+#: Gain (a factor) from which an idea is worth trying elsewhere.
+PAID = 1.05
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heirloom:
+class TransferredKernel:
     """The best kernel of a similar problem."""
 
     #: The problem's name, and the kernel's id.
@@ -24,7 +41,7 @@ class Heirloom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paid:
+class TransferredIdea:
     """An idea that paid on a similar problem."""
 
     problem: str
@@ -35,10 +52,110 @@ class Paid:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Legacy:
-    """Everything that a run is given; nothing by default."""
+class TransferredKnowledge:
+    """Everything that a run receives; nothing by default."""
 
     #: By technique, and by technique and bottleneck (`Experience.elsewhere`).
-    tallies: Mapping[Key, Tally] = field(default_factory=lambda: nothing())
-    kernels: tuple[Heirloom, ...] = ()
-    ideas: tuple[Paid, ...] = ()
+    tallies: Mapping[Key, Tally] = field(default_factory=nothing)
+    kernels: tuple[TransferredKernel, ...] = ()
+    ideas: tuple[TransferredIdea, ...] = ()
+
+
+def received_by(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge:
+    """What a run receives: as it was recorded; or gathered now, and recorded."""
+    text = archive.transfer(run.id)
+    if text is None:
+        text = _of_its_seed(archive, run)
+        # A run that an older version began, which recorded no transfer, received nothing.
+        if text is None and not archive.ledger(run).last_generation():
+            text = as_text(gather(archive, run, problem))
+        text = text or as_text(TransferredKnowledge())
+        archive.add_transfer(run.id, text)
+    return from_text(text, archive)
+
+
+def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge:
+    """What earlier runs on other problems, on the same device at the same precision, have learnt."""
+    precision = precision_of(run)
+    card = archive.card(run.problem, run.device, precision)
+    tallies: dict[Key, Tally] = {}
+    kernels: dict[str, TransferredKernel] = {}
+    ideas: dict[str, TransferredIdea] = {}
+    for other in archive.runs_elsewhere(run, limit=RUNS):
+        if precision_of(other) != precision:
+            continue
+        theirs = archive.problem(other.problem)
+        similar = alike(problem, theirs, card, archive.card(other.problem, other.device, precision))
+        for child in carried_out(archive, other):
+            idea, gain = child.idea, child.gain
+            keys: tuple[Key, ...] = ((idea.technique,), (idea.technique, bottleneck_class(idea.bottleneck)))
+            for key in keys:
+                tallies[key] = tallies.get(key, Tally()).with_child(gain.log if gain else None)
+            if similar and gain is not None and gain.factor >= PAID:
+                paid = TransferredIdea(
+                    problem=theirs.name, title=idea.title, technique=idea.technique, gain=round(gain.factor, 3)
+                )
+                ideas[idea.title] = max(paid, ideas.get(idea.title, paid), key=lambda one: one.gain)
+        if similar and (best := _best(archive, other, theirs)) is not None:
+            kernels[other.problem] = max(best, kernels.get(other.problem, best), key=lambda one: one.speedup)
+    return TransferredKnowledge(
+        tallies=tallies,
+        kernels=tuple(sorted(kernels.values(), key=lambda one: (-one.speedup, one.kernel))[:KERNELS]),
+        ideas=tuple(sorted(ideas.values(), key=lambda one: (-one.gain, one.title))[:IDEAS]),
+    )
+
+
+def as_text(knowledge: TransferredKnowledge) -> str:
+    """Transferred knowledge as JSON; of kernels their ids, because their sources are in the archive."""
+    tallies = [[list(key), list(astuple(tally))] for key, tally in knowledge.tallies.items()]
+    kernels = [astuple(one)[:3] for one in knowledge.kernels]
+    return json.dumps({"tallies": tallies, "kernels": kernels, "ideas": [astuple(one) for one in knowledge.ideas]})
+
+
+def from_text(text: str, archive: Archive) -> TransferredKnowledge:
+    """The transferred knowledge that `as_text` wrote."""
+    tree = json.loads(text)
+    return TransferredKnowledge(
+        tallies={
+            tuple(key): Tally(valid=valid, invalid=invalid, gains=gains, squares=squares)
+            for key, (valid, invalid, gains, squares) in tree["tallies"]
+        },
+        kernels=tuple(
+            TransferredKernel(problem=problem, kernel=kernel, speedup=speedup, source=archive.kernel(kernel).source)
+            for problem, kernel, speedup in tree["kernels"]
+        ),
+        ideas=tuple(
+            TransferredIdea(problem=problem, title=title, technique=technique, gain=gain)
+            for problem, title, technique, gain in tree["ideas"]
+        ),
+    )
+
+
+def alike(one: Problem, other: Problem, card: ProblemCard | None = None, others: ProblemCard | None = None) -> bool:
+    """Whether two problems do mostly the same operations and, where both cards are known, are bound by the same."""
+    playbook = load_playbook()
+    mine, theirs = (frozenset(playbook.operations_in(problem.source)) for problem in (one, other))
+    if not mine | theirs or len(mine & theirs) / len(mine | theirs) < ALIKE:
+        return False
+    return card is None or others is None or card.bound_by == others.bound_by
+
+
+def _of_its_seed(archive: Archive, run: Run) -> str | None:
+    """What the first run of the same problem with the same seed received."""
+    for other in archive.runs_like(run):
+        same = other.id != run.id and other.seed == run.seed and precision_of(other) == precision_of(run)
+        if same and (text := archive.transfer(other.id)) is not None:
+            return text
+    return None
+
+
+def _best(archive: Archive, run: Run, problem: Problem) -> TransferredKernel | None:
+    """The best kernel of a run, when it writes kernels of its own and beats eager."""
+    summary = archive.summary(run)
+    if summary.best_kernel is None or (summary.best_speedup or 0.0) <= 1.0:
+        return None
+    kernel = archive.kernel(summary.best_kernel)
+    if kernel.backend is Backend.TORCH:
+        return None
+    speedup = round(summary.best_speedup or 0.0, 3)
+    return TransferredKernel(problem=problem.name, kernel=kernel.id, speedup=speedup, source=kernel.source)

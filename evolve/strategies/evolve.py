@@ -11,7 +11,7 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.state.transfer import Heirloom, Legacy
+from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.evolve.strategies.base import Choice
 from kbevolve.evolve.strategies.operators import choose_operator, operator_shares
 from kbevolve.islands.island import Island, Member
@@ -31,7 +31,7 @@ EXPLORING_LAW = RankSelection(pressure=3.0, elite_share=0.25)
 #: then they do not lead to (chosen on the ladders, the end on measured landscapes).
 RIVALS, RIVALS_FROM, RIVALS_AT, RIVALS_UNTIL = 0.5, 20, 40, 60
 #: Share of the first children that are shown a kernel of a similar problem, and how many kernels are judged meanwhile.
-HEIRLOOMS, HEIRS = 0.5, 100
+TRANSFER_SHARE, TRANSFER_UNTIL = 0.5, 100
 #: Kernels that are judged before elites of other niches are shown: at first these are merely what came before.
 INSPIRED_FROM = 60
 
@@ -44,7 +44,7 @@ class Breeding:
     settings: SearchSettings
     proposers: Mapping[Operator, Proposer]
     #: What other problems gave to the run.
-    legacy: Legacy = field(default_factory=Legacy)
+    transfer: TransferredKnowledge = field(default_factory=TransferredKnowledge)
     #: Evaluations without an improvement after which a run takes another stage (`islands.stagnation`); 0 for never.
     window: int = 0
 
@@ -73,8 +73,10 @@ class Breeding:
                 tried=population.tried(),
                 failures=population.failures(island),
                 history=population.history(),
-                transfer=self.legacy,
-                transferred_kernel=self._heirloom(memory, self._rng(generation, island, "heirloom")),
+                transfer=self.transfer,
+                transferred_kernel=self._transferred_kernel(
+                    memory, self._rng(generation, island, "transferred kernel")
+                ),
             ),
             island=IslandState(number=island, policy=self._policy(island), stage=stage_of(memory.stalled, self.window)),
             known=known,
@@ -106,10 +108,10 @@ class Breeding:
     def _policy(self, island: int) -> Policy:
         return policy_of(island, islands=self.settings.islands, device_type=self.task.device_type)
 
-    def _heirloom(self, memory: Memory, rng: Random) -> Heirloom | None:
+    def _transferred_kernel(self, memory: Memory, rng: Random) -> TransferredKernel | None:
         """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""
-        if memory.judged < HEIRS and rng.random() < HEIRLOOMS and self.legacy.kernels:
-            return rng.choice(self.legacy.kernels)
+        if memory.judged < TRANSFER_UNTIL and rng.random() < TRANSFER_SHARE and self.transfer.kernels:
+            return rng.choice(self.transfer.kernels)
         return None
 
     def _rng(self, generation: int, island: int, purpose: str) -> Random:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kbevolve.configs.playbook import PlaybookIdea
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.state.bottlenecks import ARITHMETIC, bottleneck_class
+from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class
 
 #: Share of the measured bandwidth from which a kernel is bound by memory: its arithmetic is hidden behind the traffic,
 #: and only less traffic or fewer passes can help.
@@ -25,7 +25,7 @@ class Mask:
     #: In a sentence, for the prompt.
     words: str
     techniques: frozenset[str] = frozenset()
-    #: Classes of bottleneck (`evolve.state.bottlenecks`).
+    #: Classes of bottleneck (`evolve.state.normalise`).
     bottlenecks: frozenset[str] = frozenset()
 
     def hides(self, idea: PlaybookIdea) -> bool:

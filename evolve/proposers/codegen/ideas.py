@@ -17,9 +17,8 @@ from typing import Any
 from kbevolve.archive.records import Idea
 from kbevolve.configs.playbook import Playbook, PlaybookIdea
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.state.bottlenecks import bottleneck_class
 from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea
-from kbevolve.evolve.state.titles import folded
+from kbevolve.evolve.state.normalise import bottleneck_class, folded
 
 #: Who an idea is from when no model had one.
 PLAYBOOK = "playbook"

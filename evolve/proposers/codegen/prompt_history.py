@@ -5,7 +5,7 @@ from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.knowledge import Outcome
 from kbevolve.evolve.state.lessons import pair_words, percent
-from kbevolve.evolve.state.signatures import first_line, signature
+from kbevolve.evolve.state.normalise import first_line, signature
 
 #: Lines of each kind at most: failures, ideas that were tried (the newest), techniques.
 SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10

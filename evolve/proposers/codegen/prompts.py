@@ -213,13 +213,13 @@ def _writing(brief: Brief) -> dict[str, Any]:
         "backends": backends(brief),
         "edited": edited(brief),
         "skeleton": not edited(brief),
-        "inspiration": _heirloom(brief) or (Shown.of(inspiration, brief.task.card) if inspiration else None),
-        "inspiration_title": SIMILAR if _heirloom(brief) else SAME,
+        "inspiration": _transferred_kernel(brief) or (Shown.of(inspiration, brief.task.card) if inspiration else None),
+        "inspiration_title": SIMILAR if _transferred_kernel(brief) else SAME,
         "failures": failure_lines(brief),
     }
 
 
-def _heirloom(brief: Brief) -> Shown | None:
+def _transferred_kernel(brief: Brief) -> Shown | None:
     """The kernel of a similar problem that is shown instead of one for the same problem."""
     given = brief.learnt.transferred_kernel
     if given is None or len(given.source) > INSPIRATION_LENGTH:

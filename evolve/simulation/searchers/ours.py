@@ -146,7 +146,7 @@ class OurSearcher:
             island=self._island,
             slot=self._slot,
             operator=Operator.REPAIR if self._slot else self._operator,
-            state=BirthState.DUPLICATE if duplicate else BirthState.BORN,
+            state=BirthState.DUPLICATE if duplicate else BirthState.CREATED,
             parents=parents,
             kernel=member.kernel.id,
         )

@@ -111,7 +111,7 @@ def test_a_run_and_its_simulation_choose_alike(
         compared[place] = brief.island.stage
         assert there.child is not None
         child = kernels[there.child.kernel.id]
-        state = BirthState.DUPLICATE if brief.known(child.id) else BirthState.BORN
+        state = BirthState.DUPLICATE if brief.known(child.id) else BirthState.CREATED
         return Proposal(state=state, kernel=child, idea=idea)
 
     class Landscape(KnownEvaluator):

@@ -119,9 +119,9 @@ def test_a_repair_is_credited_to_how_the_child_was_made() -> None:
 
 def test_models_have_credit_and_costs_by_the_name_of_the_settings() -> None:
     taught = Taught()
-    taught.bear(3.0, author="large", prompt_tokens=100, completion_tokens=10)
-    memory = taught.bear(None, author="small", prompt_tokens=30, completion_tokens=3)
-    memory = taught.bear(2.0, author="", prompt_tokens=7)
+    taught.bear(3.0, model_alias="large", prompt_tokens=100, completion_tokens=10)
+    memory = taught.bear(None, model_alias="small", prompt_tokens=30, completion_tokens=3)
+    memory = taught.bear(2.0, model_alias="", prompt_tokens=7)
     assert memory.authors.belief("large").gain > 0 == memory.authors.belief("small").gain
     assert (memory.spending["large"].births, memory.spending["large"].prompt_tokens) == (1, 100)
     assert set(memory.spending) == {"large", "small"}
@@ -157,7 +157,7 @@ def test_a_snapshot_does_not_change_when_the_run_goes_on() -> None:
     before = taught.bear(None, of=idea())
     seen = repr(before)
     taught.bear(3.0, of=idea())
-    taught.bear(3.0, of=idea("another"), author="m")
+    taught.bear(3.0, of=idea("another"), model_alias="m")
     assert repr(before) == seen
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Brief, KernelTask, Proposal, Proposer
-from kbevolve.evolve.state.transfer import Heirloom, Legacy
-from kbevolve.evolve.strategies.evolve import HEIRS, LAW, RIVALS, RIVALS_FROM, RIVALS_UNTIL, Breeding, law_at
+from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
+from kbevolve.evolve.strategies.evolve import LAW, RIVALS, RIVALS_FROM, RIVALS_UNTIL, TRANSFER_UNTIL, Breeding, law_at
 from kbevolve.islands.selection import NicheSelection, RivalSelection
 from kbevolve.islands.stagnation import Stage
 from tests.evolve.doubles import ScriptedProposer, problem, settings
@@ -77,14 +77,14 @@ def test_what_an_operator_has_brought_decides_how_often_it_is_used() -> None:
 
 def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> None:
     story = peopled(1.0)
-    heirloom = Heirloom(problem="L1/other", kernel="k", speedup=2.0, source="class ModelNew: ...")
-    legacy = Legacy(kernels=(heirloom,))
-    shown = [brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), legacy=legacy)]
-    assert 110 < shown.count(heirloom) < 190
-    for _ in range(HEIRS):
+    transferred = TransferredKernel(problem="L1/other", kernel="k", speedup=2.0, source="class ModelNew: ...")
+    transfer = TransferredKnowledge(kernels=(transferred,))
+    shown = [brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), transfer=transfer)]
+    assert 110 < shown.count(transferred) < 190
+    for _ in range(TRANSFER_UNTIL):
         story.bear(0.5)
     assert not any(
-        brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), legacy=legacy, times=40)
+        brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), transfer=transfer, times=40)
     )
 
 

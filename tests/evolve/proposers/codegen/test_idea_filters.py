@@ -10,7 +10,7 @@ from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.idea_filters import masks_of, unmasked
-from kbevolve.evolve.state.bottlenecks import ARITHMETIC, bottleneck_class
+from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import DEVICE, KnownEvaluator, brief_of, kernel, problem
 

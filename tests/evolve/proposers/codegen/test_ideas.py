@@ -15,10 +15,9 @@ from kbevolve.evolve.proposers.codegen.ideas import (
     playbook_idea,
     shortlist,
 )
-from kbevolve.evolve.state.bottlenecks import bottleneck_class
 from kbevolve.evolve.state.idea_choice import claim
 from kbevolve.evolve.state.knowledge import Memory, Outcome
-from kbevolve.evolve.state.titles import folded
+from kbevolve.evolve.state.normalise import bottleneck_class, folded
 from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.policy import WORK, Policy
 from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem

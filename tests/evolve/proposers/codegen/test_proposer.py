@@ -21,7 +21,7 @@ from kbevolve.evolve.llm.transports import OpenAITransport
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
 from kbevolve.evolve.state.attempts import Failure
-from kbevolve.evolve.state.transfer import Heirloom, Legacy, Paid
+from kbevolve.evolve.state.transfer import TransferredIdea, TransferredKernel, TransferredKnowledge
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
@@ -368,14 +368,16 @@ def test_the_prompt_tells_what_was_measured_tried_and_failed(endpoint: Any) -> N
 
 
 def test_what_other_problems_taught_is_shown_as_such(endpoint: Any) -> None:
-    paid = Paid(problem="L1/softmax", title="Fewer passes", technique="one-pass", gain=1.4)
-    heirloom = Heirloom(problem="L1/softmax", kernel="k", speedup=3.0, source="class ModelNew: softmax = 1\n")
+    paid = TransferredIdea(problem="L1/softmax", title="Fewer passes", technique="one-pass", gain=1.4)
+    transferred = TransferredKernel(
+        problem="L1/softmax", kernel="k", speedup=3.0, source="class ModelNew: softmax = 1\n"
+    )
     script(endpoint, IDEAS, DIFF)
     proposer(endpoint).propose(
         brief(
             Operator.MUTATE,
-            transfer=Legacy(ideas=(paid,)),
-            transferred_kernel=heirloom,
+            transfer=TransferredKnowledge(ideas=(paid,)),
+            transferred_kernel=transferred,
             inspirations=(member(OTHER, 1.5),),
         )
     )

@@ -8,8 +8,7 @@ import pytest
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, ProblemCard, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
-from kbevolve.evolve.state.gathering import alike, as_text, from_text, gather, legacy_of
-from kbevolve.evolve.state.transfer import Legacy
+from kbevolve.evolve.state.transfer import TransferredKnowledge, alike, as_text, from_text, gather, received_by
 from tests.evolve.doubles import DEVICE
 
 TEXT = '"""A problem."""\n\n\nclass Model: ...  # {}\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n'
@@ -68,9 +67,9 @@ def test_credit_comes_from_all_problems_and_kernels_from_similar_ones() -> None:
         ("one-pass",), ("one-pass", "memory"), ("block-tiling",), ("block-tiling", "memory")
     }  # fmt: skip
     assert (given.tallies[("one-pass",)].valid, given.tallies[("one-pass",)].invalid) == (2, 1)
-    (heirloom,) = given.kernels
-    assert (heirloom.problem, heirloom.kernel, heirloom.speedup) == ("L1/lse", best.id, 3.0)
-    assert heirloom.source == best.source
+    (transferred,) = given.kernels
+    assert (transferred.problem, transferred.kernel, transferred.speedup) == ("L1/lse", best.id, 3.0)
+    assert transferred.source == best.source
     assert [(one.title, one.gain) for one in given.ideas] == [("one-pass 2", 3.0), ("one-pass 1", 1.5)]
 
 
@@ -82,7 +81,7 @@ def test_nothing_comes_from_the_same_problem_another_device_precision_or_later_r
     bear(archive, add_run(archive, LOGSUMEXP, "lse-2", settings=half), [2.0])
     run = add_run(archive, SOFTMAX, "softmax-1")
     bear(archive, add_run(archive, LOGSUMEXP, "lse-3"), [2.0])
-    assert gather(archive, run, SOFTMAX) == Legacy()
+    assert gather(archive, run, SOFTMAX) == TransferredKnowledge()
 
 
 def test_what_is_no_kernel_of_its_own_or_no_faster_than_eager_is_not_passed_on() -> None:
@@ -96,13 +95,13 @@ def test_what_was_given_is_written_down_and_stays() -> None:
     archive = Archive(":memory:")
     bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, None])
     run = add_run(archive, SOFTMAX, "softmax-1")
-    given = legacy_of(archive, run, SOFTMAX)
+    given = received_by(archive, run, SOFTMAX)
     assert given.ideas
     bear(archive, add_run(archive, LOGSUMEXP, "lse-2"), [5.0], "fusion")
-    assert legacy_of(archive, run, SOFTMAX) == given
+    assert received_by(archive, run, SOFTMAX) == given
     same, other = add_run(archive, SOFTMAX, "softmax-2"), add_run(archive, SOFTMAX, "softmax-3", seed=5)
-    assert legacy_of(archive, same, SOFTMAX) == given, "the same seed is the same run"
-    assert legacy_of(archive, other, SOFTMAX).ideas[0].title == "fusion 1"
+    assert received_by(archive, same, SOFTMAX) == given, "the same seed is the same run"
+    assert received_by(archive, other, SOFTMAX).ideas[0].title == "fusion 1"
 
 
 def test_a_run_of_an_older_version_goes_on_with_nothing() -> None:
@@ -110,7 +109,7 @@ def test_a_run_of_an_older_version_goes_on_with_nothing() -> None:
     bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5])
     run = add_run(archive, SOFTMAX, "softmax-1")
     bear(archive, run, [2.0])
-    assert legacy_of(archive, run, SOFTMAX) == Legacy()
+    assert received_by(archive, run, SOFTMAX) == TransferredKnowledge()
 
 
 def test_a_legacy_survives_being_written() -> None:

@@ -1,7 +1,22 @@
+"""Failures, bottlenecks and titles in other words count as one."""
+
 from dataclasses import replace
 
+import pytest
+
 from kbevolve.archive.records import Evaluation, Verdict
-from kbevolve.evolve.state.signatures import LENGTH, first_line, signature
+from kbevolve.configs.playbook import load_playbook
+from kbevolve.evolve.state.normalise import (
+    ARITHMETIC,
+    IDLE,
+    LATENCY,
+    LAUNCHES,
+    LENGTH,
+    MEMORY,
+    bottleneck_class,
+    first_line,
+    signature,
+)
 from tests.evolve.doubles import KnownEvaluator, kernel, problem
 
 
@@ -26,3 +41,21 @@ def test_a_line_is_short_and_names_the_verdict() -> None:
     assert first_line(failed("\n\n  off by 3\nmore", Verdict.BUILD_FAILED)) == "build failed: off by 3"
     assert len(first_line(failed("x" * 5000))) <= LENGTH + 10
     assert first_line(failed("", Verdict.TIMED_OUT)) == "timed out"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("memory bandwidth", MEMORY), ("DRAM traffic", MEMORY), ("uncoalesced loads", MEMORY),
+        ("shared memory", MEMORY),
+        ("memory latency", LATENCY), ("dependency chains", LATENCY), ("launch overhead", LAUNCHES),
+        ("idle SMs, low occupancy", IDLE), ("compute bound", ARITHMETIC), ("instruction issue", ARITHMETIC),
+        ("special functions", ARITHMETIC), ("", ""), ("something else", ""),
+    ],
+)  # fmt: skip
+def test_words_have_a_class(words: str, expected: str) -> None:
+    assert bottleneck_class(words) == expected
+
+
+def test_all_of_the_playbook_has_one() -> None:
+    assert all(bottleneck_class(idea.bottleneck) for idea in load_playbook().ideas)
