@@ -1,4 +1,4 @@
-"""The contracts between the search and whatever judges kernels."""
+"""The contracts between the search and every judge of kernels."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,27 +9,27 @@ from kbevolve.evaluators.timing.contest import Contest
 
 
 class Evaluator(Protocol):
-    """Decides whether a kernel is correct and how much faster than the eager reference it is.
+    """Decides whether a kernel is correct, and how much faster than the eager reference it is.
 
-    An implementation never raises for a bad kernel: a kernel that does not compile, crashes, hangs, lies or
-    answers wrongly is an `Evaluation` with that verdict and a message fit for a prompt. `EvaluatorError` means
-    that the rig is broken (no device, the reference itself fails), and the search stops.
+    An implementation never raises for a bad kernel: a kernel that does not compile, crashes, hangs, cheats or computes
+    wrong results is an `Evaluation` with that verdict and a message fit for a prompt. `EvaluatorError` means an
+    infrastructure failure (no device, the reference itself fails), and the search stops.
     """
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        """Judge one kernel; blocks until the verdict stands."""
+        """Judge one kernel; blocks until the verdict is known."""
         ...
 
 
 class Confirmer(Protocol):
     """Measures kernels again, against each other: fresh processes for all of them, fresh inputs, paired rounds.
 
-    It owes nothing to earlier measurements, so its numbers are free of the luck that made a kernel the best of many.
+    It uses no earlier measurement, so its numbers are free of the luck that made a kernel the best of many.
     """
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
-        """Judge and time the kernels and the reference in the same rounds; blocks until all of them are through.
+        """Judge and time the kernels and the reference in the same rounds; blocks until all are measured.
 
-        Like `Evaluator.evaluate`, it never raises for a bad kernel: that one is in `Contest.failed`.
+        Like `Evaluator.evaluate`, it never raises for a bad kernel, which is in `Contest.failed`.
         """
         ...

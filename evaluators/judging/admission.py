@@ -1,4 +1,4 @@
-"""Who is heard now: several kernels of one problem side by side, or one alone."""
+"""Admits evaluations to a judge: several kernels of one problem side by side, or one alone."""
 
 import threading
 from collections.abc import Iterator
@@ -7,67 +7,69 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
-    """One kernel's time before the judge."""
+class AdmissionSlot:
+    """One admitted evaluation."""
 
-    #: Whether another was heard at the same time, and may have taken memory that this one needed.
-    crowded: bool = False
+    #: Whether another was admitted at the same time, and may have used memory that this one needed.
+    was_shared: bool = False
 
 
-class Docket:
-    """Admits those who come, by problem: what belongs to a problem is prepared once, and fills most of a device.
+class Admission:
+    """Admits threads by problem: a problem is set up once, and its data fill most of a device.
 
-    Whoever comes for the problem that is being heard enters at once; others wait until all of those are through. Who
-    must be alone comes before all who come later.
+    A thread enters at once if its problem is the present one. Others wait until all slots of the present problem are
+    free. A thread that wants to be alone enters before all threads that asked later.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._problem = ""
-        self._heard: set[Turn] = set()
-        self._alone = False
-        self._waiting_alone = 0
+        self._slots: set[AdmissionSlot] = set()
+        self._exclusive = False
+        self._waiting_exclusive = 0
 
     @contextmanager
-    def several(self, problem: str) -> Iterator[Turn]:
-        """Be heard beside others of the problem with this id."""
+    def shared(self, problem: str) -> Iterator[AdmissionSlot]:
+        """Enter beside others that evaluate kernels of the problem with this id."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._alone and not self._waiting_alone and self._is_open_to(problem))
+            self._changed.wait_for(
+                lambda: not self._exclusive and not self._waiting_exclusive and self._is_open_to(problem)
+            )
             self._problem = problem
-            turn = Turn(crowded=bool(self._heard))
-            for other in self._heard:
-                other.crowded = True
-            self._heard.add(turn)
+            slot = AdmissionSlot(was_shared=bool(self._slots))
+            for other in self._slots:
+                other.was_shared = True
+            self._slots.add(slot)
         try:
-            yield turn
+            yield slot
         finally:
             with self._changed:
-                self._heard.discard(turn)
+                self._slots.discard(slot)
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self, problem: str) -> Iterator[None]:
-        """Be heard with nobody beside."""
+    def exclusive(self, problem: str) -> Iterator[None]:
+        """Enter alone."""
         with self._changed:
-            self._waiting_alone += 1
+            self._waiting_exclusive += 1
             try:
-                self._changed.wait_for(lambda: not self._alone and not self._heard)
-                self._alone = True
+                self._changed.wait_for(lambda: not self._exclusive and not self._slots)
+                self._exclusive = True
                 self._problem = problem
             finally:
-                self._waiting_alone -= 1
+                self._waiting_exclusive -= 1
                 self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._alone = False
+                self._exclusive = False
                 self._changed.notify_all()
 
     @property
-    def crowded(self) -> bool:
-        """Whether several are heard now."""
-        return len(self._heard) > 1
+    def is_shared(self) -> bool:
+        """Whether several slots are taken now."""
+        return len(self._slots) > 1
 
     def _is_open_to(self, problem: str) -> bool:
-        return not self._heard or self._problem == problem
+        return not self._slots or self._problem == problem

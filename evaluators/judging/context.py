@@ -1,192 +1,186 @@
-"""A problem set up on a device: its truth, its card, and the worker that runs its reference."""
+"""What all evaluations of a judge share, and what all evaluations of one problem share."""
 
 import threading
 import time
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.analysis.card import inspect
 from kbevolve.evaluators.analysis.roofline import roofline_of
-from kbevolve.evaluators.candidate.output_check import Examiner
-from kbevolve.evaluators.candidate.remote import Call, RemoteKernel
+from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.candidate.output_check import OutputChecker
+from kbevolve.evaluators.candidate.process import Call, CandidateProcess
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.device.memory import free_bytes
-from kbevolve.evaluators.judging.binary_dedup import Twins
-from kbevolve.evaluators.judging.court import Court
+from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.judging.binary_dedup import ShellOf, Twins
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.worker_pool import Worker
-from kbevolve.evaluators.timing.clock import Alone
+from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
+from kbevolve.evaluators.timing.clock import Undisturbed
+from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.rounds import time_block
 
-#: What makes the reference a candidate of its own, so that the same program times it.
+#: Turns the reference into a candidate, so that the same program times it.
 _REFERENCE_AS_CANDIDATE = "\n\nModelNew = Model\n"
-#: Share of the roofline's floor below which a time cannot be: the floor rests on a measured bandwidth, and a few
-#: percent more than was measured are possible.
+#: Share of the roofline's floor below which a time is impossible. The floor rests on a measured bandwidth, and a kernel
+#: may exceed that by a few percent.
 _FLOOR_SHARE = 0.9
-#: Calls of the reference at most, and seconds, until it is sure what it takes alone. On a quiet machine a few do.
-_GAUGED_CALLS = 100
-_GAUGE_SECONDS = 2.0
-#: Share of the free memory that kernels which are tried side by side may take, by an estimate: each has its inputs and
-#: outputs three times over (what it shares with the judge, its own, and as much again for what it makes on its way),
-#: and what a process takes before it does anything.
-_SEATED_SHARE = 0.7
-_TIMES_OVER = 3
+#: Most calls of the reference, and seconds, to find its undisturbed time. On a quiet machine a few calls suffice.
+_MEASURED_CALLS = 100
+_MEASURE_SECONDS = 2.0
+#: Share of the free memory that kernels in trials side by side may use. The estimate for each is: a process, and three
+#: times its inputs and outputs (shared with the judge, its own, and as much for intermediate results).
+_CANDIDATES_SHARE = 0.7
+_COPIES = 3
 _PROCESS_BYTES = 1 << 30
 
 
-@dataclass(slots=True, kw_only=True)
-class Seat:
-    """A kernel in its worker."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeContext:
+    """One device, how kernels are judged on it, and the pools that work for the judge."""
 
-    remote: RemoteKernel
-    worker: Worker
-    #: Left when the worker is dead and its memory is free again.
-    room: ExitStack = field(default_factory=ExitStack)
+    device: Device
+    settings: EvaluationSettings
+    gate: DeviceGate
+    workers: WorkerPool
+    builds: BuildPool
+    #: Facts from earlier processes.
+    disk_cache: DiskCache
+    #: The speedups measured so far.
+    repeatability: Repeatability
+    #: Finds kernels with identical binaries; None to judge every kernel itself.
+    shell_of: ShellOf | None = None
 
-    def clear(self) -> None:
-        """End the worker, give the memory back. May be called twice."""
-        self.worker.kill()
-        self.remote.take_back()
-        self.room.close()
 
+class ProblemContext:
+    """One problem set up on a device: its truth, its card, and a process for the reference.
 
-class Bench:
-    """One problem on one device. Close it to end the reference's worker and give the memory back.
-
-    Kernels may be tried in several threads, each in a `Seat` of its own; `room` says how many fit at once.
+    Kernels may be tried in several threads, each in a `CandidateProcess`; `memory` limits how many at once. `close`
+    ends the reference's process and frees the memory.
     """
 
-    def __init__(self, problem: Problem, court: Court, *, width: int) -> None:
-        """Run the reference, judge the problem, warm up the reference's worker.
+    def __init__(self, problem: Problem, judge: JudgeContext, *, width: int) -> None:
+        """Run the reference, analyse the problem, warm up the reference's process.
 
         Args:
-            problem: what is asked.
-            court: the device, and everything else that outlives a problem.
-            width: how many kernels shall be tried at once; less where memory is short.
+            problem: to set up.
+            judge: the device, and everything else that outlives a problem.
+            width: most kernels to be tried at once; fewer where memory is short.
 
         Raises:
             EvaluatorError: the reference fails, here or in a worker.
         """
-        self.court = court
-        self.device = court.device
-        #: Whether the reference failed in it: the next kernel gets a bench of its own.
+        self.judge = judge
+        self.device = judge.device
+        #: Whether the reference's process failed; the judge then sets the problem up again.
         self.broken = False
-        with court.gate.exclusive():
-            self.prepared = PreparedProblem(problem, court.device, court.settings)
+        with judge.gate.exclusive():
+            self.prepared = PreparedProblem(problem, judge.device, judge.settings)
             #: What is known about the problem; cached on disk.
             self.card: ProblemCard = self._inspect()
-            self.examiner = Examiner(self.prepared)
-        #: Kernels that compile to what was judged before.
-        self.twins = Twins(court.shell_of)
-        #: Lower end of the best speedup seen here so far: faster kernels are worth a closer look.
+            self.checker = OutputChecker(self.prepared)
+        #: Kernels with the binary of a kernel that was judged before.
+        self.twins = Twins(judge.shell_of)
+        #: Largest lower end of a speedup so far; only kernels near it are examined closely.
         self.best_speedup = 0.0
-        #: Of the reference's worker, lowered by every series that shows it faster.
-        self.alone: Alone
-        self.reference, self.alone = self.seat_reference()
-        # As it is timed here and now: the card may have been made on a busier day.
-        self.card = replace(self.card, eager_ms=self.alone.ms)
-        #: Kernels that fit into memory side by side; to be entered before memory is lent to one.
-        self.room = threading.BoundedSemaphore(self._fitting(width))
+        #: The undisturbed time of the reference's process; lowered whenever a measurement shows it faster.
+        self.undisturbed: Undisturbed
+        self.reference, self.undisturbed = self.start_reference()
+        # The cached card may be from a busier day.
+        self.card = replace(self.card, eager_ms=self.undisturbed.ms)
+        #: To be entered before a kernel gets memory: as many as fit side by side.
+        self.memory = threading.BoundedSemaphore(self._fitting(width))
 
     def _inspect(self, *, fresh: bool = False) -> ProblemCard:
-        court = self.court
-        roofline = roofline_of(court.device, disk_cache=court.disk_cache, fresh=True) if fresh else None
-        problem, reference = self.prepared.problem, self.prepared.reference
-        return inspect(
-            problem,
-            reference,
-            court.device,
-            court.settings.precision,
-            roofline,
-            disk_cache=court.disk_cache,
-            fresh=fresh,
-        )
+        judge = self.judge
+        problem, reference, precision = self.prepared.problem, self.prepared.reference, judge.settings.precision
+        roofline = roofline_of(judge.device, disk_cache=judge.disk_cache, fresh=True) if fresh else None
+        return inspect(problem, reference, judge.device, precision, roofline, disk_cache=judge.disk_cache, fresh=fresh)
 
     def _fitting(self, width: int) -> int:
-        free = _SEATED_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
-        return max(1, min(width, int(free / (_TIMES_OVER * self.prepared.shared_bytes))))
+        free = _CANDIDATES_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
+        return max(1, min(width, int(free / (_COPIES * self.prepared.shared_bytes))))
 
-    def seat(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> Seat:
-        """A fresh worker for one kernel, of which nothing has been run; `one_stream`: all it does is on one."""
-        worker = self.court.pool.take(one_stream=one_stream)
-        worker.builder = self.court.builds.builder
+    def start(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> CandidateProcess:
+        """A fresh worker for one kernel, which is not loaded yet; `one_stream`: it works on one CUDA stream only."""
+        judge = self.judge
+        worker = judge.workers.take(one_stream=one_stream)
+        worker.builder = judge.builds.builder
         if self.device.type == "cuda":
-            # On a CPU compilers run on the cores that kernels are timed on: there they keep their place at the gate.
-            worker.while_compiling = self.court.gate.released
-        remote = RemoteKernel(
-            worker, self.device, self.prepared, self.court.settings, source, gate=self.court.gate, wrap=wrap
-        )
-        return Seat(remote=remote, worker=worker)
+            # On a CPU compilers run on the cores on which kernels are timed, so there the thread keeps the device.
+            worker.while_compiling = judge.gate.released
+        return CandidateProcess(worker, self.device, self.prepared, judge.settings, source, gate=judge.gate, wrap=wrap)
 
-    def seat_reference(self, *, wrap: str = "eager") -> tuple[Seat, Alone]:
-        """The reference in a fresh worker, warm, and what a call of it takes.
+    def start_reference(self, *, wrap: str = "eager") -> tuple[CandidateProcess, Undisturbed]:
+        """The reference in a fresh worker, warm, and its undisturbed time.
 
         Raises:
             EvaluatorError: it fails there.
         """
-        problem = self.prepared.problem
-        seat = self.seat(self.prepared.reference.source + _REFERENCE_AS_CANDIDATE, wrap=wrap)
+        reference = self.start(self.prepared.reference.source + _REFERENCE_AS_CANDIDATE, wrap=wrap)
         try:
-            with seat.remote.on_device():
-                seat.remote.load()
-                seat.remote.lend()
-                seat.remote.construct(self.prepared.weights)
-                seat.remote.timed_call(self.prepared.trial(0).inputs)
-            return seat, self._gauge(seat)
+            with reference.on_device():
+                reference.load()
+                reference.allocate()
+                reference.construct(self.prepared.weights)
+                reference.timed_call(self.prepared.trial(0).inputs)
+            return reference, self._measure(reference)
         except BaseException as failure:  # Ctrl-C as well
-            seat.clear()
+            reference.close()
             if not isinstance(failure, Rejection):
                 raise
             raise EvaluatorError(
-                f"{problem.name}: the reference fails in a worker process: {' '.join(failure.message.split())}; "
-                "it must be one self-contained file"
+                f"{self.prepared.problem.name}: the reference fails in a worker process: "
+                f"{' '.join(failure.message.split())}; it must be one self-contained file"
             ) from None
 
     def is_impossible(self, time_ms: float, precision_class: str | None) -> bool:
-        """Whether a call cannot have done the problem's work in this time, at the rates that the device has.
+        """Whether no kernel can do the problem's work in this time, at the device's measured rates.
 
-        Never on a CPU, whose rates change with what its neighbours do.
+        Never on a CPU, whose rates depend on the load of the machine.
         """
         if self.device.type == "cpu" or not self.is_beyond_roofline(time_ms, precision_class):
             return False
-        # The rates in the disk cache may have been measured beside somebody else's work.
-        with self.court.gate.exclusive():
-            self.card = replace(self._inspect(fresh=True), eager_ms=self.alone.ms)
+        # The cached rates may have been measured beside other work.
+        with self.judge.gate.exclusive():
+            self.card = replace(self._inspect(fresh=True), eager_ms=self.undisturbed.ms)
         return self.is_beyond_roofline(time_ms, precision_class)
 
     def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:
-        """Whether a time is below the floor of a precision class that the card tells."""
+        """Whether a time is below the card's floor for a precision class."""
         return time_ms < _FLOOR_SHARE * self.card.floor_ms.get(precision_class or "", 0.0)
 
-    def gauge_reference(self) -> float:
-        """Milliseconds of a call of the reference, now.
+    def measure_reference(self) -> float:
+        """Milliseconds of an undisturbed call of the reference, measured now.
 
         Raises:
             EvaluatorError: it fails.
         """
         try:
-            return self._gauge(self.reference).ms
-        except Rejection as failure:  # of no kernel
+            return self._measure(self.reference).ms
+        except Rejection as failure:
             raise EvaluatorError(f"the reference failed when timed again: {failure.message}; try again") from None
 
-    def _gauge(self, seat: Seat) -> Alone:
-        with self.court.gate.exclusive():
+    def _measure(self, reference: CandidateProcess) -> Undisturbed:
+        with self.judge.gate.exclusive():
             started, warm = time.monotonic(), self.prepared.trial(0)
             calls: list[Call] = []
-            while len(calls) < _GAUGED_CALLS and time.monotonic() - started < _GAUGE_SECONDS:
-                block, _ = time_block(seat.remote, self.examiner, [self.examiner.question()], warm=warm, warmup=0)
+            while len(calls) < _MEASURED_CALLS and time.monotonic() - started < _MEASURE_SECONDS:
+                block, _ = time_block(reference, self.checker, [self.checker.draw()], warm=warm, warmup=0)
                 calls += block.calls
-                if Alone.of(calls).is_sure(calls):
+                if Undisturbed.of(calls).is_certain(calls):
                     break
-            return Alone.of(calls)
+            return Undisturbed.of(calls)
 
     def close(self) -> None:
         """May be called twice."""
-        self.reference.clear()
+        self.reference.close()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -1,6 +1,5 @@
-"""The trusted side: the truth, the seeds, the tolerances and the verdict. It never imports a candidate."""
+"""The judge of one device: evaluates kernels, holds contests, measures baselines."""
 
-import math
 import os
 import threading
 import time
@@ -19,44 +18,40 @@ from kbevolve.evaluators.builds.pool import BuildPool, RemoteBuilder
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging.admission import Docket
+from kbevolve.evaluators.judging.admission import Admission
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
-from kbevolve.evaluators.judging.context import Bench, Seat
-from kbevolve.evaluators.judging.court import Court
-from kbevolve.evaluators.judging.head_to_head import hold_contest
-from kbevolve.evaluators.judging.paired_timing import log_ratios
+from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
+from kbevolve.evaluators.judging.head_to_head import run_contest
+from kbevolve.evaluators.judging.paired_timing import KERNEL, log_ratios, time_beside_reference
 from kbevolve.evaluators.judging.phases import Phases
 from kbevolve.evaluators.judging.pipeline import (
-    KERNEL,
-    admit,
-    blank,
-    build,
-    check_card,
-    hear,
+    check_problem,
+    check_source,
+    empty_evaluation,
+    evaluate_in_process,
     is_doubtful,
-    read,
-    time_beside_reference,
+    rejected,
 )
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.sandbox.quiet_threads import QuietThreads
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
-from kbevolve.evaluators.timing.clock import until_sure
+from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.statistics import speedup_of
 
-#: What a kernel says that found no memory. Beside others that is no fault of its own.
+#: In the message of a kernel that found no memory. Beside other kernels that is not its fault.
 _OUT_OF_MEMORY = "out of memory"
-#: Kernels under way at once on a GPU at most: one is timed, some are tried, most compile. Each has a core for itself,
+#: Most kernels under way at once on a GPU: one is timed, some are in trials, most compile. Each has a core for itself,
 #: and the judge and its timing have two.
 _WIDEST = 16
 _TIMING_CORES = 2
 
 
 def width_for(device: Device, asked: int = 0) -> int:
-    """Kernels that may be under way at once: `asked`, or as many as this machine has cores for when that is 0.
+    """Kernels that may be under way at once: `asked`, or by default as many as this machine has cores for.
 
     On a CPU all cores belong to the kernel that is timed.
     """
@@ -69,10 +64,11 @@ class Judge:
     """Judges kernels on one device; implements `Evaluator` and `Confirmer`.
 
     Each kernel gets a worker process of its own, which is killed afterwards. What belongs to the problem (truth,
-    inputs, a worker for the reference) is kept until another problem comes.
+    inputs, the reference's worker) is kept until another problem is asked for.
 
     All methods may be called from several threads. Up to `width` kernels of one problem are built and tried side by
-    side; one at a time is timed, with the device to itself; contests and baselines are held with nobody beside.
+    side. One at a time is timed, with the device to itself. During a contest or a baseline no other kernel is
+    evaluated.
     """
 
     def __init__(
@@ -91,50 +87,41 @@ class Judge:
 
         Args:
             device: to judge on.
-            settings: how.
-            disk_cache: what is kept from one process to the next; None for the user's own.
+            settings: of every evaluation.
+            disk_cache: for facts that outlive the process; None for the user's own.
             width: kernels that may be under way at once.
             builders: compilers at once; 0 for as many as the machine has cores for.
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
             build_elsewhere: builds what the cache does not hold; None for this machine's compilers.
-            shell_of: lets kernels of one machine code be judged once (`judging.binary_dedup`); None judges each itself.
+            shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
         """
-        self.device = device
-        self.settings = settings
-        #: Kernels that may be under way at once; more are waited for.
-        self.width = width
-        disk_cache, gate, process_table = (
-            disk_cache or DiskCache(),
-            DeviceGate(device),
-            ProcessTable(seconds=WATCH_SECONDS),
-        )
+        self.device, self.settings, self.width = device, settings, width
+        disk_cache, gate, processes = disk_cache or DiskCache(), DeviceGate(device), ProcessTable(seconds=WATCH_SECONDS)
         connections = settings.connections if device.type == "cuda" else 0
-        self._pool = WorkerPool(device, gate, spares=width, connections=connections, process_table=process_table)
-        self._builds = BuildPool(
-            device,
-            settings,
-            disk_cache,
-            width=builders,
-            plain=plain,
-            elsewhere=build_elsewhere,
-            process_table=process_table,
-            # On a CPU it would take the cores from a kernel that is timed.
-            while_precompiling=gate.shared if device.type == "cpu" else nullcontext,
-        )
-        self._court = Court(
+        self._context = JudgeContext(
             device=device,
             settings=settings,
             gate=gate,
-            pool=self._pool,
-            builds=self._builds,
+            workers=WorkerPool(device, gate, spares=width, connections=connections, process_table=processes),
+            builds=BuildPool(
+                device,
+                settings,
+                disk_cache,
+                width=builders,
+                plain=plain,
+                elsewhere=build_elsewhere,
+                process_table=processes,
+                # On a CPU, precompiling would take the cores from a kernel that is timed.
+                while_precompiling=gate.shared if device.type == "cpu" else nullcontext,
+            ),
             disk_cache=disk_cache,
             repeatability=Repeatability(settings.tie),
             shell_of=shell_of,
         )
-        self._docket = Docket()
+        self._admission = Admission()
         self._quiet = QuietThreads()
         self._preparing = threading.Lock()
-        self._bench: Bench | None = None
+        self._problem: ProblemContext | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -145,12 +132,10 @@ class Judge:
         self.close()
 
     def close(self) -> None:
-        """End all processes and give the memory back. May be called twice."""
+        """End all processes and free the memory. May be called twice."""
         self._leave_problem()
-        self._pool.close()
-        self._builds.close()
-
-    # ---- what can be asked -----------------------------------------------------------------------------------------
+        self._context.workers.close()
+        self._context.builds.close()
 
     def card(self, problem: Problem) -> ProblemCard:
         """What is known about a problem on this device.
@@ -158,8 +143,8 @@ class Judge:
         Raises:
             EvaluatorError: the reference fails.
         """
-        with self._docket.several(problem.id):
-            return self._bench_for(problem).card
+        with self._admission.shared(problem.id):
+            return self._set_up(problem).card
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         """Judge one kernel.
@@ -168,15 +153,15 @@ class Judge:
             EvaluatorError: the reference fails, or no worker can be started.
         """
         started = time.perf_counter()
-        phases = Phases(self._court.gate)
-        found = blank(problem, kernel, self.device, self.settings.precision)
+        phases = Phases(self._context.gate)
+        found = empty_evaluation(problem, kernel, self.device, self.settings.precision)
         try:
-            # Reading is work for a processor, which on a CPU the timing of another kernel must not share.
-            with phases("lint"), self._court.gate.shared() if self.device.type == "cpu" else nullcontext():
-                found = read(problem, kernel, found, self.settings, self.device)
-            found = self._hear(problem, kernel, found, phases)
+            # The lint needs a core, which on a CPU belongs to the kernel that is timed.
+            with phases("lint"), self._context.gate.shared() if self.device.type == "cpu" else nullcontext():
+                found = check_source(problem, kernel, found, self.settings, self.device)
+            found = self._evaluate_beside_others(problem, kernel, found, phases)
         except Rejection as failure:
-            found = _rejected(found, failure)
+            found = rejected(found, failure)
         return replace(
             found,
             build_seconds=phases.seconds.get("build", 0.0),
@@ -190,12 +175,12 @@ class Judge:
         Raises:
             EvaluatorError: the reference fails, or no worker can be started.
         """
-        with self._alone_at(problem) as bench:
-            tie = self._court.repeatability.tie(problem.id)
-            contest = hold_contest(bench, kernels, rounds=rounds, admit=self._admit_to_contest, tie=tie)
-            bench.twins.forget(contest.failed)
+        repeatability = self._context.repeatability
+        with self._alone_with(problem) as context:
+            contest = run_contest(context, kernels, rounds=rounds, tie=repeatability.tie(problem.id))
+            context.twins.forget(contest.failed)
         for kernel_id, speedup in contest.speedups().items():
-            self._court.repeatability.note(problem.id, kernel_id, speedup)
+            repeatability.add(problem.id, kernel_id, speedup)
         return contest
 
     def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
@@ -204,112 +189,88 @@ class Judge:
         Raises:
             EvaluatorError: eager itself fails.
         """
-        precision, disk_cache = self.settings.precision, self._court.disk_cache
+        precision, disk_cache = self.settings.precision, self._context.disk_cache
         known = recall(disk_cache, problem=problem.id, device=self.device, precision=precision)
         for name in missing(self.device, known):
-            with self._alone_at(problem) as bench:
-                known = (*known, self._measure_baseline(bench, name))
+            with self._alone_with(problem) as context:
+                known = (*known, self._measure_baseline(context, name))
             remember(disk_cache, known, problem=problem.id, device=self.device, precision=precision)
         return known
 
-    # ---- one evaluation --------------------------------------------------------------------------------------------
-
-    def _hear(self, problem: Problem, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
-        """Hear a kernel beside others; once more alone when it found no memory beside them, or the reference died."""
-        bench = None
+    def _evaluate_beside_others(
+        self, problem: Problem, kernel: Kernel, found: Evaluation, phases: Phases
+    ) -> Evaluation:
+        """Evaluate a kernel beside others; again alone if it found no memory beside them, or the reference died."""
+        context = None
         try:
-            with self._docket.several(problem.id) as turn:
+            with self._admission.shared(problem.id) as slot:
                 with phases("prepare"):
-                    bench = self._bench_for(problem)
-                # Another's hearing may have broken it meanwhile.
-                heard = None if bench.broken else self._hear_at(bench, kernel, found, phases)
-            if heard and not (turn.crowded and _lacked_memory(heard)):
-                return heard
+                    context = self._set_up(problem)
+                # The evaluation of another kernel may have broken the context.
+                done = None if context.broken else self._evaluate(context, kernel, found, phases)
+            if done and not (slot.was_shared and _lacked_memory(done)):
+                return done
         except EvaluatorError:
-            if bench is None:  # the problem itself is broken
+            if context is None:  # the problem itself cannot be set up
                 raise
-        with self._alone_at(problem) as bench:
-            return self._hear_at(bench, kernel, found, phases)
+        with self._alone_with(problem) as context:
+            return self._evaluate(context, kernel, found, phases)
 
-    def _hear_at(self, bench: Bench, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
+    def _evaluate(self, context: ProblemContext, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
         try:
-            found = check_card(bench, found)
+            checked = found = check_problem(context, found)
             with self._quiet():
-                heard = until_sure(lambda: hear(bench, kernel, found, phases), is_doubtful)
-            bench.twins.note(heard)
-            return heard
+                found = repeat_while(is_doubtful, lambda: evaluate_in_process(context, kernel, checked, phases))
+            context.twins.note(found)
+            return found
         except Rejection as failure:
-            return _rejected(found, failure)
+            return rejected(found, failure)
         except EvaluatorError:
-            bench.broken = True  # its reference's worker may be dead
+            context.broken = True  # the reference's worker may be dead
             raise
 
-    # ---- contests and baselines ------------------------------------------------------------------------------------
-
-    def _admit_to_contest(self, bench: Bench, seat: Seat, kernel: Kernel) -> tuple[Evaluation, float]:
-        problem = bench.prepared.problem
-        found = blank(problem, kernel, self.device, self.settings.precision)
-        found = replace(found, sandbox=seat.worker.sandbox)
-        seat.worker.deadline = time.monotonic() + self.settings.total_seconds
+    def _measure_baseline(self, context: ProblemContext, name: str) -> Baseline:
         try:
-            found = read(problem, kernel, found, self.settings, self.device)
-            phases = Phases(self._court.gate)
-            build(seat, phases)
-            found, kernel_ms = admit(bench, seat, found, phases)
-        except Rejection as failure:
-            return _rejected(found, failure), math.inf
-        finally:
-            seat.worker.deadline = math.inf  # it waits for the others now
-        return found, kernel_ms
-
-    def _measure_baseline(self, bench: Bench, name: str) -> Baseline:
-        try:
-            seat, alone = bench.seat_reference(wrap=name)
+            wrapped, undisturbed = context.start_reference(wrap=name)
         except EvaluatorError as error:
             return Baseline(name=name, failure=str(error))
         try:
-            held = time_beside_reference(bench, seat.remote, alone.ms, None)
+            rounds = time_beside_reference(context, wrapped, undisturbed.ms, None)
         except Rejection as failure:
             return Baseline(name=name, failure=failure.message)
         finally:
-            seat.clear()
-        return Baseline.of(name, speedup_of(log_ratios(held, KERNEL), Random(name)))
-
-    # ---- the problem -----------------------------------------------------------------------------------------------
+            wrapped.close()
+        return Baseline.of(name, speedup_of(log_ratios(rounds, KERNEL), Random(name)))
 
     @contextmanager
-    def _alone_at(self, problem: Problem) -> Iterator[Bench]:
-        """The problem's bench with nobody else at it."""
-        with self._docket.alone(problem.id), self._quiet():
-            bench = self._bench_for(problem)
+    def _alone_with(self, problem: Problem) -> Iterator[ProblemContext]:
+        """The problem's context, while no other kernel is evaluated."""
+        with self._admission.exclusive(problem.id), self._quiet():
+            context = self._set_up(problem)
             try:
-                yield bench
+                yield context
             except EvaluatorError:
-                bench.broken = True
+                context.broken = True
                 raise
 
-    def _bench_for(self, problem: Problem) -> Bench:
-        """The problem's bench; whoever comes first prepares it, and the others wait.
+    def _set_up(self, problem: Problem) -> ProblemContext:
+        """The problem's context. The first thread that asks sets it up, and the others wait.
 
-        A broken one is replaced when nobody else is heard at it, and is returned as it is until then.
+        A broken context is replaced once no other kernel is evaluated in it; until then it is returned as it is.
         """
         with self._preparing:
-            bench = self._bench
-            left = bench is not None and bench.prepared.problem.id != problem.id
-            if bench is None or left or (bench.broken and not self._docket.crowded):
+            context = self._problem
+            is_other = context is not None and context.prepared.problem.id != problem.id
+            if context is None or is_other or (context.broken and not self._admission.is_shared):
                 self._leave_problem()
-                self._bench = bench = Bench(problem, self._court, width=self.width)
-            return bench
+                self._problem = context = ProblemContext(problem, self._context, width=self.width)
+            return context
 
     def _leave_problem(self) -> None:
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        if self._problem is not None:
+            self._problem.close()
+            self._problem = None
 
 
 def _lacked_memory(found: Evaluation) -> bool:
     return found.verdict is not Verdict.CORRECT and _OUT_OF_MEMORY in found.message.lower()
-
-
-def _rejected(found: Evaluation, failure: Rejection) -> Evaluation:
-    return replace(found, verdict=failure.verdict, message=failure.message, tags=failure.tags or found.tags)

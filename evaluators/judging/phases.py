@@ -1,4 +1,4 @@
-"""Where the seconds of one evaluation go."""
+"""The seconds that each phase of an evaluation takes."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ WAITING = "device wait"
 
 
 class Phases:
-    """Seconds by phase, in the order in which they began; waiting at the gate is a phase of its own."""
+    """Seconds by phase, in the order in which the phases began. The wait for the device is a phase of its own."""
 
     def __init__(self, gate: DeviceGate) -> None:
         self.seconds: dict[str, float] = {}
@@ -19,7 +19,7 @@ class Phases:
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Count what is done inside to a phase. Phases do not nest."""
+        """Count the time inside to a phase. Phases do not nest."""
         self.seconds.setdefault(name, 0.0)
         started, waited = time.perf_counter(), self._gate.waited
         try:

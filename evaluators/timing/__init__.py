@@ -1,1 +1,4 @@
-"""How fast a kernel is: paired rounds, two clocks, statistics, contests and baselines."""
+"""How fast a kernel is: paired rounds, two clocks, statistics, contests and baselines.
+
+May import every package of evaluators/ from `worker` to `candidate`.
+"""

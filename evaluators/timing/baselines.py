@@ -1,7 +1,7 @@
-"""What a kernel should beat: eager PyTorch, and the best of what PyTorch offers to make the reference faster.
+"""What a kernel should beat: eager PyTorch, and the best of PyTorch's own ways to make the reference faster.
 
-torch.compile is slower than eager on many problems and faster on others, so no single one of them is the baseline. All
-run at the same precision, with the same flags, on the same inputs, against eager in paired rounds.
+torch.compile is slower than eager on many problems and faster on others, so none of these ways is the baseline for all
+problems. All run at the same precision, with the same flags, on the same inputs, against eager in paired rounds.
 """
 
 import math
@@ -13,14 +13,14 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.timing.statistics import Speedup
 
-#: The reference as it stands: what every speedup is over.
+#: The reference without a wrapper; every speedup is over it.
 EAGER = "eager"
-#: Type of device -> what is timed there beside eager (`worker.baselines.wrap`), the cheapest to prepare first. On a CPU
-#: there are no graphs, and max-autotune has only the libraries to choose from that compile calls anyway.
+#: Type of device -> the ways that are timed against eager (`worker.baselines.wrap`), the cheapest to prepare first. On
+#: a CPU there are no graphs, and max-autotune chooses among the libraries that compile calls anyway.
 BASELINES: Mapping[str, tuple[str, ...]] = {"cuda": ("compile", "graph", "max-autotune"), "cpu": ("compile",)}
 
 _KIND = "baselines"
-#: What measuring one means: another number makes everything that was remembered a miss.
+#: Version of the measurement: another number makes every cached baseline a miss.
 _FORMAT = 1
 
 
@@ -39,12 +39,12 @@ class Baseline:
 
     @classmethod
     def of(cls, name: str, speedup: Speedup) -> "Baseline":
-        """One that was measured."""
+        """A baseline that was measured."""
         return cls(name=name, speedup=speedup.estimate, low=speedup.low, high=speedup.high)
 
 
 def best(baselines: Iterable[Baseline]) -> Baseline:
-    """The fastest; eager itself when no other is faster."""
+    """The fastest baseline; eager when no other is faster."""
     eager = Baseline(name=EAGER, speedup=1.0, low=1.0, high=1.0)
     return max([eager, *baselines], key=lambda one: one.speedup or 0.0)
 
@@ -55,7 +55,7 @@ def over_best(speedup: float, baselines: Iterable[Baseline]) -> float:
 
 
 def missing(device: Device, known: Iterable[Baseline]) -> tuple[str, ...]:
-    """Names of the baselines of this device that are not known yet."""
+    """Names of the baselines of this device that were not measured yet."""
     names = {one.name for one in known}
     return tuple(name for name in BASELINES[device.type] if name not in names)
 
@@ -63,15 +63,15 @@ def missing(device: Device, known: Iterable[Baseline]) -> tuple[str, ...]:
 def remember(
     disk_cache: DiskCache, baselines: Iterable[Baseline], *, problem: str, device: Device, precision: str
 ) -> None:
-    """Keep those that were measured. One that failed is tried again another day: a compiler may have come meanwhile."""
+    """Cache those that were measured. One that failed is measured again: a compiler may be installed by then."""
     kept = [asdict(one) for one in baselines if one.speedup is not None]
     disk_cache.put(_KIND, _key(problem, device, precision), kept)
 
 
 def recall(disk_cache: DiskCache, *, problem: str, device: Device, precision: str) -> tuple[Baseline, ...]:
-    """Those that were measured before for this problem (its id), device, precision and versions, in their order."""
-    told = disk_cache.get(_KIND, _key(problem, device, precision))
-    found = {one.name: one for one in map(_read, told if isinstance(told, list) else ()) if one}
+    """Cached baselines of this problem (its id), device, precision and versions, in the order of `BASELINES`."""
+    entry = disk_cache.get(_KIND, _key(problem, device, precision))
+    found = {one.name: one for one in map(_read, entry if isinstance(entry, list) else ()) if one}
     return tuple(found[name] for name in BASELINES[device.type] if name in found)
 
 

@@ -1,4 +1,4 @@
-"""What came of a contest: several kernels and the reference, timed afresh in the same rounds."""
+"""The result of a contest: several kernels and the reference, timed in fresh processes in the same rounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from kbevolve.evaluators.timing.statistics import Speedup, round_log_ratio, spee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """Every kernel that was asked for is either in `times` or in `failed`."""
+    """Every kernel of the contest is either in `times` or in `failed`."""
 
     #: Milliseconds of the eager reference: the calls of each round.
     reference: tuple[tuple[float, ...], ...]
-    #: Kernel id -> the same, round for round beside the reference's.
+    #: Kernel id -> the same for the kernel, round by round.
     times: Mapping[str, tuple[tuple[float, ...], ...]]
-    #: Kernel id -> what the judge found about a kernel that did not pass this time.
+    #: Kernel id -> the evaluation of a kernel that failed this time.
     failed: Mapping[str, Evaluation]
     #: Differences up to this share are noise between processes.
     tie: float

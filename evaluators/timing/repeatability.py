@@ -1,4 +1,4 @@
-"""How far measurements of one kernel in fresh processes lie apart: a difference that small is no merit."""
+"""How far measurements of one kernel in fresh processes lie apart; a difference that small is a tie."""
 
 import math
 import threading
@@ -8,17 +8,17 @@ from kbevolve.evaluators.timing.statistics import Speedup, between_processes, ti
 
 
 class Repeatability:
-    """Remembers what was measured in one judge's life; for several threads."""
+    """The speedups that one judge has measured; for several threads."""
 
     def __init__(self, tie: float) -> None:
-        """`tie`: share up to which a difference is a tie at least."""
+        """`tie`: the smallest share up to which a difference is a tie."""
         self._tie = tie
         self._lock = threading.Lock()
         # Problem -> kernel -> log speedups, each measured in fresh processes.
         self._measured: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
-    def note(self, problem: str, kernel: str, speedup: Speedup) -> None:
-        """One more measurement of a kernel."""
+    def add(self, problem: str, kernel: str, speedup: Speedup) -> None:
+        """Add one measurement of a kernel."""
         with self._lock:
             self._measured[problem][kernel].append(math.log(speedup.estimate))
 

@@ -1,17 +1,17 @@
 """From paired rounds to a speedup with an interval, and from intervals to faster, slower or tie.
 
-The unit is a round, never a call: calls of one block share the machine's state and are not independent. A round
-gives s = log(t_reference / t_kernel) from its two blocks, which were timed one after the other, so that what changes
-slowly (clocks, temperature, neighbours) falls out. A block counts as the mean of the fastest fifth of its calls:
-nothing makes a call faster than it is, and what slows calls comes in bursts that a median does not outlast (Chen and
-Revels 2016, "Robust benchmarking in noisy environments"; docs/decisions.md has what it changed). The estimate over
-rounds is Hodges and Lehmann's (1963), the median of all pairwise means: nearly as efficient as the mean, and unmoved by
-a disturbed round.
+The unit is a round, never a call: calls of one block share the machine's state and are not independent. A round gives
+s = log(t_reference / t_kernel) from its two blocks. They are timed one after the other, so that slow changes (clocks,
+temperature, other programs) cancel. A block is represented by the mean of the fastest fifth of its calls: nothing makes
+a call faster than it is, and delays occur in bursts that a median does not outlast (Chen and Revels 2016, "Robust
+benchmarking in noisy environments"; docs/decisions.md says what it changed). The estimate over rounds is that of Hodges
+and Lehmann (1963), the median of all pairwise means: nearly as efficient as the mean, and not moved by one disturbed
+round.
 
 Each end of the interval is the wider of two: the bootstrap's percentile over rounds (Efron 1979), which follows skewed
-rounds, and the end of a t-interval on trimmed rounds (Tukey and McLaughlin 1963), which knows how few they are. On 5 to
-25 simulated rounds, ended by `enough`, the bootstrap alone held the truth 86 to 92 times in 100, both together 94 to 99
-(normal rounds, and rounds of which 8 % are disturbed by 2 %).
+rounds, and the end of a t-interval on trimmed rounds (Tukey and McLaughlin 1963), which accounts for how few they are.
+On 5 to 25 simulated rounds, ended by `enough`, the bootstrap alone contained the truth 86 to 92 times in 100, both
+together 94 to 99 (normal rounds, and rounds of which 8 % are disturbed by 2 %).
 """
 
 import math
@@ -22,17 +22,17 @@ from random import Random
 
 from kbevolve.archive.records import Comparison
 
-#: Part of a block's calls, the fastest, that it is taken to be.
+#: Share of a block's calls, the fastest, whose mean represents the block.
 _FASTEST = 0.2
 #: Resamples of the bootstrap: the ends of a 95 % interval then rest on 50 resamples each.
 RESAMPLES = 2000
-#: Rounds before which no interval is believed: the spread of fewer is anyone's guess.
+#: Fewest rounds for an interval: the spread of fewer says little.
 LEAST_ROUNDS = 5
-#: Rounds cut off at each end before the spread is taken, as a share: one in ten is what a busy machine disturbs.
+#: Share of the rounds trimmed at each end before the spread is computed: a busy machine disturbs about one in ten.
 _TRIMMED = 0.1
 #: Two-sided 95 % point of the normal distribution.
 _Z = statistics.NormalDist().inv_cdf(0.975)
-#: Standard deviations between processes that a difference must exceed: then fewer than 3 in 1000 are only noise.
+#: Standard deviations between processes that a difference must exceed: noise alone does that in fewer than 3 of 1000.
 _SIGMAS = 3.0
 
 
@@ -52,12 +52,12 @@ def round_log_ratio(reference_ms: Sequence[float], kernel_ms: Sequence[float]) -
 
 
 def block_ms(times_ms: Sequence[float]) -> float:
-    """What a call takes by one block: the mean of its fastest fifth, of one call at least."""
+    """Milliseconds of a call by one block: the mean of its fastest fifth, at least of one call."""
     return statistics.fmean(sorted(times_ms)[: max(1, round(_FASTEST * len(times_ms)))])
 
 
 def rounds_ms(blocks: Iterable[Sequence[float]]) -> float:
-    """What a call takes by a kernel's blocks of all rounds: their median."""
+    """Milliseconds of a call by a kernel's blocks of all rounds: their median."""
     return statistics.median(map(block_ms, blocks))
 
 
@@ -83,10 +83,10 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 
 def enough(log_ratios: Sequence[float], interval: float) -> bool:
-    """Whether the rounds so far say enough: the 95 % interval reaches at most `interval` to either side.
+    """Whether the rounds suffice: the 95 % interval reaches at most `interval` to either side.
 
-    Cheap enough for every round, unlike a bootstrap. It looks at the spread of the rounds, never at where they lie, so
-    stopping early favours no kernel; only the interval gets a little too narrow, by the luck of a small spread.
+    Cheap enough for every round, unlike a bootstrap. It depends on the spread of the rounds, never on their mean, so an
+    early stop favours no kernel; only the interval becomes a little too narrow, by the luck of a small spread.
     """
     return len(log_ratios) >= LEAST_ROUNDS and half_width(log_ratios) <= interval
 
@@ -106,25 +106,26 @@ def half_width(log_ratios: Sequence[float]) -> float:
     return _t_quantile(kept - 1) * math.sqrt(squares / (kept * (kept - 1)))
 
 
-def standing_of(low: float, high: float, tie: float) -> Comparison:
-    """How a kernel stands whose speedup over its rival lies between `low` and `high`.
+def comparison_of(low: float, high: float, tie: float) -> Comparison:
+    """Whether a kernel is faster than its rival, when its speedup over the rival lies between `low` and `high`.
 
     Args:
         low: lower end of the interval of rival's time over kernel's time, above 0.
         high: its upper end.
         tie: share up to which a difference is none, e.g. 0.01.
     """
-    # The same distance on either side: 1 % faster and 1 % slower are the two sides of one comparison.
+    # The same distance on either side: 1 % faster for one is 1 % slower for the other.
     if math.log(low) > math.log1p(tie):
         return Comparison.FASTER
     return Comparison.SLOWER if math.log(high) < -math.log1p(tie) else Comparison.TIE
 
 
 def between_processes(repeated: Iterable[Sequence[float]]) -> float:
-    """Standard deviation between processes: how far apart measurements of one kernel lie, each in a fresh process.
+    """Standard deviation between measurements of one kernel, each in a fresh process.
 
     Args:
-        repeated: for each kernel, the log speedups that were measured of it; kernels measured once say nothing.
+        repeated: for each kernel, the log speedups that were measured of it; kernels that were measured once do not
+            count.
 
     Returns:
         The deviation pooled over the kernels, in log units (0.01 is about 1 %); 0.0 when none was measured twice.
@@ -136,7 +137,7 @@ def between_processes(repeated: Iterable[Sequence[float]]) -> float:
 
 
 def tie_width(minimum: float, sigma: float) -> float:
-    """The share up to which two kernels are tied: what is asked for, or the noise between processes if that is wider.
+    """The share up to which two kernels are tied: the asked minimum, or the noise between processes if that is wider.
 
     Args:
         minimum: share that the settings ask for.

@@ -10,7 +10,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.evaluator import Confirmer
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evaluators.timing.statistics import round_log_ratio, rounds_ms, speedup_of, standing_of
+from kbevolve.evaluators.timing.statistics import comparison_of, round_log_ratio, rounds_ms, speedup_of
 from kbevolve.evolve.search.confirmation import Champions
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
@@ -185,7 +185,7 @@ def confirmations_of(
                 purpose=purpose,
                 kernel=kernel,
                 rival=beside,
-                comparison=standing_of(ratio.low, ratio.high, contest.tie),
+                comparison=comparison_of(ratio.low, ratio.high, contest.tie),
                 ratio=ratio.estimate,
                 ratio_low=ratio.low,
                 ratio_high=ratio.high,

@@ -1,17 +1,19 @@
+"""What a call may not do besides its computation."""
+
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.remote import Call
-from kbevolve.evaluators.candidate.side_effects import check_conduct, left_threads
+from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.side_effects import check_side_effects, leaks_threads
 from kbevolve.evaluators.rejection import Rejection
 
 
 @dataclass(frozen=True)
-class Allowing:
-    """What of a `PreparedProblem` says which liberties its reference takes itself."""
+class ReferenceEffects:
+    """The part of a `PreparedProblem` that says what its reference does itself."""
 
     in_place: bool = False
     aliasing: bool = False
@@ -22,9 +24,9 @@ def call(**facts: Any) -> Call:
     return Call(ms=1.0, wall_ms=1.3, asked=0.0, **(plain | facts))
 
 
-def judged(made: Call, allowing: Allowing) -> Verdict | None:
+def judged(made: Call, allowing: ReferenceEffects) -> Verdict | None:
     try:
-        check_conduct(made, cast("Any", allowing))
+        check_side_effects(made, cast("Any", allowing))
     except Rejection as failure:
         return failure.verdict
     return None
@@ -34,18 +36,18 @@ def judged(made: Call, allowing: Allowing) -> Verdict | None:
     "change",
     ["torch function mode", "torch dispatch mode", "default dtype", "precision flags", "no account"],
 )
-def test_a_call_leaves_its_process_as_it_was(change: str) -> None:
-    assert judged(call(changes=(change,)), Allowing(in_place=True, aliasing=True)) is Verdict.REFUSED
+def test_a_call_that_changes_its_process_is_refused(change: str) -> None:
+    assert judged(call(changes=(change,)), ReferenceEffects(in_place=True, aliasing=True)) is Verdict.REFUSED
 
 
-def test_inputs_are_the_kernels_own_only_where_the_reference_takes_them_for_its_own() -> None:
+def test_a_kernel_may_change_or_return_inputs_only_where_the_reference_does() -> None:
     changed, aliased = call(changed_input=True), call(aliases_input=True)
-    assert judged(changed, Allowing()) is judged(aliased, Allowing()) is Verdict.WRONG
-    assert judged(changed, Allowing(in_place=True)) is judged(aliased, Allowing(aliasing=True)) is None
+    assert judged(changed, ReferenceEffects()) is judged(aliased, ReferenceEffects()) is Verdict.WRONG
+    assert judged(changed, ReferenceEffects(in_place=True)) is judged(aliased, ReferenceEffects(aliasing=True)) is None
 
 
-def test_threads_are_no_fault() -> None:
+def test_threads_are_allowed() -> None:
     lingering = call(changes=("Python threads",))
-    assert judged(lingering, Allowing()) is None
-    assert left_threads(lingering)
-    assert not left_threads(call())
+    assert judged(lingering, ReferenceEffects()) is None
+    assert leaks_threads(lingering)
+    assert not leaks_threads(call())

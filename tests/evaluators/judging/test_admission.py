@@ -1,94 +1,93 @@
-"""Kernels of one problem are heard side by side; another problem, and who must be alone, wait."""
+"""Kernels of one problem are admitted side by side; another problem, and a thread that wants to be alone, wait."""
 
 import threading
 from contextlib import AbstractContextManager
 from typing import Any
 
-from kbevolve.evaluators.judging.admission import Docket, Turn
+from kbevolve.evaluators.judging.admission import Admission, AdmissionSlot
 
 SOON, AT_LAST = 0.05, 20.0
 
 
 class Visitor:
-    """A thread that is heard until it is told to go."""
+    """A thread that holds an admission until `leave`."""
 
-    def __init__(self, hearing: AbstractContextManager[Any]) -> None:
-        self.heard = threading.Event()
-        self._out = threading.Event()
-        self.turn: Turn | None = None
-        self._hearing = hearing
-        self._thread = threading.Thread(target=self._go)
+    def __init__(self, admitted: AbstractContextManager[Any]) -> None:
+        self._inside, self._out = threading.Event(), threading.Event()
+        self.slot: AdmissionSlot | None = None
+        self._admitted = admitted
+        self._thread = threading.Thread(target=self._visit)
         self._thread.start()
 
-    def _go(self) -> None:
-        with self._hearing as self.turn:
-            self.heard.set()
+    def _visit(self) -> None:
+        with self._admitted as self.slot:
+            self._inside.set()
             assert self._out.wait(AT_LAST)
 
-    def is_heard(self) -> bool:
-        return self.heard.wait(AT_LAST)
+    def is_inside(self) -> bool:
+        return self._inside.wait(AT_LAST)
 
     def waits(self) -> bool:
-        return not self.heard.wait(SOON)
+        return not self._inside.wait(SOON)
 
-    def go(self) -> None:
+    def leave(self) -> None:
         self._out.set()
         self._thread.join(AT_LAST)
         assert not self._thread.is_alive()
 
 
 def test_one_problem_at_a_time() -> None:
-    docket = Docket()
-    first, second = Visitor(docket.several("a")), Visitor(docket.several("a"))
-    assert first.is_heard()
-    assert second.is_heard()
-    other = Visitor(docket.several("b"))
-    first.go()
+    admission = Admission()
+    first, second = Visitor(admission.shared("a")), Visitor(admission.shared("a"))
+    assert first.is_inside()
+    assert second.is_inside()
+    other = Visitor(admission.shared("b"))
+    first.leave()
     assert other.waits()
-    second.go()
-    assert other.is_heard()
-    back = Visitor(docket.several("a"))
+    second.leave()
+    assert other.is_inside()
+    back = Visitor(admission.shared("a"))
     assert back.waits()
-    other.go()
-    assert back.is_heard()
-    back.go()
+    other.leave()
+    assert back.is_inside()
+    back.leave()
 
 
-def test_company_is_noticed_by_both() -> None:
-    docket = Docket()
-    first = Visitor(docket.several("a"))
-    assert first.is_heard()
-    assert not docket.crowded
-    second = Visitor(docket.several("a"))
-    assert second.is_heard()
-    assert docket.crowded
-    second.go()
-    third = Visitor(docket.several("a"))
-    assert third.is_heard()
-    first.go()
-    third.go()
-    lonely = Visitor(docket.several("a"))
-    assert lonely.is_heard()
-    lonely.go()
-    turns = [visitor.turn for visitor in (first, second, third, lonely)]
-    assert [turn.crowded for turn in turns if turn] == [True, True, True, False]
+def test_both_slots_note_that_they_were_shared() -> None:
+    admission = Admission()
+    first = Visitor(admission.shared("a"))
+    assert first.is_inside()
+    assert not admission.is_shared
+    second = Visitor(admission.shared("a"))
+    assert second.is_inside()
+    assert admission.is_shared
+    second.leave()
+    third = Visitor(admission.shared("a"))
+    assert third.is_inside()
+    first.leave()
+    third.leave()
+    last = Visitor(admission.shared("a"))
+    assert last.is_inside()
+    last.leave()
+    slots = [visitor.slot for visitor in (first, second, third, last)]
+    assert [slot.was_shared for slot in slots if slot] == [True, True, True, False]
 
 
-def test_alone_is_alone_and_comes_first() -> None:
-    docket = Docket()
-    first = Visitor(docket.several("a"))
-    assert first.is_heard()
-    alone = Visitor(docket.alone("a"))
-    late = Visitor(docket.several("a"))
+def test_an_exclusive_visitor_is_alone_and_enters_first() -> None:
+    admission = Admission()
+    first = Visitor(admission.shared("a"))
+    assert first.is_inside()
+    alone = Visitor(admission.exclusive("a"))
+    late = Visitor(admission.shared("a"))
     assert alone.waits()
     assert late.waits()
-    first.go()
-    assert alone.is_heard()
+    first.leave()
+    assert alone.is_inside()
     assert late.waits()
-    second_alone = Visitor(docket.alone("b"))
+    second_alone = Visitor(admission.exclusive("b"))
     assert second_alone.waits()
-    alone.go()
-    assert second_alone.is_heard()
-    second_alone.go()
-    assert late.is_heard()
-    late.go()
+    alone.leave()
+    assert second_alone.is_inside()
+    second_alone.leave()
+    assert late.is_inside()
+    late.leave()

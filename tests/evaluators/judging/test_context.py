@@ -1,64 +1,58 @@
-"""What a bench believes of a time, on rates that may have been measured on a busy machine."""
+"""Which times are impossible, when the cached rates may have been measured on a busy machine."""
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from kbevolve.archive.records import ProblemCard
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.gate import DeviceGate
-from kbevolve.evaluators.judging import context
-from kbevolve.evaluators.judging.context import Bench
-from kbevolve.evaluators.timing.clock import Alone
+from kbevolve.evaluators.judging import context as module
+from kbevolve.evaluators.judging.context import ProblemContext
+from kbevolve.evaluators.timing.clock import Undisturbed
 
 CPU = find_device("cpu")
 CUDA = Device(type="cuda", index=0, fingerprint="cuda/test", description="test")
 CARD = ProblemCard(problem="p", device="d", precision="fp32", floor_ms={"fp32": 1.0})
 
 
-class _Anything:
-    """Stands for what `is_impossible` only hands on."""
-
-    def __getattr__(self, name: str) -> Any:
-        return self
-
-
-def bench_on(device: Device, card: ProblemCard) -> Bench:
-    bench = object.__new__(Bench)
-    bench.device, bench.card = device, card
-    bench.alone = Alone(2.0, 0.1)
-    bench.prepared = cast(Any, _Anything())
-    bench.court = cast(Any, SimpleNamespace(gate=DeviceGate(CPU), device=device, settings=_Anything(), disk_cache=None))
-    return bench
+def context_on(device: Device) -> ProblemContext:
+    context: Any = object.__new__(ProblemContext)
+    context.device, context.card, context.undisturbed = device, CARD, Undisturbed(2.0, 0.1)
+    context.prepared = MagicMock()
+    context.judge = SimpleNamespace(gate=DeviceGate(CPU), device=device, settings=MagicMock(), disk_cache=None)
+    made: ProblemContext = context
+    return made
 
 
-def test_a_cpu_refuses_nothing_by_its_rates() -> None:
-    bench = bench_on(CPU, CARD)
-    assert bench.is_beyond_roofline(0.5, "fp32")
-    assert not bench.is_impossible(0.5, "fp32")
+def test_on_a_cpu_no_time_is_impossible() -> None:
+    context = context_on(CPU)
+    assert context.is_beyond_roofline(0.5, "fp32")
+    assert not context.is_impossible(0.5, "fp32")
 
 
 @pytest.mark.parametrize(("floor_ms", "impossible"), [(1.1, True), (0.4, False)])
-def test_a_gpu_measures_its_rates_again_before_it_refuses(
+def test_the_rates_of_a_gpu_are_measured_again_before_a_refusal(
     monkeypatch: pytest.MonkeyPatch, floor_ms: float, impossible: bool
 ) -> None:
-    asked = []
+    measured = []
 
-    def measured(device: Device, *, disk_cache: object, fresh: bool) -> str:
-        asked.append(fresh)
+    def roofline_of(device: Device, *, disk_cache: object, fresh: bool) -> str:
+        measured.append(fresh)
         return "rates"
 
-    monkeypatch.setattr(context, "roofline_of", measured)
-    monkeypatch.setattr(context, "inspect", lambda *_, **__: replace(CARD, floor_ms={"fp32": floor_ms}))
-    bench = bench_on(CUDA, CARD)
-    assert bench.is_impossible(0.5, "fp32") is impossible
-    assert asked == [True]
-    assert bench.card.floor_ms == {"fp32": floor_ms}
+    monkeypatch.setattr(module, "roofline_of", roofline_of)
+    monkeypatch.setattr(module, "inspect", lambda *_, **__: replace(CARD, floor_ms={"fp32": floor_ms}))
+    context = context_on(CUDA)
+    assert context.is_impossible(0.5, "fp32") is impossible
+    assert measured == [True]
+    assert context.card.floor_ms == {"fp32": floor_ms}
 
 
-def test_a_time_above_the_floor_or_of_no_class_is_nobodys_business() -> None:
-    bench = bench_on(CUDA, CARD)
-    assert not bench.is_impossible(0.95, "fp32")
-    assert not bench.is_impossible(0.5, None)
+def test_a_time_above_the_floor_or_without_a_class_is_possible() -> None:
+    context = context_on(CUDA)
+    assert not context.is_impossible(0.95, "fp32")
+    assert not context.is_impossible(0.5, None)

@@ -1,44 +1,35 @@
-"""A contest in which the judge saw untold time is held again, in other processes."""
+"""A contest with a penalty for unreported time is held again, in other processes."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kbevolve.evaluators.candidate.remote import Call
+from kbevolve.evaluators.candidate.process import Call
 from kbevolve.evaluators.judging import head_to_head
 from kbevolve.evaluators.judging.paired_timing import REFERENCE
-from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evaluators.timing.rounds import Block
+from kbevolve.evaluators.timing.rounds import TimedBlock
 
 
-def block(penalty_ms: float = 0.0) -> Block:
+def block(penalty_ms: float = 0.0) -> TimedBlock:
     call = Call(ms=1.0, wall_ms=1.3, asked=0.0, changed_input=False, aliases_input=False, changes=())
-    return Block(calls=(call,), trip_ms=1.3, processor_ms=1.3, penalty_ms=penalty_ms)
-
-
-def held(monkeypatch: pytest.MonkeyPatch, *doubts: float) -> tuple[Contest, int]:
-    """The contest that counts when so much is added in one after another, and how many were held."""
-    left: Iterator[float] = iter(doubts)
-    count: list[object] = []
-
-    def hold(*_: object, **__: object) -> tuple[Any, list[dict[str, Block]]]:
-        count.append(None)
-        field = SimpleNamespace(seats={REFERENCE: None, "kernel": None}, found={})
-        return field, [{REFERENCE: block(), "kernel": block(next(left))}]
-
-    monkeypatch.setattr(head_to_head, "_hold", hold)
-    none: Any = None
-    return head_to_head.hold_contest(none, [], rounds=1, admit=none, tie=0.005), len(count)
+    return TimedBlock(calls=(call,), trip_ms=1.3, processor_ms=1.3, penalty_ms=penalty_ms)
 
 
 @pytest.mark.parametrize(
-    ("doubts", "added", "count"), [((0.0,), 0.0, 1), ((0.5, 0.0), 0.0, 2), ((0.5, 0.6, 0.7), 0.7, 3)]
+    ("penalties", "added", "count"), [((0.0,), 0.0, 1), ((0.5, 0.0), 0.0, 2), ((0.5, 0.6, 0.7), 0.7, 3)]
 )
-def test_untold_time_stands_when_all_processes_show_it(
-    monkeypatch: pytest.MonkeyPatch, doubts: tuple[float, ...], added: float, count: int
+def test_a_penalty_is_final_when_all_processes_show_it(
+    monkeypatch: pytest.MonkeyPatch, penalties: tuple[float, ...], added: float, count: int
 ) -> None:
-    contest, contests_held = held(monkeypatch, *doubts)
+    left = list(penalties)
+
+    def run_once(*_: object) -> tuple[Any, list[dict[str, TimedBlock]]]:
+        field = SimpleNamespace(candidates={REFERENCE: None, "kernel": None}, found={})
+        return field, [{REFERENCE: block(), "kernel": block(left.pop(0))}]
+
+    monkeypatch.setattr(head_to_head, "_run_once", run_once)
+    unused: Any = None
+    contest = head_to_head.run_contest(unused, [], rounds=1, tie=0.005)
     assert contest.times["kernel"] == ((1.0 + added,),)
-    assert contests_held == count
+    assert len(penalties) - len(left) == count

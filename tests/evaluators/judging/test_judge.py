@@ -17,10 +17,10 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.candidate.remote import RemoteKernel
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging import pipeline
-from kbevolve.evaluators.judging.context import Bench
+from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.paired_timing import Round
 from kbevolve.evaluators.lint import Finding
@@ -124,13 +124,18 @@ def candidate(body: str, *, first: str = "") -> str:
 
 
 @pytest.fixture(scope="module")
-def evaluate() -> Iterator[Evaluate]:
+def judge() -> Iterator[Judge]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the test that no worker sees it
         # What the lint refuses must be caught without it, too: a filter is no defence.
         patch.setattr("kbevolve.evaluators.judging.pipeline.lint", lambda *_, **__: Finding(tags=(), refusal=""))
-        with Judge(find_device("cpu"), SETTINGS) as judge:
-            yield lambda source: judge.evaluate(problem_of(), Kernel.from_source(source))
+        with Judge(find_device("cpu"), SETTINGS) as made:
+            yield made
+
+
+@pytest.fixture
+def evaluate(judge: Judge) -> Evaluate:
+    return lambda source: judge.evaluate(problem_of(), Kernel.from_source(source))
 
 
 def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
@@ -148,7 +153,7 @@ def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
     # have come out 58 times apart. benchmarks/ and tests/gpu measure on quiet machines.
     assert found.speedup_low > 0  # type: ignore[operator]
     assert [block.role for block in found.blocks] == ["reference", "child"] * SETTINGS.rounds
-    # On a machine with much else to do it may look hopeless at first, and is timed call by call then.
+    # On a machine with other load it may look hopeless at first, and is then timed call by call.
     assert {len(block.times_ms) for block in found.blocks} <= {1, SETTINGS.calls_per_round}
     assert found.device == find_device("cpu").fingerprint
 
@@ -192,7 +197,7 @@ WRONG = {
 }
 
 
-#: Wrong in their form, so that there is nothing to compare.
+#: Their form is wrong, so there is nothing to compare.
 FORMLESS = ("wrong shape", "wrong dtype", "two outputs", "nothing", "a subclass")
 
 
@@ -311,11 +316,11 @@ def test_a_slow_kernel_is_cut_short(evaluate: Evaluate) -> None:
 
 
 @pytest.mark.parametrize(("slowed", "verdict"), [(2, Verdict.CORRECT), (3, Verdict.REFUSED)])
-def test_who_slows_the_reference_in_three_processes_is_refused(
+def test_a_kernel_that_slows_the_reference_in_three_processes_is_refused(
     slowed: int, verdict: Verdict, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = iter([True] * slowed + [False])
-    monkeypatch.setattr(pipeline, "disturbs", lambda bench, held: next(looks))
+    disturbed = iter([True] * slowed + [False])
+    monkeypatch.setattr(pipeline, "disturbs", lambda context, rounds: next(disturbed))
     found = evaluate(candidate(RIGHT))
     assert found.verdict is verdict, found.message
     assert ("pending-work" in found.tags) == (verdict is Verdict.REFUSED)
@@ -324,30 +329,30 @@ def test_who_slows_the_reference_in_three_processes_is_refused(
 
 
 @pytest.mark.parametrize(("shown", "verdict"), [(1, Verdict.CORRECT), (2, Verdict.CORRECT), (3, Verdict.REFUSED)])
-def test_whom_the_judges_clock_contradicts_in_three_processes_is_refused(
+def test_a_kernel_that_the_judges_clock_contradicts_in_three_processes_is_refused(
     shown: int, verdict: Verdict, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
+    processes: list[int] = []
     timed = pipeline.time_beside_reference
 
-    def contradicted(bench: Bench, remote: RemoteKernel, *rest: Any) -> list[Round]:
-        asked.append(remote.worker.pid)
-        if len(asked) <= shown:
+    def contradicted(context: ProblemContext, candidate: CandidateProcess, *rest: Any) -> list[Round]:
+        processes.append(candidate.worker.pid)
+        if len(processes) <= shown:
             raise ClocksDisagree(Verdict.REFUSED, "the clocks disagree")
-        return timed(bench, remote, *rest)
+        return timed(context, candidate, *rest)
 
     monkeypatch.setattr(pipeline, "time_beside_reference", contradicted)
     found = evaluate(HONEST.format(body=f"return torch.relu(x @ self.weight)  # contradicted {shown} times"))
     assert found.verdict is verdict, found.message
-    assert min(shown + 1, 3) <= len(asked) <= 3, "a busy machine may make the judge ask once more"
-    assert len(set(asked)) == len(asked), "each in a process of its own"
+    assert min(shown + 1, 3) <= len(processes) <= 3, "a busy machine may make the judge measure once more"
+    assert len(set(processes)) == len(processes), "each in a process of its own"
     if verdict is Verdict.REFUSED:
         assert found.message == "the clocks disagree"
         assert pipeline.UNREPORTED in found.tags
         assert found.speedup is None
 
 
-def test_a_kernel_that_changes_its_mind_when_timed_is_wrong(evaluate: Evaluate) -> None:
+def test_a_kernel_that_is_wrong_only_when_timed_is_wrong(evaluate: Evaluate) -> None:
     body = f"""
         self.calls = getattr(self, 'calls', 0) + 1
         if self.calls > {SETTINGS.trials}:
@@ -371,7 +376,7 @@ def test_a_kernel_that_changes_its_process_when_timed_is_refused(evaluate: Evalu
     assert "default dtype" in found.message
 
 
-def test_threads_that_are_left_behind_are_tagged(evaluate: Evaluate) -> None:
+def test_threads_that_still_run_are_tagged(evaluate: Evaluate) -> None:
     body = f"""
         import threading
         if threading.active_count() == 1:
@@ -390,7 +395,7 @@ def test_nothing_is_left_behind(evaluate: Evaluate) -> None:
         subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)', '{marker}'])
         os._exit(0)
         """
-    evaluate(candidate(RIGHT))  # so that everything is there that a judge keeps
+    evaluate(candidate(RIGHT))  # makes everything that a judge keeps
     before = set(Path(tempfile.gettempdir()).glob(f"kbevolve-*-{os.getpid()}-*"))
     found = evaluate(candidate(body))
     assert found.verdict is Verdict.CRASHED
@@ -407,8 +412,8 @@ def test_nothing_is_left_behind(evaluate: Evaluate) -> None:
         ("return [torch.rand(ROWS, COLUMNS)]", "raise OSError('no data')", "get_inputs() fails"),
     ],
 )
-def test_a_broken_reference_is_the_rigs_fault(old: str, new: str, words: str) -> None:
-    with Judge(find_device("cpu"), SETTINGS) as judge, pytest.raises(EvaluatorError) as caught:
+def test_a_broken_reference_is_an_infrastructure_failure(judge: Judge, old: str, new: str, words: str) -> None:
+    with pytest.raises(EvaluatorError) as caught:
         judge.evaluate(problem_of(PROBLEM.replace(old, new)), Kernel.from_source(candidate(RIGHT)))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -1,83 +1,111 @@
-"""What the judge believes of the times of a series."""
+"""Which of the reported times the judge believes, and how long a kernel is timed."""
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging import paired_timing
-from kbevolve.evaluators.judging.paired_timing import REFERENCE, Round, _doubted, hold_believed, log_ratios
-from kbevolve.evaluators.timing.clock import Alone, ClocksDisagree
-from kbevolve.evaluators.timing.rounds import Block
+from kbevolve.evaluators.judging.paired_timing import (
+    REFERENCE,
+    Round,
+    _corrected,
+    _is_behind,
+    is_clearly_slow,
+    log_ratios,
+    run_credible_rounds,
+)
+from kbevolve.evaluators.timing.clock import ClocksDisagree, Undisturbed
+from kbevolve.evaluators.timing.rounds import TimedBlock
 from kbevolve.evaluators.timing.statistics import hodges_lehmann
 from tests.evaluators.timing.test_clock import calls
 
-ALONE = Alone(3.0, 0.3)
+UNDISTURBED = Undisturbed(3.0, 0.3)
+LEVEL = [0.0] * 3
 
 
-def block(told: list[float], trip: float, processor_ms: float | None = None, waited_ms: float = 0.0) -> Block:
-    """Calls whose round trips take as long, whatever they tell."""
-    return Block(
-        calls=tuple(call for ms in told for call in calls(ms, [trip - ms])),
+def block(reported: list[float], trip: float, processor_ms: float | None = None, waited_ms: float = 0.0) -> TimedBlock:
+    """Calls whose round trips all take `trip` milliseconds, whatever the worker reports."""
+    return TimedBlock(
+        calls=tuple(call for ms in reported for call in calls(ms, [trip - ms])),
         trip_ms=trip,
         processor_ms=trip if processor_ms is None else processor_ms,
         waited_ms=waited_ms,
     )
 
 
-def believed(held: list[Round], alone: Alone = ALONE) -> float:
-    bench = SimpleNamespace(device=find_device("cpu"), alone=alone)
-    return hodges_lehmann(log_ratios(_doubted(bench, held, ["kernel"]), "kernel"))  # type: ignore[arg-type]
+def believed(rounds: list[Round], undisturbed: Undisturbed = UNDISTURBED) -> float:
+    """The log speedup after the judge's corrections."""
+    context: Any = SimpleNamespace(device=find_device("cpu"), undisturbed=undisturbed)
+    return hodges_lehmann(log_ratios(_corrected(context, rounds, ["kernel"]), "kernel"))
 
 
 def test_a_kernel_that_lies_in_most_calls_of_most_rounds_gains_nothing() -> None:
     lying, honest = block([0.5] * 6 + [3.0] * 4, 3.3), block([3.0] * 10, 3.3)
-    held: list[Round] = [{REFERENCE: honest, "kernel": one} for one in (lying, lying, honest, lying, lying)]
-    assert hodges_lehmann(log_ratios(held, "kernel")) > 1
-    assert believed(held) <= 0
+    rounds: list[Round] = [{REFERENCE: honest, "kernel": one} for one in (lying, lying, honest, lying, lying)]
+    assert hodges_lehmann(log_ratios(rounds, "kernel")) > 1
+    assert believed(rounds) <= 0
 
 
-def test_the_times_of_an_honest_kernel_stand() -> None:
-    held: list[Round] = [{REFERENCE: block([3.0] * 4, 3.3), "kernel": block([1.5] * 4, 1.8)} for _ in range(5)]
-    assert believed(held) == pytest.approx(hodges_lehmann(log_ratios(held, "kernel")))
+def test_the_times_of_an_honest_kernel_are_not_changed() -> None:
+    rounds: list[Round] = [{REFERENCE: block([3.0] * 4, 3.3), "kernel": block([1.5] * 4, 1.8)} for _ in range(5)]
+    assert believed(rounds) == pytest.approx(hodges_lehmann(log_ratios(rounds, "kernel")))
 
 
-def test_on_an_overloaded_machine_nobody_gains_more_than_he_saves_of_processor_time() -> None:
-    """As it was once seen: the reference is delayed in all of its calls, those that it was gauged by too."""
+def test_on_an_overloaded_machine_a_kernel_gains_at_most_the_processor_time_that_it_saves() -> None:
+    """As seen once: the reference is delayed in all of its calls, also in those of its undisturbed time."""
     waiting = block([16.0, 20.0, 16.0], 60.0, processor_ms=7.0)
     hiding = block([0.03, 0.03, 0.04], 10.0, processor_ms=9.0)
-    held: list[Round] = [{REFERENCE: waiting, "kernel": hiding} for _ in range(3)]
-    assert believed(held, Alone(16.0, 35.0)) <= 0
+    rounds: list[Round] = [{REFERENCE: waiting, "kernel": hiding} for _ in range(3)]
+    assert believed(rounds, Undisturbed(16.0, 35.0)) <= 0
 
     lighter = block([2.0, 2.0, 2.0], 9.0, processor_ms=3.5)
-    held = [{REFERENCE: waiting, "kernel": lighter} for _ in range(3)]
-    assert believed(held, Alone(16.0, 35.0)) == pytest.approx(math.log(2), abs=0.05)
+    rounds = [{REFERENCE: waiting, "kernel": lighter} for _ in range(3)]
+    assert believed(rounds, Undisturbed(16.0, 35.0)) == pytest.approx(math.log(2), abs=0.05)
 
 
 @pytest.mark.parametrize(("waited_ms", "refused"), [(0.0, True), (23.0, False)])
-def test_a_kernel_that_waited_for_a_processor_is_timed_again_and_not_refused_for_it(
+def test_a_kernel_whose_threads_waited_for_a_processor_is_timed_again_but_not_refused(
     monkeypatch: pytest.MonkeyPatch, waited_ms: float, refused: bool
 ) -> None:
-    """Nor is it believed to be as fast as it told."""
+    """Nor is it believed to be as fast as it reports."""
     delayed = block([1.1, 1.2, 1.3], 24.0, waited_ms=waited_ms)
-    held: list[Round] = [{REFERENCE: block([3.0] * 3, 3.3), "kernel": delayed} for _ in range(3)]
-    times: list[list[Round]] = []
+    rounds: list[Round] = [{REFERENCE: block([3.0] * 3, 3.3), "kernel": delayed} for _ in range(3)]
+    attempts: list[list[Round]] = []
 
-    def again(*_: object, **__: object) -> list[Round]:
-        times.append(held)
-        return held
+    def run_rounds(*_: object, **__: object) -> list[Round]:
+        attempts.append(rounds)
+        return rounds
 
-    monkeypatch.setattr(paired_timing, "hold", again)
+    monkeypatch.setattr(paired_timing, "run_rounds", run_rounds)
     monkeypatch.setattr(paired_timing, "_PAUSES_SECONDS", (0.0, 0.0))
-    bench = SimpleNamespace(device=find_device("cpu"), alone=ALONE, is_impossible=lambda *_: False)
+    context: Any = SimpleNamespace(device=find_device("cpu"), undisturbed=UNDISTURBED, is_impossible=lambda *_: False)
 
-    def hear() -> list[Round]:
-        return hold_believed(bench, {}, {}, {"kernel": None}, is_enough=lambda _: True)  # type: ignore[arg-type]
+    def run() -> list[Round]:
+        return run_credible_rounds(context, {}, {}, {"kernel": None}, is_enough=lambda _: True)
 
     if refused:
         with pytest.raises(ClocksDisagree):
-            hear()
+            run()
     else:
-        assert hodges_lehmann(log_ratios(hear(), "kernel")) < math.log(3.0 / 20.0)
-    assert len(times) == 3
+        assert hodges_lehmann(log_ratios(run(), "kernel")) < math.log(3.0 / 20.0)
+    assert len(attempts) == 3
+
+
+def test_clearly_slow_is_half_of_the_reference_or_of_the_best_kernel() -> None:
+    twice = [math.log(2.0)] * 3
+    assert is_clearly_slow([math.log(0.4)] * 3, 0.0)
+    assert not is_clearly_slow(LEVEL, 0.0)
+    assert not is_clearly_slow(LEVEL, 1.9)
+    assert is_clearly_slow(LEVEL, 2.1)
+    assert not is_clearly_slow(twice, 3.9)
+    assert not is_clearly_slow([*LEVEL[:2], math.log(1.2)], 2.1), "not in each of the rounds"
+
+
+def test_only_a_kernel_behind_the_best_in_every_round_is_timed_less() -> None:
+    assert _is_behind(LEVEL, 1.2)
+    assert not _is_behind(LEVEL, 1.1)
+    assert not _is_behind(LEVEL, 0.0), "there is no best kernel yet"
+    assert not _is_behind([*LEVEL[:2], math.log(1.09)], 1.2), "not in each of the rounds"

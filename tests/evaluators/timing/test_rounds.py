@@ -1,7 +1,9 @@
+"""How much is timed of a kernel."""
+
 import pytest
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.timing.rounds import Plan, plan_for
+from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
 
 SETTINGS = EvaluationSettings(warmup=3, least_rounds=5, rounds=25, calls_per_round=10, timing_seconds=1.0)
 
@@ -9,20 +11,20 @@ SETTINGS = EvaluationSettings(warmup=3, least_rounds=5, rounds=25, calls_per_rou
 @pytest.mark.parametrize(
     ("call_ms", "plan"),
     [
-        (0.01, Plan(least_rounds=5, rounds=25, calls=10, warmup=3)),
-        (10.0, Plan(least_rounds=5, rounds=10, calls=10, warmup=3)),
-        (20.0, Plan(least_rounds=5, rounds=5, calls=10, warmup=3)),
-        (40.0, Plan(least_rounds=5, rounds=5, calls=5, warmup=3)),
-        (150.0, Plan(least_rounds=5, rounds=6, calls=1, warmup=1)),
-        (300.0, Plan(least_rounds=3, rounds=3, calls=1, warmup=0)),
-        (5000.0, Plan(least_rounds=3, rounds=3, calls=1, warmup=0)),
+        (0.01, TimingPlan(least_rounds=5, rounds=25, calls=10, warmup=3)),
+        (10.0, TimingPlan(least_rounds=5, rounds=10, calls=10, warmup=3)),
+        (20.0, TimingPlan(least_rounds=5, rounds=5, calls=10, warmup=3)),
+        (40.0, TimingPlan(least_rounds=5, rounds=5, calls=5, warmup=3)),
+        (150.0, TimingPlan(least_rounds=5, rounds=6, calls=1, warmup=1)),
+        (300.0, TimingPlan(least_rounds=3, rounds=3, calls=1, warmup=0)),
+        (5000.0, TimingPlan(least_rounds=3, rounds=3, calls=1, warmup=0)),
     ],
 )
-def test_slow_kernels_are_called_less(call_ms: float, plan: Plan) -> None:
+def test_slow_kernels_get_fewer_calls(call_ms: float, plan: TimingPlan) -> None:
     assert plan_for(call_ms, SETTINGS, most_calls=100) == plan
 
 
-def test_large_inputs_mean_fewer_calls_side_by_side() -> None:
+def test_large_inputs_mean_fewer_calls() -> None:
     assert plan_for(0.01, SETTINGS, most_calls=3).calls == 3
 
 

@@ -1,4 +1,4 @@
-"""Estimate, interval, stopping and standing; and by simulation, how often they are wrong."""
+"""Estimate, interval, stopping and comparison; and by simulation, how often they are wrong."""
 
 import math
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from kbevolve.evaluators.timing.statistics import (
     LEAST_ROUNDS,
     between_processes,
     block_ms,
+    comparison_of,
     enough,
     half_width,
     hodges_lehmann,
     round_log_ratio,
     speedup_of,
-    standing_of,
     tie_width,
 )
 
@@ -89,7 +89,7 @@ def test_rounds_go_on_until_the_interval_is_narrow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "standing"),
+    ("low", "high", "comparison"),
     [
         (1.011, 1.02, Comparison.FASTER),
         (1.009, 1.02, Comparison.TIE),
@@ -98,14 +98,14 @@ def test_rounds_go_on_until_the_interval_is_narrow() -> None:
         (0.95, 1 / 1.011, Comparison.SLOWER),
     ],
 )
-def test_a_standing_is_beyond_the_tie(low: float, high: float, standing: Comparison) -> None:
-    assert standing_of(low, high, TIE) is standing
+def test_a_difference_counts_beyond_the_tie(low: float, high: float, comparison: Comparison) -> None:
+    assert comparison_of(low, high, TIE) is comparison
     mirrored = {
         Comparison.FASTER: Comparison.SLOWER,
         Comparison.SLOWER: Comparison.FASTER,
         Comparison.TIE: Comparison.TIE,
     }
-    assert standing_of(1 / high, 1 / low, TIE) is mirrored[standing], "the rival sees the same comparison"
+    assert comparison_of(1 / high, 1 / low, TIE) is mirrored[comparison], "the rival sees the same comparison"
 
 
 def test_noise_between_processes_is_pooled_over_kernels() -> None:
@@ -138,14 +138,14 @@ def measured(truth: float, deviation: float, rng: Random) -> list[float]:
 
 @pytest.fixture
 def share(monkeypatch: pytest.MonkeyPatch) -> Callable[..., float]:
-    """Share of simulated measurements whose standing is FASTER, with fewer resamples than usual, to save time."""
+    """Share of simulated measurements whose comparison is FASTER, with fewer resamples than usual, to save time."""
     monkeypatch.setattr(statistics_module, "RESAMPLES", 200)
 
     def of(truth: float, deviation: float, *, tie: float = TIE, count: int = 200) -> float:
         rng, faster = Random(17), 0
         for number in range(count):
             speedup = speedup_of(measured(truth, deviation, rng), Random(number))
-            faster += standing_of(speedup.low, speedup.high, tie) is Comparison.FASTER
+            faster += comparison_of(speedup.low, speedup.high, tie) is Comparison.FASTER
         return faster / count
 
     return of

@@ -7,7 +7,7 @@ import pytest
 
 from kbevolve.archive.records import Trait
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.candidate.remote import RemoteKernel
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.sandbox.worker_pool import Worker
@@ -53,6 +53,6 @@ def worker() -> Iterator[Worker]:
 )
 def test_a_worker_tells_or_does_not(worker: Worker, source: str, traits: tuple[Trait, ...] | None) -> None:
     prepared = cast(Any, None)  # that it is asked for code rests on no problem
-    kernel = RemoteKernel(worker, CPU, prepared, EvaluationSettings(), source + MODEL, gate=DeviceGate(CPU))
+    kernel = CandidateProcess(worker, CPU, prepared, EvaluationSettings(), source + MODEL, gate=DeviceGate(CPU))
     kernel.load()
     assert kernel.traits() == traits

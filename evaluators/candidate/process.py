@@ -1,12 +1,12 @@
-"""A kernel in its worker, as the judge sees it: lend memory, load, try, time, and look at what it wrote.
+"""One kernel in a worker process, from the judge's side: load it, share memory with it, call it, read its outputs.
 
-The reference is timed through this same class by the same program, in a worker that never holds a candidate.
+The judge times the reference through the same class and the same program, in a worker that never holds a candidate.
 """
 
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,30 +27,30 @@ from kbevolve.evaluators.sandbox.worker_pool import Worker
 from kbevolve.evaluators.worker.channel import Message
 from kbevolve.evaluators.worker.values import SharedTensor
 
-#: Seconds to open shared memory: milliseconds in fact, more on a machine that swaps.
+#: Time limit for opening shared memory, in seconds. It takes milliseconds, more on a machine that swaps.
 _OPEN_SECONDS = 30.0
-#: Seconds to search some texts of PTX: milliseconds, and a quarter of a second for the largest that are looked at.
+#: Time limit for the search in PTX, in seconds. It takes milliseconds, 0.25 s for the largest PTX that is searched.
 _CODE_SECONDS = 10.0
-#: What betrays a compiler at the first call, which then gets the time of a build as well. Builders of
-#: `torch.utils.cpp_extension` announce themselves and need no mark.
+#: Names of compilers that run at the first call. The time limit of that call then includes `build_seconds`. Builders of
+#: `torch.utils.cpp_extension` report their builds and need no entry.
 _COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
-#: Poison: as a float of any width it is NaN, so an element that nobody wrote is never right.
+#: This byte makes a NaN of a float of any width, so an element that the kernel did not write is never right.
 _POISON = 0xFF
-#: A GPU's clock and the judge's may differ by this share; a call cannot have taken longer than the judge waited.
+#: A reported time may exceed the judge's own by this factor, because a GPU's clock differs a little from the judge's.
 _CLOCK_SLACK = 1.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What came back of one call."""
+    """One call of a kernel."""
 
-    #: Milliseconds of the call as the worker tells.
+    #: Milliseconds that the worker reports for the call.
     ms: float
     #: Milliseconds by the judge's clock from the request to the reply, or until the judge had read the output.
     wall_ms: float
     #: Moment of the request (`time.perf_counter`).
     asked: float
-    #: Whether an input was changed (told of trials only).
+    #: Whether an input was changed; reported for trials only.
     changed_input: bool
     #: Whether an output shares memory with an input.
     aliases_input: bool
@@ -58,8 +58,8 @@ class Call:
     changes: tuple[str, ...]
 
 
-class RemoteKernel:
-    """One kernel in one worker. Methods raise `Rejection` for whatever the kernel does wrong."""
+class CandidateProcess:
+    """One kernel in one worker. Every method that asks the worker raises `Rejection` for what the kernel does wrong."""
 
     def __init__(
         self,
@@ -74,6 +74,8 @@ class RemoteKernel:
     ) -> None:
         """`wrap`: how the model is called (`worker.baselines`); anything but "eager" is for the reference only."""
         self.worker = worker
+        #: What it holds until its worker is dead and its memory is free again.
+        self.held = ExitStack()
         self._gate = gate
         self._device = device
         self._shared_memory: SharedMemory | None = None
@@ -83,32 +85,39 @@ class RemoteKernel:
         self._wrap = wrap
         self._compiles = wrap != "eager" or any(mark in source for mark in _COMPILES_WHEN_CALLED)
         self._called = False
-        #: Whether the weights were loaded by name, so that they can be changed in place later.
+        #: Whether the weights were loaded by name, so that they can be overwritten in place later.
         self.takes_weights = False
+
+    def close(self) -> None:
+        """End the worker and free its memory. May be called twice."""
+        self.worker.kill()
+        if self._shared_memory is not None:
+            self._shared_memory.close()
+        self.held.close()
 
     @contextmanager
     def on_device(self) -> Iterator[None]:
-        """Use the device beside other kernels that are tried. Waiting for it is not the kernel's fault."""
+        """Use the device beside other kernels in their trials. The wait for it does not count against the kernel."""
         with self._gate.shared() as waited:
             self.worker.deadline += waited
             yield
 
     @property
     def outputs(self) -> list[torch.Tensor]:
-        """What it wrote last, in the judge's memory; valid until the next call."""
+        """The outputs of the last call, in the judge's memory; valid until the next call."""
         return [place.view(self._memory) for place in self._prepared.output_places]
 
     @property
     def processor_time(self) -> ProcessorTime:
-        """Of its processes so far; 0 on CUDA: nothing rests on it there, and it takes milliseconds."""
+        """Of its processes so far; 0 on CUDA, where no decision uses it and reading it takes milliseconds."""
         return self.worker.processor_time if self._device.type == "cpu" else ProcessorTime(0.0, 0.0)
 
     def load(self) -> None:
-        """Import the file, and build what it asks for: that takes seconds, but no memory of the device."""
+        """Import the file and build what it asks for. This takes seconds, but no memory of the device."""
         self._ask({"request": "import", "source": self._source}, self._settings.import_seconds)
 
-    def lend(self) -> None:
-        """Allocate the memory that it shares with the judge; before anything else is asked than to load.
+    def allocate(self) -> None:
+        """Allocate the memory that it shares with the judge. Only `load` may be called before.
 
         Raises:
             EvaluatorError: there is not that much.
@@ -117,13 +126,8 @@ class RemoteKernel:
         ticket, descriptors = self._shared_memory.ticket()
         self._ask({"request": "open", "ticket": ticket}, _OPEN_SECONDS, descriptors=descriptors)
 
-    def take_back(self) -> None:
-        """Free that memory, when the worker is dead. May be called twice."""
-        if self._shared_memory is not None:
-            self._shared_memory.close()
-
     def construct(self, weights: Weights) -> None:
-        """A fresh `ModelNew` with these weights."""
+        """Make a fresh `ModelNew` with these weights."""
         prepared = self._prepared
         self._write(list(prepared.argument_places), prepared.argument_tensors)
         request = {
@@ -138,32 +142,32 @@ class RemoteKernel:
         reply = self._ask(request, self._settings.import_seconds)
         self.takes_weights = bool(weights.tensors) and reply.get("loaded") is True
 
-    def reweigh(self, weights: Weights) -> None:
-        """Change the weights of the model in place."""
+    def overwrite_weights(self, weights: Weights) -> None:
+        """Overwrite the weights of the model in place."""
         request = {"request": "reweigh", "weights": self._write_weights(weights)}
         self._ask(request, self._settings.import_seconds)
 
-    def attempt(self, inputs: list[torch.Tensor]) -> Call:
-        """One call on copies of these inputs at new addresses; what it wrote is in `outputs`."""
+    def trial_call(self, inputs: list[torch.Tensor]) -> Call:
+        """One call on copies of these inputs at new addresses; the results are in `outputs`."""
         for output in self.outputs:
             output.view(-1).view(torch.uint8).fill_(_POISON)
         return self._call("try", inputs)
 
     def timed_call(self, inputs: list[torch.Tensor]) -> Call:
-        """One timed call; nothing of these inputs has been in the worker's reach before."""
+        """One timed call; the worker has not seen these inputs before."""
         return self._call("time", inputs)
 
     def profile(self, inputs: list[torch.Tensor]) -> Any:
-        """What the profiler in the worker tells: data from an untrusted process, to be checked field by field."""
+        """What the profiler in the worker reports: untrusted data, to be checked field by field."""
         self._write(self._prepared.input_places, inputs)
         seconds = self._settings.run_seconds + self._settings.build_seconds
         return self._ask(self._request("profile"), seconds).get("launches")
 
     def traits(self) -> tuple[Trait, ...] | None:
-        """What the worker says shows in its compiled Triton kernels; None where it has none. Never a rejection.
+        """The traits that the worker finds in its compiled Triton kernels; None where it has none. Never a rejection.
 
-        Untrusted: it moves a kernel to another niche at most. To be asked when the kernel has been called, which is
-        when Triton compiles.
+        The report is untrusted: a wrong one can only move the kernel to another niche. Call the kernel first, because
+        Triton compiles at the first call.
         """
         with suppress(Rejection):
             return traits_of(self._ask({"request": "code"}, _CODE_SECONDS).get("shows"))
@@ -200,7 +204,7 @@ class RemoteKernel:
         }
 
     def _check_form(self, reply: Message) -> list[dict[str, Any]]:
-        """Facts about each tensor of the output, which has the reference's form."""
+        """Facts about each tensor of the output. Reject an output that has not the reference's form."""
         prepared, device = self._prepared, self._memory.device.type
         expected = [
             {"shape": list(place.shape), "dtype": place.dtype, "device": device, "expanded": expanded}
@@ -225,7 +229,7 @@ class RemoteKernel:
 
     @property
     def _memory(self) -> torch.Tensor:
-        assert self._shared_memory is not None, "memory is lent before a kernel is called"
+        assert self._shared_memory is not None, "allocate() must be called before the kernel"
         return self._shared_memory.memory
 
     def _ask(self, request: Message, seconds: float, *, descriptors: list[int] | None = None) -> Message:
@@ -240,10 +244,10 @@ class RemoteKernel:
 def _time_of(reply: Message, wall_ms: float) -> float:
     times = reply.get("times_ms")
     if not isinstance(times, list) or len(times) != 1:
-        raise Rejection(Verdict.CRASHED, "its process sent a reply without the time that was asked for")
+        raise Rejection(Verdict.CRASHED, "its process sent a reply without a time")
     value = times[0]
     if not isinstance(value, float) or not math.isfinite(value) or not 0 < value <= _CLOCK_SLACK * wall_ms:
-        raise Rejection(Verdict.REFUSED, "not accepted: its process told a time that cannot be")
+        raise Rejection(Verdict.REFUSED, "not accepted: its process reported an impossible time")
     return value
 
 
