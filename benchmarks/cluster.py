@@ -21,7 +21,7 @@ from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.runs.evaluators import find_hands, open_judges
+from kbevolve.evolve.runs.evaluators import find_judge_devices, open_judges
 
 PROBLEM = '''"""Nobody runs it."""
 
@@ -68,7 +68,7 @@ def seconds_of(judges: int, kernels: Sequence[Kernel], workers: str) -> float:
     """Seconds in which so many judges judge all kernels."""
     problem = parse_problem(PROBLEM, name="sleep", path=Path("sleep.py"))
     settings = Settings.from_tree({"work": {"workers": workers, "devices": ["cpu"] * judges}})
-    fleet = open_judges(find_hands(settings), settings, judge="benchmarks.cluster:SleepingJudge")
+    fleet = open_judges(find_judge_devices(settings), settings, judge="benchmarks.cluster:SleepingJudge")
     with fleet, ThreadPoolExecutor(fleet.width) as threads:
         # Threads of a process and connections are made when they are first needed: not timed.
         list(threads.map(lambda kernel: fleet.evaluate(problem, kernel), [_sleeper(0.0)] * 4 * judges))

@@ -52,10 +52,12 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.search.search import Search
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.niches import describe
 from kbevolve.islands.source.canonical import canonical_form, canonical_id
 
@@ -287,13 +289,9 @@ class InstantEvaluator:
 
 def search_on(archive: Archive, run: Run, generations: int, kernels: Iterator[Kernel]) -> Search:
     """The run, to be gone on with."""
+    device = Device(type="cuda", index=0, fingerprint=DEVICE, description=DEVICE)
     return Search(
-        archive=archive,
-        run=run,
-        problem=problem(),
-        device_type="cuda",
-        device=DEVICE,
-        settings=chosen(generations),
+        RunContext(archive=archive, run=run, problem=problem(), device=device, settings=chosen(generations)),
         proposers={Operator.TUNE: InstantProposer(kernels)},
         evaluator=InstantEvaluator(),
         starts=[[StartingKernel(kernel=start(), note="start")]] * ISLANDS,
@@ -311,10 +309,9 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
     with Archive(path) as archive:
         run = archive.run() if kernels else open_run(archive)
         last = kernels // ISLANDS
-        search = search_on(archive, run, last + children // ISLANDS, ready)
-        search.breeder = briefs.on(search.breeder, "brief")
         timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_generation_end")
-        search.archive = search.brood._archive = timed
+        search = search_on(timed, run, last + children // ISLANDS, ready)
+        search.creator.breeder = briefs.on(search.creator.breeder, "brief")
         watch(search, last, began)
         started = time.perf_counter()
         search.run()
@@ -339,8 +336,9 @@ def watch(search: Search, last: int, began: list[float]) -> None:
     """Take the time when the first generation after `last` begins."""
 
     def observe(event: Event) -> None:
-        if event.generation > last and not began:
+        if event.generation > last:
             began.append(time.perf_counter())
+            search.observer = None
 
     search.observer = observe
 

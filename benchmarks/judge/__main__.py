@@ -33,7 +33,7 @@ from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.pipeline import UNREPORTED
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.search.confirming import confirmations_of
+from kbevolve.evolve.search.confirmation import confirmations_of
 
 #: Entrants of one contest: a champion and its challengers, each in a process of its own.
 CHALLENGERS = 5

@@ -20,8 +20,9 @@ from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.interactive import Outside
-from kbevolve.evolve.runs.evaluators import Hands
-from kbevolve.evolve.runs.session import breed, open_run, settings_of
+from kbevolve.evolve.runs.evaluators import JudgeDevices
+from kbevolve.evolve.runs.session import open_run, run_session, settings_of
+from kbevolve.evolve.state.context import RunContext
 
 PROBLEM = "L1/gelu"
 DEVICE = Device(type="cpu", index=0, fingerprint="cpu/fictitious", description="a device that is not there")
@@ -100,14 +101,10 @@ def _sit(path: Path, arrivals: Path, key: str) -> NoReturn:
                 cached(make, archive.replies(run)),
                 Outside(questions=archive.questions(run)),
             )
-            breed(
-                archive,
-                run,
-                archive.problem(run.problem),
-                Hands(devices=(DEVICE,), device=DEVICE),
-                settings,
-                lambda event: None,
-                lambda line: None,
+            problem = archive.problem(run.problem)
+            run_session(
+                RunContext(archive=archive, run=run, problem=problem, device=DEVICE, settings=settings),
+                JudgeDevices(devices=(DEVICE,), device=DEVICE),
                 judge="benchmarks.kills.judge:FictitiousJudge",
                 proposers=proposers,
             )

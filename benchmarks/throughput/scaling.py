@@ -14,7 +14,7 @@ from kbevolve.archive.records import Evaluation
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.disk_cache import VARIABLE
-from kbevolve.evolve.runs.evaluators import find_hands, open_judges
+from kbevolve.evolve.runs.evaluators import find_judge_devices, open_judges
 
 
 def measure(
@@ -58,7 +58,7 @@ def measure(
     seconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="kbevolve-scaling-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
         started = time.perf_counter()
-        with open_judges(find_hands(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
+        with open_judges(find_judge_devices(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
             for name in dict.fromkeys(child.problem for child in mix):
                 problem, asked = problems[name], copies([one for one in mix if one.problem == name], judges * times)
                 # Each judge prepares the problem when it is first asked.

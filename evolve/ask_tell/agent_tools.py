@@ -4,7 +4,7 @@ Each docstring is what the agent reads. What it asks wrongly, or what cannot be 
 line says what to do instead.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
@@ -20,12 +20,11 @@ from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.ask_tell.answers import Told, answer
 from kbevolve.evolve.ask_tell.ask import ask, check_askable
-from kbevolve.evolve.ask_tell.hearing import Hearing
 from kbevolve.evolve.ask_tell.payload import sheet
 from kbevolve.evolve.runs.evaluators import open_judges
 from kbevolve.evolve.runs.export import check_output, choose, measure_and_write, plain_judge
 from kbevolve.evolve.runs.session import open_run, settings_of
-from kbevolve.evolve.runs.settings import settings_and_hands
+from kbevolve.evolve.runs.settings import settings_and_devices
 
 RunId = Annotated[str, Field(description="A run's id, the start of it, or 'latest'.")]
 Count = Annotated[int, Field(ge=0, description="Questions at most; each comes with its whole prompt.")]
@@ -103,11 +102,11 @@ class AgentTools:
             "proposer": "ask",
         }
         found = find_problem(problem)
-        chosen, hands = settings_and_hands(overrides=overrides)
+        chosen, devices = settings_and_devices(overrides=overrides)
         check_askable(chosen)
         with self._sitting, Archive(self._path) as archive:
-            run = open_run(archive, found, hands.device, chosen)
-            return sheet(archive, ask(archive, run, chosen, hands=hands, **self._onlooker()), count=count)
+            run = open_run(archive, found, devices.device, chosen)
+            return sheet(archive, ask(archive, run, chosen, devices=devices, say=self._show()), count=count)
 
     def ask(
         self,
@@ -165,8 +164,8 @@ class AgentTools:
         written down. Use it to try something before you answer with it."""
         found = find_problem(problem)
         overrides = {"device": self._device, "evaluation.precision": precision}
-        settings, hands = settings_and_hands(overrides=overrides)
-        with open_judges(hands, settings) as judges:
+        settings, devices = settings_and_devices(overrides=overrides)
+        with open_judges(devices, settings) as judges:
             evaluation = judges.evaluate(found, Kernel.from_source(code))
         facts: dict[str, Any] = {name: value for name, value in plain(evaluation).items() if name != "blocks"}
         return facts
@@ -245,12 +244,12 @@ class AgentTools:
 
     def _go_on(self, archive: Archive, which: str, *, count: int, fresh: bool, judge: bool) -> dict[str, Any]:
         run = archive.run(which)
-        asked = ask(archive, run, settings_of(run, {}), judge=judge, **self._onlooker())
+        asked = ask(archive, run, settings_of(run, {}), judge=judge, say=self._show())
         return sheet(archive, asked, count=count, fresh=fresh)
 
-    def _onlooker(self) -> dict[str, Any]:
-        def say(line: str) -> None:
+    def _show(self) -> Callable[[str], None]:
+        def show(line: str) -> None:
             self.doing = line
 
-        say("")
-        return {"observer": Hearing(say), "tell": say}
+        show("")
+        return show

@@ -13,7 +13,7 @@ from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
-from kbevolve.evolve.ask_tell.ask import Asked, News
+from kbevolve.evolve.ask_tell.ask import AskResult, AttemptNews
 from kbevolve.evolve.proposers.interactive import Open
 
 #: Facts of an evaluation that tell somebody who wrote the kernel how it fared.
@@ -21,7 +21,7 @@ _TOLD = ("verdict", "message", "speedup", "speedup_low", "speedup_high", "time_m
 
 
 def sheet(
-    archive: Archive, asked: Asked, *, count: int | None = None, fresh: bool = False, prompts: Path | None = None
+    archive: Archive, asked: AskResult, *, count: int | None = None, fresh: bool = False, prompts: Path | None = None
 ) -> dict[str, Any]:
     """What a run asks, how far it got, and what happened meanwhile. None and empty values are left out of the news.
 
@@ -63,7 +63,7 @@ def sheet(
     return sheet
 
 
-def _state(asked: Asked) -> str:
+def _state(asked: AskResult) -> str:
     """One sentence on what is to be done."""
     if asked.interrupted:
         return asked.reason.value
@@ -105,7 +105,7 @@ def _prompt(one: Open, folder: Path | None) -> dict[str, Any]:
     return {"prompt": str(file)}
 
 
-def _once(news: Sequence[News]) -> Iterator[News]:
+def _once(news: Sequence[AttemptNews]) -> Iterator[AttemptNews]:
     """Without starting kernels that another island began with, too."""
     seen = set()
     for one in news:
@@ -114,7 +114,7 @@ def _once(news: Sequence[News]) -> Iterator[News]:
             yield one
 
 
-def _news(one: News) -> dict[str, Any]:
+def _news(one: AttemptNews) -> dict[str, Any]:
     birth = one.birth
     facts = {
         "child": birth.id.partition("/")[2],

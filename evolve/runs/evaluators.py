@@ -1,33 +1,43 @@
-"""Who judges for a run: one judge in this process, several on the devices of this machine, or the judges of a cluster.
+"""The judges of a run: one in this process, several on the devices of this machine, those of a cluster, or none.
 
-What a run finds out does not depend on it; the device's model does, and is part of the run.
+The results of a run do not depend on which; the model of the device does matter, and is part of the run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Union
 
-from kbevolve.configs.settings import Settings
+from kbevolve.archive.records import Kernel, ProblemCard, Run
+from kbevolve.archive.run_queries import precision_of
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import Unanswered
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device, find_devices, together
+from kbevolve.evaluators.timing.baselines import Baseline
+from kbevolve.islands.source.canonical import shell_of
 
 if TYPE_CHECKING:
     from kbevolve.evaluators.fleet.cluster import Cluster
     from kbevolve.evaluators.fleet.fleet import Fleet
     from kbevolve.evaluators.judging.judge import Judge
-    from kbevolve.evolve.runs.absent import AbsentJudges
 
-#: What evaluates, confirms, and knows cards and baselines.
-Judging = Union["Judge", "Fleet", "AbsentJudges"]
+#: They evaluate, hold contests, analyse problems and time baselines.
+Judges = Union["Judge", "Fleet", "AbsentJudges"]
+#: The judge of a search, as a text: a fleet makes its judges in other processes.
+SEARCH_JUDGE = "kbevolve.evolve.runs.evaluators:search_judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
-    """The devices that judge for a run, before anything is started on them."""
+class JudgeDevices:
+    """The devices of a run's judges, before any judge is started."""
 
     #: One for each judge.
     devices: tuple[Device, ...]
-    #: What they are to the run.
+    #: The device that the run records: the model of all of them.
     device: Device
-    #: Where they are, when they are not this machine's.
+    #: The cluster that has them; None for this machine.
     cluster: "Cluster | None" = None
 
     @property
@@ -38,12 +48,12 @@ class Hands:
         return f"{count} × {self.device.description}{where}" if count > 1 or where else self.device.description
 
 
-def find_hands(settings: Settings) -> Hands:
-    """The devices that the settings mean, of this machine or of a cluster.
+def find_judge_devices(settings: Settings) -> JudgeDevices:
+    """The devices that the settings name, of this machine or of a cluster.
 
     Raises:
-        SettingsError: something is no name of a device.
-        EvaluatorError: one of them is not there, no cluster answers, or their models differ.
+        SettingsError: a name is not that of a device.
+        EvaluatorError: a device is missing, no cluster answers, or the models differ.
     """
     work = settings.work
     if work.workers == "ray":
@@ -51,33 +61,85 @@ def find_hands(settings: Settings) -> Hands:
 
         cluster, devices = find_cluster(work)
         try:
-            return Hands(devices=devices, device=together(devices, mixed=work.mixed_devices), cluster=cluster)
+            return JudgeDevices(devices=devices, device=together(devices, mixed=work.mixed_devices), cluster=cluster)
         except BaseException:
             cluster.close()
             raise
     devices = find_devices(work.devices or (settings.device,))
-    return Hands(devices=devices, device=together(devices, mixed=work.mixed_devices))
+    return JudgeDevices(devices=devices, device=together(devices, mixed=work.mixed_devices))
 
 
-def open_judges(hands: Hands, settings: Settings, *, judge: str | None = None) -> Judging:
-    """Start judges on the devices; the caller closes what it gets.
+def open_judges(devices: JudgeDevices, settings: Settings, *, judge: str | None = None) -> Judges:
+    """Start judges on the devices; the caller closes them.
 
     Args:
-        hands: as they were found with these settings.
+        devices: as `find_judge_devices` found them with these settings.
         settings: all settings.
         judge: "module:Class" of the judges, or "module:function" that makes one; None for `judging.judge.Judge`.
 
     Raises:
-        EvaluatorError: one of them cannot be started.
+        EvaluatorError: a judge cannot be started.
     """
     from kbevolve.evaluators.fleet.judge_host import JUDGE, make_judge
 
     work, judge = settings.work, judge or JUDGE
-    if hands.cluster is not None:
-        return hands.cluster.fleet(hands.devices, settings.evaluation, work, judge=judge)
-    if len(hands.devices) > 1:
+    if devices.cluster is not None:
+        return devices.cluster.fleet(devices.devices, settings.evaluation, work, judge=judge)
+    if len(devices.devices) > 1:
         from kbevolve.evaluators.fleet.fleet import local_fleet
 
-        return local_fleet(hands.devices, settings.evaluation, work, judge=judge)
+        return local_fleet(devices.devices, settings.evaluation, work, judge=judge)
     # One device of this machine needs no process of its own.
-    return make_judge(hands.device, settings.evaluation, work, judge)
+    return make_judge(devices.device, settings.evaluation, work, judge)
+
+
+def search_judge(device: Device, settings: EvaluationSettings, **options: Any) -> "Judge":
+    """A judge that measures kernels with identical binaries once (`evaluators.judging.binary_dedup`)."""
+    from kbevolve.evaluators.judging.judge import Judge
+
+    return Judge(device, settings, shell_of=shell_of, **options)
+
+
+@dataclass(slots=True, kw_only=True)
+class AbsentJudges:
+    """Takes the place of judges that are not available: it knows what the archive knows, and judges nothing."""
+
+    archive: Archive
+    run: Run
+    #: Any number would do: no kernel waits for another.
+    width: int = 1
+    #: Whether a judge was needed.
+    needed: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def card(self, problem: Problem) -> ProblemCard:
+        """The analysis of an earlier judge.
+
+        Raises:
+            Unanswered: there is none.
+        """
+        known = self.archive.card(problem.id, self.run.device, precision_of(self.run))
+        return known or self._wait(f"no judge has seen {problem.name} on {self.run.device}; `kbevolve ask` there first")
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> NoReturn:
+        """Raises Unanswered: the kernel waits for a judge."""
+        self._wait(f"kernel {kernel.id} waits for its verdict")
+
+    def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> NoReturn:
+        """Raises Unanswered: the contest waits for a judge."""
+        self._wait(f"a contest of {' and '.join(kernel.id for kernel in kernels)} waits for a judge")
+
+    def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
+        """None, without a judge."""
+        return ()
+
+    def _wait(self, message: str) -> NoReturn:
+        self.needed = True
+        raise Unanswered(message)

@@ -1,6 +1,6 @@
-"""What a run has spent, what it may spend, and the sentence it stops with.
+"""What a run has spent, and what it may spend.
 
-Nothing here counts by itself: every figure comes from facts of the archive, so that limits hold over all sittings.
+Every figure is derived from facts of the archive, so a limit holds over all sessions of a run.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,7 @@ from kbevolve.configs.prices import Prices, read_prices
 from kbevolve.configs.settings import BudgetSettings, Settings
 from kbevolve.evolve.state.population import Population
 
-#: Reason -> the setting of its limit. The first that is reached is told; reaching what was asked for comes before
-#: having spent what was allowed.
+#: Reason -> the setting of its limit. The first one that is reached is reported: goals before costs.
 LIMITS: Mapping[StopReason, str] = {
     StopReason.TARGET_REACHED: "target_speedup",
     StopReason.ROOFLINE_REACHED: "roofline_share",
@@ -24,27 +23,27 @@ LIMITS: Mapping[StopReason, str] = {
     StopReason.TOKENS_SPENT: "tokens",
     StopReason.WALL_TIME_SPENT: "wall_seconds",
 }
-#: Providers that do not tell how many tokens they used: their limits could not be kept.
+#: Providers that do not report their tokens: limits on tokens or dollars cannot be kept.
 UNCOUNTED = ("claude_code", "copilot_cli")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a run has cost so far and what came of it; limits are settings of the same names."""
+    """What a run has cost and reached; the limits are settings of the same names."""
 
-    #: Kernels judged for this run.
+    #: Kernels that were judged for this run.
     evaluations: int = 0
-    #: Seconds that their phases held a device.
+    #: Seconds in which their phases used a device.
     device_seconds: float = 0.0
-    #: Dollars for models; None where a price, or the tokens, are not known.
+    #: Dollars for models; None when a price or the tokens are unknown.
     dollars: float | None = 0.0
     #: Models without a known price.
     unpriced: tuple[str, ...] = ()
     #: Tokens sent and received.
     tokens: int = 0
-    #: Seconds of all sittings.
+    #: Seconds of all sessions.
     wall_seconds: float = 0.0
-    #: Published speedup over eager, and that kernel's share of the roofline; None while there is none.
+    #: Published speedup over eager, and that kernel's share of the roofline; None without a published kernel.
     target_speedup: float | None = None
     roofline_share: float | None = None
 
@@ -58,31 +57,31 @@ class Budget:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The budget that the settings ask for.
+        """The budget of the settings.
 
         Raises:
-            SettingsError: the file of prices is none.
+            SettingsError: the file of prices is not valid.
         """
         return cls(limits=settings.budget, prices=read_prices(settings.budget.prices))
 
     def check(self, settings: Settings) -> None:
-        """See to it that every limit can be kept, before anything is spent.
+        """Check before anything is spent that every limit can be kept.
 
         Raises:
-            SettingsError: dollars are limited and the model's price is not known, or its tokens are not told.
+            SettingsError: dollars or tokens are limited, and a price is unknown or the provider reports no tokens.
         """
         limited = [name for name in ("dollars", "tokens") if getattr(self.limits, name) is not None]
         if not limited or settings.proposer not in ("auto", "llm", "ask"):
-            return  # no model, or one that only a third party knows
+            return  # no model, or a third party's
         limit = f"budget.{limited[0]} = {getattr(self.limits, limited[0])}"
         if settings.llm.provider in UNCOUNTED:
             raise SettingsError(
-                f"{limit}: provider {settings.llm.provider} does not tell how many tokens it used; "
+                f"{limit}: provider {settings.llm.provider} does not report its tokens; "
                 "limit evaluations or time instead"
             )
         for model in (one.model for one in settings.llm.each()):
             if "dollars" in limited and model is not None and self.prices.of(model) is None:
-                raise SettingsError(f"{limit}, but the price of model {model!r} is not known; {_remedy(model)}")
+                raise SettingsError(f"{limit}, but the price of model {model!r} is unknown; {_remedy(model)}")
 
     def spent(
         self,
@@ -92,12 +91,12 @@ class Budget:
         speedup: float | None = None,
         roofline_share: float | None = None,
     ) -> Spent:
-        """What a run has spent, by what its population was told."""
+        """What a run has spent, from the facts of its population."""
         tokens = {model: used for model, used in population.tokens.items() if sum(used)}
         priced = {model: self.prices.of(model) for model in tokens}
         unpriced = tuple(sorted(model for model, price in priced.items() if price is None))
         dollars = sum(price.dollars(*tokens[model]) for model, price in priced.items() if price is not None)
-        # Models were asked and not one of them told its tokens: that is not for nothing, it is not known.
+        # Models were asked and none reported tokens: the cost is unknown, not zero.
         uncounted = not tokens and any(population.tokens)
         return Spent(
             evaluations=population.evaluations,
@@ -111,16 +110,16 @@ class Budget:
         )
 
     def exceeded(self, spent: Spent) -> StopReason | None:
-        """The reason to stop, None as long as every limit is kept.
+        """The limit that is reached; None while all are kept.
 
         Raises:
-            ProposerError: dollars are limited, and a model has turned out to have no known price.
+            ProposerError: dollars are limited, and a model that answered has no known price.
         """
         if self.limits.dollars is not None and spent.unpriced:
             model = spent.unpriced[0]
             raise ProposerError(
                 f"budget.dollars = {self.limits.dollars}, but the price of model {model!r}, as its endpoint calls it, "
-                f"is not known; {_remedy(model)}"
+                f"is unknown; {_remedy(model)}"
             )
         for reason, name in LIMITS.items():
             limit, reached = getattr(self.limits, name), getattr(spent, name)
@@ -129,7 +128,7 @@ class Budget:
         return None
 
     def has_room(self, evaluations: int) -> bool:
-        """Whether another generation may be bred while so many kernels are judged or on their way."""
+        """Whether another generation may be generated with so many kernels judged or in flight."""
         return self.limits.evaluations is None or evaluations < self.limits.evaluations
 
 

@@ -1,40 +1,90 @@
-"""What the search tells whoever watches it."""
+"""What an observer of a search receives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
-from kbevolve.archive.records import Birth, Confirmation, Evaluation
+from kbevolve.archive.records import Birth, BirthState, Confirmation, Evaluation, Verdict
 from kbevolve.evolve.state.population import Population
-from kbevolve.islands.island import Entry
+from kbevolve.islands.island import Entry, Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many kernels a run has created and evaluated, and what they cost in tokens."""
+
+    #: Distinct kernels by verdict, and attempts by state.
+    verdicts: Mapping[Verdict, int]
+    states: Mapping[BirthState, int]
+    #: Duplicates that differ in names only.
+    renamed: int
+    #: Kernels with the verdict of another kernel that has the same binary.
+    identical: int
+    #: Tokens sent to all models, and received from them.
+    prompt_tokens: int
+    completion_tokens: int
+
+    @classmethod
+    def of(cls, population: Population) -> Self:
+        """The counts as they are now."""
+        return cls(
+            verdicts=dict(population.verdicts),
+            states=dict(population.states),
+            renamed=population.renamed,
+            identical=population.twins,
+            prompt_tokens=population.prompt_tokens,
+            completion_tokens=population.completion_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IslandSummary:
+    """One island in a display."""
+
+    #: Speedup of its fittest kernel over eager; None while it has none.
+    best: float | None
+    #: How many niches have an elite.
+    niches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """A step that an observer may want to show."""
+    """A step of a search, and how far the run is at that time."""
 
-    #: The oldest one that is not over. Births may be of later ones.
+    #: The oldest generation that is not complete. The attempt below may be of a later one.
     generation: int
-    #: Live, not a copy: look, do not keep.
-    population: Population
-    #: The confirmation that is published now; None while nobody was confirmed.
+    counts: Counts
+    islands: tuple[IslandSummary, ...]
+    #: The fittest valid kernel, the reference only when there is no other; None while no kernel is correct.
+    best: Member | None = None
+    #: The published confirmation and the note of its kernel; None and "" while no kernel is confirmed.
     champion: Confirmation | None = None
-    #: Ids of the kernels that are about to be measured against each other; empty for other steps.
+    champion_note: str = ""
+    #: Ids of the kernels of the contest that starts now; empty for other steps.
     contest: tuple[str, ...] = ()
-    #: The birth it is about; None when a generation begins, or a contest, or when only what is under way has changed.
+    #: The attempt of this step; None when a generation or a contest starts, or only the work in flight has changed.
     birth: Birth | None = None
-    #: What the judge found; None before, and when the birth has no kernel.
+    #: What the judge measured; None before the verdict, and when the attempt has no kernel.
     evaluation: Evaluation | None = None
-    #: Whether the evaluation was in the archive already.
+    #: Whether the archive already had the evaluation.
     remembered: bool = False
-    #: What the kernel did to its niche.
+    #: What the kernel changed in its niche.
     entry: Entry = Entry.NONE
-    #: Whether the birth is dealt with; False while its kernel waits to be judged.
+    #: Whether the attempt is complete; False while its kernel waits for a judge.
     done: bool = False
-    #: Births whose kernels are being judged now, the most urgent first, and how many wait behind them.
+    #: Attempts whose kernels are being judged, the most urgent first, and how many wait behind them.
     judging: tuple[Birth, ...] = ()
     waiting: int = 0
-    #: How many children are being asked for.
+    #: How many requests for a child are under way.
     asked: int = 0
 
 
 Observer = Callable[[Event], None]
+
+
+def islands_of(population: Population) -> tuple[IslandSummary, ...]:
+    """The islands as they are now, in their order."""
+    return tuple(
+        IslandSummary(best=island.best.evaluation.speedup if island.best else None, niches=len(island.elites))
+        for island in population.islands
+    )

@@ -1,6 +1,6 @@
-"""The threads beside the loop: they carry out what takes long; what came of it is dealt with in the loop's own thread.
+"""Threads beside the loop, for slow work. The loop's own thread handles every result.
 
-So only the loop's thread decides and writes, while answers of models and verdicts of devices may come in any order.
+So only the loop decides and writes, while models and devices may answer in any order.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from kbevolve.configs.errors import Unanswered
 
 Result = TypeVar("Result")
 
-#: What should be done first: generation, island, slot. Older generations first, since the run waits for them.
+#: Generation, island, slot. The smallest is carried out first: the loop waits for the oldest generation.
 Urgency = tuple[int, int, int]
 
 
 class _Task(NamedTuple):
-    """Work that waits for a thread. Its number decides between equals, so that nothing behind it is compared."""
+    """Work that waits for a thread. The number decides between equal urgencies, so functions are never compared."""
 
     urgency: tuple[int, ...]
     number: int
@@ -31,105 +31,104 @@ class _Task(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """What came of a task: what is to be done with it, or the error that it ended with."""
+class _Finished:
+    """A task that has ended: how to handle its result, or its error."""
 
     then: Callable[[], None]
     error: BaseException | None = None
 
 
-class Crew:
-    """Teams of threads with one tray for all that they finish.
+class Executor:
+    """Named pools of threads with one queue of finished work.
 
-    Threads are started as they are needed. They are daemons: a process that wants to end does not wait for work that
-    was given up.
+    Threads start on demand. They are daemons, so abandoned work does not delay the end of the process.
 
     Args:
-        teams: name of each team -> how many threads it has at most.
+        pools: name of each pool -> its largest number of threads.
     """
 
-    def __init__(self, teams: Mapping[str, int]) -> None:
-        self._sizes = dict(teams)
-        self._waiting: dict[str, queue.PriorityQueue[_Task]] = {name: queue.PriorityQueue() for name in teams}
-        self._threads: dict[str, list[threading.Thread]] = {name: [] for name in teams}
-        self._tray: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+    def __init__(self, pools: Mapping[str, int]) -> None:
+        self._sizes = dict(pools)
+        self._waiting: dict[str, queue.PriorityQueue[_Task]] = {name: queue.PriorityQueue() for name in pools}
+        self._threads: dict[str, list[threading.Thread]] = {name: [] for name in pools}
+        self._finished: queue.SimpleQueue[_Finished] = queue.SimpleQueue()
         self._numbers = count()
-        self._owed = 0
-        #: The newest work that waits for somebody outside; what rests on it will not be finished here.
+        self._pending = 0
+        #: The newest work that waits for an answer from outside; what depends on it cannot finish here.
         self._unanswered: Unanswered | None = None
         self._stopped = False
 
-    def give(self, team: str, urgency: Urgency, work: Callable[[], Result], then: Callable[[Result], None]) -> None:
-        """Have a team do some work; `step` will call `then` with what came of it. Ignored once the crew is stopped."""
+    def size(self, pool: str) -> int:
+        """The largest number of threads of a pool."""
+        return self._sizes[pool]
+
+    def submit(self, pool: str, urgency: Urgency, work: Callable[[], Result], then: Callable[[Result], None]) -> None:
+        """Run `work` in a pool; `step` calls `then` with its result. Ignored after `stop`."""
         if self._stopped:
             return
-        self._owed += 1
-        self._waiting[team].put(_Task(urgency, next(self._numbers), work, then))
-        threads = self._threads[team]
-        # Unfinished tasks of all teams: a thread too many does no harm, one too few would.
-        if len(threads) < min(self._sizes[team], self._owed):
+        self._pending += 1
+        self._waiting[pool].put(_Task(urgency, next(self._numbers), work, then))
+        threads = self._threads[pool]
+        # Counts the tasks of all pools: one thread too many does no harm, one too few would.
+        if len(threads) < min(self._sizes[pool], self._pending):
             thread = threading.Thread(
-                target=_serve, args=(self._waiting[team], self._tray), name=f"{team}-{len(threads)}", daemon=True
+                target=_work, args=(self._waiting[pool], self._finished), name=f"{pool}-{len(threads)}", daemon=True
             )
             threads.append(thread)
             thread.start()
 
     def step(self) -> None:
-        """Wait until something is finished, and deal with it.
+        """Wait for one result and handle it.
 
-        Work that waits for somebody outside holds up nothing but what rests on it: all else is finished first.
+        Work that raises `Unanswered` blocks only what depends on it: all other work is finished first.
 
         Raises:
-            Unanswered: there is nothing else left.
-            BaseException: whatever the work ended with.
+            Unanswered: no other work is left.
+            BaseException: the error of the work.
         """
-        if not self._owed and self._unanswered is not None:
+        if not self._pending and self._unanswered is not None:
             raise self._unanswered
-        outcome = self._tray.get()
-        self._owed -= 1
-        if isinstance(outcome.error, Unanswered):
-            self._unanswered = outcome.error
-        elif outcome.error is not None:
-            raise outcome.error
+        finished = self._finished.get()
+        self._pending -= 1
+        if isinstance(finished.error, Unanswered):
+            self._unanswered = finished.error
+        elif finished.error is not None:
+            raise finished.error
         else:
-            outcome.then()
+            finished.then()
 
     def stop(self, *, seconds: float = 0.0) -> None:
-        """Give up what waits; deal with what is finished, and with what is still finished within so many seconds."""
+        """Drop waiting work; handle what is finished, and what finishes within so many seconds."""
         if self._stopped:
             return
         self._stopped = True
         for waiting in self._waiting.values():
             with contextlib.suppress(queue.Empty):
                 while waiting.get_nowait():
-                    self._owed -= 1
+                    self._pending -= 1
         deadline = monotonic() + seconds
         with contextlib.suppress(queue.Empty):
-            while self._owed:
-                outcome = self._tray.get(timeout=max(deadline - monotonic(), 0.0))
-                self._owed -= 1
-                # The first error is on its way to the user; another one, here, would hide it.
+            while self._pending:
+                finished = self._finished.get(timeout=max(deadline - monotonic(), 0.0))
+                self._pending -= 1
+                # The caller is already raising the first error; a second one would hide it.
                 with contextlib.suppress(Exception):
-                    if outcome.error is None:
-                        outcome.then()
-        for team, threads in self._threads.items():
+                    if finished.error is None:
+                        finished.then()
+        for pool, threads in self._threads.items():
             for _ in threads:
-                self._waiting[team].put(_Task((), next(self._numbers), _leave, _ignore))
+                self._waiting[pool].put(_Task((), next(self._numbers), _end_thread, lambda _: None))
 
 
-def _serve(waiting: "queue.PriorityQueue[_Task]", tray: "queue.SimpleQueue[_Outcome]") -> None:
-    while (task := waiting.get()).work is not _leave:
+def _work(waiting: "queue.PriorityQueue[_Task]", finished: "queue.SimpleQueue[_Finished]") -> None:
+    while (task := waiting.get()).work is not _end_thread:
         try:
             result = task.work()
-        except BaseException as error:  # whatever it is, it belongs to the loop
-            tray.put(_Outcome(then=partial(task.then, None), error=error))
+        except BaseException as error:  # the loop raises it, whatever it is
+            finished.put(_Finished(then=partial(task.then, None), error=error))
         else:
-            tray.put(_Outcome(then=partial(task.then, result)))
+            finished.put(_Finished(then=partial(task.then, result)))
 
 
-def _leave() -> None:
-    """The work that ends a thread; it is told by its identity."""
-
-
-def _ignore(result: object) -> None:
-    """What is done with nothing."""
+def _end_thread() -> None:
+    """The task that ends a thread; `_work` compares its identity."""

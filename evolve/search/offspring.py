@@ -1,193 +1,160 @@
-"""The children under way, of all open generations: asked for, judged, and mended while they fail.
+"""The offspring in flight, of all open generations: requested, judged, and repaired while they fail.
 
-Each child goes its way alone, as fast as its models and its judge are. What it is told on that way was fixed when its
-generation was bred, so how it ends does not depend on how fast the others are. All of this runs in the loop's thread;
-only asking and judging themselves are done by the crew.
+Each child depends only on what was known when its generation was generated, so its fate does not depend on the speed
+of the others. All code here runs in the loop's thread; the executor only asks models and judges.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Run
-from kbevolve.archive.run_view import Ledger
-from kbevolve.archive.store import Archive
-from kbevolve.configs.problem import Problem
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
-from kbevolve.evolve.search.executor import Crew, Urgency
+from kbevolve.evolve.search.executor import Executor, Urgency
 from kbevolve.evolve.state.attempts import Failure, Likeness
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.duplicates import COMPARED, Novelty
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.evolve import Breeding
 from kbevolve.islands.source.canonical import canonical_id
 
-#: Names of the crew's teams.
-ASKING, JUDGING = "ask", "judge"
+#: Names of the executor's pools.
+PROPOSE, JUDGE = "propose", "judge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """What was known when a generation was bred, as far as its children ask for it later."""
+class GenerationSnapshot:
+    """What the run knew when a generation was generated; its children use it later."""
 
     generation: int
-    #: The newest generation that was over then; -1 for none.
+    #: The newest generation that was closed then; -1 for none.
     closed: int
     tried: Mapping[Idea, float | None]
     memory: Memory
-    #: Kernels that failed or were slow, by id (`evolve.state.duplicates`).
-    blunders: tuple[str, ...] = ()
+    #: Ids of known failures (`evolve.state.duplicates`).
+    failures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A birth and what the judge found about its kernel."""
+class AttemptResult:
+    """A completed attempt and the evaluation of its kernel."""
 
     birth: Birth
-    #: None when the birth has no kernel, or none that was judged. Without blocks: they are in the archive.
+    #: None when there is no kernel, or it was not judged. Without blocks, which are in the archive.
     evaluation: Evaluation | None
-    #: Whether nobody had to judge it now.
+    #: Whether the evaluation existed already.
     remembered: bool
 
 
 @dataclass(slots=True, kw_only=True)
-class Child:
-    """What an island bears in one generation: a birth, and its repairs while it fails."""
+class Offspring:
+    """The child of an island in one generation: an attempt, and its repairs while it fails."""
 
-    outlook: Outlook
+    snapshot: GenerationSnapshot
     island: int
-    #: What is through, the first birth first.
-    found: list[Found] = field(default_factory=list)
-    #: Births that the archive holds from an earlier sitting, by slot.
+    #: Completed attempts, the first one first.
+    results: list[AttemptResult] = field(default_factory=list)
+    #: Attempts that an earlier session left in the archive, by slot.
     recorded: Mapping[int, Birth] = field(default_factory=dict)
-    #: Whether nothing more will come of it.
     done: bool = False
 
+    @property
+    def generation(self) -> int:
+        """Its generation."""
+        return self.snapshot.generation
 
-class Brood:
-    """The children under way of one run.
+    @property
+    def judged_attempts(self) -> list[Birth]:
+        """Its attempts whose kernels the run has: near-duplicates were not judged, so they do not count."""
+        return [one.birth for one in self.results if one.birth.state is not BirthState.NEAR_DUPLICATE]
+
+
+class OffspringInFlight:
+    """The offspring of one run that are not complete.
 
     Args:
-        archive: where births and evaluations are written.
-        run: the run's record.
-        ledger: what the archive holds of it.
-        problem: its problem.
-        evaluator: the judge; asked by as many threads as the crew has for it.
-        proposers: who carries out which operator.
+        context: the run.
+        population: its kernels and failures.
+        proposers: the proposer of each operator.
+        evaluator: the judge; several threads may call it.
         breeding: makes the briefs of repairs.
-        population: asked for parents and failures.
-        repair_turns: how often a child that fails is mended; 0 also asks for no child once more.
-        crew: who asks and judges.
-        width: how many judge at once.
-        announce: told of every birth that is about to be judged, and with None of every other change in what is under
-            way.
+        executor: threads for the proposers and the judge.
+        announce: called with each attempt that is about to be judged, and with None when the work in flight changes
+            otherwise.
     """
 
     def __init__(
         self,
+        context: RunContext,
         *,
-        archive: Archive,
-        run: Run,
-        ledger: Ledger,
-        problem: Problem,
-        evaluator: Evaluator,
-        proposers: Mapping[Operator, Proposer],
-        breeding: Breeding,
         population: Population,
-        repair_turns: int,
-        crew: Crew,
-        width: int,
+        proposers: Mapping[Operator, Proposer],
+        evaluator: Evaluator,
+        breeding: Breeding,
+        executor: Executor,
         announce: Callable[[Birth | None], None],
     ) -> None:
-        self._archive = archive
-        self._run = run
-        self._ledger = ledger
-        self._problem = problem
-        self._evaluator = evaluator
-        self._proposers = proposers
-        self._breeding = breeding
+        self._context = context
+        self._view = context.view
         self._population = population
-        self._repair_turns = repair_turns if Operator.REPAIR in proposers else 0
-        self._crew = crew
-        self._width = width
+        self._proposers = proposers
+        self._evaluator = evaluator
+        self._breeding = breeding
+        # Without repair turns no near-duplicate is asked for again either.
+        self._repair_turns = context.settings.search.repair_turns if Operator.REPAIR in proposers else 0
+        self._executor = executor
         self._announce = announce
-        self._novelty = Novelty(ledger)
-        #: Kernel id -> the births that wait for its verdict; the first one had it judged.
-        self._judged: dict[str, list[tuple[Child, Birth]]] = {}
-        #: How many children are being asked for.
+        self._novelty = Novelty(context.view)
+        #: Kernel id -> the attempts that wait for its verdict; the first one submitted it.
+        self._judged: dict[str, list[tuple[Offspring, Birth]]] = {}
+        #: How many requests for a child are under way.
         self.asked = 0
-
-    # ---- what the display asks -------------------------------------------------------------------------------------
 
     @property
     def judging(self) -> tuple[Birth, ...]:
-        """The births that are being judged, the most urgent first."""
-        return tuple(self._in_hand())[: self._width]
+        """The attempts that are being judged, the most urgent first."""
+        births = sorted((attempts[0][1] for attempts in self._judged.values()), key=_urgency)
+        return tuple(births[: self._executor.size(JUDGE)])
 
     @property
     def waiting(self) -> int:
         """How many kernels wait for a judge."""
-        return max(len(self._judged) - self._width, 0)
+        return max(len(self._judged) - self._executor.size(JUDGE), 0)
 
-    def _in_hand(self) -> Iterator[Birth]:
-        births = [waiting[0][1] for waiting in self._judged.values()]
-        return iter(sorted(births, key=_urgency))
-
-    # ---- asked and born --------------------------------------------------------------------------------------------
-
-    def bear(self, child: Child, slot: int, proposal: Proposal, operator: Operator, parents: tuple[str, ...]) -> None:
-        """A child whose proposal is there already, or was never asked for."""
-        self._born(child, slot, proposal, operator, parents, 0.0)
-
-    def ask(self, child: Child, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
-        """Ask for a child now, in this thread: its proposer takes milliseconds, or must not be asked side by side."""
+    def ask(self, child: Offspring, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
+        """Ask a proposer in this thread: it takes milliseconds, or must not be asked concurrently."""
         proposal, seconds = _timed(self._proposers[brief.operator], brief)
-        self._born(child, slot, proposal, brief.operator, parents, seconds)
+        self.add(child, slot, proposal, brief.operator, parents, seconds)
 
-    def ask_crew(self, child: Child, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
-        """Ask a model for a child, beside all others; the answer is in the archive as soon as it is here."""
+    def ask_later(self, child: Offspring, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
+        """Ask a proposer in another thread; the answer is written as soon as it arrives."""
 
         def answered(answer: tuple[Proposal, float]) -> None:
             self.asked -= 1
-            self._born(child, slot, answer[0], brief.operator, parents, answer[1])
+            self.add(child, slot, answer[0], brief.operator, parents, answer[1])
 
         self.asked += 1
-        urgency = (child.outlook.generation, child.island, slot)
+        urgency = (child.generation, child.island, slot)
         brief = replace(brief, child="g{}/i{}/s{}".format(*urgency))
-        self._crew.give(ASKING, urgency, partial(_timed, self._proposers[brief.operator], brief), answered)
+        self._executor.submit(PROPOSE, urgency, partial(_timed, self._proposers[brief.operator], brief), answered)
         self._announce(None)
 
-    def adopt(self, child: Child, birth: Birth) -> None:
-        """A birth that is in the archive: have its kernel judged, unless it was, or is not worth it."""
-        if birth.kernel is None or birth.state is BirthState.NEAR_DUPLICATE:
-            self._settle(child, birth, None, remembered=False)
-        elif birth.kernel in self._judged:
-            self._judged[birth.kernel].append((child, birth))
-        elif (evaluation := self._ledger.evaluation(birth.kernel)) is not None:
-            self._settle(child, birth, evaluation, remembered=True)
-        else:
-            self._judged[birth.kernel] = [(child, birth)]
-            kernel = self._ledger.kernel(birth.kernel)
-            self._crew.give(
-                JUDGING, _urgency(birth), partial(self._evaluator.evaluate, self._problem, kernel), self._verdict
-            )
-            self._announce(birth)
-
-    def _born(
+    def add(
         self,
-        child: Child,
+        child: Offspring,
         slot: int,
         proposal: Proposal,
         operator: Operator,
-        parents: tuple[str, ...],
-        seconds: float,
+        parents: tuple[str, ...] = (),
+        seconds: float = 0.0,
     ) -> None:
-        """Write a birth down before anything is run.
+        """Write an attempt before its kernel is run, then have the kernel judged.
 
-        A duplicate is a kernel that the run had when the generation was bred: twins among the children under way
-        depend on the order of the answers, and a resumed run must find what the undisturbed one found.
+        A duplicate is a kernel that the run had when the generation was generated. Equal kernels of two children in
+        flight are not: which is first depends on the order of the answers, and a resumed run must decide the same.
         """
         kernel, idea, state, note = proposal.kernel, proposal.idea, proposal.state, proposal.note
         parents = proposal.parents if proposal.parents is not None else parents
@@ -202,8 +169,8 @@ class Brood:
             if like is not None:
                 state, note = BirthState.NEAR_DUPLICATE, f"{like.words}: {note}"
         birth = Birth(
-            run=self._run.id,
-            generation=child.outlook.generation,
+            run=self._context.run.id,
+            generation=child.generation,
             island=child.island,
             slot=slot,
             operator=operator,
@@ -222,85 +189,91 @@ class Brood:
             completion_tokens=proposal.completion_tokens,
             seconds=round(seconds, 3),
         )
-        self._archive.add_birth(birth, kernel=kernel, idea=idea)
+        self._context.archive.add_birth(birth, kernel=kernel, idea=idea)
         self.adopt(child, replace(birth, prompt="", reply=""))
 
-    def known_to(self, child: Child) -> Callable[[str], bool]:
-        """Whether a kernel was there when a child's generation was bred, or is one of its own that failed.
+    def adopt(self, child: Offspring, birth: Birth) -> None:
+        """Have the kernel of a written attempt judged, unless it has a verdict or is a near-duplicate."""
+        if birth.kernel is None or birth.state is BirthState.NEAR_DUPLICATE:
+            self._complete(child, birth, None, remembered=False)
+        elif birth.kernel in self._judged:
+            self._judged[birth.kernel].append((child, birth))
+        elif (evaluation := self._view.evaluation(birth.kernel)) is not None:
+            self._complete(child, birth, evaluation, remembered=True)
+        else:
+            self._judged[birth.kernel] = [(child, birth)]
+            kernel = self._view.kernel(birth.kernel)
+            work = partial(self._evaluator.evaluate, self._context.problem, kernel)
+            self._executor.submit(JUDGE, _urgency(birth), work, self._add_verdict)
+            self._announce(birth)
 
-        Kernels that were there under other names count.
-        """
-        own = _own(child)
-        closed = child.outlook.closed
+    def known_to(self, child: Offspring) -> Callable[[str], bool]:
+        """Tells whether the run had a kernel when the child's generation was generated, also under other names, or the
+        child itself has failed with it."""
+        own, closed = child.judged_attempts, child.snapshot.closed
         return lambda kernel_id: (
             any(kernel_id in (birth.kernel, birth.proposed_kernel) for birth in own)
-            or self._ledger.knows(kernel_id, generation=closed)
-            or self._ledger.saw(kernel_id, generation=closed)
+            or self._view.knows(kernel_id, generation=closed)
+            or self._view.saw(kernel_id, generation=closed)
         )
 
-    def _has(self, child: Child, kernel_id: str) -> bool:
-        """Whether this very kernel was there, judged or about to be."""
-        own = any(birth.kernel == kernel_id for birth in _own(child))
-        return own or self._ledger.knows(kernel_id, generation=child.outlook.closed)
+    def _has(self, child: Offspring, kernel_id: str) -> bool:
+        """Whether the run had this very kernel, judged or submitted."""
+        own = any(birth.kernel == kernel_id for birth in child.judged_attempts)
+        return own or self._view.knows(kernel_id, generation=child.snapshot.closed)
 
-    def _of_form(self, child: Child, form: str) -> str | None:
-        """The kernel of this form that was there; None when there was none."""
-        own = (birth.kernel for birth in _own(child) if birth.canonical_hash == form and birth.kernel)
-        return next(own, None) or self._ledger.with_canonical_hash(form, generation=child.outlook.closed)
+    def _of_form(self, child: Offspring, form: str) -> str | None:
+        """The kernel that the run had with this canonical form; None without one."""
+        own = (birth.kernel for birth in child.judged_attempts if birth.canonical_hash == form and birth.kernel)
+        return next(own, None) or self._view.with_canonical_hash(form, generation=child.snapshot.closed)
 
-    def _likeness(self, child: Child, kernel: Kernel, parents: Sequence[str]) -> Likeness | None:
-        """The failure that a child repeats, if it can be asked for once more."""
-        return self._novelty.likeness(kernel, parents, child.outlook.blunders) if self._repair_turns else None
+    def _likeness(self, child: Offspring, kernel: Kernel, parents: Sequence[str]) -> Likeness | None:
+        """The known failure that a child repeats; None also when it could not be asked for again."""
+        return self._novelty.likeness(kernel, parents, child.snapshot.failures) if self._repair_turns else None
 
-    # ---- judged and mended -----------------------------------------------------------------------------------------
-
-    def _verdict(self, evaluation: Evaluation) -> None:
-        self._archive.add_evaluation(evaluation)
+    def _add_verdict(self, evaluation: Evaluation) -> None:
+        self._context.archive.add_evaluation(evaluation)
         evaluation = replace(evaluation, blocks=())
         for number, (child, birth) in enumerate(self._judged.pop(evaluation.kernel)):
-            self._settle(child, birth, evaluation, remembered=number > 0)
+            self._complete(child, birth, evaluation, remembered=number > 0)
         self._announce(None)
 
-    def _settle(self, child: Child, birth: Birth, evaluation: Evaluation | None, *, remembered: bool) -> None:
-        """A birth is through; a child that failed is mended as long as repair turns are left."""
-        child.found.append(Found(birth=birth, evaluation=evaluation, remembered=remembered))
-        made_by_model = birth.operator not in (Operator.SEED, Operator.TUNE)
-        fresh = birth.state is BirthState.CREATED  # a duplicate had its turns when it was born
-        fails = evaluation is not None and evaluation.verdict.repairable
-        turns = sum(one.birth.state is not BirthState.NEAR_DUPLICATE for one in child.found)
-        failure: Failure | None = None
-        if birth.state is BirthState.NEAR_DUPLICATE:
-            failure = self._familiar(child, birth)
-        elif made_by_model and fresh and fails and turns <= self._repair_turns:
-            failure = self._population.failure(birth)
+    def _complete(self, child: Offspring, birth: Birth, evaluation: Evaluation | None, *, remembered: bool) -> None:
+        """An attempt is complete. If it failed and repair turns are left, ask for a repair."""
+        child.results.append(AttemptResult(birth=birth, evaluation=evaluation, remembered=remembered))
+        failure = self._to_repair(child, birth, evaluation)
         if failure is None:
             child.done = True
-        elif (mended := child.recorded.get(birth.slot + 1)) is not None:
-            self.adopt(child, mended)
+        elif (repair := child.recorded.get(birth.slot + 1)) is not None:
+            self.adopt(child, repair)
         else:
             brief = self._breeding.repair(
                 self._population,
                 birth,
                 failure,
-                tried=child.outlook.tried,
-                memory=child.outlook.memory,
+                tried=child.snapshot.tried,
+                memory=child.snapshot.memory,
                 known=self.known_to(child),
             )
-            assert birth.kernel is not None, "only a birth with a kernel can have failed"
-            self.ask_crew(child, birth.slot + 1, brief, (birth.kernel, *birth.parents))
+            self.ask_later(child, birth.slot + 1, brief, (failure.kernel.id, *birth.parents))
 
-    def _familiar(self, child: Child, birth: Birth) -> Failure | None:
-        """What is wrong with a child that nobody judged; None when this kbevolve no longer finds anything wrong."""
-        assert birth.kernel is not None, "a familiar child is a kernel"
-        kernel = self._ledger.kernel(birth.kernel)
+    def _to_repair(self, child: Offspring, birth: Birth, evaluation: Evaluation | None) -> Failure | None:
+        """What is to be repaired; None for an attempt that completes its child."""
+        if birth.state is BirthState.NEAR_DUPLICATE:
+            return self._near_duplicate(child, birth)
+        from_model = birth.operator not in (Operator.SEED, Operator.TUNE)
+        # A duplicate had its repair turns when it was new.
+        fails = birth.state is BirthState.CREATED and evaluation is not None and evaluation.verdict.repairable
+        turns_left = len(child.judged_attempts) <= self._repair_turns
+        return self._population.failure(birth) if from_model and fails and turns_left else None
+
+    def _near_duplicate(self, child: Offspring, birth: Birth) -> Failure | None:
+        """Why a child was not judged; None if this version of kbevolve finds no likeness any more."""
+        assert birth.kernel is not None, "a near-duplicate has a kernel"
+        kernel = self._view.kernel(birth.kernel)
         like = self._likeness(child, kernel, birth.parents)
-        idea = self._ledger.idea(birth.idea) if birth.idea else None
+        idea = self._view.idea(birth.idea) if birth.idea else None
         return Failure(kernel=kernel, evaluation=like.evaluation, idea=idea, like=like) if like else None
-
-
-def _own(child: Child) -> list[Birth]:
-    """A child's births whose kernels the run has by now: those of which nobody would judge the first are none."""
-    return [found.birth for found in child.found if found.birth.state is not BirthState.NEAR_DUPLICATE]
 
 
 def _timed(proposer: Proposer, brief: Brief) -> tuple[Proposal, float]:

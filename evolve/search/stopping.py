@@ -1,17 +1,17 @@
-"""When a run is over: what is looked at whenever a generation is closed."""
+"""Why a run stops: checked whenever a generation closes."""
 
 from collections.abc import Callable, Sequence
 
 from kbevolve.archive.champion import champion_of
 from kbevolve.archive.records import Confirmation, StopReason, Verdict
-from kbevolve.archive.run_view import Ledger
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.search.budget import Budget
-from kbevolve.evolve.search.confirming import Confirming
+from kbevolve.evolve.search.confirmation import Contests
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.stagnation import Stage, stage_of, window
 
-#: Generations in a row in which no island had anything new, after which a run stops: one may be bad luck.
+#: Generations in a row without a new attempt on any island, after which a run stops: one may be bad luck.
 EXHAUSTED_GENERATIONS = 3
 
 
@@ -19,44 +19,39 @@ class Stopping:
     """Finds the reason to stop of one run.
 
     Args:
-        population: what the run knows.
-        ledger: what the archive holds of it.
+        context: the run.
+        population: its kernels and counts.
         budget: its limits.
-        confirming: its contests; None when it has none, and publishes what first evaluations found.
-        reference: id of the kernel that is the reference itself.
-        window: evaluations without an improvement after which it takes another stage (`window_of`).
-        elapsed: tells how many seconds all sittings at the run have lasted by now.
+        contests: its contests.
+        elapsed: returns the seconds that all sessions of the run have lasted.
     """
 
     def __init__(
         self,
+        context: RunContext,
         *,
         population: Population,
-        ledger: Ledger,
         budget: Budget,
-        confirming: Confirming | None,
-        reference: str,
-        window: int,
+        contests: Contests,
         elapsed: Callable[[], float],
     ) -> None:
+        self._context = context
         self._population = population
-        self._ledger = ledger
         self._budget = budget
-        self._confirming = confirming
-        self._reference = reference
-        self._window = window
+        self._contests = contests
+        self._window = window_of(context.settings)
         self._elapsed = elapsed
         self._replayed = -1
         self._confirmed: Sequence[Confirmation] = ()
 
-    def remember(self, confirmed: Sequence[Confirmation], *, replayed: int) -> None:
-        """Take note of what earlier sittings left: the confirmations of kernels that did not fail later, and the newest
-        generation that was closed."""
+    def recall(self, confirmed: Sequence[Confirmation], *, replayed: int) -> None:
+        """Use the results of earlier sessions: confirmations of kernels that did not fail later, and the newest closed
+        generation."""
         self._confirmed, self._replayed = confirmed, replayed
 
     @property
     def stage(self) -> Stage:
-        """What the run does about its stagnation."""
+        """How the run reacts to its stagnation."""
         return stage_of(self._population.memory().stalled, self._window)
 
     def reason(self, generation: int) -> StopReason | None:
@@ -72,26 +67,27 @@ class Stopping:
         return self._budget.exceeded(spent) or (StopReason.STAGNATION if self.stage is Stage.OVER else None)
 
     def _reached(self, generation: int) -> tuple[float | None, float | None]:
-        """The speedup that was published when a generation was closed, and that kernel's share of the roofline.
+        """The speedup that was published when a generation closed, and the share of the roofline of that kernel.
 
-        A confirmed one; in a run without contests, what the first evaluation of the best kernel found.
+        Without contests, both are of the best kernel's first evaluation.
         """
-        if self._budget.limits.target_speedup is None and self._budget.limits.roofline_share is None:
-            return None, None  # not worth a look at the archive in every generation
-        if self._confirming is not None:
-            champion = self._confirming.champion
+        limits = self._budget.limits
+        if limits.target_speedup is None and limits.roofline_share is None:
+            return None, None  # saves a query in every generation
+        if self._contests.held:
+            champion = self._contests.champion
             if generation <= self._replayed:
                 champion = champion_of([one for one in self._confirmed if one.generation <= generation])
             speedup, kernel = (champion.speedup, champion.kernel) if champion else (None, None)
         else:
-            best = self._population.best(apart_from=self._reference)
+            best = self._population.best(apart_from=self._context.reference)
             speedup, kernel = (best.evaluation.speedup, best.kernel.id) if best else (None, None)
-        found = self._ledger.evaluation(kernel) if kernel else None
+        found = self._context.view.evaluation(kernel) if kernel else None
         return speedup, found.profile.roofline_share if found and found.profile else None
 
 
 def window_of(settings: Settings) -> int:
-    """Evaluations without an improvement after which a run takes another stage. Only the default strategy has any."""
+    """Evaluations without an improvement after which a run enters its next stage; 0 for strategies without stages."""
     if settings.search.strategy != "evolve":
         return 0
     evaluations = settings.budget.evaluations or settings.search.generations * settings.search.islands

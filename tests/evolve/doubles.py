@@ -22,8 +22,9 @@ from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learn
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.proposers.tuning.tunables import values_of
-from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.search.events import Observer
 from kbevolve.evolve.search.search import Search
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.island import Member
 
 DEVICE = "double"
@@ -239,6 +240,10 @@ def open_run(archive: Archive, chosen: Settings, run_id: str = "double-1") -> Ru
     return run
 
 
+def context_of(archive: Archive, run: Run, device: Device, chosen: Settings) -> RunContext:
+    return RunContext(archive=archive, run=run, problem=problem(), device=device, settings=chosen)
+
+
 def search(
     archive: Archive,
     run: Run,
@@ -249,21 +254,19 @@ def search(
     starts: Sequence[Kernel] | None = None,
     confirmer: KnownConfirmer | None = None,
     width: int = 1,
-    observer: Callable[[Event], None] = lambda event: None,
+    observer: Observer | None = None,
+    elapsed: Callable[[], float] = lambda: 0.0,
 ) -> Search:
     tuner = TunablesProposer()
     hand = [StartingKernel(kernel=start, note="seed") for start in (starts if starts is not None else [kernel()])]
+    device = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
     return Search(
-        archive=archive,
-        run=run,
-        problem=problem(),
-        device_type="cpu",
-        device="a double",
-        settings=chosen,
+        context_of(archive, run, device, chosen),
         proposers=proposers or {Operator.TUNE: tuner, Operator.CROSS: tuner},
         evaluator=evaluator,
         starts=[hand] * chosen.search.islands,
         confirmer=confirmer,
         width=width,
         observer=observer,
+        elapsed=elapsed,
     )

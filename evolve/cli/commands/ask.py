@@ -16,16 +16,16 @@ from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.ask_tell.ask import ask as ask_run
 from kbevolve.evolve.ask_tell.ask import check_askable
-from kbevolve.evolve.ask_tell.hearing import Hearing
 from kbevolve.evolve.ask_tell.payload import sheet
 from kbevolve.evolve.cli.commands.run import overrides_of, settings_options
 from kbevolve.evolve.cli.options import archive_option, archive_words, kernelbench_option
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
-from kbevolve.evolve.runs.evaluators import Hands
+from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.pending import batch_words, write_births
-from kbevolve.evolve.runs.session import given_starts, open_run, settings_of
-from kbevolve.evolve.runs.settings import settings_and_hands
+from kbevolve.evolve.runs.session import open_run, settings_of
+from kbevolve.evolve.runs.settings import settings_and_devices
+from kbevolve.evolve.runs.starts import given_starts
 from kbevolve.evolve.search.budget import Budget
 
 
@@ -95,22 +95,22 @@ def ask(
         raise UsageError(
             "a run keeps its settings; `kbevolve resume` changes some, --problem NAME begins a run with others"
         )
-    hands: Hands | None = None
+    devices: JudgeDevices | None = None
     settings: Settings | None = None
     if problem_name:
         problem = find_problem(problem_name, kernelbench=kernelbench_dir)
         overrides = {"proposer": "ask", **overrides_of(assignments, short)}
-        settings, hands = settings_and_hands(preset=preset, config=config, overrides=overrides)
+        settings, devices = settings_and_devices(preset=preset, config=config, overrides=overrides)
         check_askable(settings)
         given_starts(settings)
         Budget.of(settings).check(settings)
     with Archive(archive_path, create=problem_name is not None) as archive, interruptible():
-        if settings is not None and hands is not None:
-            run = open_run(archive, problem, hands.device, settings)
+        if settings is not None and devices is not None:
+            run = open_run(archive, problem, devices.device, settings)
         else:
             run = archive.run(which or "latest")
             settings = settings_of(run, {})
-        asked = ask_run(archive, run, settings, hands=hands, judge=judge, observer=Hearing(say), tell=say)
+        asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=say)
         found = sheet(archive, asked, count=count, fresh=fresh, prompts=prompts)
         _write(json.dumps(found, indent=2, allow_nan=False), output)
         for line in _remarks(run, found, archive_path, births):

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, duration_words, interval_words
-from kbevolve.archive.records import Kernel, Run, StopReason
+from kbevolve.archive.records import Run, StopReason
 from kbevolve.archive.report.comparison import Average
 from kbevolve.archive.report.comparison_figure import save_comparison
 from kbevolve.archive.report.figures import FORMATS, check_format
@@ -19,7 +19,6 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.configs.prices import read_prices
 from kbevolve.configs.problem import Problem
-from kbevolve.configs.reference import as_model_new
 from kbevolve.evolve.cli.commands.run import overrides_of, settings_options
 from kbevolve.evolve.cli.options import archive_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.json import print_json_line
@@ -30,12 +29,13 @@ from kbevolve.evolve.llm.client import build_language_model
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers, give_up, proposer_words
 from kbevolve.evolve.runs.comparison import GENERATIONS, Row, Wanted, rows, tracks, wanted
-from kbevolve.evolve.runs.evaluators import Hands
+from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.lock import alone_at
-from kbevolve.evolve.runs.session import breed, given_starts, open_run
-from kbevolve.evolve.runs.settings import settings_and_hands
+from kbevolve.evolve.runs.session import open_run, run_session
+from kbevolve.evolve.runs.settings import settings_and_devices
+from kbevolve.evolve.runs.starts import given_starts
 from kbevolve.evolve.search.budget import Budget
-from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import STRATEGIES, check_strategy
 
 #: What every run of a comparison has unless somebody says otherwise: no run gains by another, and none is longer or
@@ -109,20 +109,20 @@ def compare(
     check_format(output)
     overrides = _overrides(assignments, short)
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
-    settings, hands = settings_and_hands(preset=preset, config=config, overrides=overrides)
+    settings, devices = settings_and_devices(preset=preset, config=config, overrides=overrides)
     given_starts(settings)
     budget = settings.budget.evaluations
     assert budget is not None, "it was among the overrides"
     console = Console()
     with Archive(archive_path) as archive:
-        runs = wanted(archive, problem, hands.device.fingerprint, settings, strategies=strategies, seeds=seeds)
+        runs = wanted(archive, problem, devices.device.fingerprint, settings, strategies=strategies, seeds=seeds)
         for one in runs:
             if not one.over:
                 _check(one)
         _say(console, _plan_words(runs, strategies, seeds, budget))
         compared: list[tuple[str, Run]] = []
         for one in runs:
-            run = one.run if one.run and one.over else _carry_out(console, archive, problem, hands, one)
+            run = one.run if one.run and one.over else _carry_out(console, archive, problem, devices, one)
             if run is None:
                 _say(console, "Interrupted; the same command goes on from here.")
                 return INTERRUPTED
@@ -130,13 +130,13 @@ def compare(
         found = tracks(archive, sorted(compared, key=lambda pair: strategies.index(pair[0])))
     table = rows(found, budget=budget, prices=read_prices(settings.budget.prices))
     _print(console, table)
-    save_comparison(found, output, problem=problem.name, device=hands.device.description, budget=budget)
+    save_comparison(found, output, problem=problem.name, device=devices.device.description, budget=budget)
     _say(console, f"Wrote {output}.")
     if as_object:
         print_json_line(
             {
                 "problem": problem.name,
-                "device": hands.device.fingerprint,
+                "device": devices.device.fingerprint,
                 "evaluations": budget,
                 "strategies": {row.strategy: row.as_json() for row in table},
                 "figure": str(output),
@@ -168,29 +168,26 @@ def _check(one: Wanted) -> None:
     Budget.of(one.settings).check(one.settings)
 
 
-def _carry_out(console: Console, archive: Archive, problem: Problem, hands: Hands, one: Wanted) -> Run | None:
+def _carry_out(console: Console, archive: Archive, problem: Problem, devices: JudgeDevices, one: Wanted) -> Run | None:
     """Make a run, or go on with it; None when the user has had enough."""
-    run = one.run or open_run(archive, problem, hands.device, one.settings)
+    run = one.run or open_run(archive, problem, devices.device, one.settings)
+    context = RunContext(archive=archive, run=run, problem=problem, device=devices.device, settings=one.settings)
     header = Header(
         problem=f"{problem.name}, {one.strategy}, seed {one.seed}",
-        device=hands.description,
+        device=devices.description,
         proposer=proposer_words(one.settings),
         generations=one.settings.search.generations,
-        reference=Kernel.from_source(as_model_new(problem.source_for(hands.device.type))).id,
+        reference=context.reference,
     )
     live = LiveProgress(header, console) if console.is_terminal else None
 
-    def observe(event: Event) -> None:
-        if live is not None:
-            live(event)
-
-    def tell(line: str) -> None:
+    def say(line: str) -> None:
         if live is not None:
             _say(console, line)
 
     proposers = build_proposers(one.settings, cached(build_language_model, archive.replies(run)))
     with alone_at(archive, run), interruptible(), live or nullcontext():
-        ending = breed(archive, run, problem, hands, one.settings, observe, tell, proposers=proposers)
+        ending = run_session(context, devices, observer=live, say=say, proposers=proposers)
     if ending.reason is StopReason.INTERRUPTED:
         return None
     _say(console, _run_words(archive, run, one))

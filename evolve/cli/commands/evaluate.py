@@ -37,8 +37,8 @@ from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.proposers.seeds.files import read_kernel
 from kbevolve.evolve.runs.batch import Batch, Sitting, read_batch
-from kbevolve.evolve.runs.evaluators import Judging, open_judges
-from kbevolve.evolve.runs.settings import settings_and_hands
+from kbevolve.evolve.runs.evaluators import Judges, open_judges
+from kbevolve.evolve.runs.settings import settings_and_devices
 
 
 @click.command(epilog="Example: kbevolve evaluate kernel.py --problem L1/matmul --json")
@@ -113,14 +113,14 @@ def evaluate(
         "evaluation.baselines": baselines,
     }
     overrides |= {name: value for name, value in short.items() if value is not None}
-    settings, hands = settings_and_hands(preset=preset, config=config, overrides=overrides)
+    settings, judge_devices = settings_and_devices(preset=preset, config=config, overrides=overrides)
     if batch is not None and out is not None:
         children = read_batch(batch, problem=problem)
         with interruptible(), FindingsFile(out) as findings:
-            sitting = Sitting(problem, hands.device, settings.evaluation, findings)
-            return _judge_batch(sitting, children, partial(open_judges, hands, settings), baselines, as_json)
+            sitting = Sitting(problem, judge_devices.device, settings.evaluation, findings)
+            return _judge_batch(sitting, children, partial(open_judges, judge_devices, settings), baselines, as_json)
     assert kernel is not None, "it was checked: either a file or a batch"
-    with open_judges(hands, settings) as judges:
+    with open_judges(judge_devices, settings) as judges:
         if baselines:
             _measure_baselines(judges, problem, settings.evaluation)
         evaluation = judges.evaluate(problem, kernel)
@@ -132,7 +132,7 @@ def evaluate(
         facts = {name: value for name, value in plain(evaluation).items() if name != "blocks"}
         print_json_line(facts | {"problem_name": problem.name, "card_flags": flags})
     else:
-        _print(evaluation, kernel, problem, flags, hands.device)
+        _print(evaluation, kernel, problem, flags, judge_devices.device)
     return 0
 
 
@@ -150,7 +150,7 @@ def _check_task(file: Path | None, batch: Path | None, out: Path | None) -> None
 
 
 def _judge_batch(
-    sitting: Sitting, batch: Batch, judges_for: Callable[[], Judging], baselines: bool, as_json: bool
+    sitting: Sitting, batch: Batch, judges_for: Callable[[], Judges], baselines: bool, as_json: bool
 ) -> int:
     """Judge what has no line yet, and say what came of it; the exit code."""
     console = Console(stderr=True)
@@ -180,7 +180,7 @@ def _judge_batch(
     return INTERRUPTED if interrupted else 0
 
 
-def _measure_baselines(judges: Judging, problem: Problem, settings: EvaluationSettings) -> None:
+def _measure_baselines(judges: Judges, problem: Problem, settings: EvaluationSettings) -> None:
     """Measure what evaluations compare with from now on, unless kernels of the problem are not judged at all."""
     if settings.force or not judges.card(problem).degenerate:
         judges.baselines(problem)

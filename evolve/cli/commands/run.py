@@ -8,12 +8,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.records import Kernel, Operator, Run, StopReason
+from kbevolve.archive.records import Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
-from kbevolve.configs.problem import Problem
-from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.settings import Settings, parse_override
 from kbevolve.evolve.cli.options import (
     BUDGET_SHORT,
@@ -38,12 +36,13 @@ from kbevolve.evolve.llm.recording import Recording, model_maker
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, proposer_words
-from kbevolve.evolve.runs.evaluators import Hands, find_hands
+from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.lock import alone_at
-from kbevolve.evolve.runs.session import breed, given_starts, open_run, settings_of
-from kbevolve.evolve.runs.settings import settings_and_hands
+from kbevolve.evolve.runs.session import open_run, run_session, settings_of
+from kbevolve.evolve.runs.settings import settings_and_devices
+from kbevolve.evolve.runs.starts import given_starts
 from kbevolve.evolve.search.budget import Budget
-from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import STRATEGIES, check_strategy
 
 
@@ -153,7 +152,7 @@ def run(
     search changes the tunables that the starting kernels declare.
     """
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
-    settings, hands = settings_and_hands(preset=preset, config=config, overrides=overrides_of(assignments, short))
+    settings, devices = settings_and_devices(preset=preset, config=config, overrides=overrides_of(assignments, short))
     settings, recorded = _with_recording(settings, replay_from)
     with model_maker(settings, record=record_to, replay=recorded) as make:
         # A key or a file that is missing is said before the archive is touched.
@@ -161,9 +160,10 @@ def run(
         given_starts(settings)
         Budget.of(settings).check(settings)
         with Archive(archive_path) as archive:
-            record = open_run(archive, problem, hands.device, settings)
+            record = open_run(archive, problem, devices.device, settings)
             proposers = build_proposers(settings, cached(make, archive.replies(record)))
-            return _breed_and_report(archive, record, problem, hands, settings, proposers)
+            context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
+            return _search_and_report(context, devices, proposers)
 
 
 @click.command(
@@ -224,7 +224,9 @@ def resume(
                     f"run {record.id} was told {unused} answers that no child has used; use them first with "
                     "`kbevolve ask`, or go on without them: --set proposer=tunables"
                 )
-            return _breed_and_report(archive, record, problem, find_hands(settings), settings, proposers)
+            devices = find_judge_devices(settings)
+            context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
+            return _search_and_report(context, devices, proposers)
 
 
 def _with_recording(settings: Settings, replay_from: Path | None) -> tuple[Settings, Recording | None]:
@@ -235,40 +237,29 @@ def _with_recording(settings: Settings, replay_from: Path | None) -> tuple[Setti
     return settings.model_copy(update={"llm": recorded.settings_for(settings.llm)}), recorded
 
 
-def _breed_and_report(
-    archive: Archive,
-    record: Run,
-    problem: Problem,
-    hands: Hands,
-    settings: Settings,
-    proposers: Mapping[Operator, Proposer],
-) -> int:
-    console = Console()
+def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Mapping[Operator, Proposer]) -> int:
+    console, archive, record, settings = Console(), context.archive, context.run, context.settings
     words = proposer_words(settings)
     for line in _hints(settings, words):
         console.print(Text(line, style="dim"), soft_wrap=True)
     header = Header(
-        problem=problem.name,
-        device=hands.description,
+        problem=context.problem.name,
+        device=devices.description,
         proposer=words,
         generations=settings.search.generations,
-        reference=Kernel.from_source(as_model_new(problem.source_for(hands.device.type))).id,
+        reference=context.reference,
     )
-    seen: list[Event] = []
     with alone_at(archive, record), interruptible(), progress_for(header, console) as progress:
 
-        def observe(event: Event) -> None:
-            seen[:] = [event]
-            progress(event)
-
-        def tell(line: str) -> None:
+        def say(line: str) -> None:
             console.print(Text(line, style="dim"), soft_wrap=True)
 
-        ending = breed(archive, record, problem, hands, settings, observe, tell, proposers=proposers)
-    if not seen:
+        ending = run_session(context, devices, observer=progress, say=say, proposers=proposers)
+    population = ending.population
+    if population is None:
         console.print(f"Run {record.id}: {ending.reason.value}.", highlight=False)
     else:
-        population, wall = seen[0].population, archive.wall_seconds(record.id)
+        wall = archive.wall_seconds(record.id)
         print_summary(
             console,
             run=record,

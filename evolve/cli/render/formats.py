@@ -2,7 +2,7 @@
 
 from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.records import BirthState, Verdict
-from kbevolve.evolve.state.population import Population
+from kbevolve.evolve.search.events import Counts
 
 #: Colour of each verdict on a terminal.
 VERDICT_STYLE = {
@@ -15,20 +15,20 @@ VERDICT_STYLE = {
 }
 
 
-def count_words(population: Population) -> str:
+def count_words(counts: Counts) -> str:
     """``46 kernels: 41 correct (2 as compiled before), 3 wrong, 2 duplicate (1 under other names), 1 familiar``."""
-    verdicts, states = population.verdicts, population.states
-    twins = f" ({population.twins} as compiled before)" if population.twins else ""
+    verdicts, states = counts.verdicts, counts.states
+    identical = f" ({counts.identical} as compiled before)" if counts.identical else ""
     parts = [
-        f"{verdicts[verdict]} {verdict_words(verdict)}{twins if verdict is Verdict.CORRECT else ''}"
+        f"{verdicts[verdict]} {verdict_words(verdict)}{identical if verdict is Verdict.CORRECT else ''}"
         for verdict in reversed(Verdict)
-        if verdicts[verdict]
+        if verdicts.get(verdict)
     ]
-    renamed = f" ({population.renamed} under other names)" if population.renamed else ""
+    renamed = f" ({counts.renamed} under other names)" if counts.renamed else ""
     parts += [
         f"{states[state]} {state.value}{renamed if state is BirthState.DUPLICATE else ''}"
         for state in BirthState
-        if state is not BirthState.CREATED and states[state]
+        if state is not BirthState.CREATED and states.get(state)
     ]
-    total = verdicts.total()
+    total = sum(verdicts.values())
     return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"

@@ -1,6 +1,7 @@
 """What a running search looks like: a live display on a terminal, plain lines elsewhere."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
@@ -23,8 +24,7 @@ from kbevolve.archive.formatting import (
 )
 from kbevolve.archive.records import Birth, Confirmation, Verdict
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, count_words
-from kbevolve.evolve.search.events import Event
-from kbevolve.evolve.state.population import Population
+from kbevolve.evolve.search.events import Counts, Event, IslandSummary
 
 #: Children shown under the numbers; more would scroll the numbers out of a small terminal.
 RECENT = 6
@@ -101,14 +101,14 @@ class LiveProgress:
         self._live.update(self._render(event), refresh=True)
 
     def _render(self, event: Event) -> RenderableType:
-        population, header = event.population, self.header
+        header = self.header
         numbers = Table.grid(padding=(0, 2))
         numbers.add_column(style="dim")
         numbers.add_column()
-        numbers.add_row("best", _best_text(event, header.reference))
-        numbers.add_row("islands", _islands_text(population))
-        numbers.add_row("kernels", Text(count_words(population)))
-        numbers.add_row("proposer", Text(header.proposer + _token_words(population)))
+        numbers.add_row("best", _best_text(event))
+        numbers.add_row("islands", _islands_text(event.islands))
+        numbers.add_row("kernels", Text(count_words(event.counts)))
+        numbers.add_row("proposer", Text(header.proposer + _token_words(event.counts)))
         bar = Table.grid(padding=(0, 2))
         bar.add_row(
             ProgressBar(total=max(header.generations, 1), completed=event.generation, width=32),
@@ -150,13 +150,13 @@ class LineProgress:
     def __call__(self, event: Event) -> None:
         """Print a line if the event is worth one."""
         self._pace.note(event)
-        best = event.population.best(apart_from=self.header.reference)
+        best = event.best
         where = f"generation {event.generation}/{self.header.generations}"
         if event.champion is not None:
             if event.champion != self._champion:
                 self._champion = champion = event.champion
                 found = f"{confirmed_words(champion)}, {time_words(champion.time_ms)}"
-                self._say(f"{where}: best {found}, {champion.kernel} {event.population.note_of(champion.kernel)}")
+                self._say(f"{where}: best {found}, {champion.kernel} {event.champion_note}")
                 return
         elif best is not None and best.kernel.id != self.header.reference and best.fitness > self._best:
             self._best = best.fitness
@@ -166,7 +166,7 @@ class LineProgress:
             return
         if event.birth is None and monotonic() - self._spoke > QUIET_SECONDS:
             pace = self._pace.words(event.generation, self.header.generations)
-            self._say(f"{where}: {count_words(event.population)}; {pace}")
+            self._say(f"{where}: {count_words(event.counts)}; {pace}")
 
     def _say(self, line: str) -> None:
         self._spoke = monotonic()
@@ -178,9 +178,9 @@ def progress_for(header: Header, console: Console) -> LiveProgress | LineProgres
     return LiveProgress(header, console) if console.is_terminal else LineProgress(header, console)
 
 
-def _best_text(event: Event, reference: str) -> Text:
+def _best_text(event: Event) -> Text:
     """The published speedup: the champion's, else that of the fittest kernel."""
-    best = event.population.best(apart_from=reference)
+    best = event.best
     published = event.champion or (best.evaluation if best else None)
     if published is None:
         return Text("–")
@@ -207,18 +207,16 @@ def _now_words(event: Event) -> str:
     return "; ".join(doing)
 
 
-def _islands_text(population: Population) -> Text:
+def _islands_text(islands: Sequence[IslandSummary]) -> Text:
     parts = []
-    for island in population.islands:
-        best = island.best
-        speedup = as_times(best.evaluation.speedup) if best and best.evaluation.speedup else "–"
-        niches = len(island.elites)
-        parts.append(f"{island.index}: {speedup} in {niches} niche{'' if niches == 1 else 's'}")
+    for number, island in enumerate(islands):
+        speedup = as_times(island.best) if island.best else "–"
+        parts.append(f"{number}: {speedup} in {island.niches} niche{'' if island.niches == 1 else 's'}")
     return Text("   ".join(parts))
 
 
-def _token_words(population: Population) -> str:
-    sent, received = population.prompt_tokens, population.completion_tokens
+def _token_words(counts: Counts) -> str:
+    sent, received = counts.prompt_tokens, counts.completion_tokens
     return f", {sent:,} tokens sent, {received:,} received" if sent or received else ""
 
 

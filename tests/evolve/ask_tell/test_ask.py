@@ -16,19 +16,19 @@ from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.ask_tell import ask as asking
 from kbevolve.evolve.ask_tell.answers import Told, answer
-from kbevolve.evolve.ask_tell.ask import Asked, ask
+from kbevolve.evolve.ask_tell.ask import AskResult, ask
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.interactive import Open, Outside
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
-from kbevolve.evolve.runs.evaluators import Hands
-from kbevolve.evolve.runs.session import breed, open_run
-from tests.evolve.doubles import DEVICE, KnownJudge, kernel, problem, settings
+from kbevolve.evolve.runs.evaluators import JudgeDevices
+from kbevolve.evolve.runs.session import open_run, run_session
+from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, settings
 
 HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
-HANDS = Hands(devices=(HERE,), device=HERE)
+HERE_DEVICES = JudgeDevices(devices=(HERE,), device=HERE)
 MODEL = LLMSettings(model="anna")
 
 
@@ -66,11 +66,11 @@ class Home:
         self.archive = archive or Archive(":memory:")
         self.settings = chosen.model_copy(update={"proposer": "ask"})
         self.run = open_run(self.archive, problem(), HERE, self.settings)
-        self.hands: Hands | None = HANDS
+        self.devices: JudgeDevices | None = HERE_DEVICES
 
-    def ask(self, **options: Any) -> Asked:
+    def ask(self, **options: Any) -> AskResult:
         """Ask, and hand everything out that is open."""
-        asked = ask(self.archive, self.run, self.settings, hands=self.hands, **options)
+        asked = ask(self.archive, self.run, self.settings, devices=self.devices, **options)
         self.archive.questions(self.run).hand_out([one.question for one in asked.open])
         return asked
 
@@ -96,9 +96,7 @@ class Home:
         outside = Outside(questions=self.archive.questions(self.run))
         kept = cached(lambda one, rate_limit: model, self.archive.replies(self.run))
         proposers = build_proposers(chosen, kept, outside)
-        ending = breed(
-            self.archive, self.run, problem(), HANDS, chosen, lambda event: None, lambda line: None, proposers=proposers
-        )
+        ending = run_session(context_of(self.archive, self.run, HERE, chosen), HERE_DEVICES, proposers=proposers)
         return ending.reason
 
     def judged(self, found: Evaluation, kernel: Kernel) -> None:
@@ -114,7 +112,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> KnownJudge:
     judge = KnownJudge()
     judge.replace_judge(monkeypatch)
     starts = (StartingKernel(kernel=kernel(), note="naive"),)
-    monkeypatch.setattr(session, "_starts", lambda *_: starts)
+    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
     return judge
 
 
@@ -332,7 +330,7 @@ def test_a_run_of_another_device_is_not_judged_here() -> None:
     home.tell(home.ask().open[0], idea="Unroll: fewer branches", code=kernel(UNROLL=2).source)
     elsewhere = replace(HERE, fingerprint="another")
     with pytest.raises(UsageError, match=r"is judged on double; this is another: give --no-judge here"):
-        ask(home.archive, home.run, home.settings, hands=Hands(devices=(elsewhere,), device=elsewhere))
+        ask(home.archive, home.run, home.settings, devices=JudgeDevices(devices=(elsewhere,), device=elsewhere))
 
 
 def test_where_the_device_is_not_there_is_answered_and_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,11 +338,11 @@ def test_where_the_device_is_not_there_is_answered_and_asked_all_the_same(monkey
     first, _ = home.ask().open
     home.tell(first)
 
-    def none_here(settings: Settings) -> Hands:
+    def none_here(settings: Settings) -> JudgeDevices:
         raise EvaluatorError("torch sees 0 CUDA devices")
 
-    monkeypatch.setattr(asking, "find_hands", none_here)
-    home.hands = None
+    monkeypatch.setattr(asking, "find_judge_devices", none_here)
+    home.devices = None
     assert len(home.ask().open) == 2, "as long as there is nothing to judge"
     for one in home.ask().open:
         home.tell(one, **({"code": kernel(UNROLL=2).source} if one.question.stage is Stage.CODE else {"passed": True}))

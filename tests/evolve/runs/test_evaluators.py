@@ -15,11 +15,11 @@ from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evolve.cli.commands.run import overrides_of
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
-from kbevolve.evolve.runs.evaluators import Hands, find_hands
-from kbevolve.evolve.runs.session import breed, open_run
+from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
+from kbevolve.evolve.runs.session import open_run, run_session
 from tests.evaluators.simulated import NAME
 from tests.evolve.cli.commands.test_run import KERNEL, PROBLEM, RUN, type_in
-from tests.evolve.doubles import KnownJudge, kernel, problem
+from tests.evolve.doubles import KnownJudge, context_of, kernel, problem
 
 TREE: dict[str, Any] = {
     "search": {"generations": 5, "islands": 3, "migration_every": 2, "seed": 3, "lookahead": 1},
@@ -39,13 +39,13 @@ SMALL = (
 def bred(path: Path, monkeypatch: pytest.MonkeyPatch, **work: Any) -> dict[str, Any]:
     """The archive of a run with simulated judges: everything but moments, seconds and who judged."""
     starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
-    monkeypatch.setattr(session, "_starts", lambda *_: starts)
+    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
     monkeypatch.setattr(session.secrets, "token_hex", lambda _: "0000")
     settings = Settings.from_tree({**TREE, "work": work})
-    hands = find_hands(settings)
+    devices = find_judge_devices(settings)
     with Archive(path) as archive:
-        run = open_run(archive, problem(), hands.device, settings)
-        ending = breed(archive, run, problem(), hands, settings, lambda _: None, lambda _: None, judge=NAME)
+        run = open_run(archive, problem(), devices.device, settings)
+        ending = run_session(context_of(archive, run, devices.device, settings), devices, judge=NAME)
         assert ending.reason is StopReason.GENERATIONS
         assert [one.name for one in ending.baselines] == ["compile", "graph"]
         found = archive.evaluations(run.id)
@@ -127,7 +127,7 @@ def test_a_run_of_a_cluster_goes_on_with_a_device_of_this_machine(
     settings = Settings.from_tree({**TREE, "search": {"generations": 0, "islands": 1}, "work": work})
     with Archive(tmp_path / "kbevolve.db") as archive:
         open_run(archive, problem(), find_device("cpu"), settings)
-    monkeypatch.setattr(session, "_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
+    monkeypatch.setattr(session, "new_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
     KnownJudge().replace_judge(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert "no Ray cluster at" in kbevolve("resume").err
@@ -142,17 +142,17 @@ def test_the_short_options_are_settings() -> None:
 
 def test_what_is_shown_of_them() -> None:
     device = Device(type="cuda", index=0, fingerprint="cuda/x", description="NVIDIA X")
-    assert Hands(devices=(device,), device=device).description == "NVIDIA X"
-    assert Hands(devices=(device,) * 2, device=device).description == "2 × NVIDIA X"
+    assert JudgeDevices(devices=(device,), device=device).description == "NVIDIA X"
+    assert JudgeDevices(devices=(device,) * 2, device=device).description == "2 × NVIDIA X"
 
 
 def test_one_device_is_judged_in_this_process() -> None:
     settings = Settings.from_tree({"device": "cpu"})
-    assert find_hands(settings) == Hands(devices=(find_device("cpu"),), device=find_device("cpu"))
+    assert find_judge_devices(settings) == JudgeDevices(devices=(find_device("cpu"),), device=find_device("cpu"))
     with pytest.raises(SettingsError, match="no device"):
-        find_hands(Settings.from_tree({"work": {"devices": ["gpu"]}}))
+        find_judge_devices(Settings.from_tree({"work": {"devices": ["gpu"]}}))
     with pytest.raises(EvaluatorError, match="cuda:77"):
-        find_hands(Settings.from_tree({"work": {"devices": ["cuda:77"]}}))
+        find_judge_devices(Settings.from_tree({"work": {"devices": ["cuda:77"]}}))
 
 
 def test_doctor_tells_of_ray(kbevolve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,14 +19,15 @@ from kbevolve.evolve.cli.render.progress import Header, LineProgress, LiveProgre
 from kbevolve.evolve.cli.render.summary import best_words, print_summary
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
-from kbevolve.evolve.runs.evaluators import Hands
-from kbevolve.evolve.runs.session import Ending, breed, open_run
+from kbevolve.evolve.runs.evaluators import JudgeDevices
+from kbevolve.evolve.runs.session import Ending, open_run, run_session
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Event
 from tests.conftest import confirmation
-from tests.evolve.doubles import DEVICE, KnownJudge, kernel, problem, settings, speed_of
+from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, settings, speed_of
 
 DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
+HERE = JudgeDevices(devices=(DEVICE_HERE,), device=DEVICE_HERE)
 CHOSEN = settings(generations=3)
 HEADER = Header(problem="L1/double", device="a double", proposer="tunables", generations=3, reference="none")
 
@@ -39,11 +40,12 @@ class Sitting:
         self.told: list[str] = []
         self.events: list[Event] = []
 
-    def breed(self, chosen: Settings = CHOSEN, observer: Callable[[Event], None] | None = None) -> Ending:
+    def run(self, chosen: Settings = CHOSEN, observer: Callable[[Event], None] | None = None) -> Ending:
         run = open_run(self.archive, problem(), DEVICE_HERE, chosen)
         observe = observer or self.events.append
-        hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
-        return breed(self.archive, run, problem(), hands, chosen, observe, self.told.append)
+        return run_session(
+            context_of(self.archive, run, DEVICE_HERE, chosen), HERE, observer=observe, say=self.told.append
+        )
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def sitting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sitting]:
     def with_judge(judge: KnownJudge) -> Sitting:
         judge.replace_judge(monkeypatch)
         starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
-        monkeypatch.setattr(session, "_starts", lambda *_: starts)
+        monkeypatch.setattr(session, "new_starts", lambda *_: starts)
         return Sitting()
 
     return with_judge
@@ -60,7 +62,7 @@ def sitting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sitting]:
 def test_a_run_is_confirmed_and_its_baselines_are_measured(sitting: Any) -> None:
     judge = KnownJudge(flags={"launch-bound": "a call takes 20 µs"})
     sat = sitting(judge)
-    ending = sat.breed()
+    ending = sat.run()
     assert ending.reason is StopReason.GENERATIONS
     assert [one.name for one in ending.baselines] == ["compile", "graph"]
     assert sat.archive.champion(sat.archive.run().id) is not None
@@ -81,7 +83,7 @@ def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any)
     sat = sitting(judge)
 
     def kept() -> float:
-        sat.breed(settings(generations=1))
+        sat.run(settings(generations=1))
         return float(sat.archive.card(problem().id, DEVICE, "fp32").eager_ms)
 
     assert [kept(), kept()] == [3.0, 3.0]
@@ -92,13 +94,13 @@ def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any)
 def test_what_other_problems_give_is_written_down_unless_nobody_wants_it(sitting: Any) -> None:
     sat = sitting(KnownJudge())
     for transfer, written in ((True, True), (False, False)):
-        sat.breed(settings(generations=1, transfer=transfer))
+        sat.run(settings(generations=1, transfer=transfer))
         assert (sat.archive.transfer(sat.archive.run().id) is not None) is written
 
 
 def test_baselines_can_be_left_out(sitting: Any) -> None:
     judge = KnownJudge()
-    assert sitting(judge).breed(settings(generations=1, evaluation={"baselines": False})).baselines == ()
+    assert sitting(judge).run(settings(generations=1, evaluation={"baselines": False})).baselines == ()
     assert not judge.measured_baselines
 
 
@@ -109,17 +111,18 @@ def test_a_run_stands_without_its_baselines(sitting: Any, failure: BaseException
             raise failure
 
     sat = sitting(Without())
-    assert sat.breed() == Ending(reason=StopReason.GENERATIONS)
+    ending = sat.run()
+    assert (ending.reason, ending.baselines) == (StopReason.GENERATIONS, ())
     assert sat.archive.runs()[0].stopped is StopReason.GENERATIONS
 
 
 def test_a_degenerate_problem_is_refused_unless_forced(sitting: Any) -> None:
     sat = sitting(KnownJudge(flags={"degenerate": "an output of zeros passes."}))
     with pytest.raises(ProblemError, match=r"L1/double is degenerate: an output of zeros passes; .* --force"):
-        sat.breed()
+        sat.run()
     assert sat.archive.births(sat.archive.run().id) == []
     forced = settings(generations=1, evaluation={"force": True})
-    assert sat.breed(forced).reason is StopReason.GENERATIONS
+    assert sat.run(forced).reason is StopReason.GENERATIONS
 
 
 def test_an_interrupted_run_has_neither_final_nor_baselines(sitting: Any) -> None:
@@ -130,7 +133,7 @@ def test_an_interrupted_run_has_neither_final_nor_baselines(sitting: Any) -> Non
         if event.generation == 2:
             raise KeyboardInterrupt
 
-    assert sat.breed(observer=stop).reason is StopReason.INTERRUPTED
+    assert sat.run(observer=stop).reason is StopReason.INTERRUPTED
     made = sat.archive.confirmations(sat.archive.run().id)
     assert {one.purpose for one in made} == {"challenge"}
     assert not judge.measured_baselines
@@ -140,14 +143,14 @@ def test_the_displays_show_the_confirmed_number(sitting: Any) -> None:
     sat = sitting(KnownJudge())
     console = Console(record=True, width=150, force_terminal=False)
     with LineProgress(HEADER, console) as lines:
-        sat.breed(observer=lines)
+        sat.run(observer=lines)
     champion = sat.archive.champion(sat.archive.run().id)
     said = console.export_text()
     assert f"{champion.speedup:#.3g}× (confirmed) [" in said
     assert champion.kernel in said
 
     sat = sitting(KnownJudge())
-    sat.breed()
+    sat.run()
     (contest,) = {event.contest for event in sat.events if len(event.contest) == 1}
     live = LiveProgress(HEADER, Console(record=True, width=150))
     shown = Console(record=True, width=150)
@@ -167,12 +170,12 @@ def test_a_terminal_is_not_left_empty_while_judges_start() -> None:
 
 def test_the_summary_states_what_is_published(sitting: Any) -> None:
     sat = sitting(KnownJudge())
-    ending = sat.breed()
+    ending = sat.run()
     run = sat.archive.run()
     console = Console(record=True, width=200)
     print_summary(
-        console, run=run, population=sat.events[-1].population, reason=ending.reason, archive=sat.archive,
-        generations=3, spent=Budget().spent(sat.events[-1].population), baselines=ending.baselines,
+        console, run=run, population=ending.population, reason=ending.reason, archive=sat.archive,
+        generations=3, spent=Budget().spent(ending.population), baselines=ending.baselines,
     )  # fmt: skip
     champion = sat.archive.champion(run.id)
     text = console.export_text()
@@ -191,11 +194,11 @@ def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
     judge = KnownJudge()
     sat = sitting(judge)
     chosen = settings(generations=30).model_copy(update={"budget": BudgetSettings(evaluations=8)})
-    ending = sat.breed(chosen)
+    ending = sat.run(chosen)
     assert ending.reason is StopReason.EVALUATIONS_SPENT
     assert judge.measured_baselines
     console = Console(record=True, width=200)
-    population = sat.events[-1].population
+    population = ending.population
     print_summary(
         console, run=sat.archive.run(), population=population, reason=ending.reason, archive=sat.archive,
         generations=30, spent=Budget.of(chosen).spent(population),
@@ -212,7 +215,7 @@ def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: p
     def stop(event: Event) -> None:
         raise KeyboardInterrupt
 
-    assert sat.breed(chosen, observer=stop).reason is StopReason.INTERRUPTED
+    assert sat.run(chosen, observer=stop).reason is StopReason.INTERRUPTED
     run = sat.archive.run()
     first = sat.archive.wall_seconds(run.id)
     assert 0 < first < 60
@@ -222,8 +225,8 @@ def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: p
         began = sat.archive.start_session(run.id)
         patch.setattr(store, "_now", lambda: "2025-01-01T10:50:00.000+00:00")
         sat.archive.end_session(run.id, began)
-    hands = Hands(devices=(DEVICE_HERE,), device=DEVICE_HERE)
-    ending = breed(sat.archive, run, problem(), hands, chosen, sat.events.append, sat.told.append)
+    context = context_of(sat.archive, run, DEVICE_HERE, chosen)
+    ending = run_session(context, HERE, observer=sat.events.append, say=sat.told.append)
     assert ending.reason is StopReason.WALL_TIME_SPENT
     assert sat.archive.ledger(run).last_generation() == 0
     assert sat.archive.wall_seconds(run.id) > 3000 + first
@@ -235,7 +238,7 @@ def test_a_limit_that_cannot_be_kept_is_refused_before_anybody_sits_down(sitting
         update={"budget": BudgetSettings(dollars=3), "llm": LLMSettings(model="nobody", api_base="http://127.0.0.1:9")}
     )
     with pytest.raises(SettingsError, match="price of model 'nobody'"):
-        sat.breed(chosen)
+        sat.run(chosen)
     assert sat.archive.births(sat.archive.run().id) == []
 
 
@@ -248,7 +251,7 @@ def test_eager_is_a_baseline_itself() -> None:
 
 def test_the_display_tells_what_several_hands_do(sitting: Any) -> None:
     sat = sitting(KnownJudge())
-    sat.breed()
+    sat.run()
     last = sat.events[-1]
     first, second = sat.archive.births(sat.archive.run().id)[:2]
     live = LiveProgress(HEADER, Console(record=True, width=150))

@@ -13,7 +13,8 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.cli.render.formats import count_words
-from kbevolve.evolve.runs.sparing import sparing_judge
+from kbevolve.evolve.runs.evaluators import search_judge
+from kbevolve.evolve.search.events import Counts
 from kbevolve.evolve.search.search import Search
 from kbevolve.islands.source.canonical import shell_of
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, open_run, search, settings, values_of
@@ -55,14 +56,14 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     twins = {name for name, one in found.items() if one.identical_to is not None}
     assert len(twins) == population.twins > 3, "this landscape has them"
     assert population.evaluations == evaluator.paid == len(found) - len(twins)
-    assert f"correct ({len(twins)} as compiled before)" in count_words(population)
+    assert f"correct ({len(twins)} as compiled before)" in count_words(Counts.of(population))
     assert throughput_of(run, archive.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
         codes = [member.evaluation.binary_hash for member in island.members]
         assert len(set(codes)) == len(codes) > 3
     assert not twins & {kernel for met in confirmer.met for kernel in met}
-    assert searching.ledger.contenders(generation=99, above=0.0, count=99)
-    assert not twins & set(searching.ledger.contenders(generation=99, above=0.0, count=99))
+    assert searching.context.view.contenders(generation=99, above=0.0, count=99)
+    assert not twins & set(searching.context.view.contenders(generation=99, above=0.0, count=99))
     best = archive.runs()[0].best
     assert best is not None
     assert best.kernel not in twins
@@ -97,7 +98,7 @@ def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> Non
     for birth in births:
         if birth.kernel == twin.kernel:
             archive.add_birth(replace(birth, run=other.id))
-    assert searching.ledger.contenders(generation=99, above=0.0, count=99)
+    assert searching.context.view.contenders(generation=99, above=0.0, count=99)
     assert archive.ledger(other).contenders(generation=99, above=0.0, count=99) == [twin.kernel]
 
 
@@ -123,5 +124,5 @@ def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path
 
 
 def test_the_judge_of_a_search_tells_shells() -> None:
-    with sparing_judge(find_device("cpu"), EvaluationSettings(), width=1) as judge:
+    with search_judge(find_device("cpu"), EvaluationSettings(), width=1) as judge:
         assert judge._court.shell_of is shell_of

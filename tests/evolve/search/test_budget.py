@@ -58,7 +58,7 @@ def test_every_limit_is_looked_at_and_what_was_asked_for_is_told_first() -> None
     [
         ({"budget.dollars": 1, "llm.model": "nobody"}, r"budget.dollars = 1.0, but the price of model 'nobody'"),
         ({"budget.dollars": 1, "llm.model": "nobody"}, r"name it with --set budget.prices=FILE"),
-        ({"budget.tokens": 5, "llm.provider": "claude_code", "llm.model": "gpt-5"}, "does not tell how many tokens"),
+        ({"budget.tokens": 5, "llm.provider": "claude_code", "llm.model": "gpt-5"}, "does not report its tokens"),
     ],
 )
 def test_a_limit_that_cannot_be_kept_is_refused(given: Mapping[str, Any], complaint: str) -> None:
@@ -88,7 +88,7 @@ def test_a_command_refuses_before_it_makes_an_archive(kbevolve: Any, tmp_path: P
         "--max-dollars", "3", "--archive", tmp_path / "k.db",
     )  # fmt: skip
     assert (done.code, len(done.err.strip().splitlines())) == (2, 1)
-    assert "price of model 'nobody' is not known" in done.err
+    assert "price of model 'nobody' is unknown" in done.err
     assert not (tmp_path / "k.db").exists()
 
 

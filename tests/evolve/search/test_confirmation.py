@@ -41,7 +41,7 @@ def test_the_fittest_faster_than_eager_comes_first_and_the_reference_never(champ
 
 
 def test_only_who_has_shown_more_than_is_published_challenges(champions: Champions) -> None:
-    champions.take_note([won("quicker", speedup=1.6)])
+    champions.record([won("quicker", speedup=1.6)])
     assert champions.challenger(MEMBERS) is None
     assert name(champions.challenger([*MEMBERS, member("new", 1.61)])) == "new", (
         "its evaluation beats what is published"
@@ -49,20 +49,20 @@ def test_only_who_has_shown_more_than_is_published_challenges(champions: Champio
 
 
 def test_who_only_looks_faster_does_not_challenge(champions: Champions) -> None:
-    champions.take_note([won("quicker", speedup=1.6)])
+    champions.record([won("quicker", speedup=1.6)])
     unquiet = member("unquiet", 1.55, unquiet=1.5)
     assert unquiet.fitness > 1.6
     assert champions.challenger([*MEMBERS, unquiet]) is None
 
 
 def test_who_lost_does_not_come_again(champions: Champions) -> None:
-    champions.take_note([won("quicker", comparison=Comparison.TIE)])
+    champions.record([won("quicker", comparison=Comparison.TIE)])
     assert name(champions.challenger(MEMBERS)) == "quick"
 
 
 def test_who_failed_is_out(champions: Champions) -> None:
-    champions.take_note([won("quicker")], failed=["quick"])
-    champions.take_note([], failed=["quicker"])
+    champions.record([won("quicker")], failed=["quick"])
+    champions.record([], failed=["quicker"])
     assert champions.champion is None
     assert champions.challenger(MEMBERS) is None
     assert [name(one) for one in champions.finalists(MEMBERS)] == ["slow"]
@@ -70,12 +70,12 @@ def test_who_failed_is_out(champions: Champions) -> None:
 
 def test_the_champion_is_a_finalist_whatever_its_fitness(champions: Champions) -> None:
     assert [name(one) for one in champions.finalists(MEMBERS)] == ["quicker", "quick"]
-    champions.take_note([won("slow")])
+    champions.record([won("slow")])
     assert [name(one) for one in champions.finalists(MEMBERS)] == ["slow", "quicker"]
     assert champions.finalists(MEMBERS[:1]) == (), "alone, and confirmed already"
 
 
 def test_one_final_a_generation(champions: Champions) -> None:
-    champions.take_note([won("quick", generation=4), won("quick", purpose="final", generation=7)])
+    champions.record([won("quick", generation=4), won("quick", purpose="final", generation=7)])
     assert champions.had_final(7)
     assert not champions.had_final(4)

@@ -9,7 +9,7 @@ from kbevolve.archive.records import Comparison, Confirmation, Kernel, StopReaso
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.timing.contest import Contest
-from kbevolve.evolve.search.confirming import confirmations_of
+from kbevolve.evolve.search.confirmation import confirmations_of
 from kbevolve.evolve.search.events import Event
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search, settings, speed_of
 

@@ -45,10 +45,7 @@ class Timed(KnownEvaluator):
 def sat(archive: Archive, chosen: Settings, evaluator: KnownEvaluator | None = None, **options: Any) -> Search:
     """A search at the archive's run, or at a new one."""
     run = archive.runs()[0].run if archive.runs() else open_run(archive, chosen)
-    elapsed = options.pop("elapsed", None)
-    searching = double_search(archive, run, chosen, evaluator or Timed(), **options)
-    searching.elapsed = elapsed or searching.elapsed
-    return searching
+    return double_search(archive, run, chosen, evaluator or Timed(), **options)
 
 
 @pytest.mark.parametrize("lookahead", [0, 3])

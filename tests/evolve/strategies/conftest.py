@@ -1,6 +1,6 @@
 """Runs of a strategy against a scripted model on 127.0.0.1, and what they leave."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from itertools import count
@@ -17,7 +17,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
-from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.search.events import Observer
 from kbevolve.evolve.strategies import check_strategy, fitted
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search
 from tests.evolve.loopback import Answer, Request, completion
@@ -92,7 +92,7 @@ def breed(
     proposers: Mapping[Operator, Proposer] | None = None,
     evaluator: KnownEvaluator | None = None,
     starts: tuple[Kernel, ...] = (kernel(), kernel(TILE=16)),
-    observer: Callable[[Event], None] = lambda event: None,
+    observer: Observer | None = None,
 ) -> StopReason:
     """A sitting at the archive's run, or at a new one."""
     proposers = proposers or build_proposers(settings)

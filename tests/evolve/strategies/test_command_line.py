@@ -25,7 +25,7 @@ def type_in(kbevolve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> A
     """The command line in a folder of its own, with a judge that knows all speeds."""
     (tmp_path / "double.py").write_text(PROBLEM_TEXT)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
+    monkeypatch.setattr(session, "new_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
     KnownJudge().replace_judge(monkeypatch)
     return kbevolve
 

@@ -25,7 +25,7 @@ def compare(kbevolve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
     (tmp_path / "double.py").write_text(PROBLEM_TEXT)
     monkeypatch.chdir(tmp_path)
     starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(TILE=16), note="tiled"))
-    monkeypatch.setattr(session, "_starts", lambda *_: starts)
+    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
     words = ("--problem", "double.py", "--device", "cpu", "--max-evaluations", BUDGET, "--seeds", 2)
     short = ("--set", "evaluation.confirm_rounds=2")
 
@@ -71,21 +71,21 @@ def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: A
 
 
 def test_a_comparison_that_was_interrupted_goes_on(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, calls = command.breed, iter(range(100))
+    original, calls = command.run_session, iter(range(100))
 
     def until_second(*arguments: Any, **named: Any) -> Any:
         if next(calls) == 1:
             monkeypatch.setattr(KnownJudge, "interrupt_at", None, raising=False)
-            archive, run = arguments[0], arguments[1]
-            archive.add_stop(run.id, StopReason.INTERRUPTED)
+            context = arguments[0]
+            context.archive.add_stop(context.run.id, StopReason.INTERRUPTED)
             return session.Ending(reason=StopReason.INTERRUPTED)
         return original(*arguments, **named)
 
-    monkeypatch.setattr(command, "breed", until_second)
+    monkeypatch.setattr(command, "run_session", until_second)
     first = compare("--strategies", "greedy,best-of-n")
     assert first.code == 130
     assert "the same command goes on from here" in first.out
-    monkeypatch.setattr(command, "breed", original)
+    monkeypatch.setattr(command, "run_session", original)
     second = compare("--strategies", "greedy,best-of-n")
     assert "4 runs, 1 there already, 1 begun." in second.out
     assert second.code == 0
