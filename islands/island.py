@@ -117,7 +117,8 @@ class Island:
         """The island whose members know how many children they had, by kernel id."""
 
         def counted(member: Member) -> Member:
-            return replace(member, children=children.get(member.kernel.id, 0))
+            number = children.get(member.kernel.id, 0)
+            return member if member.children == number else replace(member, children=number)
 
         elites = {niche: counted(member) for niche, member in self.elites.items()}
         return Island(index=self.index, elites=elites, crowd=tuple(map(counted, self.crowd)))

@@ -23,23 +23,21 @@ def tuned(landscape: Landscape, parent: Program, scores: Mapping[Program, float 
     fresh = sorted(near - scores.keys() - {parent})
     if not fresh:
         return None
+    rungs = [at for at, gene in enumerate(landscape.genes) if gene.rung]
+    parameters = [(at, gene.name) for at, gene in enumerate(landscape.genes) if not gene.rung]
+
+    def values(program: Program) -> dict[str, str]:
+        return {name: str(program[at]) for at, name in parameters}
+
     relatives = {
         program: score
         for program, score in scores.items()
-        if score is not None and _techniques(landscape, program) == _techniques(landscape, parent)
+        if score is not None and all(program[at] == parent[at] for at in rungs)
     }
     surrogate = Surrogate(
         {gene.name: [str(choice) for choice in range(gene.choices)] for gene in landscape.genes if not gene.rung},
-        [_values(landscape, program) for program in relatives],
+        [values(program) for program in relatives],
         [math.exp(score) for score in relatives.values()],
         rng,
     )
-    return max(fresh, key=lambda program: surrogate.score(_values(landscape, program)))
-
-
-def _techniques(landscape: Landscape, program: Program) -> Program:
-    return tuple(choice for gene, choice in zip(landscape.genes, program, strict=True) if gene.rung)
-
-
-def _values(landscape: Landscape, program: Program) -> dict[str, str]:
-    return {gene.name: str(choice) for gene, choice in zip(landscape.genes, program, strict=True) if not gene.rung}
+    return max(fresh, key=lambda program: surrogate.score(values(program)))
