@@ -1,7 +1,7 @@
 """What the engine itself costs a child, when a run has bred a million: instant proposer and judge, a real archive file.
 
     make bench-engine
-    python -m benchmarks.engine [--kernels 1000000] [--children 2000] [--openevolve]
+    python -m benchmarks.engine [--kernels 1000000] [--children 2000]
 
 A run of that many kernels is written into a fresh archive in bulk, row for row what the search would have left
 (tests/benchmarks/test_engine.py compares); another process resumes the run. Kernels in bulk have 0.4 KB, the
@@ -14,8 +14,8 @@ measured children are a hand-written kernel of ours with one number changed. Wha
     rss_mb          the most memory that the resumed process ever held
 
 The lines before it tell the same of a fresh run, and how long filling and replaying took. A million kernels take about
-four minutes and 2 GB in the system's temporary directory. With --openevolve, openevolve's database is asked the same at
-1,000 and 10,000 programs first.
+four minutes and 2 GB in the system's temporary directory.
+`python -m benchmarks.openevolve_database` measures the same of openevolve's database.
 """
 
 import argparse
@@ -364,15 +364,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernels", type=int, default=1_000_000, help="kernels in the archive")
     parser.add_argument("--children", type=int, default=2_000, help="children that are measured")
-    parser.add_argument("--openevolve", action="store_true", help="measure openevolve's database, too")
     asked = parser.parse_args()
     children = asked.children // ISLANDS * ISLANDS
     kernels = asked.kernels // ISLANDS * ISLANDS
-    if asked.openevolve:
-        from benchmarks.openevolve_database import measure_openevolve  # brings openevolve, which ours does without
-
-        for programs in (1_000, 10_000):
-            print(json.dumps(measure_openevolve(programs)), flush=True)
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps({"fresh": in_own_process("measure", Path(folder, "fresh.db"), 0, children)}), flush=True)
         path = Path(folder, "full.db")
