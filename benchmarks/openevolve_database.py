@@ -1,6 +1,6 @@
 """What `benchmarks.engine` measures of ours, measured of openevolve's database, at 1,000 and at 10,000 programs.
 
-    python -m benchmarks.openevolve_database
+python -m benchmarks.openevolve_database
 """
 
 import json
