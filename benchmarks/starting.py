@@ -79,7 +79,7 @@ def main() -> None:
             figures["worker_forked_s"] = median(lambda: worker_seconds(device, fork_server))
         finally:
             fork_server.close()
-            directories.remove(fork_server.folder)
+            directories.remove(fork_server.directory)
     print(json.dumps({"device": device.description, **figures}))
 
 

@@ -122,15 +122,15 @@ class BuildPool:
                 future.add_done_callback(lambda _: self._forget(key))
         return future
 
-    def builder(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
-        """Carry out what a worker ordered; for `Worker.builder`. None for what it has to compile by itself."""
+    def builder(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
+        """Build what a worker requested, for `Worker.builder`; None for what it must compile by itself."""
         try:
-            wanted = BuildRequest.from_json(order, architecture=self.architecture)
+            wanted = BuildRequest.from_json(request, architecture=self.architecture)
             outcome = self.submit(wanted, seconds=seconds)
         except (BuildRefused, RuntimeError):  # the latter: the pool is closed
             return None
         reply: Future[BuildReply] = Future()
-        outcome.add_done_callback(lambda done: _hand_on(done, order, reply))
+        outcome.add_done_callback(lambda done: _hand_on(done, request, reply))
         return reply
 
     def prepare(self, *, flags: Sequence[str] = (), with_cuda: bool = False) -> bool:
@@ -211,7 +211,7 @@ def _reply(outcome: BuildResult, order: Message) -> BuildReply:
             message={"built": {"resources": resources}},
             library=outcome.library,
             traits=outcome.traits,
-            order=order,
+            request=order,
             seconds=outcome.seconds,
         )
     log = outcome.log[:_MOST_LOG]

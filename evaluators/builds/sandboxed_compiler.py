@@ -19,8 +19,6 @@ from kbevolve.evaluators.sandbox.environment import allowed
 from kbevolve.evaluators.sandbox.permissions import permissions_for
 from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable, kill, members
 
-#: Becomes the compiler once it has confined itself.
-_PROGRAM = launch.PROGRAM.parent / "compiler.py"
 #: Bytes kept of what a compiler says. A template's errors can be endless; the first ones matter.
 _MOST_SAID = 200_000
 #: Largest file: a precompiled header of torch is 0.8 GB, a library a few megabytes.
@@ -72,7 +70,7 @@ def build_directory() -> Iterator[Path]:
 
 def remove_stale_directories() -> None:
     """End and remove what processes that were killed left behind."""
-    directories.sweep(prefix=DIRECTORY_PREFIX)
+    directories.remove_stale(prefix=DIRECTORY_PREFIX)
 
 
 def run(
@@ -158,7 +156,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path], nice: int) -> list[str]:
     wrapped = bubblewrap.obstacle("cpu") is None
-    granted = permissions_for(None, directory, _PROGRAM.parent, os.environ)
+    granted = permissions_for(None, directory, launch.PROGRAM.parent, os.environ)
     granted = replace(granted, roots=(*granted.roots, *readable))
     confinement = {
         "parent": None if wrapped else os.getpid(),
@@ -169,7 +167,7 @@ def _guarded(command: Sequence[str], directory: Path, readable: Sequence[Path], 
     }
     outside = bubblewrap.command(granted, "cpu", directory) if wrapped else []
     orders = json.dumps({"nice": nice, "confinement": confinement})
-    return [*outside, sys.executable, "-I", "-S", str(_PROGRAM), orders, *command]
+    return [*outside, sys.executable, "-I", "-S", str(launch.PROGRAM), orders, *command]
 
 
 def _environment(directory: Path) -> dict[str, str]:

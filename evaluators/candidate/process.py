@@ -23,7 +23,7 @@ from kbevolve.evaluators.feedback.mismatch import describe_shape
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.process_table import ProcessorTime
 from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
-from kbevolve.evaluators.sandbox.worker_pool import Worker
+from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from kbevolve.evaluators.worker.values import SharedTensor
 

@@ -33,7 +33,7 @@ from kbevolve.evaluators.fleet.judge_host import (
     sent,
     silent,
 )
-from kbevolve.evaluators.sandbox.output import signal_words
+from kbevolve.evaluators.sandbox.output import describe_signal
 
 #: Seconds that starting may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0
@@ -172,7 +172,9 @@ class JudgeProcess:
             code = self._process.wait(_LEAVE_SECONDS)
         except subprocess.TimeoutExpired:
             return "it hung up"
-        how = f"its process died of {signal_words(-code)}" if code < 0 else f"its process ended with exit code {code}"
+        how = (
+            f"its process died of {describe_signal(-code)}" if code < 0 else f"its process ended with exit code {code}"
+        )
         with contextlib.suppress(OSError, ValueError):
             self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - 4096))
             lines = self._said.read().decode(errors="replace").strip().splitlines()

@@ -88,7 +88,7 @@ class Twins:
 
 
 def _code(shell: str, texts: Sequence[str], built: Sequence[BuildReply]) -> str:
-    orders = [reply.order for reply in built if reply.order is not None and reply.library is not None]
+    orders = [reply.request for reply in built if reply.request is not None and reply.library is not None]
     if len(orders) < len(built):
         return ""  # a build that failed, and went on without
     frames = [[str(text) for _, text in order["sources"]] for order in orders]

@@ -1,1 +1,4 @@
-"""Where candidates run: worker processes, what confines them, and the memory that they share with the judge."""
+"""Worker processes: how they are started and confined, and the memory that they share with the judge.
+
+May import worker, rejection, disk_cache and device.
+"""

@@ -1,7 +1,7 @@
-"""What judge and worker agree on when something is to be compiled: who builds, and how the product changes hands.
+"""The messages between judge and worker about a build: who compiles, and how the library reaches the worker.
 
-The product goes to the worker as a descriptor of a sealed copy in memory. No path is agreed on, since the worker could
-lead one elsewhere, and nothing the worker does to its copy reaches what the builder keeps.
+The worker receives the library as a descriptor of a sealed copy in memory. It receives no path, because a worker could
+redirect one. Nothing that the worker does to its copy changes what the builder keeps.
 """
 
 import fcntl
@@ -18,37 +18,37 @@ from kbevolve.evaluators.worker.channel import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildReply:
-    """The judge's answer to "I am building"."""
+    """The judge's answer to a worker that wants to build."""
 
-    #: ``{"built": {…}}``, ``{"failed": log}``, ``{"compile": true}`` (by yourself) or ``{"go": true}``.
+    #: ``{"built": {…}}``, ``{"failed": log}``, ``{"compile": true}`` (compile yourself) or ``{"continue": true}``.
     message: Message
     #: The library (or program) that was built.
     library: bytes | None = None
-    #: What shows in its machine code; None where nobody could look into it.
+    #: What its machine code shows; None where it could not be disassembled.
     traits: tuple[Trait, ...] | None = None
-    #: What was ordered, as the worker told it; None for an answer to no order.
-    order: Message | None = None
-    #: Seconds of compilers that were spent on it; 0 when it had been built before.
+    #: The build request as the worker sent it; None when the reply answers no request.
+    request: Message | None = None
+    #: Seconds that compilers took; 0 when it had been built before.
     seconds: float = 0.0
-    #: Whether its time was over before it was done.
+    #: Whether its time ran out.
     timed_out: bool = False
 
 
 class Builder(Protocol):
-    """Carries out orders of workers."""
+    """Builds what workers request."""
 
-    def __call__(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
-        """Begin to build what an untrusted process ordered; None for an order that is not taken.
+    def __call__(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
+        """Begin to build; None for a request that is not accepted.
 
         Args:
-            order: as it came, nothing of it checked.
+            request: from an untrusted process, unchecked.
             seconds: that compilers may take.
         """
 
 
 @contextmanager
 def sealed(data: bytes) -> Iterator[int]:
-    """A descriptor of these bytes which nobody can change any more, at its beginning."""
+    """A descriptor of these bytes, at their beginning. No process can change them any more."""
     descriptor = os.memfd_create("kbevolve-built", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -1,4 +1,4 @@
-"""The judge's end of the line to a worker, whose messages, print and death come from an untrusted process."""
+"""The judge's end of the connection to a worker: messages, output and exit of an untrusted process."""
 
 import contextlib
 import json
@@ -11,43 +11,45 @@ from collections.abc import Sequence
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.launch import LaunchedWorker
-from kbevolve.evaluators.sandbox.output import CapturedOutput, signal_words
+from kbevolve.evaluators.sandbox.output import CapturedOutput, describe_signal
 from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Channel, Message
 
-#: Seconds between the worker's hanging up and its being taken for alive.
-_DEATH_SECONDS = 2.0
-#: bubblewrap tells that a signal ended its program as shells do, by an exit code above this.
+#: Seconds between a closed connection and the conclusion that the worker still lives.
+_EXIT_SECONDS = 2.0
+#: Like a shell, bubblewrap reports a signal by an exit code above this number.
 _SIGNALLED = 128
+#: Characters of the captured output that an error message quotes.
+_QUOTED = 500
 
 
 class WorkerConnection:
-    """Tells a worker something and hears whatever comes from it."""
+    """Sends messages to a worker, and reads its messages and its output."""
 
-    def __init__(self, started: LaunchedWorker) -> None:
-        self._process = started.process
-        self._connection = started.connection
-        self._output = started.output
-        self._bubblewrap = started.led_by_bubblewrap
-        #: What it printed so far.
+    def __init__(self, launched: LaunchedWorker) -> None:
+        self._process = launched.process
+        self._connection = launched.connection
+        self._output = launched.output
+        self._bubblewrap = launched.led_by_bubblewrap
+        #: Its standard output and error so far.
         self.printed = CapturedOutput()
         self._received = bytearray()
-        # A helper that it left behind may hold its ends of both open when it is dead.
-        self._handle = os.pidfd_open(started.process.pid)
+        # The process itself is watched, too: a leaked helper may keep the other ends of socket and pipe open.
+        self._handle = os.pidfd_open(launched.process.pid)
         self._selector = selectors.DefaultSelector()
         for source in (self._connection, self._output, self._handle):
             self._selector.register(source, selectors.EVENT_READ)
 
     @property
     def alive(self) -> bool:
-        """Whether the worker has not ended yet; not to be asked when the line is closed."""
+        """Whether the worker has not exited yet. Do not ask after `close`."""
         return not select.select([self._handle], [], [], 0)[0]
 
-    def tell(self, message: Message, *, seconds: float, descriptors: Sequence[int] = ()) -> None:
+    def send(self, message: Message, *, seconds: float, descriptors: Sequence[int] = ()) -> None:
         """Send one message, and file descriptors with it.
 
         Raises:
-            TimeoutError: it does not listen.
-            Rejection: it died or hung up.
+            TimeoutError: the worker did not read it in time.
+            Rejection: the worker exited or closed the connection.
             ValueError: the message is too large.
         """
         self._connection.settimeout(seconds)
@@ -56,45 +58,45 @@ class WorkerConnection:
         except TimeoutError:
             raise
         except OSError:
-            raise self._death() from None
+            raise self._closed() from None
 
-    def hear(self, seconds: float) -> None:
-        """Take in what comes within so many seconds; returns as soon as something did.
+    def read(self, seconds: float) -> None:
+        """Read what arrives within so many seconds; returns as soon as something did.
 
         Raises:
-            Rejection: it died or hung up.
+            Rejection: the worker exited or closed the connection.
         """
-        speaking = {key.fileobj for key, _ in self._selector.select(seconds)}
-        if self._output in speaking:
+        readable = {key.fileobj for key, _ in self._selector.select(seconds)}
+        if self._output in readable:
             self._read_output()
-        if speaking - {self._output}:  # its last message and its end may come together
+        if readable - {self._output}:  # the last message and the exit may arrive together
             self._read_connection()
 
     def next_message(self) -> Message | None:
-        """The next whole message of those that were heard, None until there is one.
+        """The next complete message of those that were read; None until there is one.
 
         Raises:
-            Rejection: what came is no message.
+            Rejection: the bytes are no message.
         """
         if len(self._received) < HEADER_BYTES:
             return None
-        size = int.from_bytes(self._received[:HEADER_BYTES], "big")
-        if size > LARGEST:
-            raise _gibberish()
-        if len(self._received) < HEADER_BYTES + size:
+        end = HEADER_BYTES + int.from_bytes(self._received[:HEADER_BYTES], "big")
+        if end > HEADER_BYTES + LARGEST:
+            raise _malformed()
+        if len(self._received) < end:
             return None
-        body = bytes(self._received[HEADER_BYTES : HEADER_BYTES + size])
-        del self._received[: HEADER_BYTES + size]
+        body = bytes(self._received[HEADER_BYTES:end])
+        del self._received[:end]
         try:
             message = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            raise _gibberish()
+            raise _malformed()
         return message
 
     def close(self) -> None:
-        """Hang up on a worker that is dead."""
+        """Release the descriptors, after the worker exited."""
         with contextlib.suppress(OSError, KeyError, ValueError):
             self._selector.close()
         self._connection.close()
@@ -103,40 +105,40 @@ class WorkerConnection:
 
     def _read_connection(self) -> None:
         try:
-            # What it said before it died comes first. With a time limit, Python would wait for words that a helper,
-            # which holds the other end, never says.
+            # Messages sent before the exit are read first. Non-blocking, because with a time limit Python would wait
+            # for data that a helper, which holds the other end, never sends.
             self._connection.setblocking(False)
             data = self._connection.recv(1 << 20)
         except OSError:
             data = b""
         if not data:
-            raise self._death()
+            raise self._closed()
         self._received += data
 
     def _read_output(self) -> None:
         data = os.read(self._output, 1 << 16)
         self.printed.add(data)
-        if not data:  # closed by the candidate, or the process is ending
+        if not data:  # closed by the candidate, or the process is exiting
             self._selector.unregister(self._output)
 
-    def _death(self) -> Rejection:
-        """What to say about a worker that hung up."""
+    def _closed(self) -> Rejection:
+        """Why the worker closed the connection."""
         try:
-            code = self._process.wait(_DEATH_SECONDS)
+            code = self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             return Rejection(Verdict.CRASHED, "it closed the connection to the judge")
         os.set_blocking(self._output, False)
         with contextlib.suppress(OSError):
             while data := os.read(self._output, 1 << 16):
                 self.printed.add(data)
-        said = self.printed.text.strip()
-        said = f"; it printed last: {said[-500:]}" if said else ""
+        text = self.printed.text.strip()
+        quoted = f"; it printed last: {text[-_QUOTED:]}" if text else ""
         if self._bubblewrap and code > _SIGNALLED:
             code = _SIGNALLED - code
-        if code >= 0:
-            return Rejection(Verdict.CRASHED, f"its process ended itself with exit code {code} before answering{said}")
-        return Rejection(Verdict.CRASHED, f"its process died of {signal_words(-code)}{said}")
+        if code < 0:
+            return Rejection(Verdict.CRASHED, f"its process died of {describe_signal(-code)}{quoted}")
+        return Rejection(Verdict.CRASHED, f"its process ended itself with exit code {code} before answering{quoted}")
 
 
-def _gibberish() -> Rejection:
+def _malformed() -> Rejection:
     return Rejection(Verdict.CRASHED, "it wrote to the judge's connection something that is no reply")

@@ -1,4 +1,4 @@
-"""The directories of workers and compilers: made with their judge's number, removed whatever is in them."""
+"""Directories of workers and compilers: named after their judge's process, removed whatever they contain."""
 
 import contextlib
 import os
@@ -7,14 +7,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kbevolve.evaluators.sandbox import process_table
+from kbevolve.evaluators.sandbox.process_table import kill, leaked
 
-#: How the names of workers' directories begin; then follows the process id of the judge.
+#: Prefix of the names of workers' directories; the judge's process id follows.
 PREFIX = "kbevolve-worker-"
 
 
 def make(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
-    """A process's own directory: its home, its temporary files and where it works."""
+    """A new directory with the folders home, tmp and work for one process."""
     directory = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
     for name in ("home", "tmp", "work"):
         (directory / name).mkdir()
@@ -22,24 +22,24 @@ def make(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
 
 
 def triton_cache(directory: Path) -> Path:
-    """Where Triton keeps what it builds in the worker with this directory."""
+    """Triton's cache in a worker's directory."""
     return directory / "tmp" / "triton"
 
 
-def sweep(*, prefix: str = PREFIX) -> None:
-    """End and remove what judges that were killed left behind."""
+def remove_stale(*, prefix: str = PREFIX) -> None:
+    """Remove the directories of judges that were killed, and kill the processes that use them."""
     for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         owner = directory.name.removeprefix(prefix).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            process_table.kill(process_table.leaked(directory))
+            kill(leaked(directory))
             remove(directory)
 
 
 def remove(directory: Path) -> None:
-    """Remove a worker's directory, whatever a candidate made of it; what cannot be removed stays."""
-    with contextlib.suppress(RecursionError):  # a tree deeper than Python goes
+    """Remove a directory, whatever a candidate left in it; what cannot be removed stays."""
+    with contextlib.suppress(RecursionError):  # deeper than Python's recursion limit
         shutil.rmtree(directory, ignore_errors=True)
-    # … or with folders that nobody may enter, which only root removes at once.
+    # Folders without permissions need a chmod first, except for root.
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
         if not directory.exists():
             return

@@ -1,4 +1,4 @@
-"""What a worker finds in its environment: an allow-list, its own directories, and one rule for threads."""
+"""The environment of workers and compilers: an allow-list, their own directories, and the number of threads."""
 
 import os
 import site
@@ -11,11 +11,11 @@ from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.sandbox.gpu import find_gpu
 from kbevolve.evaluators.sandbox.permissions import search_path
 
-#: The CUDA driver's variable for the connections of a context to its device.
+#: The CUDA driver's variable for the hardware queues of a context.
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
-#: Variables that a worker may see. Everything else stays behind, API keys above all.
+#: Variables that a worker may see. No others are passed: they may hold API keys.
 _PASSED = {"PATH", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CC", "CXX", "LD", "NVCC", "TZ"}
-#: The same by prefix: toolkits are found through these; the last three switch NVLink multicast off where it must be.
+#: The same by prefix: toolkits are found through them, and the last three switch NVLink multicast off.
 _PASSED_PREFIXES = (
     "LC_",
     "CUDA_",
@@ -28,10 +28,10 @@ _PASSED_PREFIXES = (
     "TORCH_SYMM_",
 )
 
-#: glibc gives every large block back to the kernel when it is freed, or does not, as the process's early history went.
-#: So one process pays page faults for each output and the next does not: eager GELU of 16 MB took 0.95 ms in some
-#: processes and 3.4 ms in others, and 0.68-0.76 ms in all with these (2 cores of an AMD EPYC, 2026-11-21). Freed blocks
-#: are kept in the process, on both sides of every comparison.
+#: Whether glibc returns a large freed block to the kernel depends on the early history of the process. So one process
+#: pays page faults for each output and the next does not: eager GELU of 16 MB took 0.95 ms in some processes, 3.4 ms in
+#: others, and 0.68-0.76 ms in all with these (2 cores of an AMD EPYC, 2026-11-21). With these a process keeps freed
+#: blocks, on both sides of every comparison.
 _WARM_ALLOCATOR = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -40,16 +40,9 @@ _WARM_ALLOCATOR = {
 
 
 def worker_environment(device: Device, directory: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """A worker's environment.
-
-    Args:
-        device: that it works on.
-        directory: its own.
-        inherited: the judge's environment.
-    """
+    """A worker's environment, from the judge's (`inherited`); `directory` is the worker's own."""
     kept = allowed(inherited)
-    search = search_path(inherited)
-    if search:
+    if search := search_path(inherited):
         kept["PYTHONPATH"] = os.pathsep.join(search)
     home, scratch = str(directory / "home"), str(directory / "tmp")
     kept |= {
@@ -61,14 +54,14 @@ def worker_environment(device: Device, directory: Path, inherited: Mapping[str, 
         "TRITON_CACHE_DIR": str(directories.triton_cache(directory)),
         "TORCHINDUCTOR_CACHE_DIR": f"{scratch}/inductor",
         "CUDA_CACHE_PATH": f"{scratch}/cuda",
-        # Compilers of torch.compile in the process itself: a pool of them needs the machine's shared memory folder,
-        # and would look like helpers that a candidate left behind.
+        # torch.compile compiles in the process itself: its pool of compilers needs the machine's shared memory folder,
+        # and would look like processes that a candidate leaked.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "MAX_JOBS": str(len(os.sched_getaffinity(0))),
         "OMP_NUM_THREADS": str(device.threads),
-        # Idle OpenMP threads spin for about 10 ms before they sleep. A thread that sleeps is woken in 0.5 ms here, and
-        # whether one sleeps between two calls is chance: a call of 0.09 ms took 0.09 or 0.61 ms, block by block, where
-        # they spun for 0.5 ms only. They spin into nobody's block: whoever is not timed is stopped.
+        # Idle OpenMP threads spin for about 10 ms before they sleep. Waking one takes 0.5 ms here, and it is chance
+        # whether one sleeps between two calls: where they spun for only 0.5 ms, a call of 0.09 ms took 0.09 or 0.61 ms,
+        # block by block. They disturb no other measurement: a process that is not timed is stopped.
         "GOMP_SPINCOUNT": "200000",
         "KMP_BLOCKTIME": "1",
     }
@@ -80,26 +73,26 @@ def worker_environment(device: Device, directory: Path, inherited: Mapping[str, 
 
 
 def allowed(inherited: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment may be seen under guard, with the tools that came with this Python on the PATH."""
+    """The variables that confined processes may see, with this Python's own programs on the PATH."""
     kept = {name: value for name, value in inherited.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)}
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     return kept
 
 
 def cuda_architecture(index: int) -> str:
-    """What extensions are built for on this GPU, as torch spells it, e.g. "9.0a"."""
+    """The target of extensions on this GPU, as torch spells it, e.g. "9.0a"."""
     import torch
 
     major, minor = torch.cuda.get_device_capability(index)
-    # The "a" target holds Hopper's and Blackwell's own instructions (wgmma, bulk copies), and runs on this chip only.
+    # The "a" target has Hopper's and Blackwell's own instructions (wgmma, bulk copies), and runs on this chip only.
     return f"{major}.{minor}a" if major >= 9 and minor == 0 else f"{major}.{minor}"
 
 
 def _cuda_environment(device: Device, inherited: Mapping[str, str]) -> dict[str, str]:
-    """This GPU alone is visible, and extensions are built for it alone."""
+    """Only this GPU is visible, and extensions are built only for it."""
     gpu = find_gpu(device)
     return {
-        # Numbers count what can be opened, and its siblings cannot be.
+        # By name, since an index counts the GPUs that can be opened, and the other ones cannot.
         "CUDA_VISIBLE_DEVICES": gpu.name if gpu else visible_name(device.index, inherited),
         "TORCH_CUDA_ARCH_LIST": cuda_architecture(device.index),
     }

@@ -1,4 +1,4 @@
-"""The judge's side of `worker.fork_server`: a process that bears workers, so that torch is imported once."""
+"""The judge's side of `worker.forkserver`: a process that imports torch once and forks the workers."""
 
 import contextlib
 import json
@@ -17,42 +17,42 @@ from typing import Any
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.worker.channel import Channel, Message
 
-#: Seconds that the fork_server may take to be ready (importing torch from a cold disk), and to bear a worker.
+#: Seconds until the server is ready (importing torch from a cold disk), and until it has forked a worker.
 _START_SECONDS = 120.0
-_BIRTH_SECONDS = 30.0
+_FORK_SECONDS = 30.0
 #: `struct ucred`: process, user, group.
 _CREDENTIALS = struct.Struct("3i")
 
 
 class ForkedWorker:
-    """A process that a fork_server bore; what `Worker` asks of a `subprocess.Popen`."""
+    """A worker process that a fork server started; has what `Worker` needs of a `subprocess.Popen`."""
 
-    def __init__(self, fork_server: "ForkServer", *, pid: int, name: int) -> None:
-        """`pid` is its number here, `name` the number that the fork_server knows it by."""
+    def __init__(self, server: "ForkServer", *, pid: int, server_pid: int) -> None:
+        """`pid` is its id in the judge's namespace of processes, `server_pid` in the server's."""
         self.pid = pid
-        self._fork_server = fork_server
-        self._name = name
+        self._server = server
+        self._server_pid = server_pid
         self._handle = os.pidfd_open(pid)
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, minus the number of the signal that ended it.
+        """Its exit code, or minus the number of the signal that ended it.
 
         Raises:
-            subprocess.TimeoutExpired: it still lives.
+            subprocess.TimeoutExpired: it still runs.
         """
         if self._code is None:
             waiting = select.poll()
             waiting.register(self._handle, select.POLLIN)
             if not waiting.poll(None if timeout is None else 1e3 * timeout):
                 raise subprocess.TimeoutExpired("worker", timeout or 0.0)
-            self._code = self._fork_server.reap(self._name)
+            self._code = self._server.exit_code(self._server_pid)
             os.close(self._handle)
         return self._code
 
 
 class ForkServer:
-    """A process that bears workers. May be used by several threads; it dies with the thread that made it."""
+    """A process that forks workers, for several threads. It ends with the thread that started it."""
 
     def __init__(
         self,
@@ -61,45 +61,45 @@ class ForkServer:
         connection: socket.socket,
         theirs: socket.socket,
         environment: Mapping[str, str],
-        folder: Path,
+        directory: Path,
     ) -> None:
-        """Start it; it is ready when the first worker is asked for.
+        """Start it. The first `fork` waits until it is ready.
 
         Args:
-            command: the worker program with a fork_server's orders, in bubblewrap where that is used.
-            connection: the judge's end.
-            theirs: the fork_server's end, by the number that the orders tell.
-            environment: what libraries read when they are loaded.
-            folder: its home, in which the workers' directories lie.
+            command: the worker program as a fork server, inside bubblewrap where that is used.
+            connection: the judge's end of its connection.
+            theirs: the server's end, whose number the command contains.
+            environment: the server's; libraries read it when they are loaded.
+            directory: the server's, in which the workers' directories are made.
         """
-        #: In which the workers' directories lie.
-        self.folder = folder
+        #: In which the workers' directories are made.
+        self.directory = directory
         self._connection = connection
         self._channel = Channel(connection)
         self._ready = False
-        # Answers that are due: one that nobody waited for any longer must not be taken for the next.
-        self._due = 0
+        # Requests without an answer: after a timeout a late answer must not be taken for the next one.
+        self._unanswered = 0
         self._lock = threading.Lock()
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the fork_server)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
         self._process = subprocess.Popen(
             command,
-            cwd=folder / "work",
+            cwd=directory / "work",
             env=dict(environment),
             stdin=subprocess.DEVNULL,
-            stdout=self._said,
-            stderr=self._said,
+            stdout=self._output,
+            stderr=self._output,
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
 
     @property
     def alive(self) -> bool:
-        """Whether it can still bear workers."""
+        """Whether it can still fork workers."""
         return self._process.poll() is None
 
-    def bear(
+    def fork(
         self,
-        orders: Mapping[str, Any],
+        arguments: Mapping[str, Any],
         environment: Mapping[str, str],
         directory: Path,
         ours: socket.socket,
@@ -109,61 +109,60 @@ class ForkServer:
         """A new worker process.
 
         Args:
-            orders: the worker program's.
-            environment: its own.
-            directory: its own, in `folder`.
-            ours: the judge's end of its connection.
-            theirs: its end.
-            output: where its output goes.
+            arguments: of the worker program.
+            environment: the worker's.
+            directory: the worker's, inside the server's.
+            ours: the judge's end of the worker's connection.
+            theirs: the worker's end.
+            output: descriptor for its standard output and error.
 
         Raises:
-            EvaluatorError: the fork_server has died, or the system has no process left.
+            EvaluatorError: the server has died, or the system cannot start another process.
         """
-        bear = {"orders": json.dumps(orders), "environment": dict(environment), "directory": str(directory)}
+        worker = {"arguments": json.dumps(arguments), "environment": dict(environment), "directory": str(directory)}
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             with self._lock:
                 self._wait_ready()
-                self._connection.settimeout(_BIRTH_SECONDS)
-                answer = self._asked({"bear": bear}, (theirs.fileno(), output))
+                self._connection.settimeout(_FORK_SECONDS)
+                answer = self._ask({"fork": worker}, (theirs.fileno(), output))
             if "failed" in answer:
                 raise OSError(answer["failed"])
-            ours.settimeout(_BIRTH_SECONDS)
+            # The worker sends one byte, with which the kernel tells its id in the judge's own namespace.
+            ours.settimeout(_FORK_SECONDS)
             _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
-            (pid, _, _), *_ = [
-                _CREDENTIALS.unpack(data) for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS
-            ]
-        except (OSError, EOFError, ValueError) as error:
+            pid, *_ = next(_CREDENTIALS.unpack(data) for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)
+        except (OSError, EOFError, StopIteration) as error:
             raise EvaluatorError(
                 f"a worker process did not start: {self._last_line() or error}; "
                 "check that `python -c 'import torch'` works"
             ) from None
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-        return ForkedWorker(self, pid=pid, name=answer["born"])
+        return ForkedWorker(self, pid=pid, server_pid=answer["forked"])
 
-    def reap(self, name: int) -> int:
-        """The exit code of a process that has ended, whose number is free afterwards; -9 when the server is dead."""
+    def exit_code(self, server_pid: int) -> int:
+        """The exit code of a worker that has ended, whose id is free afterwards; -9 when the server is dead."""
         with self._lock, contextlib.suppress(OSError, EOFError):
-            return int(self._asked({"reap": name})["code"])
+            return int(self._ask({"wait": server_pid})["code"])
         return -signal.SIGKILL
 
     def close(self) -> None:
-        """End it, and with it all workers that still live. May be called twice."""
+        """Kill it and all workers that still live. May be called twice."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._connection.close()
-        self._said.close()
+        self._output.close()
 
-    def _asked(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
-        """Its answer; those that came too late for earlier requests are passed over."""
+    def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
+        """The answer to this request; late answers to earlier requests are dropped."""
         self._channel.send(request, descriptors)
-        self._due += 1
+        self._unanswered += 1
         while True:
             answer, _ = self._channel.receive()
-            self._due -= 1
-            if not self._due:
+            self._unanswered -= 1
+            if not self._unanswered:
                 return answer
 
     def _wait_ready(self) -> None:
@@ -173,5 +172,5 @@ class ForkServer:
             self._ready = True
 
     def _last_line(self) -> str:
-        self._said.seek(0)
-        return "".join(self._said.read().decode(errors="replace").strip().splitlines()[-1:])
+        self._output.seek(0)
+        return "".join(self._output.read().decode(errors="replace").strip().splitlines()[-1:])

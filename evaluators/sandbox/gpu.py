@@ -1,9 +1,9 @@
 """The one GPU of a host that a worker may open, by its driver's name and its special file.
 
-CUDA_VISIBLE_DEVICES is no guard: a candidate may change it and start a process of its own, which then sees every GPU of
-the host. Nor does it spare work. CUDA's initialisation attaches every GPU that it can open, visible or not, and the
-driver does that for one process of the host at a time: on a host of four it takes a process 0.20 s, and 0.11 s where
-only one can be opened (docs/results/2026-11-22-several-gpus-h200.md).
+CUDA_VISIBLE_DEVICES is no guard: a candidate may change it and start a process, which then sees every GPU of the host.
+Nor does it save work. CUDA's initialisation attaches every GPU that it can open, visible or not, and the driver serves
+one process of the host at a time: on a host of four GPUs it takes 0.20 s for each process, and 0.11 s where a process
+can open only one (docs/results/2026-11-22-several-gpus-h200.md).
 """
 
 import functools
@@ -30,18 +30,18 @@ class Gpu:
 
 @functools.cache
 def find_gpu(device: Device) -> Gpu | None:
-    """The GPU that this device is; None for a CPU, a slice of a GPU, or where it is not told which file is its."""
+    """The GPU of this device; None for a CPU, for a slice of a GPU, or where its special file is not known."""
     if device.type == "cpu":
         return None
     import torch
 
     found = getattr(torch.cuda.get_device_properties(device.index), "uuid", None)
-    # A container may name special files in its own way: rather all of them than none.
+    # A container may rename special files. Without a match the worker gets all of them.
     return next((gpu for gpu in all_gpus() if gpu.name == f"GPU-{found}" and gpu.node.exists()), None)
 
 
 def all_gpus(folder: Path = _DESCRIBED) -> tuple[Gpu, ...]:
-    """All that a driver describes, a file "information" in a folder for each, in the order of their special files."""
+    """All that a driver describes, in the order of their special files. `folder` has one folder for each GPU."""
     found: dict[int, Gpu] = {}
     for path in folder.glob("*/information"):
         lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
@@ -53,7 +53,7 @@ def all_gpus(folder: Path = _DESCRIBED) -> tuple[Gpu, ...]:
 
 
 def special_files(gpu: Gpu | None, folder: Path = _SPECIAL_FILES) -> Iterator[Path]:
-    """The special files that CUDA needs for a GPU, those of its siblings left out; all when it is not known."""
+    """The special files that CUDA needs for a GPU, without those of other GPUs; all when `gpu` is None."""
     for path in sorted(folder.glob("nvidia*")):
         is_gpu = path.name.removeprefix("nvidia").isdigit()
         if gpu is None or not is_gpu or path.name == gpu.node.name:

@@ -1,8 +1,8 @@
-"""Starts the process that a candidate will live in, with its directory, its environment and its limits.
+"""Starts the process that will run a candidate, with its directory, its environment and its limits.
 
 Two guards, each used where the machine has it: bubblewrap around the process (`bubblewrap.py`), and what the process
-does to itself before it reads a line of a candidate (`worker/confinement.py`: Landlock, a filter of system calls,
-limits).
+does to itself before it reads a line of a candidate: Landlock, a filter of system calls, limits
+(`worker/confinement.py`).
 """
 
 import contextlib
@@ -28,70 +28,69 @@ PROGRAM = Path(__file__).resolve().parents[1] / "worker" / "__main__.py"
 
 #: Largest file a worker may write. Compiled extensions and Triton's caches are a few megabytes.
 _FILE_BYTES = 2 << 30
-#: Share of the machine's memory that a worker may write, and on the CPU address; and what may be addressed at least:
+#: The share of the machine's memory that a worker may write, and on the CPU address; and the least that it may address:
 #: torch alone maps about 4 GB of addresses.
 _MEMORY_SHARE = 0.75
 _LEAST_ADDRESS_BYTES = 16 << 30
-#: Where a container says how much memory it has (control groups of version 2 and 1).
+#: The memory limits of containers (control groups of version 2 and 1).
 _CONTAINER_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
-#: Seconds for a Python that imports next to nothing.
-_REHEARSAL_SECONDS = 30.0
+#: Seconds for a Python that imports almost nothing.
+_TRIAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedWorker:
-    """A worker process and the judge's ends of what connects to it."""
+    """A worker process and the judge's ends of its connection and its output."""
 
     process: subprocess.Popen[bytes] | ForkedWorker
     connection: socket.socket
     #: Read end of its standard output and error.
     output: int
-    #: Its home, cache, temporary and working directory; to be removed when it is dead.
+    #: Its home, cache, temporary and working directory; to be removed after its end.
     directory: Path
     #: Whether it runs inside bubblewrap.
     bubblewrap: bool
 
     @property
     def led_by_bubblewrap(self) -> bool:
-        """Whether `process` is bubblewrap, with the worker beneath it."""
+        """Whether `process` is bubblewrap and the worker is its descendant."""
         return self.bubblewrap and isinstance(self.process, subprocess.Popen)
 
 
 def start(
-    device: Device, fork_server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
+    device: Device, server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
 ) -> LaunchedWorker:
-    """Start a worker in a session of its own, or have a fork_server bear it.
+    """Start a worker in a session of its own.
 
     Args:
         device: that it works on.
-        fork_server: what bears it.
-        built: what Triton built for itself in another worker (`triton_cache`), for this one to find.
-        connections: of its CUDA context to the device; 0 for the driver's number.
+        server: forks the worker; None to start a program.
+        built: what Triton compiled for itself in another worker (`triton_cache`); this one gets a copy.
+        connections: hardware queues of its CUDA context; 0 for the driver's default.
 
     Raises:
-        EvaluatorError: the fork_server has died.
+        EvaluatorError: the fork server has died.
     """
-    directory = directories.make(fork_server.folder if fork_server else None)
+    directory = directories.make(server.directory if server else None)
     if built is not None:
         shutil.copytree(built, directories.triton_cache(directory))
     ours, theirs = socket.socketpair()
     output, output_write = os.pipe()
     wrapped = bubblewrap.obstacle(device.type) is None
-    own = worker_environment(device, directory, os.environ)
+    environment = worker_environment(device, directory, os.environ)
     if connections:
-        own[CONNECTIONS] = str(connections)
+        environment[CONNECTIONS] = str(connections)
     process: subprocess.Popen[bytes] | ForkedWorker
     try:
-        if fork_server is not None:
-            granted = permissions_for(device, directory, PROGRAM.parent, os.environ)
-            orders = _orders(device, granted, socket_fd=theirs.fileno(), wrapped=wrapped)
-            process = fork_server.bear(orders, own, directory, ours, theirs, output_write)
+        arguments, permissions = _worker(device, directory, socket_fd=theirs.fileno(), wrapped=wrapped)
+        if server is not None:
+            process = server.fork(arguments, environment, directory, ours, theirs, output_write)
         else:
             process = subprocess.Popen(
-                _command(device, directory, socket_fd=theirs.fileno(), wrapped=wrapped),
+                _command(arguments, permissions, device, directory, wrapped=wrapped),
                 cwd=directory / "work",
-                env=own,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output_write,
                 stderr=output_write,
@@ -110,54 +109,50 @@ def start(
 
 
 def open_fork_server(device: Device) -> ForkServer | None:
-    """A fork_server for workers of this device; None where they need bubblewrap, each its own, for lack of Landlock."""
+    """A fork server for workers of this device; None without Landlock, where each worker needs its own bubblewrap."""
     wrapped = bubblewrap.obstacle(device.type) is None
     if wrapped and not landlock.usable():
         return None
-    folder = directories.make()
+    directory = directories.make()
     ours, theirs = socket.socketpair()
     try:
-        granted = permissions_for(device, folder, PROGRAM.parent, os.environ)
-        orders = {
-            "fork_server": {
-                "socket_fd": theirs.fileno(),
-                "device": _seen(device),
-                "parent": None if wrapped else os.getpid(),
-            }
-        }
+        parent = None if wrapped else os.getpid()
+        arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": _visible(device), "parent": parent}}
+        permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
         return ForkServer(
-            _run(orders, granted, device, folder, wrapped=wrapped),
+            _command(arguments, permissions, device, directory, wrapped=wrapped),
             connection=ours,
             theirs=theirs,
-            environment=worker_environment(device, folder, os.environ),
-            folder=folder,
+            environment=worker_environment(device, directory, os.environ),
+            directory=directory,
         )
     except BaseException:
         ours.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
         raise
     finally:
         theirs.close()
 
 
 def confinement_level(device: Device) -> str:
-    """The level of confinement that a worker for this device reaches here, e.g. "landlock 7, seccomp, limits".
+    """The confinement that a worker for this device reaches here, e.g. "landlock 7, seccomp, limits".
 
-    It is reached for this answer, in a process that ends before it imports torch.
+    It is tried in a process that ends before it imports torch.
 
     Raises:
-        OSError, subprocess.SubprocessError: no process can be started in this way.
+        OSError, subprocess.SubprocessError: such a process does not start.
     """
     directory = directories.make()
     wrapped = bubblewrap.obstacle(device.type) is None
+    arguments, permissions = _worker(device, directory, socket_fd=None, wrapped=wrapped)
     try:
         done = subprocess.run(
-            _command(device, directory, socket_fd=None, wrapped=wrapped),
+            _command(arguments, permissions, device, directory, wrapped=wrapped),
             cwd=directory / "work",
             env=worker_environment(device, directory, os.environ),
             capture_output=True,
             text=True,
-            timeout=_REHEARSAL_SECONDS,
+            timeout=_TRIAL_SECONDS,
             check=True,
         )
     finally:
@@ -166,55 +161,48 @@ def confinement_level(device: Device) -> str:
 
 
 def full_level(reached: str, *, wrapped: bool) -> str:
-    """The level as it is recorded, from what the worker reached on its own."""
+    """The level as it is recorded, from the level that the worker reported."""
     return f"bubblewrap, {reached}" if wrapped else reached
 
 
-def _command(device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool) -> list[str]:
-    granted = permissions_for(device, directory, PROGRAM.parent, os.environ)
-    orders = _orders(device, granted, socket_fd=socket_fd, wrapped=wrapped)
-    return _run(orders, granted, device, directory, wrapped=wrapped)
-
-
-def _orders(device: Device, granted: Permissions, *, socket_fd: int | None, wrapped: bool) -> dict[str, object]:
-    return {
-        "socket": socket_fd,
-        "device": _seen(device),
-        "threads": device.threads,
-        "confinement": _confinement(device, granted, wrapped=wrapped),
-    }
-
-
-def _run(
-    orders: Mapping[str, object], granted: Permissions, device: Device, directory: Path, *, wrapped: bool
-) -> list[str]:
-    """The command that runs the worker program."""
-    outside = bubblewrap.command(granted, device.type, directory) if wrapped else []
-    # -P: this program's folder must not come first in the candidate's module search.
-    return [*outside, sys.executable, "-P", "-u", str(PROGRAM), json.dumps(orders)]
-
-
-def _seen(device: Device) -> str:
-    return "cpu" if device.type == "cpu" else "cuda:0"  # the only one it sees
-
-
-def _confinement(device: Device, granted: Permissions, *, wrapped: bool) -> dict[str, object]:
-    """The arguments of `worker.confinement.confine`."""
-    memory = memory_bytes()
-    on_cpu = device.type == "cpu"
-    return {
-        "parent": None if wrapped else os.getpid(),
-        "file_bytes": _FILE_BYTES,
-        "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if on_cpu else None,
-        "data_bytes": memory,
-        "files": granted.for_landlock(),
-    }
-
-
 def memory_bytes() -> int:
-    """The share of the machine's or the container's memory that a worker or a compiler gets."""
+    """The share of the machine's or the container's memory that a worker or a compiler may use."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name in _CONTAINER_MEMORY:
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
             memory = min(memory, int(Path(name).read_text()))
     return int(memory * _MEMORY_SHARE)
+
+
+def _worker(
+    device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool
+) -> tuple[dict[str, object], Permissions]:
+    """The arguments of the worker program, and its permissions."""
+    permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
+    memory = memory_bytes()
+    confinement = {
+        "parent": None if wrapped else os.getpid(),
+        "file_bytes": _FILE_BYTES,
+        "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if device.type == "cpu" else None,
+        "data_bytes": memory,
+        "files": permissions.for_landlock(),
+    }
+    return {
+        "socket": socket_fd,
+        "device": _visible(device),
+        "threads": device.threads,
+        "confinement": confinement,
+    }, permissions
+
+
+def _command(
+    arguments: Mapping[str, object], permissions: Permissions, device: Device, directory: Path, *, wrapped: bool
+) -> list[str]:
+    """The command that runs the worker program."""
+    outside = bubblewrap.command(permissions, device.type, directory) if wrapped else []
+    # -P: the program's folder must not be first in the candidate's module search.
+    return [*outside, sys.executable, "-P", "-u", str(PROGRAM), json.dumps(arguments)]
+
+
+def _visible(device: Device) -> str:
+    return "cpu" if device.type == "cpu" else "cuda:0"  # the only GPU that it sees

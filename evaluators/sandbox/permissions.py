@@ -1,7 +1,7 @@
-"""What of this machine a worker may see and touch: the interpreter, compilers, libraries and its own directory.
+"""What a worker may read and write: the interpreter, compilers, libraries and its own directory.
 
-One allow-list serves both guards: Landlock's rules inside the worker, and what bubblewrap mounts around it. The
-user's home, other people's temporary files, the archive and the judge's own sources are on neither.
+One allow-list serves both guards: Landlock's rules inside the worker, and bubblewrap's mounts around it. It has neither
+the user's home nor other temporary files, the archive or the judge's own sources.
 """
 
 import os
@@ -19,20 +19,20 @@ from kbevolve.evaluators.sandbox.gpu import find_gpu, special_files
 
 #: Folders of the operating system, without /proc, /sys and /dev.
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc", "/opt", "/nix/store")
-#: Programs that build kernels, each with its toolkit: the folder above the program's bin.
+#: Programs that build kernels. Each brings its toolkit: the folder above the program's bin.
 _PROGRAMS = ("c++", "g++", "gcc", "cc", "clang++", "nvcc", "ninja", "ld")
 #: Variables that name such a program, folders of toolkits, and lists of folders.
 _PROGRAM_VARIABLES = ("CXX", "CC", "NVCC", "CUDAHOSTCXX", "TRITON_PTXAS_PATH")
 _FOLDER_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
 _LIST_VARIABLES = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH")
-#: What a Python or a toolkit consists of, should it be installed right into somebody's home.
+#: The parts of a Python or a toolkit, for one that is installed directly into a home directory.
 _PARTS = ("bin", "include", "lib", "lib64", "libexec", "share")
 
-#: Special files that anything may use. Disks and raw memory are among the others.
+#: Special files that every process may use. The others include disks and raw memory.
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-#: CUDA's driver names its threads here, and does not start when it cannot (cuInit fails with error 304). The worker
-#: resolves it, so it is the worker's own.
+#: CUDA's driver writes the names of its threads here; without it cuInit fails with error 304. The worker resolves the
+#: path, so it is the worker's own.
 _THREADS = "/proc/self/task"
 
 #: The checkout, or the installed package.
@@ -41,21 +41,21 @@ OURS = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
-    """Parts of the file system that a worker gets."""
+    """Parts of the file system that a worker may use."""
 
-    #: To be read, listed and executed, with all beneath except what is `hidden`.
+    #: Read, list and execute, with everything below except what is `hidden`.
     roots: tuple[Path, ...]
-    #: Not to be read although a root may hold it; a root inside it stands all the same.
+    #: Not readable although below a root. A root inside it is readable all the same.
     hidden: tuple[Path, ...]
     #: Special files: read, write, control.
     devices: tuple[Path, ...]
-    #: Parts of the process's own description under /proc, in which everything is allowed.
+    #: Parts of the process's own folder in /proc, in which everything is allowed.
     own: tuple[str, ...] = ()
     #: Folders in which everything is allowed.
     writable: tuple[Path, ...]
 
     def for_landlock(self) -> dict[str, list[str]]:
-        """Paths by kind of right; a root that holds something hidden is spelled out around it."""
+        """Paths by kind of right. A root that contains something hidden is replaced by its other parts."""
         readable = ["/proc", "/sys"]
         listable: list[str] = []
         for root in self.roots:
@@ -72,21 +72,21 @@ class Permissions:
 def permissions_for(
     device: Device | None, directory: Path, program: Path, environment: Mapping[str, str]
 ) -> Permissions:
-    """What a worker gets.
+    """The permissions of a worker or a compiler.
 
     Args:
-        device: that it works on; of several GPUs it can open this one alone. None for what needs no device.
-        directory: its own, to write in.
+        device: of several GPUs the worker can open only this one. None for a process without a device.
+        directory: its own, writable.
         program: the folder of the worker program.
-        environment: the judge's, for the places of compilers and libraries.
+        environment: the judge's, which names compilers and libraries.
     """
     home, temporary = Path.home().resolve(), Path(tempfile.gettempdir()).resolve()
     private = (home, temporary)
     roots = [*map(Path, _SYSTEM), program]
     for folder in (*_interpreter(), *_toolkits(environment)):
-        roots += [folder / part for part in _PARTS] if _holds(folder, private) else [folder]
-    # These lists are the user's own words, but a home or a checkout on a search path is no permission to read it all.
-    roots += [folder for folder in _listed(environment) if not _holds(folder, private)]
+        roots += [folder / part for part in _PARTS] if _contains(folder, private) else [folder]
+    # The user wrote these lists, but a home or a checkout on a search path is no permission to read all of it.
+    roots += [folder for folder in _listed(environment) if not _contains(folder, private)]
     devices = [Path(path) for path in _DEVICES]
     own: tuple[str, ...] = ()
     if device is not None and device.type == "cuda":
@@ -99,7 +99,7 @@ def permissions_for(
 
 
 def search_path(inherited: Mapping[str, str]) -> list[str]:
-    """The folders of PYTHONPATH, absolute, without our own checkout: a worker needs nothing from there."""
+    """The folders of PYTHONPATH, absolute, without our own checkout, which a worker does not need."""
     folders = [Path(entry).resolve() for entry in inherited.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return [str(folder) for folder in folders if folder != OURS]
 
@@ -131,16 +131,16 @@ def _listed(environment: Mapping[str, str]) -> Iterator[Path]:
         yield from (Path(entry).resolve() for entry in environment.get(name, "").split(os.pathsep) if entry)
 
 
-def _holds(folder: Path, others: Iterable[Path]) -> bool:
+def _contains(folder: Path, others: Iterable[Path]) -> bool:
     return any(other.is_relative_to(folder.resolve()) for other in others)
 
 
 def _around(root: Path, hidden: tuple[Path, ...]) -> Iterator[tuple[Path, bool]]:
-    """What to open so that all of `root` but the hidden can be read: paths, and whether each is open as a whole."""
-    place = root.resolve()
-    if not _holds(place, hidden):
+    """Paths that together make `root` readable except the hidden parts, and whether each is readable as a whole."""
+    resolved = root.resolve()
+    if not _contains(resolved, hidden):
         yield root, True
-    elif place not in hidden:
+    elif resolved not in hidden:
         yield root, False
-        for child in place.iterdir():
+        for child in resolved.iterdir():
             yield from _around(child, hidden)

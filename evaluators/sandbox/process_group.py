@@ -1,4 +1,4 @@
-"""A worker and its helpers together: stopped where they are, let go on, ended."""
+"""The process group of a worker and its helpers: paused, resumed, killed together."""
 
 import contextlib
 import os
@@ -6,68 +6,68 @@ import signal
 import threading
 import time
 
-from kbevolve.evaluators.sandbox import process_table
+from kbevolve.evaluators.sandbox.process_table import is_stopped
 
-#: Seconds that a stopped worker has to stand; it needs microseconds, more while it waits for what it cannot leave.
-_STAND_SECONDS = 5.0
+#: Seconds that stopping may take. It takes microseconds, and longer while the process is in an uninterruptible call.
+_STOP_SECONDS = 5.0
 
 
 class ProcessGroup:
-    """The process group that a worker leads. Any thread may stop or end it while another one waits for its answer."""
+    """The process group that a worker leads. Any thread may pause or kill it while another waits for its reply."""
 
     def __init__(self, leader: int) -> None:
         self.leader = leader
         self._signalling = threading.Lock()
-        # Moment at which it was stopped, None while it runs, and seconds that it has stood in all.
-        self._stopped: float | None = None
-        self._stood = 0.0
-        self._gone = False
+        # The moment of the current pause (None while it runs), and the seconds of all earlier pauses.
+        self._paused_at: float | None = None
+        self._paused_seconds = 0.0
+        self._reaped = False
 
     @property
     def clock(self) -> float:
-        """Seconds by a clock that stands while the group is stopped."""
+        """Seconds by a monotonic clock that does not advance while the group is paused."""
         with self._signalling:
-            return (time.monotonic() if self._stopped is None else self._stopped) - self._stood
+            return (time.monotonic() if self._paused_at is None else self._paused_at) - self._paused_seconds
 
     def pause(self, *, wait: bool = True) -> None:
-        """Stop it; returns when its leader stands, at once without `wait`. A dead one stays dead."""
+        """Stop it. With `wait`, returns when its leader has stopped. No effect on a dead one."""
         with self._signalling:
-            if self._signal(signal.SIGSTOP) and self._stopped is None:
-                self._stopped = time.monotonic()
+            if self._signal(signal.SIGSTOP) and self._paused_at is None:
+                self._paused_at = time.monotonic()
         if wait:
-            patience = time.monotonic() + _STAND_SECONDS
-            while not process_table.is_stopped(self.leader) and time.monotonic() < patience:
+            deadline = time.monotonic() + _STOP_SECONDS
+            while not is_stopped(self.leader) and time.monotonic() < deadline:
                 time.sleep(0)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         with self._signalling:
-            if self._stopped is not None:
-                self._stood += time.monotonic() - self._stopped
-                self._stopped = None
+            if self._paused_at is not None:
+                self._paused_seconds += time.monotonic() - self._paused_at
+                self._paused_at = None
             self._signal(signal.SIGCONT)
 
     def resume_forked(self) -> None:
-        """Let go on what did not hear that it may: a process that was being forked meanwhile.
+        """Resume a process that missed `resume` because it was being forked.
 
-        Linux hands a group's SIGSTOP on to it, and forgets the SIGCONT behind that (`prepare_signal` in kernel/signal.c
-        drops one that nobody handles, before forks under way are told).
+        Linux passes a group's SIGSTOP on to such a process, but not the SIGCONT after it (`prepare_signal` in
+        kernel/signal.c drops an unhandled SIGCONT before it reaches forks in progress).
         """
         with self._signalling:
-            if self._stood and self._stopped is None:
+            if self._paused_seconds and self._paused_at is None:
                 self._signal(signal.SIGCONT)
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill all of it."""
         self._signal(signal.SIGKILL)
 
-    def forget(self) -> None:
-        """Signal it no more: its leader was waited for, and the number may be another's by now."""
-        self._gone = True
+    def mark_reaped(self) -> None:
+        """Send no more signals: the leader's exit was collected, so another process may get its id."""
+        self._reaped = True
 
     def _signal(self, number: signal.Signals) -> bool:
         """Whether there was a group to signal."""
-        if self._gone:
+        if self._reaped:
             return False
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.leader, number)

@@ -1,4 +1,4 @@
-"""Processes of this machine as /proc shows them: who belongs to a worker, and how many they are."""
+"""Processes of this machine as /proc shows them: which belong to a worker, and how much processor time they had."""
 
 import contextlib
 import os
@@ -10,74 +10,74 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-#: Seconds between two counts of a worker's or a compiler's processes.
+#: Seconds between two counts of the processes of a worker or a compiler.
 WATCH_SECONDS = 0.5
-#: Bytes that a file about a process or a thread has at most.
+#: Longer than any file about a process or a thread.
 _STAT_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One process, at the moment it was looked at."""
+    """One process, when it was read."""
 
     pid: int
     parent: int
     #: Process group and session.
     group: int
     session: int
-    #: Ended already, and only waiting for its parent to notice.
+    #: Exited, and not yet collected by its parent.
     ended: bool
 
 
 class ProcessorTime(NamedTuple):
-    """Of all threads of a worker together, so far."""
+    """Processor time of all threads of a worker so far."""
 
-    #: Seconds that they had a processor.
+    #: Seconds on a processor.
     spent: float
-    #: Seconds that they could have gone on and had none; 0 where this system does not tell.
+    #: Seconds that they were runnable and had no processor; 0 where this system does not report it.
     waited: float
 
 
 class ProcessTable:
-    """Who lives, by one look now and then for everybody who watches a worker.
+    """A cached list of all processes, shared by the threads that watch workers.
 
-    A look opens a file for each process of the machine, hundreds of them, and gives up the interpreter at each: a dozen
-    threads that look for themselves keep it from the thread that times a kernel (half of the interpreter's time, seen
-    on a GPU with 14 kernels under way).
+    One reading opens a file for each process of the machine, hundreds of them, and releases the interpreter lock at
+    each. If a dozen threads read for themselves, they keep the interpreter from the thread that times a kernel (half of
+    the interpreter's time, on a GPU with 14 kernels in progress).
     """
 
     def __init__(self, *, seconds: float) -> None:
-        """`seconds`: age at which a look is too old."""
+        """`seconds`: age at which the list is read again."""
         self._seconds = seconds
-        self._looking = threading.Lock()
-        self._seen: tuple[Process, ...] = ()
-        self._looked = float("-inf")
+        self._lock = threading.Lock()
+        self._processes: tuple[Process, ...] = ()
+        self._read_at = float("-inf")
 
     def members(self, leader: int) -> list[Process]:
-        """As `members`, a moment ago."""
-        with self._looking:
-            if time.monotonic() - self._looked >= self._seconds:
-                self._seen = tuple(processes())
-                self._looked = time.monotonic()
-            return _of(leader, self._seen)
+        """The function `members`, at most `seconds` ago."""
+        with self._lock:
+            if time.monotonic() - self._read_at >= self._seconds:
+                self._processes = tuple(processes())
+                self._read_at = time.monotonic()
+            return _of(leader, self._processes)
 
 
 def processes() -> Iterator[Process]:
-    """All that can be seen. About 8 µs for each."""
+    """All visible processes. About 8 µs for each."""
     with os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit():
-                with contextlib.suppress(OSError):  # it ended meanwhile
+                with contextlib.suppress(OSError):  # it exited meanwhile
                     yield _parse(int(entry.name), _stat(entry.name))
 
 
 def members(leader: int) -> list[Process]:
-    """Living processes of the group or the session of a worker."""
+    """Living processes of a worker's process group or session."""
     return _of(leader, processes())
 
 
 def has_group(leader: int) -> bool:
-    """Whether anybody is left in its process group, be it one that ended and was not waited for."""
+    """Whether its process group has any process, even one that exited and was not collected."""
     try:
         os.killpg(leader, 0)
     except ProcessLookupError:
@@ -91,68 +91,58 @@ def processor_time(leader: int) -> ProcessorTime:
     """Processor time of the living members."""
     spent = waited = 0.0
     for member in members(leader):
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            # The clock of another process, to the nanosecond; how its number is made is in clock_getcpuclockid(3).
+        with contextlib.suppress(OSError):  # it exited meanwhile
+            # The processor clock of another process, in nanoseconds; clock_getcpuclockid(3) defines this number.
             spent += time.clock_gettime(~member.pid << 3 | 2)
             waited += sum(_waited_seconds(member.pid, thread) for thread in os.listdir(f"/proc/{member.pid}/task"))
     return ProcessorTime(spent, waited)
 
 
 def _waited_seconds(pid: int, thread: str) -> float:
-    """Of a thread: nanoseconds on a processor, nanoseconds of waiting for one and slices are in its schedstat."""
+    """A thread's schedstat holds nanoseconds on a processor, nanoseconds of waiting for one, and time slices."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         return 1e-9 * int(_read(f"/proc/{pid}/task/{thread}/schedstat").split()[1])
     return 0.0
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process has been stopped, has ended, or waits for a child that has been stopped with it.
+    """Whether a process was stopped, has exited, or waits for a child that was stopped with it.
 
-    A process that starts another by vfork, as Python does, waits beyond the reach of signals until that one runs its
-    program. Stopped together before it does, the child stops and the parent only waits, until both are let go on.
+    A parent that starts a program by vfork, as Python does, cannot be stopped until the child executes the program. If
+    both get the signal before that, the child stops and the parent waits until both are resumed.
     """
-    try:
-        state = _state(_stat(pid))
-    except OSError:
-        return True
-    return state in b"TtZX" or (state == b"D" and any(map(_in_state_t, _children(pid))))
+    state = _state(pid)
+    return state in ("", "T", "t", "Z", "X") or (state == "D" and any(_state(child) == "T" for child in _children(pid)))
 
 
 def _children(pid: int) -> list[int]:
-    """Of a process's first thread; none where this system does not tell."""
+    """Children of a process's first thread; none where this system does not report them."""
     with contextlib.suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
 
 
-def _in_state_t(pid: int) -> bool:
-    try:
-        return _state(_stat(pid)) == b"T"
-    except OSError:
-        return False
-
-
 def leaked(directory: Path) -> list[int]:
-    """Processes that a worker with this directory left behind: it is their home, or they work in it.
+    """Processes that a worker with this directory left behind: it is their home or contains their working directory.
 
-    For what left the group and the session, where nothing kept it from doing so.
+    Finds processes that left the group and the session, where no filter of system calls prevents that.
     """
-    mark, place = f"HOME={directory}/".encode(), f"{directory}/"
+    home, inside = f"HOME={directory}/".encode(), f"{directory}/"
     found = []
     for process in processes():
         if process.ended or process.pid == os.getpid():
             continue
-        with contextlib.suppress(OSError):  # it ended, or is somebody else's
-            at_home = any(
-                entry.startswith(mark) for entry in Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            )
-            if at_home or os.readlink(f"/proc/{process.pid}/cwd").startswith(place):
+        with contextlib.suppress(OSError):  # it exited, or belongs to another user
+            environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if any(entry.startswith(home) for entry in environment) or os.readlink(
+                f"/proc/{process.pid}/cwd"
+            ).startswith(inside):
                 found.append(process.pid)
     return found
 
 
-def kill(pids: list[int]) -> None:
-    """End processes, those that are gone already passed over."""
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes; ignores those that have exited."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
@@ -160,10 +150,6 @@ def kill(pids: list[int]) -> None:
 
 def _of(leader: int, found: Iterable[Process]) -> list[Process]:
     return [process for process in found if leader in (process.group, process.session) and not process.ended]
-
-
-def _stat(pid: int | str) -> bytes:
-    return _read(f"/proc/{pid}/stat")
 
 
 def _read(name: str) -> bytes:
@@ -174,18 +160,18 @@ def _read(name: str) -> bytes:
         os.close(descriptor)
 
 
-def _state(line: bytes) -> bytes:
-    """One letter, the third field of /proc/PID/stat."""
-    return line.rpartition(b")")[2].split()[0]
+def _stat(pid: int | str) -> list[str]:
+    """Fields of /proc/PID/stat from the third, the state (proc(5)). The second is a name of any characters."""
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def _parse(pid: int, line: bytes) -> Process:
-    """Fields of /proc/PID/stat (proc(5)); the second is a name that may hold anything, spaces and brackets too."""
-    fields = line.rpartition(b")")[2].split()
-    return Process(
-        pid=pid,
-        parent=int(fields[1]),
-        group=int(fields[2]),
-        session=int(fields[3]),
-        ended=fields[0] in (b"Z", b"X"),
-    )
+def _state(pid: int) -> str:
+    """One letter; "" for a process that has exited."""
+    with contextlib.suppress(OSError):
+        return _stat(pid)[0]
+    return ""
+
+
+def _parse(pid: int, fields: list[str]) -> Process:
+    parent, group, session = map(int, fields[1:4])
+    return Process(pid=pid, parent=parent, group=group, session=session, ended=fields[0] in ("Z", "X"))

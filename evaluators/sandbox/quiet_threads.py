@@ -1,4 +1,4 @@
-"""Keeps the judge's own threads off the cores that kernels are timed on."""
+"""Keeps torch's threads in the judge's process off the cores that kernels are timed on."""
 
 import threading
 from collections import Counter
@@ -9,22 +9,20 @@ import torch
 
 
 class QuietThreads:
-    """While anybody is inside, torch's thread pool in this process sleeps.
+    """A context in which torch uses one thread in this process.
 
-    After any use its threads spin for 10 ms, on the cores that the workers are timed on.
+    After any use the threads of torch's pool spin for 10 ms, on the cores that the workers are timed on.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Thread -> how often it has entered.
+        # Thread -> how many times it has entered.
         self._inside: Counter[int] = Counter()
         self._before = 0
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """For the calling thread, which may enter again. How many threads torch uses is a number of each thread's own
-        (OpenMP's), so everybody who leaves puts it back.
-        """
+        """Reentrant. OpenMP keeps the number of threads for each calling thread, so each one restores it on leaving."""
         me = threading.get_ident()
         with self._lock:
             if not self._inside:

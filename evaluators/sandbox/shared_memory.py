@@ -1,7 +1,7 @@
-"""Memory that the judge allocates and lends to one worker: the only way tensors cross between processes.
+"""Memory that the judge allocates and shares with one worker: the only way tensors cross between processes.
 
-On the CPU an anonymous file (memfd), on CUDA an allocation of its own. It is never part of torch's caching
-allocator: an IPC handle opens the whole allocation behind it, and the judge's truth must not lie there.
+On the CPU it is an anonymous file (memfd), on CUDA an allocation of its own. It is never part of torch's caching
+allocator: an IPC handle opens the whole allocation, which must not contain the judge's reference outputs.
 """
 
 import ctypes
@@ -17,13 +17,13 @@ from kbevolve.evaluators.worker.memory import HANDLE_BYTES, DeviceMemory, IpcHan
 
 
 class SharedMemory:
-    """Shared memory of one worker."""
+    """Memory shared with one worker."""
 
     def __init__(self, device: Device, size: int) -> None:
         """Allocate `size` bytes on the device.
 
         Raises:
-            EvaluatorError: there is not that much.
+            EvaluatorError: the device has not that much.
         """
         self.size = max(size, 1)
         self._descriptor: int | None = None
@@ -36,13 +36,13 @@ class SharedMemory:
             raise
 
     def ticket(self) -> tuple[dict[str, Any], list[int]]:
-        """What a worker needs to open it: plain values, and descriptors to send along."""
+        """What a worker needs to open it: plain values, and descriptors to send with them."""
         if self._descriptor is not None:
             return {"bytes": self.size}, [self._descriptor]
         return {"bytes": self.size, "handle": self._handle}, []
 
     def close(self) -> None:
-        """Give the memory back; `memory` and views of it must not be used any more. May be called twice."""
+        """Free the memory. `memory` and its views must not be used afterwards. May be called twice."""
         self.memory = torch.empty(0, dtype=torch.uint8)
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -53,7 +53,7 @@ class SharedMemory:
             self._address = None
 
     def _on_cpu(self) -> torch.Tensor:
-        self._descriptor = os.memfd_create("kbevolve-arena")
+        self._descriptor = os.memfd_create("kbevolve-shared")
         try:
             os.ftruncate(self._descriptor, self.size)
             return torch.frombuffer(mmap.mmap(self._descriptor, self.size), dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""One worker process from the judge's side: ask with a time limit, count, pause, kill."""
+"""One worker process from the judge's side: requests with a time limit, process counts, pausing, killing."""
 
 import contextlib
 import os
@@ -30,16 +30,16 @@ from kbevolve.evaluators.sandbox.process_table import (
 )
 from kbevolve.evaluators.worker.channel import Message
 
-#: Seconds that starting may take: importing torch from a cold disk takes tens of seconds.
+#: Seconds that a start may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0
-#: Seconds that killed processes have to vanish; they need milliseconds, more when their memory is large.
-_VANISH_SECONDS = 5.0
-#: While its order is built, that is looked at as often: what a build waits for its worker at most.
-_BUILD_WATCH_SECONDS = 0.03
-#: Seconds that a worker has to take an answer about a build, which it waits for.
-_ANSWER_SECONDS = 10.0
-#: Processes a worker may have: ninja runs a compiler on each core, of up to five processes. The kernel's own limit is
-#: none to root, and for others counts all they run.
+#: Seconds until killed processes are gone. It takes milliseconds, and longer when their memory is large.
+_EXIT_SECONDS = 5.0
+#: Seconds between two looks at a build: how long a finished build may wait for its worker.
+_BUILD_POLL_SECONDS = 0.03
+#: Seconds that a worker has to read the reply to a build, which it waits for.
+_REPLY_SECONDS = 10.0
+#: Processes that a worker may have: ninja runs a compiler of up to five processes on each core. The system's own limit
+#: does not bind root, and for other users counts all their processes.
 _MOST_PROCESSES = max(256, 8 * (os.cpu_count() or 1))
 
 
@@ -49,37 +49,37 @@ class Worker:
     def __init__(
         self,
         device: Device,
-        fork_server: ForkServer | None = None,
+        server: ForkServer | None = None,
         *,
         built: Path | None = None,
         connections: int = 0,
         process_table: ProcessTable | None = None,
     ) -> None:
-        """Start it, on its own or in a fork_server.
+        """Start it.
 
         Args:
-            device: that it sees.
-            fork_server: that bears it; None to start it on its own.
-            built: what Triton built for itself in another one.
-            connections: of its CUDA context to the device; 0 for the driver's number.
-            process_table: that counts its processes while it works; None for one of its own.
+            device: that it works on.
+            server: forks it; None to start a program.
+            built: what Triton compiled for itself in another worker.
+            connections: hardware queues of its CUDA context; 0 for the driver's default.
+            process_table: counts its processes while it works; None for one of its own.
 
         Raises:
-            EvaluatorError: the fork_server has died.
+            EvaluatorError: the fork server has died.
         """
-        self._started = launch.start(device, fork_server, built=built, connections=connections)
+        self._launched = launch.start(device, server, built=built, connections=connections)
         self._device_type = device.type
         self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
-        self._line = WorkerConnection(self._started)
-        self._group = ProcessGroup(self._started.process.pid)
+        self._connection = WorkerConnection(self._launched)
+        self._group = ProcessGroup(self._launched.process.pid)
         self._killed = False
-        #: Level of confinement, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
+        #: The confinement that it reached, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
         self.sandbox = ""
-        #: Moment (`time.monotonic`) at which patience ends whatever it is doing.
+        #: The moment (`time.monotonic`) after which it is stopped, whatever it does.
         self.deadline = float("inf")
-        #: Carries out what the worker wants compiled; None where it compiles by itself.
+        #: Builds what the worker requests; None where it compiles by itself.
         self.builder: Builder | None = None
-        #: Entered when a compiler begins to work for it, left before it goes on.
+        #: Entered when a compiler begins to work for it, left before it continues.
         self.while_compiling: Callable[[], AbstractContextManager[object]] = nullcontext
         #: What was built for it, in order; and whether it compiled anything by itself.
         self.built: list[BuildReply] = []
@@ -87,36 +87,36 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Process id, also of its process group; inside bubblewrap, bubblewrap's."""
-        return self._started.process.pid
+        """Id of the process and of its group; inside bubblewrap, bubblewrap's."""
+        return self._launched.process.pid
 
     @property
     def triton_cache(self) -> Path:
-        """Where Triton keeps what it builds there. To be believed before a candidate was there, and never after."""
-        return directories.triton_cache(self._started.directory)
+        """Where Triton keeps what it compiles there. Trusted only until the worker holds a candidate."""
+        return directories.triton_cache(self._launched.directory)
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended yet."""
-        return not self._killed and self._line.alive
+        """Whether it has not exited yet."""
+        return not self._killed and self._connection.alive
 
     @property
     def printed(self) -> str:
         """What it printed so far, cut in the middle when long."""
-        return self._line.printed.text
+        return self._connection.printed.text
 
     def wait_attached(self) -> None:
-        """Block until it is confined and known to the GPU's driver. It has no context yet, and disturbs nobody.
+        """Block until it is confined and known to the GPU's driver. It has no context yet, and disturbs no measurement.
 
         Raises:
             EvaluatorError: it did not start.
         """
         attached = self._starting(lambda: self._await_reply({"loading": _START_SECONDS}))
-        # It may be believed: no candidate was there yet.
-        self.sandbox = launch.full_level(str(attached["sandbox"]), wrapped=self._started.bubblewrap)
+        # Trusted: it holds no candidate yet.
+        self.sandbox = launch.full_level(str(attached["sandbox"]), wrapped=self._launched.bubblewrap)
 
     def wait_ready(self) -> None:
-        """Have it warm up, and block until it is warm. On a GPU that takes time from a kernel that is timed meanwhile.
+        """Let it warm up, and block until it is warm. On a GPU that disturbs a kernel that is timed meanwhile.
 
         Raises:
             EvaluatorError: it did not start.
@@ -142,98 +142,101 @@ class Worker:
 
         Args:
             request: what to do.
-            seconds: time limit, the time spent in compilers not counted.
+            seconds: time limit, without the time spent in compilers.
             build_seconds: time limit for compilers; `seconds` when None.
-            descriptors: file descriptors to send along.
+            descriptors: file descriptors to send with the request.
 
         Raises:
-            Rejection: it died, hung up, said something that is no reply, took too long, or multiplied.
+            Rejection: it died, hung up, sent no valid reply, took too long, or started too many processes.
         """
         try:
-            self._line.tell(request, seconds=seconds, descriptors=descriptors)
+            self._connection.send(request, seconds=seconds, descriptors=descriptors)
         except TimeoutError:
             raise Rejection(Verdict.TIMED_OUT, f"it did not listen for {seconds:g} s") from None
         return self._await_reply({"loading": seconds, "building": build_seconds or seconds})
 
     @property
     def processes(self) -> int:
-        """The worker's, as the kernel of the operating system counts them: 1 when it has no helpers."""
+        """Number of its processes by the system's own count: 1 when it has no helpers."""
         return self._count(members(self.pid))
 
     @property
     def processor_time(self) -> ProcessorTime:
-        """What it and its helpers have had of processors so far."""
+        """Processor time of the worker and its helpers so far."""
         return processor_time(self.pid)
 
     def pause(self, *, wait: bool = True) -> None:
-        """Stop the worker and its helpers where they are; returns when it stands. A dead one stays dead."""
+        """Stop the worker and its helpers. With `wait`, returns when it has stopped. No effect on a dead one."""
         self._group.pause(wait=wait)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self._group.resume()
 
     def end(self) -> None:
-        """End the process and its whole group; may be called from another thread than the one that asks it."""
-        self._group.end()
+        """Kill the process and its group, from any thread; `kill` must follow."""
+        self._group.kill()
 
     def kill(self) -> None:
-        """End it, paused or not, with all it started, and remove its directory. May be called twice."""
+        """Kill it, paused or not, with all that it started, and remove its directory. May be called twice."""
         if self._killed:
             return
         self.end()
-        self._started.process.wait()
+        self._launched.process.wait()
         self._killed = True
-        self._group.forget()
-        self._end_survivors()
-        self._line.close()
-        directories.remove(self._started.directory)
+        self._group.mark_reaped()
+        self._kill_survivors()
+        self._connection.close()
+        directories.remove(self._launched.directory)
 
-    def _end_survivors(self) -> None:
-        """Wait until the group is gone; with nothing that kept helpers inside it, look for those that left."""
-        held = "seccomp" in self.sandbox or self._started.bubblewrap
-        if "seccomp" in self.sandbox and not has_group(self.pid):
+    def _kill_survivors(self) -> None:
+        """Wait until the group is gone. Where nothing kept its processes in the group, find those that left it."""
+        filtered = "seccomp" in self.sandbox
+        if filtered and not has_group(self.pid):
             return
-        patience = time.monotonic() + _VANISH_SECONDS
-        while time.monotonic() < patience:
+        deadline = time.monotonic() + _EXIT_SECONDS
+        while time.monotonic() < deadline:
             left = [process.pid for process in members(self.pid)]
-            left += [] if held else leaked(self._started.directory)
+            left += [] if filtered or self._launched.bubblewrap else leaked(self._launched.directory)
             if not left:
                 return
             kill(left)
             time.sleep(0.002)
 
     def _await_reply(self, limits: dict[str, float]) -> Message:
-        """The next reply, a build for each time that the worker asks for one done before."""
+        """The next reply; until then, a build for each time that the worker requests one."""
         spent = dict.fromkeys(limits, 0.0)
         phase = "loading"
-        with contextlib.ExitStack() as away:
+        with contextlib.ExitStack() as compiling:
             while True:
-                message = self._next_words(phase, limits, spent)
+                message = self._receive(phase, limits, spent)
                 if "phase" not in message:
                     return message
                 if message["phase"] == "building" and phase == "loading" and "building" in limits:
-                    away.enter_context(self.while_compiling())
+                    compiling.enter_context(self.while_compiling())
                     answer = self._build(message.get("build"), limits["building"], spent)
                     phase = "building" if answer is None else "loading"
                     self.built_alone |= answer is None
                 elif message["phase"] == "loading" and phase == "building":
-                    answer, phase = BuildReply(message={"go": True}), "loading"
+                    answer, phase = BuildReply(message={"continue": True}), "loading"
                 else:
-                    raise Rejection(Verdict.CRASHED, "it told of compilers what cannot be")
+                    raise Rejection(Verdict.CRASHED, "it reported compilers that cannot be running")
                 if phase == "loading":
                     waiting = time.monotonic()
-                    away.close()
-                    self.deadline += time.monotonic() - waiting  # others' work, not the kernel's
-                self._answer(answer or BuildReply(message={"compile": True}))
+                    compiling.close()
+                    self.deadline += time.monotonic() - waiting  # waiting for the device is no fault of the kernel
+                self._reply(answer or BuildReply(message={"compile": True}))
 
-    def _build(self, order: object, limit: float, spent: dict[str, float]) -> BuildReply | None:
-        """Have an order built; None when the worker is to compile by itself."""
+    def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildReply | None:
+        """Have a request built; None when the worker must compile by itself."""
         began = time.monotonic()
-        future = self._ordered(order, seconds=limit - spent["building"])
+        future = self._submit(request, seconds=limit - spent["building"])
         if future is None:
             return None
-        self._watch_until(future)
+        counted = time.monotonic()
+        while not future.done():
+            self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
+            counted = self._watch(counted)
         built = future.result()
         spent["building"] += built.seconds
         self.deadline += time.monotonic() - began - built.seconds  # waiting for a builder is no fault of the kernel
@@ -242,62 +245,54 @@ class Worker:
         self.built.append(built)
         return built
 
-    def _ordered(self, order: object, *, seconds: float) -> Future[BuildReply] | None:
-        if self.builder is None or not isinstance(order, dict) or seconds <= 0:
+    def _submit(self, request: object, *, seconds: float) -> Future[BuildReply] | None:
+        if self.builder is None or not isinstance(request, dict) or seconds <= 0:
             return None
-        return self.builder(order, seconds=seconds)
+        return self.builder(request, seconds=seconds)
 
-    def _watch_until(self, future: Future[BuildReply]) -> None:
-        """Keep an eye on the worker, which has nothing to do, until its order is built."""
-        counted = time.monotonic()
-        while not future.done():
-            self._line.hear(_BUILD_WATCH_SECONDS)
-            if time.monotonic() - counted >= WATCH_SECONDS:
-                self._check_process_table()
-                counted = time.monotonic()
-
-    def _answer(self, answer: BuildReply) -> None:
-        """Answer while the worker waits for it."""
+    def _reply(self, reply: BuildReply) -> None:
+        """Answer the worker, which waits for it."""
         try:
-            if answer.library is None:
-                self._line.tell(answer.message, seconds=_ANSWER_SECONDS)
-            else:
-                with sealed(answer.library) as descriptor:
-                    self._line.tell(answer.message, seconds=_ANSWER_SECONDS, descriptors=[descriptor])
+            with contextlib.ExitStack() as lent:
+                descriptors = [] if reply.library is None else [lent.enter_context(sealed(reply.library))]
+                self._connection.send(reply.message, seconds=_REPLY_SECONDS, descriptors=descriptors)
         except TimeoutError:
             raise Rejection(Verdict.CRASHED, "it did not listen to what it had asked for") from None
 
-    def _next_words(self, phase: str, limits: dict[str, float], spent: dict[str, float]) -> Message:
-        """The next message, within what is left of the phase's time."""
-        # What a worker stood still while another was timed is no fault of its own.
+    def _receive(self, phase: str, limits: dict[str, float], spent: dict[str, float]) -> Message:
+        """The next message, within the time that is left for the phase."""
+        # By the group's clock: the time of a pause, while another kernel is timed, is no fault of the kernel.
         last, counted = self._group.clock, time.monotonic()
         while True:
-            message = self._line.next_message()
+            message = self._connection.next_message()
             if message is not None:
                 return message
             left = min(limits[phase] - spent[phase], self.deadline - time.monotonic())
             if left <= 0:
                 doing = "compiling" if phase == "building" else "running"
                 raise Rejection(Verdict.TIMED_OUT, f"stopped after {spent[phase]:.0f} s of {doing}")
-            # The last wait may end a little early, never a round of the loop late.
-            self._line.hear(min(left, WATCH_SECONDS))
+            # The last wait may end a little early, but never one round late.
+            self._connection.read(min(left, WATCH_SECONDS))
             now = self._group.clock
             spent[phase] += now - last
             last = now
             if time.monotonic() - counted >= WATCH_SECONDS:
                 self._group.resume_forked()
-                self._check_process_table()
-                counted = time.monotonic()
+            counted = self._watch(counted)
 
-    def _count(self, found: Sequence[Process]) -> int:
-        if self._started.led_by_bubblewrap:
-            found = bubblewrap.guarded(found, self.pid, self._device_type)
-        return len(found)
-
-    def _check_process_table(self) -> None:
+    def _watch(self, counted: float) -> float:
+        """Count its processes if the last count, at `counted`, is old; the moment of the latest count."""
+        if time.monotonic() - counted < WATCH_SECONDS:
+            return counted
         count = self._count(self._process_table.members(self.pid))
         if count > _MOST_PROCESSES:
             self.end()
             raise Rejection(
                 Verdict.CRASHED, f"stopped: it had started {count} processes, at most {_MOST_PROCESSES} may be"
             )
+        return time.monotonic()
+
+    def _count(self, found: Sequence[Process]) -> int:
+        if self._launched.led_by_bubblewrap:
+            found = bubblewrap.without_own(found, self.pid, self._device_type)
+        return len(found)

@@ -1,7 +1,7 @@
-"""A pool of workers: the next ones are kept warm.
+"""A pool of workers that keeps the next ones warm.
 
-A worker serves one kernel and is killed. The next one starts while that kernel is judged, so that importing torch
-and creating a CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU) are paid beside the work and not before it.
+A worker serves one kernel and is killed. The next one starts while that kernel is judged, so no kernel waits for the
+import of torch and the CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU).
 """
 
 import contextlib
@@ -26,20 +26,18 @@ from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.sandbox.worker import Worker
 
-__all__ = ["Worker", "WorkerPool"]
-
-#: Bytes of a GPU that a spare's context holds, and the share of it that all of them may hold.
+#: Bytes of a GPU that the context of a spare worker takes, and the share of the GPU that all of them may take.
 _SPARE_BYTES = 1 << 29
 _SPARE_SHARE = 0.05
 #: Workers that start at once, and how many of them warm up. A CUDA driver serves one process of a host at a time, and
-#: four keep it busy; as many again, since those that warm up stand still while somebody is timed. More only wait for
-#: its lock, each on a core, and hold up whoever stops them (docs/results/2026-11-22-several-gpus-h200.md).
+#: four keep it busy; twice as many start, because those that warm up are paused while a kernel is timed. More would
+#: wait for its lock, each on a core, and delay the pause (docs/results/2026-11-22-several-gpus-h200.md).
 _MOST_STARTING = 8
 _MOST_WARMING = 4
 
 
 class WorkerPool:
-    """Workers for one device: each `take` hands over a warm one, and the next one starts. For several threads."""
+    """Workers for one device, for several threads: each `take` returns a warm one, and the next one starts."""
 
     def __init__(
         self,
@@ -52,17 +50,18 @@ class WorkerPool:
     ) -> None:
         """Start the first workers: the spares, and one for the reference.
 
-        A start that would disturb a kernel that is timed stands still by way of the `gate`: all of it on a CPU, whose
-        cores it takes, and on a GPU from its context on (docs/results/2026-11-22-several-gpus-h200.md).
+        A start that would disturb a kernel that is timed is paused by the `gate`: on a CPU all of it, because it takes
+        cores, and on a GPU the part from the context on (docs/results/2026-11-22-several-gpus-h200.md).
 
         Args:
-            device: theirs.
-            gate: to it.
+            device: that they work on.
+            gate: of this device.
             spares: workers that may be taken at once; fewer are kept where memory or cores are few.
-            connections: that workers for one stream have to the device; 0 for the driver's number, as the others have.
-            process_table: that counts their processes; None for one of the pool's own.
+            connections: hardware queues of workers for kernels on one stream; other workers have the driver's default,
+                as these have with 0.
+            process_table: counts their processes; None for one of the pool's own.
         """
-        directories.sweep()
+        directories.remove_stale()
         self._device = device
         self._on_cpu = device.type == "cpu"
         self._gate = gate
@@ -70,17 +69,17 @@ class WorkerPool:
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
         self._warming = threading.BoundedSemaphore(_MOST_WARMING)
-        # Those of few connections, which most kernels take, and those of the driver's number.
-        kept = max(1, min(spares, _bearable(device)))
+        # Number of connections -> spares that are kept. Most kernels take the ones with few connections.
+        kept = max(1, min(spares, _affordable(device)))
         self._kept = {connections: kept, 0: 1 if connections else kept}
         self._few = connections
         self._fork_server: ForkServer | None = None
-        #: What Triton builds for itself in a worker's first second, the same in all of them, with a compiler.
+        # Whether forked workers work on this system.
+        self._can_fork = True
+        # What Triton compiles for itself in a worker's first second, the same in all of them.
         self._built = Path(tempfile.mkdtemp(prefix=f"{directories.PREFIX}{os.getpid()}-built-"))
         self._is_built = False
-        #: Whether a fork_server is of any use here.
-        self._nurses = True
-        self._nursing = threading.Lock()
+        self._preparing = threading.Lock()
         self._lock = threading.Lock()
         self._spares: dict[int, deque[Future[Worker]]] = {connections: deque(), 0: deque()}
         self._starting: set[Worker] = set()
@@ -100,14 +99,14 @@ class WorkerPool:
         """A warm worker that never held a candidate; the caller kills it.
 
         Args:
-            one_stream: whether its kernel does everything on one stream, for which few connections do.
+            one_stream: whether its kernel uses one stream only, for which few connections suffice.
 
         Raises:
             EvaluatorError: workers do not start here, or the pool is closed.
         """
         number = self._few if one_stream else 0
         worker = self._take_any(number)
-        while not worker.alive:  # somebody ended it while it waited; no candidate is to be blamed for that
+        while not worker.alive:  # it was killed while it waited, which is no candidate's fault
             worker.kill()
             worker = self._take_any(number)
         return worker
@@ -124,7 +123,7 @@ class WorkerPool:
         return ready.result()
 
     def close(self) -> None:
-        """Kill all spares, those that are starting too."""
+        """Kill all spares, including those that are starting."""
         with self._lock:
             self._closed = True
             spares = tuple(spare for waiting in self._spares.values() for spare in waiting)
@@ -136,7 +135,7 @@ class WorkerPool:
             with contextlib.suppress(EvaluatorError):
                 future.result().kill()
         self._starters.shutdown()
-        self._close_nursery()
+        self._close_fork_server()
         directories.remove(self._built)
 
     def _start_next(self, number: int) -> bool:
@@ -146,24 +145,27 @@ class WorkerPool:
         return True
 
     def _start(self, number: int) -> Worker:
-        with self._forking():
-            fork_server = self._living_nursery()
+        with self._starting_process():
+            server = self._living_fork_server()
         try:
-            worker = self._start_in(fork_server, number)
+            return self._start_from(server, number)
         except EvaluatorError:
-            if fork_server is None:
+            if server is None:
                 raise
-            # Some systems may not let a forked process do what one can that was started alone.
-            worker = self._start_in(None, number)
-            self._nurses = not fork_server.alive
-        return worker
+            # Some systems may refuse a forked process what they allow a started program.
+            worker = self._start_from(None, number)
+            self._can_fork = not server.alive
+            return worker
 
-    def _start_in(self, fork_server: ForkServer | None, number: int) -> Worker:
+    def _start_from(self, server: ForkServer | None, number: int) -> Worker:
         with ExitStack() as until_ready:
-            with self._forking():
-                built = self._built if self._is_built else None
+            with self._starting_process():
                 worker = Worker(
-                    self._device, fork_server, built=built, connections=number, process_table=self._process_table
+                    self._device,
+                    server,
+                    built=self._built if self._is_built else None,
+                    connections=number,
+                    process_table=self._process_table,
                 )
                 if self._on_cpu:
                     until_ready.enter_context(self._gate.in_background(worker))
@@ -179,35 +181,35 @@ class WorkerPool:
         self._keep_built(worker)
         return worker
 
-    def _forking(self) -> AbstractContextManager[object]:
-        """Entered while a process is made: on a CPU that is work for the cores that kernels are timed on."""
+    def _starting_process(self) -> AbstractContextManager[object]:
+        """Entered while a process is created: on a CPU that takes a core on which kernels are timed."""
         return self._gate.shared() if self._on_cpu else nullcontext()
 
     def _keep_built(self, worker: Worker) -> None:
-        # A worker that is ended meanwhile, or a full disk, costs the next one a second of compiling and nothing else.
-        with self._nursing, contextlib.suppress(OSError, shutil.Error):
+        # If the worker is killed meanwhile or the disk is full, the next worker compiles for a second, and that is all.
+        with self._preparing, contextlib.suppress(OSError, shutil.Error):
             if not self._is_built and worker.triton_cache.is_dir():
                 shutil.copytree(worker.triton_cache, self._built, dirs_exist_ok=True)
                 self._is_built = True
 
-    def _living_nursery(self) -> ForkServer | None:
-        """The fork_server, a new one when the last has died; None where workers are started alone."""
-        with self._nursing:
+    def _living_fork_server(self) -> ForkServer | None:
+        """The fork server, a new one when the last has died; None where workers cannot be forked."""
+        with self._preparing:
             if self._fork_server is not None and not self._fork_server.alive:
-                self._close_nursery()
-            if self._fork_server is None and self._nurses:
+                self._close_fork_server()
+            if self._fork_server is None and self._can_fork:
                 self._fork_server = launch.open_fork_server(self._device)
-            return self._fork_server if self._nurses else None
+            return self._fork_server if self._can_fork else None
 
-    def _close_nursery(self) -> None:
+    def _close_fork_server(self) -> None:
         if self._fork_server is not None:
             self._fork_server.close()
-            directories.remove(self._fork_server.folder)
+            directories.remove(self._fork_server.directory)
             self._fork_server = None
 
 
-def _bearable(device: Device) -> int:
-    """Spares that leave cores and memory to those that work."""
+def _affordable(device: Device) -> int:
+    """Spares that leave cores and memory to the workers in use."""
     cores = len(os.sched_getaffinity(0))
     if device.type == "cpu":
         return cores // 2

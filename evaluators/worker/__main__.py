@@ -1,16 +1,21 @@
-"""The worker program: ``python -P worker/__main__.py '{"socket": 3, "device": "cuda:0", …}'``.
+"""The program of every confined process: a worker, a fork server of workers, or a compiler.
 
-The order matters: limits first, then torch, then the word "ready", and only then a candidate.
+``python -P worker/__main__.py '{"socket": 3, "device": "cuda:0", …}'`` confines itself first, imports torch, and only
+then reads a candidate. ``python -I -S worker/__main__.py '{"nice": 10, "confinement": …}' c++ -c main.cpp`` confines
+itself and becomes the compiler.
 """
 
+import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any, NoReturn
 
 
 def _make_importable(directory: Path) -> None:
-    """Lets this folder's files import one another under their full names without the rest of kbevolve."""
+    """Lets this folder's files import one another by their full names without the rest of kbevolve."""
     for name in ("kbevolve", "kbevolve.evaluators", "kbevolve.evaluators.worker"):
         package = ModuleType(name)
         package.__path__ = []
@@ -19,28 +24,50 @@ def _make_importable(directory: Path) -> None:
 
 
 def main() -> None:
-    """Confine this process, warm it up and serve until the judge hangs up.
+    """Confine this process, warm it up, and serve until the judge closes the connection.
 
-    Without a socket the level of confinement that was reached is printed, and that is all. With the orders of a nursery
-    all this happens in each of the processes that it bears.
+    Without a socket it prints the level of confinement that it reached, and ends. A fork server returns here in each
+    process that it forks.
     """
     _make_importable(Path(__file__).resolve().parent)
-    orders = json.loads(sys.argv[1])
-    if "fork_server" in orders:
-        from kbevolve.evaluators.worker.forkserver import tend
+    arguments = json.loads(sys.argv[1])
+    if "fork_server" in arguments:
+        from kbevolve.evaluators.worker.forkserver import serve_forks
 
-        orders = tend(**orders["fork_server"])
+        arguments = serve_forks(**arguments["fork_server"])
 
     from kbevolve.evaluators.worker.confinement import confine
 
-    level = confine(**orders["confinement"])
-    if orders["socket"] is None:
+    if "nice" in arguments:
+        _yield_to_others(arguments["nice"])
+        confine(**arguments["confinement"])
+        _become(sys.argv[2:])
+    level = confine(**arguments["confinement"])
+    if arguments["socket"] is None:
         print(level)
         return
 
     from kbevolve.evaluators.worker.service import serve
 
-    serve(socket_fd=orders["socket"], device=orders["device"], threads=orders["threads"], sandbox=level)
+    serve(socket_fd=arguments["socket"], device=arguments["device"], threads=arguments["threads"], sandbox=level)
+
+
+def _yield_to_others(nice: int) -> None:
+    """Take a core only where no other process needs it; 0 for an equal share."""
+    os.nice(nice)
+    if nice:
+        # Linux shares cores by session first (sched(7), "The autogroup feature"), and a compiler has its own session.
+        with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
+            group.write(str(nice))
+
+
+def _become(command: list[Any]) -> NoReturn:
+    """Replace this process by the command."""
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        print(f"{command[0]}: error: {error.strerror}")
+        sys.exit(127)
 
 
 main()

@@ -1,8 +1,8 @@
-"""Bears workers: imports once what all of them need, and forks a process for each that is asked for.
+"""The fork server: imports once what all workers need, and forks a process for each worker.
 
-Importing torch takes a second or more of a processor; a fork takes milliseconds. This process has one thread and no
-CUDA context, and never runs a line of a candidate. What it bears confines itself before it does anything else, exactly
-as a worker does that was started on its own.
+Importing torch takes a second or more of a core, a fork takes milliseconds. This process has one thread and no CUDA
+context, and never runs a line of a candidate. A forked worker confines itself before anything else, exactly as a
+started one.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ from kbevolve.evaluators.worker.channel import Channel, Message
 _PR_SET_PDEATHSIG = 1
 
 
-def tend(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
-    """Serve until the judge hangs up, and end; returns in each process that is born, with the orders for that worker.
+def serve_forks(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
+    """Serve until the judge closes the connection; returns in each forked worker, with its program's arguments.
 
-    Requests are ``{"bear": {"orders": …, "environment": …, "directory": …}}`` with two descriptors, the worker's
-    connection and where its output goes, answered by ``{"born": pid}`` or ``{"failed": why}``; and ``{"reap": pid}``,
-    answered by ``{"code": n}``, its exit code, or minus the signal that ended it. Until it is asked for, the ended
-    process stays a zombie, so that its number is nobody else's.
+    The request ``{"fork": {"arguments": …, "environment": …, "directory": …}}`` has two descriptors, the worker's
+    connection and its output; the answer is ``{"forked": pid}`` or ``{"failed": why}``. The request ``{"wait": pid}``
+    is answered by ``{"code": n}``, the exit code, or minus the signal that ended the worker. Until then an ended
+    worker stays a zombie, so no other process gets its id.
 
     Args:
         socket_fd: the connection to the judge.
         device: "cpu" or "cuda:0".
-        parent: process id of the judge; None where that is out of sight in another namespace.
+        parent: process id of the judge; None where the judge is in another namespace of processes.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None and os.getppid() != parent:
         os._exit(0)
     _import_all(device)
     gc.collect()
-    gc.freeze()  # objects that no collection touches stay in memory that all processes share
+    gc.freeze()  # the collector leaves these objects alone, so their memory stays shared by all workers
     connection = socket.socket(fileno=socket_fd)
     channel = Channel(connection)
     channel.send({"ok": True})
@@ -48,31 +48,30 @@ def tend(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
             request, descriptors = channel.receive()
         except EOFError:
             os._exit(0)
-        if "reap" in request:
-            channel.send({"code": _reap(request["reap"])})
+        if "wait" in request:
+            channel.send({"code": _exit_code(request["wait"])})
             continue
-        orders = request["bear"]
-        nursery = os.getpid()
+        server = os.getpid()
         try:
             pid = os.fork()
-        except OSError as error:  # no reason to end, and all the others with it
+        except OSError as error:  # the server and its other workers continue
             answer: Message = {"failed": str(error)}
         else:
             if not pid:
                 connection.close()
-                return _begin(orders, descriptors, nursery)
-            answer = {"born": pid}
+                return _begin(request["fork"], descriptors, server)
+            answer = {"forked": pid}
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(answer)
 
 
 def _import_all(device: str) -> None:
-    """What most workers need. Nothing of it may ask the CUDA driver anything: that does not survive a fork."""
+    """Import what most workers need. None of it may call the CUDA driver, which does not survive a fork."""
     import torch
 
-    asks = torch.cuda.is_available
-    # torch's builder asks on its import, to say that there is a toolkit and no GPU.
+    is_available = torch.cuda.is_available
+    # torch's extension builder calls this on import, to warn about a toolkit without a GPU.
     torch.cuda.is_available = lambda: device != "cpu"
     try:
         import torch.utils.cpp_extension
@@ -84,13 +83,13 @@ def _import_all(device: str) -> None:
                 import triton.language  # noqa: F401
                 from triton.backends.nvidia.driver import library_dirs
 
-                library_dirs()  # asks ldconfig where the driver is, and remembers it in all that are born
+                library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
     finally:
-        torch.cuda.is_available = asks
+        torch.cuda.is_available = is_available
 
 
-def _begin(request: Message, descriptors: list[int], nursery: int) -> dict[str, Any]:
-    """In the new process: a session of its own, its own environment, directory and descriptors."""
+def _begin(worker: Message, descriptors: list[int], server: int) -> dict[str, Any]:
+    """In the new process: its own session, environment, directory and descriptors."""
     os.setsid()
     connection, output = descriptors
     os.set_inheritable(connection, False)
@@ -98,18 +97,18 @@ def _begin(request: Message, descriptors: list[int], nursery: int) -> dict[str, 
     os.dup2(output, 2)
     os.close(output)
     os.environ.clear()
-    os.environ.update(request["environment"])
-    os.chdir(Path(request["directory"]) / "work")
-    tempfile.tempdir = None  # the nursery's, if anything that it imported asked for one
-    # The judge learns the number that this process has in the judge's own namespace from the sender of one byte.
+    os.environ.update(worker["environment"])
+    os.chdir(Path(worker["directory"]) / "work")
+    tempfile.tempdir = None  # the server's, if an imported module asked for one
+    # From the sender of this byte the judge learns this process's id in its own namespace.
     socket.socket(fileno=os.dup(connection)).send(b"!")
-    orders: dict[str, Any] = json.loads(request["orders"])
-    orders["socket"] = connection
-    orders["confinement"]["parent"] = nursery
-    return orders
+    arguments: dict[str, Any] = json.loads(worker["arguments"])
+    arguments["socket"] = connection
+    arguments["confinement"]["parent"] = server
+    return arguments
 
 
-def _reap(pid: int) -> int:
+def _exit_code(pid: int) -> int:
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:

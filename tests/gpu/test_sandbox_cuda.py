@@ -12,7 +12,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.sandbox import launch, process_table
 from kbevolve.evaluators.sandbox.gpu import find_gpu
 from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
-from kbevolve.evaluators.sandbox.worker_pool import Worker
+from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
 

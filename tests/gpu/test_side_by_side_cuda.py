@@ -41,7 +41,7 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
         worker = pool._start(0)
         starts.append(time.perf_counter() - started)
         try:
-            assert isinstance(worker._started.process, ForkedWorker), (
+            assert isinstance(worker._launched.process, ForkedWorker), (
                 "the fork_server was given up: see what its worker said"
             )
             source = "import torch\nprint(float(torch.ones(4, device='cuda').sum()))\nclass ModelNew:\n    pass\n"
@@ -51,7 +51,7 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
         finally:
             worker.kill()
     print("seconds a start:", [round(seconds, 2) for seconds in starts])
-    assert pool._nurses
+    assert pool._can_fork
 
 
 @pytest.mark.slow

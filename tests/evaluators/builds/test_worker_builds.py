@@ -15,7 +15,7 @@ from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
-from kbevolve.evaluators.sandbox.worker_pool import Worker
+from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.builds.sources import LIBRARY, MODULE
 

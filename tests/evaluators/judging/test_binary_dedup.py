@@ -30,7 +30,7 @@ def built(
     library: bytes = b"machine code", sources: Sequence[tuple[str, str]] = SOURCES, **flags: object
 ) -> BuildReply:
     order = {"name": "x", "sources": [list(source) for source in sources], "cflags": [], "with_cuda": True} | flags
-    return BuildReply(message={"built": {"resources": []}}, library=library, order=order)
+    return BuildReply(message={"built": {"resources": []}}, library=library, request=order)
 
 
 def code(

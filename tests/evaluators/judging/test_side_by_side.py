@@ -16,7 +16,8 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge, width_for
-from kbevolve.evaluators.sandbox.worker_pool import Worker, WorkerPool
+from kbevolve.evaluators.sandbox.worker import Worker
+from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from tests.evaluators.judging.test_judge import PROBLEM, RIGHT, candidate, problem_of
 
 CPU = find_device("cpu")

@@ -1,3 +1,5 @@
+"""A worker's environment holds no secrets and writes into its own directory."""
+
 import os
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from kbevolve.evaluators.sandbox.environment import worker_environment
 CPU = Device(type="cpu", index=0, fingerprint="cpu/test", description="test", threads=2)
 
 
-def test_only_listed_variables_pass(tmp_path: Path) -> None:
+def test_only_listed_variables_are_passed(tmp_path: Path) -> None:
     inherited = {"PATH": "/bin", "OPENAI_API_KEY": "secret", "AWS_SECRET": "x", "CUDA_HOME": "/cuda", "LC_ALL": "C"}
     kept = worker_environment(CPU, tmp_path, inherited)
     assert "secret" not in kept.values()
@@ -18,7 +20,7 @@ def test_only_listed_variables_pass(tmp_path: Path) -> None:
     assert kept["PATH"].endswith("/bin")
 
 
-def test_everything_that_is_written_goes_into_the_private_directory(tmp_path: Path) -> None:
+def test_all_writable_paths_are_in_the_workers_directory(tmp_path: Path) -> None:
     kept = worker_environment(CPU, tmp_path, {"HOME": "/root", "TMPDIR": "/tmp"})
     for name in ("HOME", "TMPDIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
         assert Path(kept[name]).is_relative_to(tmp_path)

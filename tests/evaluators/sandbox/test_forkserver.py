@@ -1,4 +1,4 @@
-"""Workers that a fork_server bore are as confined and as mortal as those that were started on their own."""
+"""Forked workers are confined as started ones are, and end with their judge as those do."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker import landlock
 from kbevolve.evaluators.worker.channel import Channel
-from tests.evaluators.sandbox.ran import KERNEL, ran
+from tests.evaluators.sandbox.run_in_worker import KERNEL, run_in_worker
 
 CPU = find_device("cpu")
-#: Seconds after which what was to happen has not.
-AT_LAST = 20.0
+#: Seconds after which a test gives up waiting.
+TIMEOUT = 20.0
 
 pytestmark = pytest.mark.skipif(
-    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs bubblewrap of its own here"
+    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs its own bubblewrap here"
 )
 
 
@@ -38,8 +38,8 @@ def fork_server() -> Iterator[ForkServer]:
     assert found is not None
     yield found
     found.close()
-    directories.remove(found.folder)
-    assert not found.folder.exists()
+    directories.remove(found.directory)
+    assert not found.directory.exists()
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def worker(fork_server: ForkServer) -> Iterator[Worker]:
     found.kill()
 
 
-def test_it_is_confined_as_one_that_was_started_alone(worker: Worker) -> None:
+def test_a_forked_worker_is_confined_like_a_started_one(worker: Worker) -> None:
     assert worker.sandbox == launch.confinement_level(CPU)
     assert worker.processes == 1
 
 
-def test_it_has_a_directory_an_environment_and_a_session_of_its_own(fork_server: ForkServer) -> None:
+def test_each_forked_worker_has_its_own_directory_environment_and_session(fork_server: ForkServer) -> None:
     seen = []
     for _ in range(2):
         worker = Worker(CPU, fork_server)
@@ -65,7 +65,7 @@ def test_it_has_a_directory_an_environment_and_a_session_of_its_own(fork_server:
             "print(os.environ['HOME'], os.environ['TMPDIR'], os.getcwd(), tempfile.gettempdir(), "
             "os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid())"
         )
-        home, scratch, work, temporary, *own = ran(worker, body).split()
+        home, scratch, work, temporary, *own = run_in_worker(worker, body).split()
         assert own == ["True", "True"]
         assert Path(home).parent == Path(scratch).parent == Path(work).parent
         assert temporary == scratch
@@ -75,26 +75,26 @@ def test_it_has_a_directory_an_environment_and_a_session_of_its_own(fork_server:
     assert seen[0] != seen[1]
 
 
-def test_what_a_worker_stood_still_is_not_counted_against_it(worker: Worker) -> None:
+def test_the_time_of_a_pause_counts_against_no_limit(worker: Worker) -> None:
     with ThreadPoolExecutor(1) as thread:
         source = f"import time\ntime.sleep(0.5){KERNEL}"
         asked = thread.submit(worker.ask, {"request": "import", "source": source}, seconds=1.5)
         time.sleep(0.1)
         worker.pause()
         time.sleep(2.5)
-        assert not asked.done(), "it stands"
+        assert not asked.done(), "it is paused"
         worker.resume()
         assert asked.result(20)["ok"]
 
 
-def test_it_cannot_reach_its_siblings_or_its_nursery(fork_server: ForkServer, worker: Worker) -> None:
+def test_a_worker_cannot_reach_its_siblings_or_its_fork_server(fork_server: ForkServer, worker: Worker) -> None:
     sibling = Worker(CPU, fork_server)
     sibling.wait_ready()
     try:
-        home = ran(sibling, "import os\nopen('secret', 'w').write('x')\nprint(os.getcwd())")
+        home = run_in_worker(sibling, "import os\nopen('secret', 'w').write('x')\nprint(os.getcwd())")
         body = f"""
 import os, signal
-for name in ({home!r} + "/secret", {str(fork_server.folder)!r} + "/home/x"):
+for name in ({home!r} + "/secret", {str(fork_server.directory)!r} + "/home/x"):
     try:
         open(name, "a").write("y")
         print("wrote", name)
@@ -110,14 +110,14 @@ for pid in (os.getppid(), *(int(name) for name in os.listdir("/proc") if name.is
                 pass
 print("done")
 """
-        assert ran(worker, body) == "done"
-        assert ran(sibling, "import os\nprint('alive')").endswith("alive")
+        assert run_in_worker(worker, body) == "done"
+        assert run_in_worker(sibling, "import os\nprint('alive')").endswith("alive")
     finally:
         sibling.kill()
     assert fork_server.alive
 
 
-def test_how_it_ended_is_told(fork_server: ForkServer) -> None:
+def test_exit_codes_and_signals_are_reported(fork_server: ForkServer) -> None:
     for body, words in (
         ("import os\nos._exit(3)", "exit code 3"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "sigsegv"),
@@ -125,36 +125,36 @@ def test_how_it_ended_is_told(fork_server: ForkServer) -> None:
         worker = Worker(CPU, fork_server)
         worker.wait_ready()
         with pytest.raises(Rejection) as caught:
-            ran(worker, body)
+            run_in_worker(worker, body)
         worker.kill()
         assert caught.value.verdict is Verdict.CRASHED
         assert words in caught.value.message.lower()
 
 
-def test_a_stopped_one_stands_and_goes_on(worker: Worker) -> None:
+def test_a_paused_worker_stops_and_continues(worker: Worker) -> None:
     worker.pause()
     state = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0]
     assert state == "T"
     worker.resume()
-    assert ran(worker, "print('on')") == "on"
+    assert run_in_worker(worker, "print('on')") == "on"
 
 
-def test_what_was_forked_while_its_worker_was_stopped_and_let_go_on_goes_on_too(worker: Worker) -> None:
-    """As Linux leaves it, one time in forty where a fork takes milliseconds: it was told to stop, and nothing else."""
+def test_a_process_forked_during_a_pause_is_resumed(worker: Worker) -> None:
+    """One in forty forks that take milliseconds gets the SIGSTOP of its group and misses the SIGCONT."""
     child = "if not (pid := os.fork()):\n    time.sleep(1)\n    os._exit(0)\n"
     forks = f"import os, time\n{child}os.waitpid(pid, 0)\nprint('on')"
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(ran, worker, forks)
-        patience = time.monotonic() + AT_LAST
+        asked = threads.submit(run_in_worker, worker, forks)
+        patience = time.monotonic() + TIMEOUT
         while len(family := [process.pid for process in process_table.members(worker.pid)]) < 2:
             assert time.monotonic() < patience
         worker.pause()
         worker.resume()
         os.kill(max(family), signal.SIGSTOP)
-        assert asked.result(AT_LAST) == "on"
+        assert asked.result(TIMEOUT) == "on"
 
 
-def test_a_killed_one_leaves_nothing(fork_server: ForkServer) -> None:
+def test_a_killed_worker_leaves_nothing(fork_server: ForkServer) -> None:
     before = len(os.listdir("/proc/self/fd"))
     worker = Worker(CPU, fork_server)
     worker.wait_ready()
@@ -165,7 +165,7 @@ def test_a_killed_one_leaves_nothing(fork_server: ForkServer) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_fork_that_fails_ends_nobody(
+def test_a_fork_that_fails_ends_neither_server_nor_workers(
     fork_server: ForkServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
@@ -174,13 +174,13 @@ def test_a_fork_that_fails_ends_nobody(
         "def fork():\n"
         "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
         "os.fork, forkserver._import_all = fork, lambda device: None\n"
-        "forkserver.tend(int(sys.argv[1]), device='cpu', parent=None)\n"
+        "forkserver.serve_forks(int(sys.argv[1]), device='cpu', parent=None)\n"
     )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         channel = Channel(ours)
         ours.settimeout(60)
-        tended = subprocess.Popen(
+        serving = subprocess.Popen(
             [sys.executable, "-c", code, str(theirs.fileno())],
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
             pass_fds=(theirs.fileno(),),
@@ -188,63 +188,61 @@ def test_a_fork_that_fails_ends_nobody(
         theirs.close()
         assert channel.receive()[0] == {"ok": True}
         for _ in range(2):
-            channel.send({"bear": {}}, (0, 0))
+            channel.send({"fork": {}}, (0, 0))
             answer = channel.receive()[0]
             assert "temporarily unavailable" in answer["failed"]
-    assert tended.wait(10) == 0, "it ends when the judge hangs up"
-    monkeypatch.setattr(fork_server, "_asked", lambda *_: answer)
+    assert serving.wait(10) == 0, "it ends when the judge closes the connection"
+    monkeypatch.setattr(fork_server, "_ask", lambda *_: answer)
     with pytest.raises(EvaluatorError, match="temporarily unavailable"):
         Worker(CPU, fork_server)
     assert worker.alive
 
 
-def test_a_death_is_noticed_at_once_though_a_helper_holds_its_connection(worker: Worker) -> None:
+def test_an_exit_is_noticed_at_once_although_a_helper_holds_the_connection(worker: Worker) -> None:
     started = time.monotonic()
     with pytest.raises(Rejection, match="exit code 3"):
-        ran(worker, "import os, time\nif not os.fork():\n    time.sleep(60)\nos._exit(3)", seconds=30.0)
+        run_in_worker(worker, "import os, time\nif not os.fork():\n    time.sleep(60)\nos._exit(3)", seconds=30.0)
     assert time.monotonic() - started < 10
 
 
-def test_an_answer_that_comes_too_late_is_not_taken_for_the_next(
-    fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._BIRTH_SECONDS", 0.5)
+def test_a_late_answer_is_not_taken_for_the_next_one(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._FORK_SECONDS", 0.5)
     first = Worker(CPU, fork_server)
     first.wait_ready()
     ours, theirs = socket.socketpair()
     os.killpg(fork_server._process.pid, signal.SIGSTOP)
     try:
         with ours, pytest.raises(EvaluatorError, match="did not start"):
-            fork_server.bear({"confinement": {}}, {}, fork_server.folder, ours, theirs, theirs.fileno())
+            fork_server.fork({"confinement": {}}, {}, fork_server.directory, ours, theirs, theirs.fileno())
     finally:
         theirs.close()
         os.killpg(fork_server._process.pid, signal.SIGCONT)
     first.end()
-    assert first._started.process.wait() == -signal.SIGKILL
+    assert first._launched.process.wait() == -signal.SIGKILL
     first.kill()
     second = Worker(CPU, fork_server)
     second.wait_ready()
-    assert ran(second, "print('well')") == "well"
+    assert run_in_worker(second, "print('well')") == "well"
     second.kill()
 
 
-def test_many_at_once(fork_server: ForkServer) -> None:
-    def bear(number: int) -> str:
+def test_many_workers_at_once(fork_server: ForkServer) -> None:
+    def serve(number: int) -> str:
         worker = Worker(CPU, fork_server)
         worker.wait_ready()
         try:
-            return ran(worker, f"print({number})")
+            return run_in_worker(worker, f"print({number})")
         finally:
             worker.kill()
 
     with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(bear, range(12))) == [str(number) for number in range(12)]
+        assert list(threads.map(serve, range(12))) == [str(number) for number in range(12)]
 
 
-def test_importing_for_all_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imports_of_the_fork_server_call_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import sys, torch\n"
-        "torch._C._cuda_getDeviceCount = lambda: sys.exit('the driver was asked')\n"
+        "torch._C._cuda_getDeviceCount = lambda: sys.exit('the driver was called')\n"
         "from kbevolve.evaluators.worker.forkserver import _import_all\n"
         "before = torch.cuda.is_available\n"
         "_import_all('cuda:0')\n"
@@ -256,15 +254,15 @@ def test_importing_for_all_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
+def test_fork_server_and_workers_die_with_a_killed_judge(tmp_path: Path) -> None:
     program = tmp_path / "judge.py"
     program.write_text(
         "import time\n"
         "from kbevolve.evaluators.device.devices import find_device\n"
-        "from kbevolve.evaluators.sandbox import sandbox\n"
+        "from kbevolve.evaluators.sandbox import launch\n"
         "from kbevolve.evaluators.sandbox.worker import Worker\n"
         "device = find_device('cpu')\n"
-        "fork_server = sandbox.open_fork_server(device)\n"
+        "fork_server = launch.open_fork_server(device)\n"
         "worker = Worker(device, fork_server)\n"
         "worker.wait_ready()\n"
         "print(worker.pid, fork_server._process.pid, flush=True)\n"
@@ -277,6 +275,7 @@ def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
     try:
         assert judge.stdout is not None
         pids = [int(word) for word in judge.stdout.readline().split()]
+        assert len(pids) == 2
         assert all(_lives(pid) for pid in pids)
         judge.kill()
         judge.wait()
@@ -290,7 +289,7 @@ def test_all_die_with_a_killed_judge(tmp_path: Path) -> None:
         judge.wait()
         if judge.stdout is not None:
             judge.stdout.close()
-        directories.sweep()
+        directories.remove_stale()
 
 
 def _lives(pid: int) -> bool:

@@ -1,3 +1,5 @@
+"""The GPU of a device is found by its driver's name, and no other GPU can be opened."""
+
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,12 +33,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_gpus_are_told_in_the_order_of_their_special_files(folder: Path) -> None:
+def test_gpus_are_listed_in_the_order_of_their_special_files(folder: Path) -> None:
     names = [(NAME.format(number), f"/dev/nvidia{number}") for number in (0, 1, 12)]
     assert [(gpu.name, str(gpu.node)) for gpu in all_gpus(folder)] == names
 
 
-def test_what_a_driver_does_not_number_is_left_out(folder: Path) -> None:
+def test_a_gpu_without_a_number_is_left_out(folder: Path) -> None:
     path = folder / "0000:01:00.0" / "information"
     path.write_text(path.read_text().replace("Device Minor", "Something"))
     assert [gpu.node.name for gpu in all_gpus(folder)] == ["nvidia0", "nvidia12"]
@@ -61,15 +63,15 @@ def test_a_device_is_the_gpu_of_its_name(
     assert (found.node.name if found else "") == node
 
 
-def test_siblings_are_left_out_and_what_all_need_is_not(tmp_path: Path) -> None:
+def test_special_files_of_other_gpus_are_left_out(tmp_path: Path) -> None:
     needed = {"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps", "nvidia-nvswitchctl"}
     for name in (*needed, "nvidia0", "nvidia1", "nvidia12", "sda"):
         (tmp_path / name).touch()
     gpu = Gpu(name="GPU-1", node=Path("/dev/nvidia1"))
     assert {path.name for path in special_files(gpu, tmp_path)} == needed | {"nvidia1"}
-    # A slice of a GPU, or a driver that does not tell: CUDA_VISIBLE_DEVICES alone chooses, as it did.
+    # For a slice of a GPU, or an unknown special file, only CUDA_VISIBLE_DEVICES chooses.
     assert {path.name for path in special_files(None, tmp_path)} == needed | {"nvidia0", "nvidia1", "nvidia12"}
 
 
-def test_a_cpu_is_no_gpu() -> None:
+def test_a_cpu_has_no_gpu() -> None:
     assert find_gpu(CPU) is None

@@ -1,3 +1,5 @@
+"""Permissions hold what a kernel needs to be built and run, and nothing private."""
+
 import os
 import sys
 from dataclasses import replace
@@ -16,7 +18,7 @@ CPU = Device(type="cpu", index=0, fingerprint="cpu", description="a CPU")
 GPU = Gpu(name="GPU-1", node=Path("/dev/nvidia1"))
 
 
-def test_what_is_hidden_inside_a_root_is_left_out(tmp_path: Path) -> None:
+def test_hidden_parts_of_a_root_are_left_out(tmp_path: Path) -> None:
     for name in ("packages/torch", "packages/ours/judge", "packages/ours/worker"):
         (tmp_path / name).mkdir(parents=True)
     packages = tmp_path / "packages"
@@ -27,15 +29,15 @@ def test_what_is_hidden_inside_a_root_is_left_out(tmp_path: Path) -> None:
     assert set(found["readable"]) - {"/proc", "/sys"} == {str(packages / "torch"), str(packages / "ours" / "worker")}
 
 
-def test_neither_home_nor_temporary_files_nor_our_sources_are_granted(tmp_path: Path) -> None:
+def test_home_temporary_files_and_our_sources_are_not_readable(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": f"{Path.home()}:{tmp_path}:{OURS}", "CUDA_HOME": str(Path.home()), "CPATH": "/"}
-    granted = permissions_for(CPU, tmp_path / "own", PROGRAM, environment)
-    readable = [Path(path) for path in granted.for_landlock()["readable"]]
+    permissions = permissions_for(CPU, tmp_path / "own", PROGRAM, environment)
+    readable = [Path(path) for path in permissions.for_landlock()["readable"]]
     assert tmp_path in readable  # a folder of the user's search path
-    for closed in (Path.home(), OURS, OURS / "evaluators" / "judge.py", tmp_path.parent):
+    for closed in (Path.home(), OURS, OURS / "evaluators" / "judging" / "judge.py", tmp_path.parent):
         assert not any(closed.is_relative_to(path) for path in readable), closed
     assert any(Path(sys.executable).resolve().is_relative_to(path) for path in readable)
-    assert granted.writable == (tmp_path / "own",)
+    assert permissions.writable == (tmp_path / "own",)
 
 
 def test_a_cpu_gets_no_disk_and_no_gpu(tmp_path: Path) -> None:
@@ -51,32 +53,32 @@ def test_a_gpu_gets_its_own_special_files(tmp_path: Path, monkeypatch: pytest.Mo
     assert GPU.node in permissions_for(device, tmp_path, PROGRAM, {}).devices
 
 
-def test_our_checkout_is_taken_off_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_checkout_is_not_on_the_search_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert search_path({"PYTHONPATH": os.pathsep.join([str(OURS), "lib", ""])}) == [str(tmp_path / "lib")]
 
 
-def test_bubblewraps_own_processes_are_not_the_workers() -> None:
+def test_bubblewraps_own_processes_are_not_counted() -> None:
     found = [
         Process(pid=pid, parent=parent, group=10, session=10, ended=False)
         for pid, parent in ((10, 1), (11, 10), (12, 11), (13, 12))
     ]
-    assert [process.pid for process in bubblewrap.guarded(found, 10, "cpu")] == [12, 13]
-    assert [process.pid for process in bubblewrap.guarded(found, 10, "cuda")] == [11, 12, 13]
+    assert [process.pid for process in bubblewrap.without_own(found, 10, "cpu")] == [12, 13]
+    assert [process.pid for process in bubblewrap.without_own(found, 10, "cuda")] == [11, 12, 13]
 
 
-def test_bubblewrap_mounts_what_lies_deeper_later_and_keeps_cudas_namespaces(tmp_path: Path) -> None:
-    granted = Permissions(
+def test_bubblewrap_mounts_deeper_paths_later_and_keeps_namespaces_for_cuda(tmp_path: Path) -> None:
+    permissions = Permissions(
         roots=(Path("/opt/python/lib/ours/worker"), Path("/opt")),
         hidden=(Path("/opt/python/lib/ours"), Path("/home/me")),
         devices=(Path("/dev/nvidia0"),),
         writable=(tmp_path,),
     )
-    words = bubblewrap.command(granted, "cpu", tmp_path)
+    words = bubblewrap.command(permissions, "cpu", tmp_path)
     mounts = [words.index(path) for path in ("/opt", "/opt/python/lib/ours", "/opt/python/lib/ours/worker")]
     assert mounts == sorted(mounts)
     assert "/home/me" not in words
     assert {"--unshare-net", "--unshare-pid", "--die-with-parent"} <= set(words)
-    shared = bubblewrap.command(granted, "cuda", tmp_path)
+    shared = bubblewrap.command(permissions, "cuda", tmp_path)
     assert not {"--unshare-net", "--unshare-pid", "--unshare-ipc"} & set(shared)
     assert shared[-1] == "--"

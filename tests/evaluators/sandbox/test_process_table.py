@@ -1,3 +1,5 @@
+"""Processes are found by group, session, home and working directory, and counted once for all threads."""
+
 import os
 import signal
 import subprocess
@@ -33,18 +35,18 @@ def test_members_of_a_group_are_counted(tmp_path: Path) -> None:
         deadline = time.monotonic() + 10
         while process_table.members(child.pid) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert not process_table.members(child.pid)  # ended, although nobody has waited for it
+        assert not process_table.members(child.pid)  # ended, although its exit was not collected
         child.wait()
 
 
-def test_one_look_serves_all_who_ask_within_half_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
-    look = process_table.processes
+def test_one_reading_serves_all_threads_for_half_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = 0
+    read = process_table.processes
 
     def counted() -> Iterator[process_table.Process]:
-        nonlocal looks
-        looks += 1
-        return look()
+        nonlocal readings
+        readings += 1
+        return read()
 
     monkeypatch.setattr(process_table, "processes", counted)
     table = process_table.ProcessTable(seconds=0.5)
@@ -54,7 +56,7 @@ def test_one_look_serves_all_who_ask_within_half_a_second(tmp_path: Path, monkey
         with ThreadPoolExecutor(8) as threads:
             counts = list(threads.map(lambda _: len(table.members(child.pid)), range(200)))
         assert set(counts) == {1}
-        assert looks <= 1 + (time.monotonic() - began) / 0.5
+        assert readings <= 1 + (time.monotonic() - began) / 0.5
     finally:
         child.kill()
         child.wait()
@@ -62,7 +64,7 @@ def test_one_look_serves_all_who_ask_within_half_a_second(tmp_path: Path, monkey
     assert not table.members(child.pid)
 
 
-def test_a_group_is_there_until_its_last_member_was_waited_for(tmp_path: Path) -> None:
+def test_a_group_exists_until_the_exit_of_its_last_member_is_collected(tmp_path: Path) -> None:
     child = sleeper(tmp_path, {})
     assert process_table.has_group(child.pid)
     child.kill()
@@ -70,28 +72,31 @@ def test_a_group_is_there_until_its_last_member_was_waited_for(tmp_path: Path) -
     assert not process_table.has_group(child.pid)
 
 
-def test_what_a_dead_judge_left_is_ended_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_of_a_dead_judge_are_killed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     directory = tmp_path / f"{directories.PREFIX}999999999-x"
+    of_a_living_judge = tmp_path / f"{directories.PREFIX}{os.getpid()}-y"
     (directory / "work").mkdir(parents=True)
+    of_a_living_judge.mkdir()
     by_home = sleeper(tmp_path, {"HOME": f"{directory}/home"})
-    by_place = sleeper(directory / "work", {})
+    by_folder = sleeper(directory / "work", {})
     other = sleeper(tmp_path, {"HOME": f"{directory}-other/home"})
     try:
-        assert set(process_table.leaked(directory)) == {by_home.pid, by_place.pid}
-        directories.sweep()
+        assert set(process_table.leaked(directory)) == {by_home.pid, by_folder.pid}
+        directories.remove_stale()
         assert by_home.wait(10) < 0
-        assert by_place.wait(10) < 0
+        assert by_folder.wait(10) < 0
         assert other.poll() is None
         assert not directory.exists()
+        assert of_a_living_judge.exists()
     finally:
-        for child in (by_home, by_place, other):
+        for child in (by_home, by_folder, other):
             child.kill()
             child.wait()
 
 
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not tell who waits")
-def test_two_that_share_a_processor_wait_for_each_other(tmp_path: Path) -> None:
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not report waiting times")
+def test_two_processes_that_share_a_core_wait_for_each_other(tmp_path: Path) -> None:
     core = min(os.sched_getaffinity(0))
     code = f"""
 import os, time
@@ -115,21 +120,21 @@ while True:
         pair.stdout.close()
     spent, waited = after.spent - before.spent, after.waited - before.waited
     assert spent < 1.2 * seconds
-    # Of two on one processor one always waits, and both when somebody else has it.
+    # Of two on one core one always waits, and both when another process has it.
     assert 1.5 * seconds < spent + waited < 2.2 * seconds
 
 
-def test_who_is_stopped_while_it_starts_another_stands(tmp_path: Path) -> None:
-    """One in 25 of these is caught in vfork, where it waits beyond signals for a child that was stopped as well."""
+def test_a_process_stopped_in_vfork_counts_as_stopped(tmp_path: Path) -> None:
+    """One in 25 is stopped in vfork, where a parent cannot be stopped while its child is."""
     code = "import subprocess\nwhile True: subprocess.run(['true'], capture_output=True)"
     starting = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True)
     try:
         time.sleep(0.3)
         for number in range(400):
             os.killpg(starting.pid, signal.SIGSTOP)
-            patience = time.monotonic() + 2.0
+            deadline = time.monotonic() + 2.0
             while not process_table.is_stopped(starting.pid):
-                assert time.monotonic() < patience, f"stop {number}"
+                assert time.monotonic() < deadline, f"stop {number}"
                 time.sleep(0)
             os.killpg(starting.pid, signal.SIGCONT)
             time.sleep(0.0003 + 0.0001 * (number % 50))

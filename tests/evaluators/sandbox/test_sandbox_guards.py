@@ -1,4 +1,4 @@
-"""Real workers under guard: what hostile code tries fails, what honest code needs works, and nothing is left behind."""
+"""Real confined workers: hostile code fails, honest code works, and nothing is left behind."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox import bubblewrap, launch, process_table
-from kbevolve.evaluators.sandbox.worker_pool import Worker
+from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker import landlock, seccomp
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.hostile import (
@@ -34,7 +34,7 @@ from tests.evaluators.hostile import (
 ROOT = Path(__file__).parents[3]
 CPU = find_device("cpu")
 KERNEL = "\nclass ModelNew:\n    pass\n"
-#: What stops: the file system's refusal, its absence in a namespace, the filter's answers.
+#: Errors of a stopped attack: refused by the file system or the filter, or absent in a namespace.
 STOPPED = {"PermissionError", "FileNotFoundError", "ProcessLookupError", "ConnectionRefusedError", "OSError"}
 
 guarded = pytest.mark.skipif(
@@ -43,15 +43,15 @@ guarded = pytest.mark.skipif(
 
 
 @dataclass(frozen=True)
-class Place:
-    """A machine with things worth stealing."""
+class Targets:
+    """What attacks try to reach."""
 
     names: dict[str, str | int]
     secret: Path
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
     home = tmp_path_factory.mktemp("home")
     secret = home / "archive.db"
     secret.write_text("the truth")
@@ -63,7 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with socket.socket(socket.AF_UNIX) as hidden:
             hidden.bind("\0" + abstract)
             hidden.listen()
-            yield Place(
+            yield Targets(
                 names={
                     **{"secret": str(secret), "folder": str(home / "folder"), "socket": str(home / "s")},
                     **{"checkout": str(ROOT), "parent": os.getpid(), "abstract": abstract},
@@ -104,24 +104,24 @@ def test_the_level_is_what_the_machine_offers(worker: Worker, request: pytest.Fi
     assert worker.sandbox == ", ".join([*expected, "limits"])
 
 
-def test_the_rehearsal_tells_what_a_worker_reaches(worker: Worker) -> None:
+def test_the_trial_reports_the_level_that_a_worker_reaches(worker: Worker) -> None:
     if "bubblewrap" in worker.sandbox or bubblewrap.obstacle("cpu"):
         assert launch.confinement_level(CPU) == worker.sandbox
 
 
 @guarded
 @pytest.mark.parametrize("attack", SNOOPING)
-def test_nothing_around_a_worker_can_be_reached(worker: Worker, place: Place, attack: str) -> None:
-    reply = load(worker, SNOOPING[attack].format(**place.names))
+def test_a_worker_reaches_nothing_around_it(worker: Worker, targets: Targets, attack: str) -> None:
+    reply = load(worker, SNOOPING[attack].format(**targets.names))
     assert not reply["ok"]
     assert reply["type"] in STOPPED, reply
-    assert place.secret.read_text() == "the truth"
+    assert targets.secret.read_text() == "the truth"
 
 
-def test_the_same_attacks_succeed_where_nothing_stops_them(place: Place) -> None:
-    """Otherwise their failing above would prove nothing."""
+def test_the_same_attacks_succeed_without_guards(targets: Targets) -> None:
+    """Otherwise their failure above would prove nothing."""
     harmless = {name: text for name, text in SNOOPING.items() if name not in {"truncates-a-file", "deletes-a-file"}}
-    source = "\n".join(f"({name!r}, {text.format(**place.names)!r})," for name, text in harmless.items())
+    source = "\n".join(f"({name!r}, {text.format(**targets.names)!r})," for name, text in harmless.items())
     program = (
         f"failed = {{}}\nfor name, text in [{source}]:\n"
         "    try:\n        exec(text, {})\n"
@@ -129,25 +129,27 @@ def test_the_same_attacks_succeed_where_nothing_stops_them(place: Place) -> None
         "import os\nos.path.exists('/dev/shm/kbevolve-test-note') and os.remove('/dev/shm/kbevolve-test-note')\n"
         "print(failed)\n"
     )
-    with place.secret.with_name("copy").open("w+") as kept:
-        kept.write(place.secret.read_text())
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=place.secret.parent)
+    with targets.secret.with_name("copy").open("w+") as kept:
+        kept.write(targets.secret.read_text())
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, cwd=targets.secret.parent
+        )
         kept.seek(0)
-        place.secret.write_text(kept.read())
+        targets.secret.write_text(kept.read())
     assert done.stdout.strip() == "{}", done.stdout + done.stderr
 
 
 @guarded
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers are those of x86_64")
 @pytest.mark.parametrize("call", SYSTEM_CALLS)
-def test_side_doors_of_the_kernel_are_shut(worker: Worker, call: str) -> None:
+def test_dangerous_system_calls_are_refused(worker: Worker, call: str) -> None:
     reply = load(worker, SYSTEM_CALL.format(call=SYSTEM_CALLS[call]))
     assert not reply["ok"]
     assert reply["type"] in {"PermissionError", "OSError"}
 
 
 @guarded
-def test_attributes_of_files_stay_as_they_are(worker: Worker) -> None:
+def test_attributes_of_files_cannot_be_changed(worker: Worker) -> None:
     program = Path(sys.executable).resolve()
     before = program.stat()
     load(worker, f"import os; os.chmod({str(program)!r}, 0o777); os.utime({str(program)!r}, (0, 0))")
@@ -165,7 +167,7 @@ def test_a_worker_writes_in_its_own_folders(worker: Worker) -> None:
     assert load(worker, source)["ok"]
 
 
-def test_compilers_run_under_guard(worker: Worker) -> None:
+def test_compilers_run_in_a_confined_worker(worker: Worker) -> None:
     source = (
         "import ctypes\nfrom torch.utils.cpp_extension import load\n"
         "open('seven.cpp', 'w').write('extern \"C\" int seven() { return 7; }')\n"
@@ -176,7 +178,7 @@ def test_compilers_run_under_guard(worker: Worker) -> None:
 
 
 @pytest.mark.slow
-def test_torch_compiles_under_guard() -> None:
+def test_torch_compile_works_in_a_confined_worker() -> None:
     compiling = started()
     source = (
         "import torch\nx = torch.randn(8, 8)\n"
@@ -184,16 +186,16 @@ def test_torch_compiles_under_guard() -> None:
     )
     try:
         assert load(compiling, source, seconds=120)["ok"]
-        assert compiling.processes == 1  # no pool of compilers stays
+        assert compiling.processes == 1  # no pool of compilers remains
     finally:
         compiling.kill()
 
 
 @guarded
-def test_a_helper_that_leaves_dies_with_its_worker(worker: Worker) -> None:
-    # A worker of its own each: this one is shared.
+def test_a_helper_that_leaves_the_group_dies_with_its_worker(worker: Worker) -> None:
+    # A new worker, because the fixture is shared.
     other = started(wrapped="bubblewrap" in worker.sandbox)
-    directory = other._started.directory
+    directory = other._launched.directory
     try:
         assert other.processes == 1
         assert load(other, SURVIVOR)["ok"]
@@ -205,7 +207,7 @@ def test_a_helper_that_leaves_dies_with_its_worker(worker: Worker) -> None:
     assert not directory.exists()
 
 
-def test_a_paused_worker_stands_and_can_be_killed(worker: Worker) -> None:
+def test_a_paused_worker_stops_and_can_be_killed(worker: Worker) -> None:
     other = started(wrapped="bubblewrap" in worker.sandbox)
     try:
         assert load(other, SPINNER)["ok"]
@@ -220,13 +222,13 @@ def test_a_paused_worker_stands_and_can_be_killed(worker: Worker) -> None:
         other.kill()
     assert time.monotonic() - began < 3
     assert not process_table.members(other.pid)
-    other.pause()  # nothing is there any more, and that is no error
+    other.pause()  # no error, although nothing is there any more
     other.resume()
     other.kill()
 
 
 @pytest.mark.slow
-def test_a_fork_bomb_is_stopped_and_swept_up() -> None:
+def test_a_fork_bomb_is_killed_completely() -> None:
     bomb = started()
     began = time.monotonic()
     try:
@@ -240,10 +242,10 @@ def test_a_fork_bomb_is_stopped_and_swept_up() -> None:
     assert not process_table.members(bomb.pid)
 
 
-def test_memory_output_and_tangled_folders_have_their_limits() -> None:
+def test_memory_output_and_nested_folders_have_limits() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     greedy = started()
-    directory = greedy._started.directory
+    directory = greedy._launched.directory
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         reply = load(greedy, MEMORY_BOMB.format(gigabytes=(memory >> 30) + 1))

@@ -1,4 +1,4 @@
-"""The filter's numbers are the kernel's own, and its program is one the kernel takes."""
+"""The numbers of the filter agree with the kernel's headers, and its program is valid."""
 
 import re
 from collections.abc import Mapping
@@ -15,24 +15,25 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("column", HEADERS)
-def test_numbers_are_those_of_the_kernels_headers(column: int) -> None:
+def test_numbers_agree_with_the_kernels_headers(column: int) -> None:
     header = next((path for path in HEADERS[column] if path.exists()), None)
     if header is None:
         pytest.skip("the kernel's headers are not installed")
     known = {
         name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", header.read_text())
     }
-    told = {name: pair[column] for name, pair in seccomp._NUMBERS.items()}
-    # A header may be older than the newest calls, but never disagree; and what it lacks must be new or not there.
-    assert {name: number for name, number in told.items() if name in known} == {
-        name: number for name, number in known.items() if name in told
+    listed = {name: pair[column] for name, pair in seccomp._NUMBERS.items()}
+    # A header may be older than the newest calls, but must not disagree; a call that it lacks must be newer, or have
+    # no number.
+    assert {name: number for name, number in listed.items() if name in known} == {
+        name: number for name, number in known.items() if name in listed
     }
     newest = max(known.values())
-    assert all(number is None or name in known or number > newest for name, number in told.items())
+    assert all(number is None or name in known or number > newest for name, number in listed.items())
 
 
 @pytest.mark.parametrize("column", [0, 1])
-def test_every_listed_call_has_its_rule_and_no_jump_leaves_the_program(column: int) -> None:
+def test_every_listed_call_has_a_rule_and_no_jump_leaves_the_program(column: int) -> None:
     program = seccomp._filter(0xC000003E, column)
     compared = {step.value for step in program if step.code == seccomp._EQUAL}
     assert {pair[column] for pair in seccomp._NUMBERS.values() if pair[column] is not None} <= compared
@@ -60,7 +61,7 @@ def verdict(program: list[seccomp._Step], data: Mapping[int, int]) -> int:
     ("name", "arguments", "error"),
     [
         ("clone", [0x00010000 | 0x00000100], None),  # a thread
-        ("clone", [0x40000000], 1),  # a network of its own
+        ("clone", [0x40000000], 1),  # its own network namespace
         ("clone", [0x00008000], 1),  # a child of the judge
         ("clone3", [], 38),
         ("prctl", [15], None),  # a name for a thread
@@ -80,7 +81,7 @@ def verdict(program: list[seccomp._Step], data: Mapping[int, int]) -> int:
         ("setsid", [], 0),
     ],
 )
-def test_arguments_decide(name: str, arguments: list[int], error: int | None) -> None:
+def test_arguments_decide_the_answer(name: str, arguments: list[int], error: int | None) -> None:
     number = seccomp._NUMBERS[name][0]
     assert number is not None
     data = {0: number, 4: 0xC000003E} | {16 + 8 * index: value for index, value in enumerate(arguments)}
@@ -88,7 +89,7 @@ def test_arguments_decide(name: str, arguments: list[int], error: int | None) ->
     assert returned == (seccomp._ALLOW if error is None else seccomp._ERROR | error)
 
 
-def test_another_machines_calls_are_unknown() -> None:
+def test_calls_of_other_conventions_are_unknown() -> None:
     program = seccomp._filter(0xC000003E, 0)
     assert verdict(program, {0: 1, 4: 0x40000003}) == seccomp._ERROR | 38  # 32-bit calls
     assert verdict(program, {0: 0x40000001, 4: 0xC000003E}) == seccomp._ERROR | 38

@@ -1,4 +1,4 @@
-"""Workers are kept warm, replaced when they die, and start without disturbing who is timed."""
+"""Workers are kept warm, replaced when they die, and start without disturbing a kernel that is timed."""
 
 import os
 import signal
@@ -18,18 +18,18 @@ from kbevolve.evaluators.sandbox import bubblewrap, launch, worker_pool
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.worker import landlock
-from tests.evaluators.sandbox.ran import KERNEL, ran
+from tests.evaluators.sandbox.run_in_worker import KERNEL, run_in_worker
 
 CPU = find_device("cpu")
-#: Seconds after which what was to happen has not.
-AT_LAST = 20.0
+#: Seconds after which a test gives up waiting.
+TIMEOUT = 20.0
 
 pytestmark = pytest.mark.skipif(
-    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs bubblewrap of its own here"
+    bubblewrap.obstacle("cpu") is None and not landlock.usable(), reason="each worker needs its own bubblewrap here"
 )
 
 
-def test_a_dead_nursery_is_told_and_replaced() -> None:
+def test_a_dead_fork_server_is_reported_and_replaced() -> None:
     with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         pool.take().kill()
         for spare in list(pool._spares[0]):
@@ -40,7 +40,7 @@ def test_a_dead_nursery_is_told_and_replaced() -> None:
         dead._process.wait()
         with pytest.raises(EvaluatorError, match="did not start"):
             Worker(CPU, dead)
-        for _ in range(3):  # spares of the dead one died with it, and are found dead when they are used
+        for _ in range(3):  # spares of the dead server died with it, which shows when they are used
             worker = pool.take()
             try:
                 if worker.ask({"request": "import", "source": KERNEL}, seconds=10)["ok"]:
@@ -52,27 +52,27 @@ def test_a_dead_nursery_is_told_and_replaced() -> None:
         else:
             pytest.fail("no living worker after three")
         assert pool._fork_server is not dead
-        assert not dead.folder.exists()
+        assert not dead.directory.exists()
 
 
-def test_workers_for_one_stream_have_few_connections_and_no_other_has() -> None:
+def test_only_workers_for_one_stream_have_few_connections() -> None:
     source = "import os\nprint(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'all'))\n"
     with WorkerPool(CPU, DeviceGate(CPU), connections=2) as pool:
-        for one_stream, told in ((True, "2"), (False, "all"), (True, "2"), (False, "all")):
+        for one_stream, expected in ((True, "2"), (False, "all"), (True, "2"), (False, "all")):
             worker = pool.take(one_stream=one_stream)
             try:
-                assert ran(worker, source) == told
+                assert run_in_worker(worker, source) == expected
             finally:
                 worker.kill()
     with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         worker = pool.take(one_stream=True)
         try:
-            assert ran(worker, source) == "all"
+            assert run_in_worker(worker, source) == "all"
         finally:
             worker.kill()
 
 
-def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_worker_has_what_triton_compiled_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     wait_ready = Worker.wait_ready
 
@@ -101,29 +101,29 @@ def test_what_triton_built_for_itself_is_there_for_the_next_worker(monkeypatch: 
 
 @dataclass(eq=False)
 class Starting:
-    """A worker that takes as long to attach and to warm up as it is told."""
+    """A worker that attaches and warms up when the test lets it."""
 
     attached: threading.Semaphore
     warm: threading.Semaphore
-    #: What all did, in order.
-    told: list[str]
+    #: What all of them did, in order.
+    log: list[str]
     triton_cache: Path
     alive: bool = True
 
     def wait_attached(self) -> None:
-        assert self.attached.acquire(timeout=AT_LAST)
-        self.told.append("attached")
+        assert self.attached.acquire(timeout=TIMEOUT)
+        self.log.append("attached")
 
     def wait_ready(self) -> None:
-        self.told.append("warming")
-        assert self.warm.acquire(timeout=AT_LAST)
-        self.told.append("warm")
+        self.log.append("warming")
+        assert self.warm.acquire(timeout=TIMEOUT)
+        self.log.append("warm")
 
     def pause(self, *, wait: bool = True) -> None:
-        self.told.append("stand" if wait else "stop")
+        self.log.append("wait until stopped" if wait else "stop")
 
     def resume(self) -> None:
-        self.told.append("go")
+        self.log.append("resume")
 
     def end(self) -> None:
         self.warm.release()
@@ -132,45 +132,45 @@ class Starting:
         pass
 
 
-def test_on_a_gpu_workers_attach_beside_who_is_timed_and_few_warm_up_at_once(
+def test_on_a_gpu_workers_attach_during_a_measurement_and_few_warm_up_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    attached, warm, told = threading.Semaphore(0), threading.Semaphore(0), list[str]()
-    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: Starting(attached, warm, told, tmp_path / "none"))
-    monkeypatch.setattr(worker_pool, "_bearable", lambda device: 5)
+    attached, warm, log = threading.Semaphore(0), threading.Semaphore(0), list[str]()
+    monkeypatch.setattr(worker_pool, "Worker", lambda *_, **__: Starting(attached, warm, log, tmp_path / "none"))
+    monkeypatch.setattr(worker_pool, "_affordable", lambda device: 5)
     monkeypatch.setattr(launch, "open_fork_server", lambda device: None)
     gpu, gate = replace(CPU, type="cuda", index=7), DeviceGate(CPU)
 
     def seen(word: str, count: int) -> bool:
-        patience = time.monotonic() + AT_LAST
-        while told.count(word) < count and time.monotonic() < patience:
+        deadline = time.monotonic() + TIMEOUT
+        while log.count(word) < count and time.monotonic() < deadline:
             time.sleep(0.001)
-        return told.count(word) == count
+        return log.count(word) == count
 
     with gate.exclusive(), WorkerPool(gpu, gate, spares=5) as pool:
-        assert not told, "nobody is stopped who only attaches"
+        assert not log, "a worker that only attaches is not paused"
         attached.release(6)
         assert seen("attached", 6)
         assert seen("warming", worker_pool._MOST_WARMING)
-        assert told.count("stop") == worker_pool._MOST_WARMING, "they stand until this thread has been timed"
+        assert log.count("stop") == worker_pool._MOST_WARMING, "they are paused until this thread leaves the gate"
         warm.release(6)
         assert seen("warm", 6)
         assert pool.take().alive
 
 
-def test_where_no_fork_works_workers_start_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_forks_fail_workers_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[bool] = []
     wait_ready = Worker.wait_ready
 
-    def barren(self: Worker) -> None:
-        in_nursery = not isinstance(self._started.process, subprocess.Popen)
-        started.append(in_nursery)
-        if in_nursery:
+    def fail_forked(self: Worker) -> None:
+        forked = not isinstance(self._launched.process, subprocess.Popen)
+        started.append(forked)
+        if forked:
             self.kill()
             raise EvaluatorError("no CUDA in a fork")
         wait_ready(self)
 
-    monkeypatch.setattr(Worker, "wait_ready", barren)
+    monkeypatch.setattr(Worker, "wait_ready", fail_forked)
     with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         for _ in range(2):
             worker = pool.take()

@@ -10,7 +10,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
-from kbevolve.evaluators.sandbox.worker_pool import Worker
+from kbevolve.evaluators.sandbox.worker import Worker
 
 CPU = find_device("cpu")
 MODEL = "\nclass ModelNew:\n    pass\n"

@@ -1,4 +1,4 @@
-"""Has a worker run a few lines as a candidate would."""
+"""Lets a worker run a few lines as a candidate would."""
 
 from kbevolve.evaluators.sandbox.worker import Worker
 
@@ -6,8 +6,8 @@ from kbevolve.evaluators.sandbox.worker import Worker
 KERNEL = "\nclass ModelNew:\n    pass\n"
 
 
-def ran(worker: Worker, body: str, seconds: float = 10.0) -> str:
-    """What it printed last."""
+def run_in_worker(worker: Worker, body: str, seconds: float = 10.0) -> str:
+    """All that the worker printed."""
     reply = worker.ask({"request": "import", "source": f"{body}{KERNEL}"}, seconds=seconds)
     assert reply["ok"], reply
     worker.ask({"request": "nothing"}, seconds=seconds)
