@@ -1,7 +1,6 @@
-"""A directory of small JSON files: what is worth measuring only once on this machine.
+"""A directory of small JSON files: measurements that this machine needs only once.
 
-A disk_cache is a convenience and never an authority. What cannot be read is a miss, what cannot be written is measured
-again next time, and a file of another format is left alone. Workers cannot reach it.
+A file that cannot be read is a miss, and a value that cannot be written is measured again. Workers cannot reach it.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ from typing import Any
 
 #: Environment variable that names the directory.
 VARIABLE = "KBEVOLVE_CACHE"
-#: Hexadecimal digits of a file's name: 96 bits keep keys apart, and the key in the file settles what they do not.
+#: Hexadecimal digits of a file's name. 96 bits keep keys apart, and the key in the file is compared, too.
 _NAME_DIGITS = 24
 
 
@@ -30,14 +29,14 @@ def default_directory() -> Path:
 
 
 class DiskCache:
-    """Plain values by kind and key, kept on disk; safe for several processes at once."""
+    """Plain values on disk by kind and key, for several processes at once."""
 
     def __init__(self, directory: Path | None = None) -> None:
-        """Nothing is created before something is put there; without a directory it is `default_directory()`."""
+        """The default is `default_directory()`. Nothing is created before the first `put`."""
         self.directory = default_directory() if directory is None else directory
 
     def get(self, kind: str, key: str) -> Any:
-        """What was put under this kind and key; None when there is nothing, or nothing readable."""
+        """The value of this kind and key; None when there is none, or none readable."""
         try:
             entry = json.loads(self._path(kind, key).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -47,18 +46,16 @@ class DiskCache:
         return entry.get("value")
 
     def put(self, kind: str, key: str, tree: Any) -> None:
-        """Keep numbers, strings, lists and dictionaries of them; replaces what was there.
-
-        A directory that cannot be written to is no error.
+        """Keep a value, instead of an earlier one. A directory that cannot be written to is no error.
 
         Raises:
-            TypeError: the tree holds something that JSON does not know.
+            TypeError: JSON cannot represent it.
         """
         text = json.dumps({"key": key, "value": tree}, indent=1)
         path = self._path(kind, key)
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed into place, so that a reader sees the old file or the new one, never a half.
+            # Renamed into place, so that a reader sees the old file or the new one.
             descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:

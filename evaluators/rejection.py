@@ -1,13 +1,13 @@
-"""How a step of the judge's work ends early: the kernel's verdict is known."""
+"""The exception that ends the evaluation of a kernel early with its verdict."""
 
 from kbevolve.archive.records import Verdict
 
 
 class Rejection(Exception):
-    """A kernel failed. Raised and caught inside this folder only: outside it a bad kernel is an `Evaluation`."""
+    """A kernel failed. Raised and caught inside evaluators/ only: elsewhere a bad kernel is an `Evaluation`."""
 
     def __init__(self, verdict: Verdict, message: str, *, tags: tuple[str, ...] = (), culprit: str = "") -> None:
-        """`tags`: for the evaluation; `culprit`: which kernel it was, where several are timed together."""
+        """`tags`: of the evaluation; `culprit`: which kernel failed, where several are timed together."""
         super().__init__(message)
         self.verdict = verdict
         self.message = message

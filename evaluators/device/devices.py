@@ -1,13 +1,9 @@
-"""Where kernels run: one CUDA device or the CPU, what to call it, and whose turn it is to be timed there."""
+"""The devices that kernels run on: one CUDA device or the CPU, and what identifies it."""
 
-import fcntl
-import hashlib
 import os
 import platform
 import re
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +19,7 @@ class Device:
     type: str
     #: Index among the visible CUDA devices; 0 on a CPU.
     index: int
-    #: Separates results that must not be ranked together: model, threads, versions of torch, CUDA and Triton.
+    #: Model, threads, versions of torch, CUDA and Triton. Results with different fingerprints are not ranked together.
     fingerprint: str
     #: One line for people and models.
     description: str
@@ -32,15 +28,15 @@ class Device:
 
     @property
     def torch_name(self) -> str:
-        """The name torch knows it by: "cpu", "cuda:0", …"""
+        """torch's name of it: "cpu", "cuda:0", …"""
         return "cpu" if self.type == "cpu" else f"cuda:{self.index}"
 
 
 def find_device(choice: str) -> Device:
-    """The device that is meant by "auto" (CUDA when there is one, else the CPU), "cpu", "cuda" or "cuda:N".
+    """The device named "auto" (CUDA when there is one, else the CPU), "cpu", "cuda" or "cuda:N".
 
     Raises:
-        EvaluatorError: CUDA was asked for and there is none, or not that one.
+        EvaluatorError: there is no such CUDA device.
     """
     import torch
 
@@ -55,13 +51,13 @@ def find_device(choice: str) -> Device:
 
 
 def find_devices(choices: Sequence[str]) -> tuple[Device, ...]:
-    """The devices that a list means: names as `find_device` takes them, or "all" for every CUDA device of this machine.
+    """The devices of a list: names as in `find_device`, or "all" for every CUDA device of this machine.
 
-    A CPU may be named several times: its judges take turns where they time.
+    A CPU may be named several times: its judges time kernels in turn.
 
     Raises:
-        SettingsError: something is no name of a device, or a CUDA device is named twice.
-        EvaluatorError: one of them is not there.
+        SettingsError: a name is not valid, or a CUDA device is named twice.
+        EvaluatorError: there is no such device.
     """
     for choice in choices:
         if not re.fullmatch(r"auto|all|cpu|cuda(:\d+)?", choice):
@@ -69,7 +65,7 @@ def find_devices(choices: Sequence[str]) -> tuple[Device, ...]:
     if "all" in choices:
         import torch
 
-        # At least the first, so that a machine without any says so.
+        # At least the first one, so that a machine without CUDA devices raises the error.
         choices = [f"cuda:{index}" for index in range(max(1, torch.cuda.device_count()))]
     found = tuple(find_device(choice) for choice in choices)
     names = [device.torch_name for device in found if device.type == "cuda"]
@@ -79,27 +75,27 @@ def find_devices(choices: Sequence[str]) -> tuple[Device, ...]:
 
 
 def together(devices: Sequence[Device], *, mixed: bool = False) -> Device:
-    """What several devices are to a run: the first of them, for they are of one model, or a fingerprint of them all.
+    """One device for a run on several: the first one, or for different models one with the fingerprints of all.
 
     Args:
         devices: at least one.
-        mixed: whether they may be of different models.
+        mixed: whether different models are allowed.
 
     Raises:
-        EvaluatorError: they are of different models and may not be, or CPUs and GPUs, whose sizes of problems differ.
+        EvaluatorError: different models that are not allowed, or CPUs and GPUs, whose problem sizes differ.
     """
     kinds = {device.fingerprint: device for device in devices}
     if len(kinds) == 1:
         return devices[0]
-    told = "; ".join(sorted(kinds))
+    listed = "; ".join(sorted(kinds))
     if len({device.type for device in devices}) > 1:
-        raise EvaluatorError(f"CPUs and GPUs cannot judge one run: {told}; choose one kind with --devices")
+        raise EvaluatorError(f"CPUs and GPUs cannot judge one run: {listed}; choose one kind with --devices")
     if not mixed:
         raise EvaluatorError(
-            f"the devices are of different models or versions: {told}; choose equal ones with --devices, or let them "
+            f"the devices are of different models or versions: {listed}; choose equal ones with --devices, or let them "
             "judge one run all the same with --set work.mixed_devices=true"
         )
-    # A name of its own: what such a run finds is never ranked with what one of the models found alone.
+    # Its own fingerprint: results of such a run are never ranked with results of one model.
     return replace(
         devices[0],
         fingerprint=" + ".join(sorted(kinds)),
@@ -108,54 +104,9 @@ def together(devices: Sequence[Device], *, mixed: bool = False) -> Device:
 
 
 def visible_name(index: int, environment: Mapping[str, str]) -> str:
-    """What CUDA_VISIBLE_DEVICES must hold for a process that is to see only the device that has this index here."""
+    """CUDA_VISIBLE_DEVICES for a process that must see only the device with this index here."""
     visible = [name for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     return visible[index] if index < len(visible) else str(index)
-
-
-@contextmanager
-def exclusive(device: Device) -> Iterator[None]:
-    """Hold the device alone among this machine's kbevolve processes, so that who is timed has it to himself."""
-    with ExitStack() as turn:
-        # Nobody may begin to share it while somebody waits to have it alone, who would wait for ever otherwise.
-        turn.enter_context(_locked(device, "turn", fcntl.LOCK_EX))
-        with _locked(device, "use", fcntl.LOCK_EX):
-            turn.close()
-            yield
-
-
-@contextmanager
-def shared(device: Device) -> Iterator[None]:
-    """Hold the device beside other processes that share it, and beside none that has it alone."""
-    with _locked(device, "turn", fcntl.LOCK_EX):
-        pass
-    with _locked(device, "use", fcntl.LOCK_SH):
-        yield
-
-
-@contextmanager
-def beside(device: Device) -> Iterator[None]:
-    """Share the device for longer than who shares it now, without waiting: to be entered inside `shared`."""
-    with _locked(device, "use", fcntl.LOCK_SH):
-        yield
-
-
-@contextmanager
-def _locked(device: Device, what: str, operation: int) -> Iterator[None]:
-    name = hashlib.sha256(f"{device.type}:{_cuda_identity(device)}".encode()).hexdigest()[:12]
-    path = Path(tempfile.gettempdir()) / f"kbevolve-{os.getuid()}-{name}-{what}.lock"
-    with path.open("w") as lock:
-        fcntl.flock(lock, operation)
-        yield
-
-
-def _cuda_identity(device: Device) -> str:
-    """What names the card beyond this process's own numbering of devices."""
-    if device.type == "cpu":
-        return ""
-    import torch
-
-    return str(getattr(torch.cuda.get_device_properties(device.index), "uuid", device.index))
 
 
 def _cpu() -> Device:
@@ -191,7 +142,7 @@ def _cuda(index: int) -> Device:
 
 
 def cpu_model() -> str:
-    """Model name of the processor, with its widest vector extension when the system tells."""
+    """Model name of the processor, with its widest vector extension where the system reports it."""
     try:
         facts = Path("/proc/cpuinfo").read_text()
     except OSError:

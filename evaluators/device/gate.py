@@ -1,9 +1,9 @@
-"""Who may use the device: several kernels that are tried, or one that is timed, with nobody beside it.
+"""The device gate: several kernels share the device while they are tried; a kernel that is timed has it alone.
 
-Trying and comparing take milliseconds at a time, so the gate is held for one call and not for a whole kernel, and who
-wants the device alone comes first: a pipeline moves at the pace of its timing. While a compiler runs, a thread steps
-back (`DeviceGate.released`). A worker that is starting holds no candidate yet, and takes seconds: it is not
-waited for but stopped while somebody is alone (`DeviceGate.in_background`).
+A thread holds the gate for one call, which takes milliseconds, and not for a whole kernel. A thread that wants the
+device alone goes first, because timing limits the throughput of the pipeline. While a compiler runs, a thread leaves
+the gate (`DeviceGate.released`). A worker that starts takes seconds and holds no candidate yet: no thread waits for
+it, but it is paused while a kernel is timed (`DeviceGate.in_background`).
 """
 
 import threading
@@ -12,44 +12,45 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
-from kbevolve.evaluators.device.devices import Device, beside, exclusive, shared
+from kbevolve.evaluators.device import lock
+from kbevolve.evaluators.device.devices import Device
 
 
 class BackgroundProcess(Protocol):
-    """What can be stopped where it is."""
+    """A process that can be paused at any point."""
 
     def pause(self, *, wait: bool = True) -> None:
-        """Stop it; returns when it stands, at once without `wait`."""
+        """Pause it. With `wait`, returns when it has stopped."""
         ...
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         ...
 
 
 class DeviceGate:
-    """The gate to one device, for the threads of one judge; other kbevolve processes keep to it as well.
+    """The gate of one device for the threads of one judge; it also takes the machine's locks on the device.
 
-    A thread that holds the gate may pass again; within `exclusive` it stays alone. Nobody may wait for another thread
-    while he holds it.
+    Reentrant: a thread inside `exclusive` stays alone. A thread that holds the gate must not wait for another thread.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._changed = threading.Condition()
-        self._inside = 0
+        # Threads that share the device, whether one has it alone, and threads that wait to have it alone.
+        self._sharing = 0
         self._alone = False
         self._waiting = 0
         self._mine = threading.local()
-        self._bystanders: list[BackgroundProcess] = []
-        # Those that stand still for who is alone now.
-        self._stopped: list[BackgroundProcess] = []
-        # For all of them together, beside other kbevolve processes.
-        self._standing = ExitStack()
+        self._background: list[BackgroundProcess] = []
+        # Those that are paused for the thread that is alone.
+        self._paused: list[BackgroundProcess] = []
+        # The machine's lock, shared by all background processes.
+        self._background_lock = ExitStack()
 
     @contextmanager
     def shared(self) -> Iterator[float]:
-        """Beside others; yields the seconds that were waited."""
+        """Use the device together with other threads; yields the seconds of waiting."""
         if self._held:
             yield 0.0
             return
@@ -61,10 +62,10 @@ class DeviceGate:
 
     @contextmanager
     def exclusive(self) -> Iterator[float]:
-        """Alone; yields the seconds that were waited.
+        """Use the device alone; yields the seconds of waiting.
 
         Raises:
-            RuntimeError: the thread holds the gate beside others, and would wait for itself.
+            RuntimeError: the thread already shares the device, and would wait for itself.
         """
         if self._held == "exclusive":
             yield 0.0
@@ -75,31 +76,31 @@ class DeviceGate:
         with self._changed:
             self._waiting += 1
             try:
-                self._changed.wait_for(lambda: not self._inside and not self._alone)
+                self._changed.wait_for(lambda: not self._sharing and not self._alone)
                 self._alone = True
             finally:
                 self._waiting -= 1
                 self._changed.notify_all()
         self._mine.held = "exclusive"
         try:
-            self._still()
-            with exclusive(self._device):
+            self._pause_background()
+            with lock.exclusive(self._device):
                 yield self._count(started)
         finally:
             self._mine.held = ""
             try:
-                with shared(self._device), self._changed:
-                    if self._bystanders:
-                        self._standing.enter_context(beside(self._device))
+                with lock.shared(self._device), self._changed:
+                    if self._background:
+                        self._background_lock.enter_context(lock.shared_again(self._device))
                     self._open()
-            except BaseException:  # Ctrl-C while another process has it
+            except BaseException:  # Ctrl-C while another process has the device
                 with self._changed:
                     self._open()
                 raise
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Step back for a while if the thread shares the device; who has it alone keeps it."""
+        """Leave the gate for a while if the thread shares the device; a thread that has it alone keeps it."""
         if self._held != "shared":
             yield
             return
@@ -110,54 +111,29 @@ class DeviceGate:
             self._enter()
 
     @contextmanager
-    def in_background(self, bystander: BackgroundProcess) -> Iterator[None]:
-        """Have a process use the device a little, with nobody waiting for it: it stands still while somebody is alone.
+    def in_background(self, process: BackgroundProcess) -> Iterator[None]:
+        """Let a process use the device a little. No thread waits for it; it is paused while a thread is alone.
 
-        It may come at any time. The first one stands still until the device can be shared.
+        May be entered at any time. The first process is paused until the device can be shared.
         """
         with self._changed:
-            joined = self._alone or bool(self._bystanders)
+            joined = self._alone or bool(self._background)
             if joined:
-                self._join(bystander)
+                self._join(process)
         if not joined:
-            bystander.pause(wait=False)
+            process.pause(wait=False)
             with self.shared(), self._changed:
-                if not self._bystanders:
-                    self._standing.enter_context(beside(self._device))
-                self._join(bystander)
-                bystander.resume()
+                if not self._background:
+                    self._background_lock.enter_context(lock.shared_again(self._device))
+                self._join(process)
+                process.resume()
         try:
             yield
         finally:
             with self._changed:
-                self._bystanders.remove(bystander)
-                if not self._bystanders:
-                    self._standing.close()
-
-    def _join(self, bystander: BackgroundProcess) -> None:
-        if self._alone:
-            bystander.pause(wait=False)
-            self._stopped.append(bystander)
-        self._bystanders.append(bystander)
-
-    def _still(self) -> None:
-        """Stop all bystanders; some may have just got ready. Who comes from now on is stopped as it comes."""
-        with self._changed:
-            bystanders = tuple(self._bystanders)
-            self._stopped.extend(bystanders)
-        for wait in (False, True):  # none goes on while another is waited for
-            for bystander in bystanders:
-                bystander.pause(wait=wait)
-        with self._changed:
-            self._standing.close()
-
-    def _open(self) -> None:
-        """Nobody is alone any more; in one step, so that who comes meanwhile is not forgotten."""
-        self._alone = False
-        for bystander in self._stopped:
-            bystander.resume()
-        self._stopped.clear()
-        self._changed.notify_all()
+                self._background.remove(process)
+                if not self._background:
+                    self._background_lock.close()
 
     @property
     def waited(self) -> float:
@@ -168,29 +144,54 @@ class DeviceGate:
     def _held(self) -> str:
         return getattr(self._mine, "held", "")
 
+    def _join(self, process: BackgroundProcess) -> None:
+        if self._alone:
+            process.pause(wait=False)
+            self._paused.append(process)
+        self._background.append(process)
+
+    def _pause_background(self) -> None:
+        """Pause all background processes, some of which may have left by now. A later one is paused when it joins."""
+        with self._changed:
+            processes = tuple(self._background)
+            self._paused.extend(processes)
+        for wait in (False, True):  # all are signalled before the first is waited for
+            for process in processes:
+                process.pause(wait=wait)
+        with self._changed:
+            self._background_lock.close()
+
+    def _open(self) -> None:
+        """End `exclusive`, in one step, so that a process that joins meanwhile is resumed as well."""
+        self._alone = False
+        for process in self._paused:
+            process.resume()
+        self._paused.clear()
+        self._changed.notify_all()
+
     def _enter(self) -> float:
         started = time.perf_counter()
         with self._changed:
             self._changed.wait_for(lambda: not self._alone and not self._waiting)
-            self._inside += 1
-        with ExitStack() as beside:
-            beside.callback(self._step_out)
-            beside.enter_context(shared(self._device))
-            self._mine.beside = beside.pop_all()
+            self._sharing += 1
+        with ExitStack() as sharing:
+            sharing.callback(self._stop_sharing)
+            sharing.enter_context(lock.shared(self._device))
+            self._mine.sharing = sharing.pop_all()
         self._mine.held = "shared"
         return self._count(started)
 
     def _count(self, started: float) -> float:
-        """Seconds since then, added to what this thread has waited."""
+        """The seconds since `started`, added to what this thread has waited."""
         seconds = time.perf_counter() - started
         self._mine.waited = self.waited + seconds
         return seconds
 
     def _leave(self) -> None:
         self._mine.held = ""
-        self._mine.beside.close()
+        self._mine.sharing.close()
 
-    def _step_out(self) -> None:
+    def _stop_sharing(self) -> None:
         with self._changed:
-            self._inside -= 1
+            self._sharing -= 1
             self._changed.notify_all()

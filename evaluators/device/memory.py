@@ -1,4 +1,4 @@
-"""How much memory a device has left."""
+"""The free memory of a device."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ from kbevolve.evaluators.device.devices import Device
 
 
 def free_bytes(device: Device) -> int:
-    """Bytes that can be had, after what torch keeps for later has been given back.
+    """Bytes that can be allocated, after torch has released its cache.
 
     Raises:
-        EvaluatorError: the operating system does not tell.
+        EvaluatorError: the operating system does not report it.
     """
     release_cache(device)
     if device.type == "cuda":
@@ -24,6 +24,6 @@ def free_bytes(device: Device) -> int:
 
 
 def release_cache(device: Device) -> None:
-    """Give back what torch keeps for later allocations, which other processes may need."""
+    """Release the memory that torch caches for later allocations, so that other processes can use it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
-from kbevolve.evaluators.diagnostics import Diagnostic, probe, working_backends
+from kbevolve.evaluators.diagnostics import Diagnostic, diagnose, working_backends
 from kbevolve.evolve.cli.render.json import print_json
 
 
@@ -25,7 +25,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
     The exit code is 0: something missing is an answer, too.
     """
     settings = Settings.load(file=config)
-    findings = [*probe(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
+    findings = [*diagnose(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
     backends = working_backends(findings)
     if as_json:
         print_json({"findings": findings, "backends": backends})

@@ -1,3 +1,5 @@
+"""Devices are found, named and combined; the locks of this machine keep processes apart."""
+
 import os
 import subprocess
 import sys
@@ -14,16 +16,15 @@ from kbevolve.configs.errors import EvaluatorError, SettingsError
 from kbevolve.evaluators.device import devices
 from kbevolve.evaluators.device.devices import (
     Device,
-    exclusive,
     find_device,
     find_devices,
-    shared,
     together,
     visible_name,
 )
+from kbevolve.evaluators.device.lock import exclusive, shared
 
 
-def test_the_cpu_is_always_there() -> None:
+def test_there_is_always_a_cpu() -> None:
     device = find_device("cpu")
     assert device.type == "cpu"
     assert device.torch_name == "cpu"
@@ -37,7 +38,7 @@ def test_auto_takes_cuda_when_there_is_one() -> None:
 
 
 @pytest.mark.parametrize("choice", ["cuda:99", "cuda"])
-def test_a_device_that_is_not_there_is_an_error_with_a_remedy(choice: str) -> None:
+def test_a_missing_device_is_an_error_with_a_remedy(choice: str) -> None:
     if choice == "cuda" and torch.cuda.is_available():
         pytest.skip("there is one")
     with pytest.raises(EvaluatorError, match="use --device cpu"):
@@ -45,12 +46,13 @@ def test_a_device_that_is_not_there_is_an_error_with_a_remedy(choice: str) -> No
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [("exclusive", exclusive), ("exclusive", shared), ("shared", exclusive)])
-def test_a_device_is_timed_with_no_other_process_beside(
+def test_an_exclusive_lock_excludes_other_processes(
     theirs: str, ours: Callable[[Device], AbstractContextManager[None]]
 ) -> None:
     code = (
         "import sys\n"
-        f"from kbevolve.evaluators.device.devices import {theirs}, find_device\n"
+        f"from kbevolve.evaluators.device.devices import find_device\n"
+        f"from kbevolve.evaluators.device.lock import {theirs}\n"
         f"with {theirs}(find_device('cpu')): print('mine', flush=True); sys.stdin.read()\n"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -59,12 +61,12 @@ def test_a_device_is_timed_with_no_other_process_beside(
         assert other.stdin is not None
         assert other.stdout.readline() == "mine\n"
         start = time.monotonic()
-        threading.Timer(0.3, other.stdin.close).start()  # ends the other's input(), and with it the other
+        threading.Timer(0.3, other.stdin.close).start()  # ends the other process
         with ours(find_device("cpu")):
             assert time.monotonic() - start >= 0.3
 
 
-def test_a_device_is_shared_by_those_who_share_it() -> None:
+def test_shared_locks_do_not_exclude_each_other() -> None:
     with shared(find_device("cpu")), shared(find_device("cpu")):
         pass
 
@@ -83,7 +85,7 @@ def test_a_list_of_devices() -> None:
             find_devices(["all"])
 
 
-def test_a_gpu_takes_one_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_has_one_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "find_device", lambda choice: device("x", index=int(choice.partition(":")[2] or 0)))
     assert [one.index for one in find_devices(["cuda:1", "cuda:0"])] == [1, 0]
     with pytest.raises(SettingsError, match="cuda, cuda:0 names a device twice"):
@@ -92,7 +94,7 @@ def test_a_gpu_takes_one_judge(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.index for one in find_devices(["all"])] == [0, 1, 2]
 
 
-def test_devices_of_one_model_are_one_to_a_run() -> None:
+def test_devices_of_one_model_are_one_device_for_a_run() -> None:
     first = device("H200")
     assert together([first, replace(first, index=1)]) == first
     with pytest.raises(EvaluatorError, match=r"different models or versions: cuda/H100; cuda/H200; .*mixed_devices"):
@@ -103,7 +105,7 @@ def test_devices_of_one_model_are_one_to_a_run() -> None:
         together([first, device("EPYC", type="cpu")], mixed=True)
 
 
-def test_a_process_can_be_shown_one_device_only() -> None:
+def test_a_process_can_be_limited_to_one_device() -> None:
     assert visible_name(1, {}) == "1"
     assert visible_name(0, {"CUDA_VISIBLE_DEVICES": "GPU-a,3"}) == "GPU-a"
     assert visible_name(1, {"CUDA_VISIBLE_DEVICES": "GPU-a,3"}) == "3"

@@ -1,4 +1,4 @@
-"""Who tries shares the device, who times has it alone, and who compiles steps back."""
+"""Trying shares the device, timing has it alone, compiling releases it, and starting workers are paused."""
 
 import threading
 import time
@@ -12,8 +12,8 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging.phases import WAITING, Phases
 
-#: Seconds after which a thread that has not come through is taken for waiting; and in which it must have.
-SOON, AT_LAST = 0.05, 20.0
+#: Seconds after which a thread that is not inside counts as waiting; and within which a thread must be inside.
+SOON, TIMEOUT = 0.05, 20.0
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def gate() -> DeviceGate:
     return DeviceGate(find_device("cpu"))
 
 
-def passing(gate: DeviceGate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
-    """A thread that enters and stays until it is told; the event tells that it is inside."""
+def entering(gate: DeviceGate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
+    """A thread that enters and stays until `until` is set; the event that is set when it is inside."""
     inside = threading.Event()
 
     def go() -> None:
         with getattr(gate, kind)():
             inside.set()
-            assert until.wait(AT_LAST)
+            assert until.wait(TIMEOUT)
 
     thread = threading.Thread(target=go)
     thread.start()
@@ -37,26 +37,26 @@ def passing(gate: DeviceGate, kind: str, until: threading.Event) -> tuple[thread
 
 def test_several_share_and_one_is_alone(gate: DeviceGate) -> None:
     out_first, out_second, out_alone = threading.Event(), threading.Event(), threading.Event()
-    first, first_inside = passing(gate, "shared", out_first)
-    second, second_inside = passing(gate, "shared", out_second)
-    assert first_inside.wait(AT_LAST)
-    assert second_inside.wait(AT_LAST)
-    alone, alone_inside = passing(gate, "exclusive", out_alone)
+    first, first_inside = entering(gate, "shared", out_first)
+    second, second_inside = entering(gate, "shared", out_second)
+    assert first_inside.wait(TIMEOUT)
+    assert second_inside.wait(TIMEOUT)
+    alone, alone_inside = entering(gate, "exclusive", out_alone)
     out_first.set()
-    assert not alone_inside.wait(SOON), "alone beside the second"
-    late, late_inside = passing(gate, "shared", out_alone)
-    assert not late_inside.wait(SOON), "who wants to be alone goes before who comes later"
+    assert not alone_inside.wait(SOON), "alone while another thread shares"
+    late, late_inside = entering(gate, "shared", out_alone)
+    assert not late_inside.wait(SOON), "a waiting exclusive thread goes first"
     out_second.set()
-    assert alone_inside.wait(AT_LAST)
-    assert not late_inside.wait(SOON), "beside one who is alone"
+    assert alone_inside.wait(TIMEOUT)
+    assert not late_inside.wait(SOON), "shared while another thread is alone"
     out_alone.set()
-    assert late_inside.wait(AT_LAST)
+    assert late_inside.wait(TIMEOUT)
     for thread in (first, second, alone, late):
-        thread.join(AT_LAST)
+        thread.join(TIMEOUT)
         assert not thread.is_alive()
 
 
-def test_who_compiles_steps_back_and_waits_for_his_turn(gate: DeviceGate) -> None:
+def test_a_released_gate_is_free_and_is_entered_again_in_turn(gate: DeviceGate) -> None:
     compiled, out = threading.Event(), threading.Event()
     released, again = threading.Event(), threading.Event()
 
@@ -64,23 +64,23 @@ def test_who_compiles_steps_back_and_waits_for_his_turn(gate: DeviceGate) -> Non
         with gate.shared():
             with gate.released():
                 released.set()
-                assert compiled.wait(AT_LAST)
+                assert compiled.wait(TIMEOUT)
             again.set()
 
     thread = threading.Thread(target=compile_in_the_middle)
     thread.start()
-    assert released.wait(AT_LAST)
-    alone, alone_inside = passing(gate, "exclusive", out)
-    assert alone_inside.wait(AT_LAST), "nobody is in its way while the other compiles"
+    assert released.wait(TIMEOUT)
+    alone, alone_inside = entering(gate, "exclusive", out)
+    assert alone_inside.wait(TIMEOUT), "the gate is free while the other thread compiles"
     compiled.set()
-    assert not again.wait(SOON), "it must not touch the device beside one who is alone"
+    assert not again.wait(SOON), "inside again while another thread is alone"
     out.set()
-    assert again.wait(AT_LAST)
-    thread.join(AT_LAST)
-    alone.join(AT_LAST)
+    assert again.wait(TIMEOUT)
+    thread.join(TIMEOUT)
+    alone.join(TIMEOUT)
 
 
-def test_who_is_inside_may_pass_again(gate: DeviceGate) -> None:
+def test_the_gate_is_reentrant(gate: DeviceGate) -> None:
     with gate.shared(), gate.shared() as waited:
         assert waited == 0
         with pytest.raises(RuntimeError, match="leave the gate first"), gate.exclusive():
@@ -89,9 +89,9 @@ def test_who_is_inside_may_pass_again(gate: DeviceGate) -> None:
         entered = threading.Event()
         thread = threading.Thread(target=lambda: _touch(gate, entered))
         thread.start()
-        assert not entered.wait(SOON), "alone is alone, whatever is entered or released inside"
-    assert entered.wait(AT_LAST)
-    thread.join(AT_LAST)
+        assert not entered.wait(SOON), "no other thread may enter, whatever is entered or released inside"
+    assert entered.wait(TIMEOUT)
+    thread.join(TIMEOUT)
 
 
 def _touch(gate: DeviceGate, entered: threading.Event) -> None:
@@ -107,7 +107,7 @@ def test_an_error_inside_leaves_the_gate_open(gate: DeviceGate) -> None:
         pass
 
 
-def test_nobody_is_ever_beside_one_who_is_alone(gate: DeviceGate) -> None:
+def test_an_exclusive_thread_is_always_alone(gate: DeviceGate) -> None:
     inside, seen = [0, 0], []
     lock = threading.Lock()
 
@@ -127,18 +127,18 @@ def test_nobody_is_ever_beside_one_who_is_alone(gate: DeviceGate) -> None:
                 lambda done: done.result()
             )
     assert len(seen) == 400
-    assert all(alone == 0 or (alone == 1 and beside == 0) for beside, alone in seen)
+    assert all(alone == 0 or (alone == 1 and sharing == 0) for sharing, alone in seen)
 
 
-def test_waiting_is_a_phase_of_its_own(gate: DeviceGate) -> None:
+def test_waiting_is_its_own_phase(gate: DeviceGate) -> None:
     out = threading.Event()
-    alone, inside = passing(gate, "exclusive", out)
-    assert inside.wait(AT_LAST)
+    alone, inside = entering(gate, "exclusive", out)
+    assert inside.wait(TIMEOUT)
     threading.Timer(0.2, out.set).start()
     phases = Phases(gate)
     with phases("trials"), gate.shared() as waited:
         time.sleep(0.05)
-    alone.join(AT_LAST)
+    alone.join(TIMEOUT)
     assert waited > 0.1
     assert gate.waited == waited
     assert phases.seconds[WAITING] == pytest.approx(waited)
@@ -146,97 +146,97 @@ def test_waiting_is_a_phase_of_its_own(gate: DeviceGate) -> None:
     assert list(phases.seconds) == ["trials", WAITING]
 
 
-class Standing:
-    """What `aside` stops and lets go on, in order."""
+class Recorder:
+    """Records what `in_background` does to it."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def pause(self, *, wait: bool = True) -> None:
-        self.told.append("stand" if wait else "stop")
+        self.calls.append("wait until stopped" if wait else "stop")
 
     def resume(self) -> None:
-        self.told.append("go")
+        self.calls.append("resume")
 
 
-def test_who_stands_aside_is_stopped_and_not_waited_for(gate: DeviceGate) -> None:
-    first, second = Standing(), Standing()
+def test_a_background_process_is_paused_and_not_waited_for(gate: DeviceGate) -> None:
+    first, second = Recorder(), Recorder()
     with ExitStack() as starting:
         with gate.shared():
             starting.enter_context(gate.in_background(first))
             starting.enter_context(gate.in_background(second))
-        assert first.told == ["stop", "go"], "the first has to see whether the device can be shared"
-        first.told.clear()
+        assert first.calls == ["stop", "resume"], "the first process is paused until the device can be shared"
+        first.calls.clear()
         with gate.shared():
-            assert first.told == second.told == [], "beside who shares it goes on"
+            assert first.calls == second.calls == [], "it runs while others share the device"
         with gate.exclusive():
-            assert first.told == second.told == ["stop", "stand"]
-        assert first.told == second.told == ["stop", "stand", "go"]
+            assert first.calls == second.calls == ["stop", "wait until stopped"]
+        assert first.calls == second.calls == ["stop", "wait until stopped", "resume"]
     with gate.exclusive():
-        assert len(first.told) == 3, "it is through"
+        assert len(first.calls) == 3, "it has left"
 
 
-def test_who_comes_while_somebody_is_alone_stands_still_until_then(gate: DeviceGate) -> None:
-    came, out = threading.Event(), threading.Event()
+def test_a_process_that_joins_while_a_thread_is_alone_is_paused(gate: DeviceGate) -> None:
+    joined, out = threading.Event(), threading.Event()
     out.set()
     with gate.exclusive(), ThreadPoolExecutor(1) as threads:
-        late = Standing()
+        late = Recorder()
 
-        def come() -> None:
+        def join() -> None:
             with gate.in_background(late):
-                came.set()
-                assert out.wait(AT_LAST)
+                joined.set()
+                assert out.wait(TIMEOUT)
 
         out.clear()
-        threads.submit(come)
-        assert came.wait(AT_LAST), "it is not waited for, nor does it wait"
-        assert late.told == ["stop"]
+        threads.submit(join)
+        assert joined.wait(TIMEOUT), "neither waits for the other"
+        assert late.calls == ["stop"]
         with gate.exclusive():
             pass
-        assert late.told == ["stop"], "he is alone as before"
+        assert late.calls == ["stop"], "the thread is still alone"
         out.set()
     with gate.shared():
-        assert late.told == ["stop", "go"]
+        assert late.calls == ["stop", "resume"]
 
 
-def test_the_first_to_come_stands_still_while_another_process_has_the_device(gate: DeviceGate) -> None:
-    other, come, out = DeviceGate(find_device("cpu")), Standing(), threading.Event()
-    alone, inside = passing(other, "exclusive", out)
-    assert inside.wait(AT_LAST)
+def test_the_first_background_process_is_paused_while_another_process_has_the_device(gate: DeviceGate) -> None:
+    other, first, out = DeviceGate(find_device("cpu")), Recorder(), threading.Event()
+    alone, inside = entering(other, "exclusive", out)
+    assert inside.wait(TIMEOUT)
     with ThreadPoolExecutor(1) as threads:
-        through = threads.submit(lambda: gate.in_background(come).__enter__())
+        through = threads.submit(lambda: gate.in_background(first).__enter__())
         time.sleep(SOON)
-        assert come.told == ["stop"]
+        assert first.calls == ["stop"]
         assert not through.done()
         out.set()
-        through.result(AT_LAST)
-    alone.join(AT_LAST)
-    assert come.told == ["stop", "go"]
+        through.result(TIMEOUT)
+    alone.join(TIMEOUT)
+    assert first.calls == ["stop", "resume"]
 
 
-def test_one_that_gets_ready_while_it_is_stopped_goes_on_all_the_same(gate: DeviceGate) -> None:
-    starting, one = ExitStack(), Standing()
+def test_a_process_that_leaves_while_it_is_paused_is_resumed(gate: DeviceGate) -> None:
+    starting, one = ExitStack(), Recorder()
     with gate.shared():
         starting.enter_context(gate.in_background(one))
-    one.told.clear()
+    one.calls.clear()
     with gate.exclusive():
         starting.close()
-    assert one.told == ["stop", "stand", "go"]
+    assert one.calls == ["stop", "wait until stopped", "resume"]
 
 
-def test_other_processes_wait_for_who_stands_aside_and_have_their_turn_when_it_is_stopped(gate: DeviceGate) -> None:
-    """Locks of files belong to their open files: another gate of this process stands for one of another."""
+def test_other_judges_wait_for_background_processes_until_those_are_paused(gate: DeviceGate) -> None:
+    """File locks belong to open files, so a second gate of this process acts as one of another process."""
     other, starting, out = DeviceGate(find_device("cpu")), ExitStack(), threading.Event()
     out.set()
     with gate.shared():
-        starting.enter_context(gate.in_background(Standing()))
-    alone, inside = passing(other, "exclusive", out)
+        starting.enter_context(gate.in_background(Recorder()))
+    alone, inside = entering(other, "exclusive", out)
     assert not inside.wait(SOON)
-    with gate.exclusive():  # who wanted it first had it first
+    with gate.exclusive():  # the other judge asked first
         assert inside.is_set()
-    alone.join(AT_LAST)
-    again, inside = passing(other, "exclusive", out)
-    assert not inside.wait(SOON), "it goes on, and counts again"
+    alone.join(TIMEOUT)
+    again, inside = entering(other, "exclusive", out)
+    assert not inside.wait(SOON), "it runs again, so it holds the lock again"
     starting.close()
-    assert inside.wait(AT_LAST)
-    again.join(AT_LAST)
+    assert inside.wait(TIMEOUT)
+    again.join(TIMEOUT)
