@@ -19,7 +19,7 @@ from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, build_lang
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
-from kbevolve.evolve.proposers.interactive import Outside
+from kbevolve.evolve.proposers.interactive import Interaction
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.session import open_run, run_session, settings_of
 from kbevolve.evolve.state.context import RunContext
@@ -99,7 +99,7 @@ def _sit(path: Path, arrivals: Path, key: str) -> NoReturn:
             proposers = build_proposers(
                 settings,
                 cached(make, archive.replies(run)),
-                Outside(questions=archive.questions(run)),
+                Interaction(questions=archive.questions(run)),
             )
             problem = archive.problem(run.problem)
             run_session(

@@ -14,7 +14,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import WRITING, build_proposers
-from kbevolve.evolve.proposers.interactive import Nobody, Open, Outside
+from kbevolve.evolve.proposers.interactive import Interaction, NoModel, OpenQuestion
 from kbevolve.evolve.runs.evaluators import AbsentJudges, JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.lock import alone_at
 from kbevolve.evolve.runs.pending import Waiting, waiting
@@ -45,8 +45,8 @@ class AskResult:
 
     run: Run
     reason: StopReason
-    #: Open questions, the oldest generation first.
-    open: tuple[Open, ...]
+    #: OpenQuestion questions, the oldest generation first.
+    open: tuple[OpenQuestion, ...]
     #: Kernels without a verdict.
     waiting: tuple[Waiting, ...]
     #: In order of creation.
@@ -112,7 +112,7 @@ def ask(
     settings = settings.model_copy(update={"proposer": "ask", "evaluation": evaluation})
     with alone_at(archive, run, patience=PATIENCE):
         births, judged = {birth.id for birth in archive.births(run.id, texts=False)}, archive.evaluations(run.id)
-        reason, outside = _advance(archive, run, settings, devices, judge, say)
+        reason, interaction = _advance(archive, run, settings, devices, judge, say)
         found = archive.evaluations(run.id)
         news = [
             AttemptNews(birth=birth, evaluation=found.get(birth.kernel or ""))
@@ -122,7 +122,7 @@ def ask(
         return AskResult(
             run=run,
             reason=reason,
-            open=tuple(outside.in_order()),
+            open=tuple(interaction.ordered()),
             waiting=tuple(waiting(archive, run)),
             news=tuple(news),
         )
@@ -142,22 +142,22 @@ def _advance(
     devices: JudgeDevices | None,
     judge: bool,
     say: Callable[[str], None],
-) -> tuple[StopReason, Outside]:
+) -> tuple[StopReason, Interaction]:
     problem = archive.problem(run.problem)
 
-    def session(devices: JudgeDevices, absent: AbsentJudges | None) -> tuple[StopReason, Outside]:
-        outside = Outside(questions=archive.questions(run))
+    def session(devices: JudgeDevices, absent: AbsentJudges | None) -> tuple[StopReason, Interaction]:
+        interaction = Interaction(questions=archive.questions(run))
         # Replies that a model has given before stay valid.
-        make = cached(lambda one, rate_limit: Nobody(), archive.replies(run))
+        make = cached(lambda one, rate_limit: NoModel(), archive.replies(run))
         ending = run_session(
             RunContext(archive=archive, run=run, problem=problem, device=devices.device, settings=settings),
             devices,
             observer=None if absent else JudgingLines(say),
             say=say,
             absent=absent,
-            proposers=build_proposers(settings, make, outside),
+            proposers=build_proposers(settings, make, interaction),
         )
-        return ending.reason, outside
+        return ending.reason, interaction
 
     # Judges take seconds to start and are often not needed, so the first session has none; but not in a run that has
     # just begun.

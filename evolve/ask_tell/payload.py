@@ -14,7 +14,7 @@ from kbevolve.archive.records import Evaluation, Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.ask_tell.ask import AskResult, AttemptNews
-from kbevolve.evolve.proposers.interactive import Open
+from kbevolve.evolve.proposers.interactive import OpenQuestion
 
 #: Facts of an evaluation that tell somebody who wrote the kernel how it fared.
 _TOLD = ("verdict", "message", "speedup", "speedup_low", "speedup_high", "time_ms", "reference_ms", "tags")
@@ -77,7 +77,7 @@ def _state(asked: AskResult) -> str:
     return " and ".join(parts) or "a contest waits for a judge: ask where the device is, without --no-judge"
 
 
-def _question(one: Open, found: Mapping[str, Evaluation]) -> dict[str, Any]:
+def _question(one: OpenQuestion, found: Mapping[str, Evaluation]) -> dict[str, Any]:
     parents = [{"kernel": parent, **_facts(found.get(parent), ("verdict", "speedup"))} for parent in one.parents]
     return {
         "question": one.question.id,
@@ -89,7 +89,7 @@ def _question(one: Open, found: Mapping[str, Evaluation]) -> dict[str, Any]:
     }
 
 
-def _prompt(one: Open, folder: Path | None) -> dict[str, Any]:
+def _prompt(one: OpenQuestion, folder: Path | None) -> dict[str, Any]:
     """The prompt as it stands, or the file that holds it."""
     if folder is None:
         return {"system": one.system, "messages": [asdict(message) for message in one.messages]}

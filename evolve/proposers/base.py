@@ -105,7 +105,7 @@ class Proposal:
     reply: str = ""
     model: str = ""
     #: Name that the settings give to the model, where they name several; else "".
-    author: str = ""
+    model_alias: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
 

@@ -1,4 +1,4 @@
-"""Which proposer carries out which operator, decided by the settings."""
+"""Which proposer carries out which operator, by the settings."""
 
 import importlib
 from collections.abc import Mapping
@@ -16,53 +16,53 @@ from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.islands.policy import HOTTEST, WARM
 
 if TYPE_CHECKING:
-    from kbevolve.evolve.proposers.interactive import Outside
+    from kbevolve.evolve.proposers.interactive import Interaction
 
 #: Operators that write code, and so need a model or a third party's proposer.
 WRITING = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR)
 
 
 def build_proposers(
-    settings: Settings, make: ModelMaker = build_language_model, outside: "Outside | None" = None
+    settings: Settings, make: ModelMaker = build_language_model, interaction: "Interaction | None" = None
 ) -> Mapping[Operator, Proposer]:
-    """Operator -> who carries it out. Without MUTATE the run is an offline one.
+    """Operator -> its proposer. Without MUTATE the run is offline: it asks no model.
 
     Args:
         settings: all settings.
         make: makes the language models, e.g. those of a recording.
-        outside: what people and agents have told, which counts before any model is asked; None for a run that is new.
+        interaction: answers of people and agents, which precede those of models; None for a new run.
 
     Raises:
-        SettingsError: the proposer asked for is unknown, or wants a model and none is configured.
+        SettingsError: the proposer is unknown, or needs a model and none is configured.
     """
     tuner = TunablesProposer()
     if settings.search.strategy == "openevolve":
-        guest = _openevolve(settings, make)
-        return {Operator.MUTATE: guest} if guest else {Operator.TUNE: tuner}
-    writer = _writer(settings, make, outside)
+        theirs = _openevolve(settings, make)
+        return {Operator.MUTATE: theirs} if theirs else {Operator.TUNE: tuner}
+    writer = _writer(settings, make, interaction)
     if writer is None:
         return {Operator.TUNE: tuner, Operator.CROSS: tuner}
     return {**dict.fromkeys(WRITING, writer), Operator.TUNE: tuner}
 
 
 def give_up(proposers: Mapping[Operator, Proposer]) -> None:
-    """End the requests of all proposers, each once."""
+    """Cancel the requests of all proposers, each once."""
     for proposer in {id(proposer): proposer for proposer in proposers.values()}.values():
         end_requests(proposer)
 
 
 def proposer_words(settings: Settings) -> str:
-    """Who proposes, for the display: the models' names with their weights, the third party's, or the tunables."""
+    """The proposer in words: the models with their weights, the third party's class, or the tunables."""
     if ":" in settings.proposer:
         return settings.proposer
     if settings.proposer != "tunables" and settings.llm.models:
         return ", ".join(f"{model.name} ({model.weight:g})" for model in settings.llm.models)
     if settings.proposer != "tunables" and (settings.llm.model or settings.llm.provider != "openai"):
         return settings.llm.model or settings.llm.provider
-    return "whoever `kbevolve ask` asks" if settings.proposer == "ask" else "tunables, no model"
+    return "people and agents, through `kbevolve ask`" if settings.proposer == "ask" else "tunables, no model"
 
 
-def _writer(settings: Settings, make: ModelMaker, outside: "Outside | None") -> Proposer | None:
+def _writer(settings: Settings, make: ModelMaker, interaction: "Interaction | None") -> Proposer | None:
     choice = settings.proposer
     if ":" in choice:
         return _third_party(choice)
@@ -70,60 +70,52 @@ def _writer(settings: Settings, make: ModelMaker, outside: "Outside | None") -> 
         raise SettingsError(
             f"proposer = {choice!r}: neither auto, tunables, llm, ask nor a dotted name such as package.module:Class"
         )
-    if choice == "ask" and outside is None:
-        raise SettingsError("proposer = 'ask': such a run is begun by `kbevolve ask --problem NAME`")
-    writer = _model_writer(settings, make, outside) if choice != "tunables" else None
-    if writer is not None:
-        return writer
-    if choice == "llm":
+    if choice == "ask" and interaction is None:
+        raise SettingsError("proposer = 'ask': start such a run with `kbevolve ask --problem NAME`")
+    writer = _model_writer(settings, make, interaction) if choice != "tunables" else None
+    if writer is None and choice == "llm":
         raise SettingsError("proposer = 'llm' but no model is configured; add --model NAME (and --api-base URL)")
-    return None
+    return writer
 
 
-def _model_writer(settings: Settings, make: ModelMaker, outside: "Outside | None") -> Proposer | None:
-    """The proposer that asks the models of the settings; None when there is nobody to ask."""
+def _model_writer(settings: Settings, make: ModelMaker, interaction: "Interaction | None") -> Proposer | None:
+    """The proposer that asks the models of the settings, and people; None when there are neither."""
     rate_limit = RateLimit.of(settings.llm)
     writers: dict[str, Proposer] = {}
     for one in settings.llm.each():
-        warm = {warmth: _at(one, warmth) for warmth in (1.0, WARM)}
-        asking = {
-            warmth: asked
-            for warmth, own in warm.items()
-            if (asked := _asking(make(own, rate_limit), own, settings, outside)) is not None
+        at = {
+            factor: one.model_copy(update={"temperature": min(HOTTEST, factor * one.temperature)})
+            for factor in (1.0, WARM)
         }
+        built = {factor: _llm_proposer(make(own, rate_limit), own, settings, interaction) for factor, own in at.items()}
+        asking = {factor: proposer for factor, proposer in built.items() if proposer is not None}
         if asking:
             writers[one.model or one.provider] = ByTemperature(proposers=asking)
-    if not writers:
-        return None
-    if len(writers) == 1:
-        return next(iter(writers.values()))
-    weights = {model.name: model.weight for model in settings.llm.models}
-    prices = read_prices(settings.budget.prices)
-    bandit = settings.llm.model_choice == "bandit"
-    return SeveralModels(proposers=writers, weights=weights, bandit=bandit, prices=prices)
+    if len(writers) < 2:
+        return next(iter(writers.values()), None)
+    return SeveralModels(
+        proposers=writers,
+        weights={model.name: model.weight for model in settings.llm.models},
+        bandit=settings.llm.model_choice == "bandit",
+        prices=read_prices(settings.budget.prices),
+    )
 
 
-def _at(model: LLMSettings, warmth: float) -> LLMSettings:
-    return model.model_copy(update={"temperature": min(HOTTEST, warmth * model.temperature)})
-
-
-def _asking(
-    model: LanguageModel | None, own: LLMSettings, settings: Settings, outside: "Outside | None"
+def _llm_proposer(
+    model: LanguageModel | None, own: LLMSettings, settings: Settings, interaction: "Interaction | None"
 ) -> Proposer | None:
-    if model is None and (outside is None or settings.proposer != "ask"):
+    if model is None and (interaction is None or settings.proposer != "ask"):
         return None
     # Imported here because an offline run must not pay for the templates.
     from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
-    from kbevolve.evolve.proposers.interactive import OutsideProposer
+    from kbevolve.evolve.proposers.interactive import InteractiveProposer, NoModel
 
-    precision = settings.evaluation.precision
-    if outside is not None:
-        return OutsideProposer(outside=outside, settings=own, precision=precision, model=model)
-    return LLMProposer(model, own, precision=precision) if model else None
+    writer = LLMProposer(model or NoModel(), own, precision=settings.evaluation.precision)
+    return InteractiveProposer(interaction=interaction, writer=writer) if interaction is not None else writer
 
 
 def _openevolve(settings: Settings, make: ModelMaker) -> Proposer | None:
-    """OpenEvolve, which asks the models by itself; None when the settings name none."""
+    """OpenEvolve, which asks the models itself; None when the settings name none."""
     if settings.proposer == "tunables":
         return None
     if settings.proposer not in ("auto", "llm"):

@@ -184,7 +184,7 @@ class OffspringInFlight:
             prompt=proposal.prompt,
             reply=proposal.reply,
             model=proposal.model,
-            model_alias=proposal.author,
+            model_alias=proposal.model_alias,
             prompt_tokens=proposal.prompt_tokens,
             completion_tokens=proposal.completion_tokens,
             seconds=round(seconds, 3),

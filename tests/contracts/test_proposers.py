@@ -14,7 +14,7 @@ from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm.client import build_language_model
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
-from kbevolve.evolve.proposers.interactive import Outside, OutsideProposer
+from kbevolve.evolve.proposers.interactive import Interaction, InteractiveProposer, NoModel
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.islands.island import Member
 from tests.evolve import loopback
@@ -50,7 +50,7 @@ def model(operator: Operator) -> Callable[[], Iterator[tuple[Proposer, Operator]
 
 
 def people() -> Iterator[tuple[Proposer, Operator]]:
-    """Somebody who has answered everything already."""
+    """A person who has answered everything already."""
     with Archive(":memory:") as archive:
         questions = archive.questions(open_run(archive, settings()))
         code = f"```python\n{kernel(UNROLL=8, TILE=64).source}```"
@@ -59,7 +59,8 @@ def people() -> Iterator[tuple[Proposer, Operator]]:
             asked = Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=Stage.IDEA)
             questions.hand_out([asked])
             questions.tell(Answer(run=questions.run, place=place, text=text, by="anna"))
-        yield OutsideProposer(outside=Outside(questions=questions), settings=LLMSettings()), Operator.MUTATE
+        writer = LLMProposer(NoModel(), LLMSettings())
+        yield InteractiveProposer(interaction=Interaction(questions=questions), writer=writer), Operator.MUTATE
 
 
 MAKERS = {

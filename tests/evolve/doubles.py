@@ -1,9 +1,9 @@
 """A search without a GPU: an evaluator and kernels whose speeds are a known function of their tunables."""
 
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
+from kbevolve.evolve.llm.client import Message, Reply
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt, Proposal, Proposer
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
@@ -26,6 +27,7 @@ from kbevolve.evolve.search.events import Observer
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.island import Member
+from tests.evolve.loopback import Request
 
 DEVICE = "double"
 
@@ -207,6 +209,38 @@ def brief_of(operator: Operator, *parents: Member, seed: int = 0, **facts: Any) 
         parts[name] = kind(**own)
     plain: dict[str, Any] = {"parents": parents, "known": lambda _: False, "rng": Random(seed)}
     return Brief(operator=operator, **plain | parts | facts)
+
+
+class ScriptedModel:
+    """Implements `LanguageModel`: queued answers, else what a function makes of the request; keeps the requests."""
+
+    def __init__(self, otherwise: Callable[[Request], str] | None = None) -> None:
+        self.requests: list[Request] = []
+        self.closed = False
+        self._otherwise = otherwise
+        self._replies: deque[Reply | Exception] = deque()
+
+    def say(self, text: str | None, *, finish: str = "stop") -> None:
+        truncated = finish == "length"
+        reply = Reply(text=text or "", model="m-1", prompt_tokens=100, completion_tokens=20, truncated=truncated)
+        self._replies.append(reply)
+
+    def fail(self, failure: Exception | Reply) -> None:
+        self._replies.append(failure)
+
+    def complete(self, system: str, messages: Sequence[Message], *, child: str = "") -> Reply:
+        turns = [{"role": "system", "content": system}] + [asdict(message) for message in messages]
+        request = Request(path="", headers={}, body={"messages": turns})
+        self.requests.append(request)
+        if not self._replies and self._otherwise is not None:
+            return Reply(text=self._otherwise(request), model="m-1")
+        reply = self._replies.popleft()
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class ScriptedProposer:

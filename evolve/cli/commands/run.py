@@ -212,13 +212,13 @@ def resume(
         settings, recorded = _with_recording(settings, replay_from)
         with model_maker(settings, record=record_to, replay=recorded, more=True) as make:
             from kbevolve.evolve.proposers.interactive import (
-                Outside,  # brings the templates, which --help need not pay for
+                Interaction,  # brings the templates, which --help need not pay for
             )
 
-            outside = Outside(questions=archive.questions(record))  # what was told counts before a model is asked
+            interaction = Interaction(questions=archive.questions(record))  # answers of people precede those of models
             kept = cached(make, archive.replies(record))
-            proposers, problem = build_proposers(settings, kept, outside), archive.problem(record.problem)
-            unused = outside.questions.unused() if Operator.MUTATE not in proposers else 0
+            proposers, problem = build_proposers(settings, kept, interaction), archive.problem(record.problem)
+            unused = interaction.questions.unused() if Operator.MUTATE not in proposers else 0
             if unused and settings.proposer == "auto":
                 raise UsageError(
                     f"run {record.id} was told {unused} answers that no child has used; use them first with "

@@ -20,7 +20,7 @@ from kbevolve.evolve.ask_tell.ask import AskResult, ask
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
-from kbevolve.evolve.proposers.interactive import Open, Outside
+from kbevolve.evolve.proposers.interactive import Interaction, OpenQuestion
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
 from kbevolve.evolve.runs.evaluators import JudgeDevices
@@ -74,12 +74,12 @@ class Home:
         self.archive.questions(self.run).hand_out([one.question for one in asked.open])
         return asked
 
-    def tell(self, one: Open, **given: Any) -> None:
+    def tell(self, one: OpenQuestion, **given: Any) -> None:
         given = given or {"reply": script(one.messages)}
         receipt = answer(self.archive, [Told(question=one.question.id, by="anna", **given)])
         assert receipt.taken == (one.question.id,), receipt
 
-    def go(self, choose: Callable[[Sequence[Open]], Sequence[Open]] = lambda open_: open_) -> int:
+    def go(self, choose: Callable[[Sequence[OpenQuestion]], Sequence[OpenQuestion]] = lambda open_: open_) -> int:
         """Ask and tell until the run is over; how often that was."""
         for turn in range(300):
             asked = self.ask()
@@ -93,9 +93,9 @@ class Home:
     def resume(self, model: LanguageModel | None, **changes: Any) -> StopReason:
         """Go on with a model, or offline."""
         chosen = self.settings.model_copy(update=changes)
-        outside = Outside(questions=self.archive.questions(self.run))
+        interaction = Interaction(questions=self.archive.questions(self.run))
         kept = cached(lambda one, rate_limit: model, self.archive.replies(self.run))
-        proposers = build_proposers(chosen, kept, outside)
+        proposers = build_proposers(chosen, kept, interaction)
         ending = run_session(context_of(self.archive, self.run, HERE, chosen), HERE_DEVICES, proposers=proposers)
         return ending.reason
 

@@ -1,9 +1,10 @@
-"""Several models: the child's own random numbers choose one, and it alone hears of the child."""
+"""Several models: the random numbers of the brief choose one, which gets all requests of the child."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from kbevolve.archive.records import BirthState, Operator
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.prices import Price, Prices
-from kbevolve.configs.settings import Settings
+from kbevolve.configs.settings import LLMSettings, Settings
+from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up, proposer_words
 from kbevolve.evolve.proposers.model_choice import SeveralModels
@@ -19,41 +21,46 @@ from kbevolve.evolve.state.knowledge import Memory, Spending
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import VENTURE, policy_of
-from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, brief_of, kernel, problem
-from tests.evolve.loopback import Answer, Loopback, Request, completion
+from tests.evolve.doubles import KnownEvaluator, ScriptedModel, ScriptedProposer, brief_of, kernel, problem
 
-KEYS = {"LARGE_KEY": "sk-large-0123456789", "SMALL_KEY": "sk-small-0123456789"}
-
-
-def answer(request: Request) -> Answer:
-    if "JSON" in request.last:
-        ideas = [{"title": f"Idea {n}", "mechanism": "m", "technique": "unrolling"} for n in range(4)]
-        return Answer(body=completion(json.dumps(ideas)))
-    return Answer(body=completion("no code"))
+IDEAS = json.dumps([{"title": f"Idea {n}", "mechanism": "m", "technique": "unrolling"} for n in range(4)])
+#: The settings and the limit with which a model was made, and the model.
+Made = list[tuple[LLMSettings, RateLimit, ScriptedModel]]
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Loopback]]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    for name, key in KEYS.items():
-        monkeypatch.setenv(name, key)
-    with ExitStack() as stack:
-        yield {name: stack.enter_context(Loopback(otherwise=answer)) for name in ("large", "small")}
+def made() -> Made:
+    return []
 
 
-def settings(servers: dict[str, Loopback], **changes: Any) -> Settings:
-    models = [
-        {"name": name, "weight": weight, "api_base": servers[name].base, "api_key_variable": f"{name.upper()}_KEY"}
-        for name, weight in (("large", 3), ("small", 1))
-    ]
-    models[1] |= {"temperature": 0.25, "max_tokens": 512}
-    return Settings.from_tree({"llm": {"models": models, **changes}})
+def proposers(made: Made, settings: Settings) -> Mapping[Operator, Proposer]:
+    """The proposers of scripted models, which are noted in `made`."""
+
+    def make(own: LLMSettings, rate_limit: RateLimit) -> ScriptedModel:
+        made.append((own, rate_limit, ScriptedModel(lambda asked: IDEAS if "JSON" in asked.last else "no code")))
+        return made[-1][2]
+
+    return build_proposers(settings, make)
+
+
+def settings(**changes: Any) -> Settings:
+    small = {"name": "small", "temperature": 0.25, "max_tokens": 512, "api_key_variable": "SMALL_KEY"}
+    return Settings.from_tree({"llm": {"models": [{"name": "large", "weight": 3}, small], **changes}})
+
+
+def requests(made: Made) -> Counter[str]:
+    """Requests by model."""
+    return sum((Counter({str(own.model): len(model.requests)}) for own, _, model in made), Counter())
+
+
+PARENT = Member(kernel=kernel(UNROLL=2), evaluation=KnownEvaluator().evaluate(problem(), kernel(UNROLL=2)), niche="m0")
+ASKED = brief_of(Operator.REWRITE, PARENT)
 
 
 def brief(seed: int, **changes: Any) -> Brief:
-    parent = kernel(UNROLL=2)
-    found = KnownEvaluator().evaluate(problem(), parent)
-    return brief_of(Operator.REWRITE, Member(kernel=parent, evaluation=found, niche="m0"), seed=seed, **changes)
+    if changes:
+        return brief_of(Operator.REWRITE, PARENT, seed=seed, **changes)
+    return replace(ASKED, rng=Random(seed))
 
 
 def named(name: str) -> Proposer:
@@ -95,10 +102,11 @@ def chosen_by_credit(memory: Memory, *, prices: Prices, names: tuple[str, ...]) 
     several = SeveralModels(
         proposers={name: named(name) for name in names}, weights=weights, bandit=True, prices=prices
     )
-    return Counter(several.propose(brief(seed, memory=memory)).author for seed in range(1000))
+    asked = brief(0, memory=memory)
+    return Counter(several.propose(replace(asked, rng=Random(seed))).model_alias for seed in range(1000))
 
 
-def test_the_model_that_brings_more_is_asked_more_and_none_is_given_up() -> None:
+def test_the_model_with_better_results_is_asked_more_and_none_is_dropped() -> None:
     memory = learnt({"a": 0.2, "b": None})
     counts = chosen_by_credit(memory, prices=Prices(), names=("a", "b"))
     assert 850 < counts["a"] < 960
@@ -106,105 +114,89 @@ def test_the_model_that_brings_more_is_asked_more_and_none_is_given_up() -> None
     assert chosen_by_credit(Memory(), prices=Prices(), names=("a", "b"))["a"] == pytest.approx(500, abs=60)
 
 
-def test_what_counts_is_what_a_dollar_brings_where_all_prices_are_known() -> None:
+def test_gain_per_dollar_counts_where_all_prices_are_known() -> None:
     memory = learnt({"dear": 0.15, "cheap": 0.1})
     assert chosen_by_credit(memory, prices=PRICED, names=("dear", "cheap"))["cheap"] > 850
     assert chosen_by_credit(memory, prices=Prices(), names=("dear", "cheap"))["dear"] > 500
     both = learnt({"dear": 0.15, "free": 0.1})
     assert chosen_by_credit(both, prices=PRICED, names=("dear", "free"))["dear"] > 500, "one of them has no price"
     unasked = chosen_by_credit(learnt({"dear": 0.1}), prices=PRICED, names=("dear", "cheaper"))
-    assert unasked["cheaper"] > 500, "a model that nobody asked yet costs as much as the others' tokens at its price"
+    assert unasked["cheaper"] > 500, "a model that was not asked yet is priced with the tokens of the others"
 
 
-def test_a_cheap_model_that_writes_nothing_is_no_bargain() -> None:
+def test_a_cheap_model_without_working_kernels_is_not_preferred() -> None:
     memory = learnt({"dear": 0.15, "cheap": None}, children=30)
     assert chosen_by_credit(memory, prices=PRICED, names=("dear", "cheap"))["dear"] > 500
 
 
-def test_the_settings_ask_for_the_bandit(servers: dict[str, Loopback]) -> None:
-    for choice, bandit in (("weights", False), ("bandit", True)):
-        writer = build_proposers(settings(servers, model_choice=choice))[Operator.REWRITE]
-        assert isinstance(writer, SeveralModels)
-        assert writer.bandit is bandit
-        assert writer.propose(brief(3)).author in ("large", "small"), "though the endpoint calls them otherwise"
+@pytest.mark.parametrize(("choice", "bandit"), [("weights", False), ("bandit", True)])
+def test_the_settings_ask_for_the_bandit(choice: str, bandit: bool, made: Made) -> None:
+    writer = proposers(made, settings(model_choice=choice))[Operator.REWRITE]
+    assert isinstance(writer, SeveralModels)
+    assert writer.bandit is bandit
+    proposal = writer.propose(brief(3))
+    assert (proposal.model, proposal.model_alias in ("large", "small")) == ("m-1", True)
 
 
-def test_all_requests_of_a_child_go_to_one_model(servers: dict[str, Loopback]) -> None:
-    writer = build_proposers(settings(servers))[Operator.REWRITE]
+def test_all_requests_of_a_child_go_to_one_model(made: Made) -> None:
+    writer = proposers(made, settings())[Operator.REWRITE]
     asked = []
     for seed in range(12):
-        before = {name: len(server.requests) for name, server in servers.items()}
+        before = requests(made)
         writer.propose(brief(seed))
-        grown = {name: len(server.requests) - before[name] for name, server in servers.items()}
-        assert sorted(grown.values()) == [0, 3], "ideas, code, and code asked for again"
-        asked.append(max(grown, key=lambda name: grown[name]))
+        ((name, count),) = (requests(made) - before).items()
+        assert count == 3, "ideas, code, and code asked for again"
+        asked.append(name)
     assert set(asked) == {"large", "small"}
-    again = build_proposers(settings(servers))[Operator.REWRITE]
-    for seed in range(3):
-        before = len(servers[asked[seed]].requests)
-        again.propose(brief(seed))
-        assert len(servers[asked[seed]].requests) > before, "another choice for the same random numbers"
 
 
-def test_each_model_has_its_own_parameters_and_its_own_key(servers: dict[str, Loopback]) -> None:
-    writer = build_proposers(settings(servers, temperature=0.75))[Operator.REWRITE]
-    for seed in range(12):
-        writer.propose(brief(seed))
-    for name, temperature, tokens in (("large", 0.75, 16000), ("small", 0.25, 512)):
-        for request in servers[name].requests:
-            assert request.headers["authorization"] == f"Bearer {KEYS[name.upper() + '_KEY']}"
-            assert (request.body["model"], request.body["temperature"]) == (name, temperature)
-            assert request.body["max_tokens"] == tokens
+def test_each_model_has_its_own_parameters(made: Made) -> None:
+    proposers(made, settings(temperature=0.75))
+    assert [(own.model, own.temperature, own.max_tokens, own.api_key_variable) for own, _, _ in made] == [
+        ("large", 0.75, 16000, "OPENAI_API_KEY"),
+        ("large", 0.9375, 16000, "OPENAI_API_KEY"),
+        ("small", 0.25, 512, "SMALL_KEY"),
+        ("small", 0.3125, 512, "SMALL_KEY"),
+    ]
 
 
-def test_an_island_that_ventures_asks_warmer_but_never_hotter_than_endpoints_take(servers: dict[str, Loopback]) -> None:
-    asked = []
-    for temperature in (0.8, 1.8):
-        llm = {"model": "large", "api_base": servers["large"].base, "temperature": temperature}
-        writer = build_proposers(Settings.from_tree({"llm": llm}))[Operator.REWRITE]
-        for policy in (policy_of(0, islands=3, device_type="cpu"), VENTURE):
-            servers["large"].requests.clear()
-            writer.propose(brief(5, policy=policy))
-            (once,) = {request.body["temperature"] for request in servers["large"].requests}
-            asked.append(once)
-    assert asked == pytest.approx([0.8, 1.0, 1.8, 2.0])
+@pytest.mark.parametrize(("temperature", "expected"), [(0.8, (0.8, 1.0)), (1.8, (1.8, 2.0))])
+def test_an_exploratory_island_asks_at_a_higher_temperature_up_to_the_limit_of_endpoints(
+    temperature: float, expected: tuple[float, float], made: Made
+) -> None:
+    llm = {"model": "large", "temperature": temperature}
+    writer = proposers(made, Settings.from_tree({"llm": llm}))[Operator.REWRITE]
+    for policy, hot in ((policy_of(0, islands=3, device_type="cpu"), expected[0]), (VENTURE, expected[1])):
+        writer.propose(brief(5, policy=policy))
+        assert [own.temperature for own, _, model in made if model.requests] == pytest.approx([hot])
+        for _, _, model in made:
+            model.requests.clear()
 
 
-def test_a_single_entry_draws_nothing(servers: dict[str, Loopback]) -> None:
+def test_a_single_entry_draws_nothing(made: Made) -> None:
     """So that a run with one model is the same, however the model is written."""
-    entry = {"name": "large", "api_base": servers["large"].base}
-    texts = []
-    for llm in ({"models": [entry]}, {"model": "large", "api_base": servers["large"].base}):
-        build_proposers(Settings.from_tree({"llm": llm}))[Operator.REWRITE].propose(brief(5))
-        texts.append([request.body for request in servers["large"].requests])
-        servers["large"].requests.clear()
-    assert texts[0] == texts[1]
+    for llm in ({"models": [{"name": "large"}]}, {"model": "large"}):
+        proposers(made, Settings.from_tree({"llm": llm}))[Operator.REWRITE].propose(brief(5))
+    first, second = (model.requests for _, _, model in made if model.requests)
+    assert first == second
 
 
-def test_all_models_share_one_pace(servers: dict[str, Loopback]) -> None:
-    several = build_proposers(settings(servers, parallel=1))[Operator.REWRITE]
-    assert isinstance(several, SeveralModels)
-    paces = {id(one._model.pace) for writer in several.proposers.values() for one in writer.proposers.values()}  # type: ignore[attr-defined]
-    assert len(paces) == 1
+def test_all_models_share_one_rate_limit(made: Made) -> None:
+    proposers(made, settings(parallel=1))
+    assert len({id(rate_limit) for _, rate_limit, _ in made}) == 1
 
 
-def test_requests_of_all_models_can_be_given_up(servers: dict[str, Loopback]) -> None:
-    proposers = build_proposers(settings(servers))
-    give_up(proposers)
-    for seed in range(6):
-        with pytest.raises(ProposerError, match="given up"):
-            proposers[Operator.REWRITE].propose(brief(seed))
-    assert not servers["large"].requests
-    assert not servers["small"].requests
+def test_requests_of_all_models_can_be_cancelled(made: Made) -> None:
+    give_up(proposers(made, settings()))
+    assert all(model.closed for _, _, model in made)
 
 
-def test_the_display_names_them_all(servers: dict[str, Loopback]) -> None:
-    assert proposer_words(settings(servers)) == "large (3), small (1)"
+def test_the_display_names_all_models() -> None:
+    assert proposer_words(settings()) == "large (3), small (1)"
 
 
-def test_a_missing_key_of_one_is_an_error(servers: dict[str, Loopback], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_of_one_model_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    models = [{"name": "a", "api_base": "http://127.0.0.1:1/v1"}, {"name": "b"}]
     with pytest.raises(ProposerError, match="no key for model 'b'"):
-        build_proposers(Settings.from_tree({"llm": {"models": [
-            {"name": "a", "api_base": servers["large"].base}, {"name": "b"},
-        ]}}))  # fmt: skip
+        build_proposers(Settings.from_tree({"llm": {"models": models}}))

@@ -194,7 +194,7 @@ def test_a_run_goes_on_without_those_who_are_asked(begin: Any, ask: Any, kbevolv
     waiting = kbevolve("resume")
     assert waiting.code == 0
     assert "it waits for answers from outside" in waiting.out
-    assert "whoever `kbevolve ask` asks" in waiting.out
+    assert "people and agents, through `kbevolve ask`" in waiting.out
     offline = kbevolve("resume", "--set", "proposer=tunables")
     assert offline.code == 0, offline.err
     assert "all generations were run" in offline.out
