@@ -16,8 +16,8 @@ from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import WRITING, build_proposers
 from kbevolve.evolve.proposers.interactive import Interaction, NoModel, OpenQuestion
 from kbevolve.evolve.runs.evaluators import AbsentJudges, JudgeDevices, find_judge_devices
-from kbevolve.evolve.runs.lock import alone_at
-from kbevolve.evolve.runs.pending import Waiting, waiting
+from kbevolve.evolve.runs.lock import run_lock
+from kbevolve.evolve.runs.pending import PendingKernel, pending_kernels
 from kbevolve.evolve.runs.session import run_session
 from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.state.context import RunContext
@@ -45,10 +45,10 @@ class AskResult:
 
     run: Run
     reason: StopReason
-    #: OpenQuestion questions, the oldest generation first.
+    #: Open questions, the oldest generation first.
     open: tuple[OpenQuestion, ...]
     #: Kernels without a verdict.
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[PendingKernel, ...]
     #: In order of creation.
     news: tuple[AttemptNews, ...]
 
@@ -110,7 +110,7 @@ def ask(
     check_askable(settings)
     evaluation = settings.evaluation.model_copy(update={"baselines": False})
     settings = settings.model_copy(update={"proposer": "ask", "evaluation": evaluation})
-    with alone_at(archive, run, patience=PATIENCE):
+    with run_lock(archive, run, patience=PATIENCE):
         births, judged = {birth.id for birth in archive.births(run.id, texts=False)}, archive.evaluations(run.id)
         reason, interaction = _advance(archive, run, settings, devices, judge, say)
         found = archive.evaluations(run.id)
@@ -123,7 +123,7 @@ def ask(
             run=run,
             reason=reason,
             open=tuple(interaction.ordered()),
-            waiting=tuple(waiting(archive, run)),
+            waiting=tuple(pending_kernels(archive, run)),
             news=tuple(news),
         )
 

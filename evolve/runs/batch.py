@@ -1,7 +1,6 @@
-"""A folder of kernels judged without an archive, for machines that cannot reach it: a GPU node with no network.
+"""Judges a folder of kernels without an archive, for a GPU node without a network.
 
-Each verdict is on the disk before the next one is waited for, so a batch that is killed anywhere goes on where it was
-when the same command is given again.
+Each verdict is on the disk before the next one, so the same command continues a batch that was killed anywhere.
 """
 
 import contextlib
@@ -23,61 +22,61 @@ from kbevolve.evolve.runs.versions import recorded_versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
+class BatchKernel:
     """One kernel of a folder."""
 
-    #: Path within the folder.
+    #: Path inside the folder.
     file: str
     kernel: Kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What a folder holds."""
+    """The kernels of a folder."""
 
     #: Each kernel once, in the order of the files' paths.
-    children: tuple[Child, ...]
-    #: Files that hold the kernel of an earlier file again.
+    kernels: tuple[BatchKernel, ...]
+    #: Files with the kernel of an earlier file.
     again: tuple[str, ...] = ()
-    #: Why a file could not be read, one line each.
+    #: Why a file cannot be read, one line each.
     unreadable: tuple[str, ...] = ()
 
 
 def read_batch(folder: Path, *, problem: Problem) -> Batch:
-    """All ``*.py`` files of a folder and of those in it; the problem's own file is no kernel.
+    """All ``*.py`` files of a folder and its folders, except the problem's own file.
 
     Raises:
-        UsageError: it is no folder, or holds no kernel.
+        UsageError: it is not a folder, or has no kernel.
     """
     if not folder.is_dir():
-        raise UsageError(f"{folder} is no folder; --batch wants one that holds ModelNew files (*.py)")
-    children: dict[str, Child] = {}
+        raise UsageError(f"{folder} is not a folder; --batch wants a folder of ModelNew files (*.py)")
+    kernels: dict[str, BatchKernel] = {}
     again, unreadable = [], []
     for path in sorted(folder.rglob("*.py")):
         if not path.is_file() or (problem.path.exists() and path.samefile(problem.path)):
             continue
         try:
-            child = Child(file=path.relative_to(folder).as_posix(), kernel=read_kernel(path))
+            one = BatchKernel(file=path.relative_to(folder).as_posix(), kernel=read_kernel(path))
         except UsageError as error:
             unreadable.append(str(error))
             continue
-        if child.kernel.id in children:
-            again.append(child.file)
+        if one.kernel.id in kernels:
+            again.append(one.file)
         else:
-            children[child.kernel.id] = child
-    if not children:
-        raise UsageError(f"{folder} holds no kernel (*.py); write some there: kbevolve export --births {folder}")
-    return Batch(children=tuple(children.values()), again=tuple(again), unreadable=tuple(unreadable))
+            kernels[one.kernel.id] = one
+    if not kernels:
+        raise UsageError(f"{folder} has no kernel (*.py); write some there: kbevolve export --births {folder}")
+    return Batch(kernels=tuple(kernels.values()), again=tuple(again), unreadable=tuple(unreadable))
 
 
-class Sitting:
-    """Judges a batch on one problem, one device and with one set of settings, into one file.
+class BatchSession:
+    """Judges kernels of one problem, on one device and with one set of settings, into one file.
 
     Args:
-        problem: what the kernels are for.
-        device: what they are judged on.
-        settings: how.
-        out: where the findings go.
+        problem: the problem.
+        device: the device of the judges.
+        settings: how they judge.
+        out: the file of results.
     """
 
     def __init__(self, problem: Problem, device: Device, settings: EvaluationSettings, out: FindingsFile) -> None:
@@ -90,88 +89,93 @@ class Sitting:
 
     @property
     def path(self) -> Path:
-        """Where the findings go."""
+        """The file of results."""
         return self._out.path
 
-    def missing(self, children: Sequence[Child]) -> list[Child]:
-        """Those that have no line in the file."""
-        return [child for child in children if self._line(child) is None]
+    def missing(self, kernels: Sequence[BatchKernel]) -> list[BatchKernel]:
+        """The kernels without a line in the file."""
+        return [one for one in kernels if self._line(one) is None]
 
-    def findings(self, children: Sequence[Child]) -> list[Finding]:
-        """What the file holds of these kernels under these conditions."""
-        lines = [self._line(child) for child in children]
+    def findings(self, kernels: Sequence[BatchKernel]) -> list[Finding]:
+        """The lines of these kernels."""
+        lines = [self._line(one) for one in kernels]
         return [line for line in lines if line is not None]
 
     def notes(self, batch: Batch) -> Iterator[str]:
-        """What the user should know before the first verdict."""
+        """What to show to the user before the first verdict."""
         yield from batch.unreadable
         if self._out.repaired:
-            yield f"{self._out.path}: the last line was cut short; its kernel is judged again"
-        others = sum(line.settings != self._settings_json for line in self.findings(batch.children))
+            yield f"{self._out.path}: the last line was incomplete; its kernel is judged again"
+        others = sum(line.settings != self._settings_json for line in self.findings(batch.kernels))
         if others:
             yield (
-                f"{others} kernels have a line that was written under other settings; another --out judges them again"
+                f"{others} kernels have a line that was written with other settings; another --out judges them again"
             )
 
     def judge(
-        self, evaluator: Evaluator, children: Sequence[Child], *, width: int, told: Callable[[Finding], None]
+        self,
+        evaluator: Evaluator,
+        kernels: Sequence[BatchKernel],
+        *,
+        width: int,
+        report: Callable[[Finding], None],
     ) -> None:
-        """Judge kernels, `width` of them side by side; `told` hears of each when its line is on the disk.
+        """Judge kernels, `width` of them at once; `report` takes each line when it is on the disk.
 
         Raises:
-            EvaluatorError, ArchiveError: the rig is broken; what was judged has its line.
-            KeyboardInterrupt: the user had enough; likewise.
+            EvaluatorError, ArchiveError: infrastructure failure; what was judged has its line.
+            KeyboardInterrupt: the user stopped it; likewise.
         """
-        judged = _one_by_one if width == 1 else _side_by_side
-        with contextlib.closing(judged(evaluator, self.problem, children, width)) as found:
-            for child, evaluation in found:
-                finding = self._finding(child, evaluation)
+        judged = _one_by_one if width == 1 else _concurrently
+        with contextlib.closing(judged(evaluator, self.problem, kernels, width)) as found:
+            for one, evaluation in found:
+                finding = self._finding(one, evaluation)
                 self._out.append(finding)
-                told(finding)
+                report(finding)
 
-    def _line(self, child: Child) -> Finding | None:
-        conditions = Conditions(child.kernel.id, self.problem.id, self.settings.precision, self._device.fingerprint)
+    def _line(self, one: BatchKernel) -> Finding | None:
+        conditions = Conditions(one.kernel.id, self.problem.id, self.settings.precision, self._device.fingerprint)
         return self._out.known.get(conditions)
 
-    def _finding(self, child: Child, evaluation: Evaluation) -> Finding:
+    def _finding(self, one: BatchKernel, evaluation: Evaluation) -> Finding:
         return Finding(
             versions=self._versions,
             device=self._device.description,
-            file=child.file,
+            file=one.file,
             settings=self._settings_json,
             problem_name=self.problem.name,
             problem_source=self.problem.source,
-            source=child.kernel.source,
+            source=one.kernel.source,
             evaluation=evaluation,
         )
 
 
 def _one_by_one(
-    evaluator: Evaluator, problem: Problem, children: Sequence[Child], width: int
-) -> Generator[tuple[Child, Evaluation], None, None]:
-    for child in children:
-        yield child, evaluator.evaluate(problem, child.kernel)
+    evaluator: Evaluator, problem: Problem, kernels: Sequence[BatchKernel], width: int
+) -> Generator[tuple[BatchKernel, Evaluation], None, None]:
+    for one in kernels:
+        yield one, evaluator.evaluate(problem, one.kernel)
 
 
-def _side_by_side(
-    evaluator: Evaluator, problem: Problem, children: Sequence[Child], width: int
-) -> Generator[tuple[Child, Evaluation], None, None]:
-    """As verdicts come. When the rig breaks, what is under way is waited for and kept first."""
+def _concurrently(
+    evaluator: Evaluator, problem: Problem, kernels: Sequence[BatchKernel], width: int
+) -> Generator[tuple[BatchKernel, Evaluation], None, None]:
+    """In the order of the verdicts. After an infrastructure failure, verdicts under way are still yielded first."""
     broken: Exception | None = None
     pool = ThreadPoolExecutor(max_workers=width, thread_name_prefix="kbevolve-batch")
     try:
-        asked: dict[Future[Evaluation], Child] = {
-            pool.submit(evaluator.evaluate, problem, child.kernel): child for child in children
+        submitted: dict[Future[Evaluation], BatchKernel] = {
+            pool.submit(evaluator.evaluate, problem, one.kernel): one for one in kernels
         }
-        for answer in as_completed(asked):
-            if answer.cancelled():
+        for future in as_completed(submitted):
+            if future.cancelled():
                 continue
-            error = answer.exception()
+            error = future.exception()
             if error is None:
-                yield asked[answer], answer.result()
+                yield submitted[future], future.result()
             elif broken is None:
                 broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
-                for other in asked:
+                for other in submitted:
                     other.cancel()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

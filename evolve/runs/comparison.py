@@ -1,6 +1,6 @@
-"""Strategies at one budget: which runs a comparison wants, which of them the archive has, and what they amount to."""
+"""Strategies at equal budget: which runs a comparison needs, which the archive has, and the table of results."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,28 +14,28 @@ from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.strategies import fitted
 
-#: Generations that a run may take for each of its evaluations: models repeat themselves, and duplicates are not judged.
+#: Generations of a run for each of its evaluations: models repeat themselves, and duplicates are not judged.
 GENERATIONS = 4
-#: Reasons for which a run has stopped without being over.
+#: Reasons for which a run stopped before its end.
 NOT_OVER = frozenset({None, StopReason.INTERRUPTED, StopReason.PROPOSER, StopReason.EVALUATOR})
-#: Settings that decide nothing that a run finds out: how many hands work, and how the model is reached.
+#: Settings that do not change the results of a run: how the model is reached.
 _REACHED = ("api_base", "api_key_variable", "timeout", "retries", "requests_per_minute", "parallel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A run that a comparison wants."""
+class ComparedRun:
+    """A run that a comparison needs."""
 
     strategy: str
     seed: int
     settings: Settings
-    #: The run of the archive that is it; None when there is none yet.
+    #: The equal run in the archive; None when there is none yet.
     run: Run | None = None
     #: Whether that run is over.
     over: bool = False
 
 
-def wanted(
+def compared_runs(
     archive: Archive,
     problem: Problem,
     device: str,
@@ -43,16 +43,16 @@ def wanted(
     *,
     strategies: Sequence[str],
     seeds: int,
-) -> list[Wanted]:
-    """The runs of a comparison, seed by seed, so that one that is cut short has compared something.
+) -> list[ComparedRun]:
+    """The runs of a comparison, seed by seed, so that one that is interrupted has compared something.
 
     Args:
-        archive: where runs may be already.
+        archive: may have some of the runs.
         problem: the problem.
         device: fingerprint of the device.
-        settings: of all runs; each has its own strategy and seed.
+        settings: of all runs, except strategy and seed.
         strategies: their names.
-        seeds: how many, from the settings' own on.
+        seeds: how many, from the seed of the settings on.
     """
     summaries = [one for one in archive.runs() if one.run.problem == problem.id and one.run.device == device]
     known: dict[str, tuple[Run, bool]] = {}
@@ -65,12 +65,12 @@ def wanted(
             own = settings.search.model_copy(update={"strategy": strategy, "seed": seed})
             chosen = fitted(settings.model_copy(update={"search": own}))
             run, over = known.get(_identity(chosen), (None, False))
-            found.append(Wanted(strategy=strategy, seed=seed, settings=chosen, run=run, over=over))
+            found.append(ComparedRun(strategy=strategy, seed=seed, settings=chosen, run=run, over=over))
     return found
 
 
 def _identity(settings: Settings) -> str:
-    # As JSON, which has no credentials: what is written down of a run has none either.
+    # As JSON, which has no credentials: the settings in the archive have none either.
     return settings.model_dump_json(exclude={"work": True, "llm": set(_REACHED)})
 
 
@@ -96,28 +96,28 @@ def _curve(archive: Archive, run: Run) -> Curve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class StrategyRow:
     """A strategy in a comparison."""
 
     strategy: str
     #: Its runs.
     tracks: tuple[Track, ...]
-    #: Evaluations -> what the best so far had shown; None where a seed had nothing correct.
+    #: Evaluations -> the best speedup so far (lower bound); None where a seed had no correct kernel.
     at: Mapping[int, Average | None]
-    #: At the end, times the speed of the best of the first strategy; None for that one itself.
+    #: The final speed relative to that of the first strategy; None for the first one.
     against_first: Average | None
-    #: Dollars of all runs; None where a price is not known.
+    #: Dollars of all runs; None when a price is unknown.
     dollars: float | None
 
     @property
     def valid(self) -> float | None:
-        """Share of its judged children that are correct, 0 to 1; None while there are none."""
+        """Share of its judged children that are correct, 0 to 1; None without any."""
         judged = sum(one.judged for one in self.tracks)
         return sum(one.correct for one in self.tracks) / judged if judged else None
 
     @property
     def duplicates(self) -> float | None:
-        """Share of its children that the run had already, 0 to 1; None while there are none."""
+        """Share of its children that are duplicates, 0 to 1; None without any."""
         children = sum(one.children for one in self.tracks)
         return sum(one.duplicates for one in self.tracks) / children if children else None
 
@@ -145,8 +145,8 @@ class Row:
         }
 
 
-def rows(found: Mapping[str, Sequence[Track]], *, budget: int, prices: Prices) -> list[Row]:
-    """The comparison, in the order of the strategies.
+def strategy_rows(found: Mapping[str, Sequence[Track]], *, budget: int, prices: Prices) -> list[StrategyRow]:
+    """The rows of the table, in the order of the strategies.
 
     Args:
         found: strategy -> its tracks.
@@ -155,7 +155,7 @@ def rows(found: Mapping[str, Sequence[Track]], *, budget: int, prices: Prices) -
     """
     first = next(iter(found.values()))
     return [
-        Row(
+        StrategyRow(
             strategy=strategy,
             tracks=tuple(runs),
             at={count: reached(runs, count) for count in checkpoints(budget)},
@@ -168,17 +168,12 @@ def rows(found: Mapping[str, Sequence[Track]], *, budget: int, prices: Prices) -
 
 def _dollars(runs: Sequence[Track], prices: Prices) -> float | None:
     total = 0.0
-    for model, used in _used(runs):
+    for model, used in (item for one in runs for item in one.tokens.items()):
         price = prices.of(model)
         if price is None:
             return None
         total += price.dollars(*used)
     return total
-
-
-def _used(runs: Sequence[Track]) -> Iterator[tuple[str, tuple[int, int]]]:
-    for one in runs:
-        yield from one.tokens.items()
 
 
 def _plain(one: Average | None) -> dict[str, float | None] | None:

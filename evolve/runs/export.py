@@ -1,7 +1,7 @@
-"""From the archive to a file: choose a kernel, measure it again, and write it only when it still is correct.
+"""From the archive to a file: choose a kernel, measure it again, and write it only if it is still correct.
 
-The figure in an exported file is never the one that won the search: the best of many measurements is partly luck, and
-the machine may have changed since. It is a new measurement, which the archive keeps, too.
+The speedup in an exported file is always a new measurement, which the archive keeps: the best of many measurements is
+partly luck, and the machine may have changed.
 """
 
 import json
@@ -29,20 +29,20 @@ JudgeMaker = Callable[[Device, EvaluationSettings], AbstractContextManager[Evalu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What is to be exported."""
+class ExportChoice:
+    """The kernel to export."""
 
     kernel: Kernel
     problem: Problem
-    #: A run that bore the kernel: it gives the lineage and says how to measure.
+    #: A run that created the kernel: it gives the lineage and says how to measure.
     run: Run
-    #: Speedup over eager as the run measured it, of a champion the confirmed one; None when not on this device.
+    #: Speedup over eager that the run measured, confirmed for a champion; None without one on this device.
     speedup_then: float | None
-    #: What the run publishes, when this kernel is its champion.
+    #: The published confirmation, when this kernel is the champion.
     confirmation: Confirmation | None = None
 
 
-def choose(archive: Archive, problem_name: str, device: Device, *, which: str | None = None) -> Choice:
+def choose(archive: Archive, problem_name: str, device: Device, *, which: str | None = None) -> ExportChoice:
     """The kernel named `which`, else the best of the problem on this device.
 
     Raises:
@@ -62,7 +62,7 @@ def choose(archive: Archive, problem_name: str, device: Device, *, which: str | 
     champion = archive.champion(run.id) if run.device == device.fingerprint else None
     confirmation = champion if champion and champion.kernel == kernel.id else None
     measured = confirmation or then
-    return Choice(
+    return ExportChoice(
         kernel=kernel,
         problem=problem,
         run=run,
@@ -72,33 +72,33 @@ def choose(archive: Archive, problem_name: str, device: Device, *, which: str | 
 
 
 def check_output(output: Path, *, force: bool) -> None:
-    """Say what is wrong with the place for the file before the minute of measuring, not after.
+    """Check the path of the output before the minute of measuring, not after.
 
     Raises:
-        UsageError: the file is there already (without `force`), or its directory is not.
+        UsageError: the file exists already (without `force`), or its directory does not.
     """
     if output.is_dir():
         raise UsageError(f"{output} is a directory; name a file: -o {output / 'best.py'}")
     if output.exists() and not force:
-        raise UsageError(f"{output} is there already; --force writes over it")
+        raise UsageError(f"{output} exists already; --force writes over it")
     if not output.parent.is_dir():
         raise UsageError(f"{output}: there is no directory {output.parent}; make it first: mkdir -p {output.parent}")
 
 
 def plain_judge(device: Device, settings: EvaluationSettings) -> AbstractContextManager[Evaluator]:
-    """The judge that measures what is published: it must build as torch itself builds it."""
+    """The judge of exported kernels: it builds exactly as torch itself does."""
     from kbevolve.evaluators.judging.judge import Judge  # brings torch
 
     return Judge(device, settings, plain=True)
 
 
 def measure_and_write(
-    archive: Archive, choice: Choice, device: Device, judge_for: JudgeMaker, output: Path
+    archive: Archive, choice: ExportChoice, device: Device, judge_for: JudgeMaker, output: Path
 ) -> Evaluation:
-    """Judge the kernel again, remember that, and write the file if it is correct; nothing is written if it is not.
+    """Judge the kernel again, keep the evaluation, and write the file only if the kernel is correct.
 
     Raises:
-        EvaluatorError: the judge cannot work here.
+        EvaluatorError: the judge does not work on this machine.
         ArchiveError: the file or the archive cannot be written.
     """
     with judge_for(device, _evaluation_settings(choice.run)) as judge:
@@ -123,12 +123,12 @@ def measure_and_write(
 
 
 def _evaluation_settings(run: Run) -> EvaluationSettings:
-    """How a run measures. Only this part of its settings is read: the others may be of another version."""
+    """How a run measures. The other settings are not read: they may be of another version."""
     return Settings.from_tree({"evaluation": json.loads(run.settings).get("evaluation", {})}).evaluation
 
 
 def _birth_run(archive: Archive, kernel: Kernel, newest: Run) -> Run:
-    """The first run on this problem that bore the kernel; the newest one for a kernel that was bred elsewhere."""
+    """The first run on this problem that created the kernel; the newest one for a kernel from elsewhere."""
     for birth in archive.births_of(kernel.id):
         run = archive.run(birth.run)
         if run.problem == newest.problem:
@@ -136,7 +136,7 @@ def _birth_run(archive: Archive, kernel: Kernel, newest: Run) -> Run:
     return newest
 
 
-def _repeat(choice: Choice, device: Device, output: Path) -> str:
+def _repeat(choice: ExportChoice, device: Device, output: Path) -> str:
     """The command line that measures the exported file again."""
     words = ["kbevolve", "evaluate", output.name, "--problem", choice.run.problem_name, "--device", device.type]
     precision = _evaluation_settings(choice.run).precision
@@ -149,7 +149,7 @@ def _nothing_correct(archive: Archive, problem_name: str, problem: Problem, devi
     others = archive.devices(problem.id)
     if not others:
         return (
-            f"{archive.path} has no correct kernel of {problem_name} yet; go on breeding: kbevolve resume, "
+            f"{archive.path} has no correct kernel of {problem_name} yet; go on: kbevolve resume, "
             "or see what failed: kbevolve archive ls latest"
         )
     return (
@@ -159,7 +159,7 @@ def _nothing_correct(archive: Archive, problem_name: str, problem: Problem, devi
 
 
 def _write(output: Path, text: str) -> None:
-    """Whole or not at all: a half-written kernel would look like one."""
+    """Whole or not at all: half a kernel would look like a whole one."""
     try:
         handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
         try:

@@ -1,4 +1,4 @@
-"""Brings home what was found elsewhere: a file of findings into the archive, every line of it or none of that line."""
+"""Imports verdicts of another machine: a file of `kbevolve evaluate --batch` into the archive, line by line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ from kbevolve.configs.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """What became of a file of findings."""
+class ImportReport:
+    """The result of an import."""
 
-    #: Findings that the archive had not, and those that it had to the last number.
+    #: Lines that are new to the archive, and lines that it already had.
     added: int
     known: int
-    #: Kernels that a birth of a run waited for, and kernels among the added ones that nobody bore here.
+    #: Kernels that a run waited for, and added kernels that no run created.
     awaited: int
-    unborn: int
-    #: Runs whose births waited, the first first.
+    without_lineage: int
+    #: Runs that waited, in the order of the lines.
     runs: tuple[str, ...] = ()
-    #: Number of a line, counted from 1, and why it was left out.
+    #: Number of each refused line, counted from 1, and why.
     refused: tuple[tuple[int, str], ...] = ()
-    #: Whether the last line was cut short: its writer was killed, and judges that kernel again.
+    #: Whether the last line is incomplete: its writer was killed, and judges that kernel again.
     torn: bool = False
 
 
-def tell(archive: Archive, file: Path, run: Run | None = None) -> Told:
-    """Add all findings of a file in one transaction, except those that are there already.
+def import_results(archive: Archive, file: Path, run: Run | None = None) -> ImportReport:
+    """Add the verdicts of a file in one transaction, except those that the archive has.
 
     Args:
-        archive: where they go.
-        file: lines as `kbevolve evaluate --batch` writes them.
-        run: take only what could have been found by this run: its problem, precision and device.
+        archive: the archive.
+        file: lines of `kbevolve evaluate --batch`.
+        run: refuse lines of another problem, precision or device than this run has.
 
     Raises:
         UsageError: the file cannot be read.
-        ArchiveError: the archive cannot be written; then nothing was added.
+        ArchiveError: the archive cannot be written; nothing was added.
     """
     try:
         read = read_findings(file.read_bytes())
@@ -57,11 +57,11 @@ def tell(archive: Archive, file: Path, run: Run | None = None) -> Told:
     waited = _waiting_runs(archive, accepted, births)
     new = archive.add_found([(one.problem, one.kernel, one.evaluation) for one in accepted])
     added = {one.evaluation.kernel for one, is_new in zip(accepted, new, strict=True) if is_new}
-    return Told(
+    return ImportReport(
         added=sum(new),
         known=len(new) - sum(new),
         awaited=len(waited),
-        unborn=sum(not births[kernel] for kernel in added),
+        without_lineage=sum(not births[kernel] for kernel in added),
         runs=tuple(dict.fromkeys(run_id for run_ids in waited.values() for run_id in run_ids)),
         refused=tuple(sorted(refused)),
         torn=bool(read.torn),
@@ -69,11 +69,11 @@ def tell(archive: Archive, file: Path, run: Run | None = None) -> Told:
 
 
 def _unfit(finding: Finding, run: Run) -> str:
-    """Why a run cannot take a finding; "" when it can."""
+    """Why a line is not for this run; "" when it is."""
     found = finding.evaluation
     if found.problem != run.problem:
         return (
-            f"it is about {finding.problem_name} (text {found.problem}), run {run.id} about {run.problem_name} "
+            f"its problem is {finding.problem_name} (text {found.problem}), that of run {run.id} is {run.problem_name} "
             f"(text {run.problem})"
         )
     if found.precision != precision_of(run):
@@ -88,7 +88,7 @@ def _unfit(finding: Finding, run: Run) -> str:
 def _waiting_runs(
     archive: Archive, findings: Sequence[Finding], births: Mapping[str, Sequence[Birth]]
 ) -> dict[str, list[str]]:
-    """Kernels that have no verdict yet under the conditions of their finding -> the runs that wait for it."""
+    """Kernels without a verdict under the conditions of their line -> the runs that wait for it."""
     runs: dict[str, Run] = {}
     waiting: dict[str, list[str]] = {}
     for finding in findings:

@@ -1,15 +1,15 @@
-"""Which versions a measurement or a run was made with."""
+"""The versions of software that a run or a measurement depends on."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 from kbevolve import __version__
 
-#: Packages whose versions can change a kernel's speed or the search's choices.
+#: Packages that can change a kernel's speed or the choices of the search.
 RECORDED_PACKAGES = ("torch", "triton", "numpy", "openevolve")
 
 
 def recorded_versions() -> dict[str, str]:
-    """Package to version, of kbevolve and of those that are installed."""
+    """Package -> version, of kbevolve and of the packages above that are installed."""
     found = {"kbevolve": __version__}
     for package in RECORDED_PACKAGES:
         try:

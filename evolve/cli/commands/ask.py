@@ -22,7 +22,7 @@ from kbevolve.evolve.cli.options import archive_option, archive_words, kernelben
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.runs.evaluators import JudgeDevices
-from kbevolve.evolve.runs.pending import batch_words, write_births
+from kbevolve.evolve.runs.pending import batch_command, write_pending
 from kbevolve.evolve.runs.session import open_run, settings_of
 from kbevolve.evolve.runs.settings import settings_and_devices
 from kbevolve.evolve.runs.starts import given_starts
@@ -115,9 +115,9 @@ def ask(
         _write(json.dumps(found, indent=2, allow_nan=False), output)
         for line in _remarks(run, found, archive_path, births):
             say(line)
-        if births is not None and (written := write_births(archive, run, births)):
+        if births is not None and (written := write_pending(archive, run, births)):
             say(f"Wrote {len(written)} kernels to {births}. On a machine with {run.device}:")
-            say(f"  {batch_words(births)}")
+            say(f"  {batch_command(births)}")
     return INTERRUPTED if asked.interrupted else 0
 
 

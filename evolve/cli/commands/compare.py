@@ -28,9 +28,9 @@ from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers, give_up, proposer_words
-from kbevolve.evolve.runs.comparison import GENERATIONS, Row, Wanted, rows, tracks, wanted
+from kbevolve.evolve.runs.comparison import GENERATIONS, ComparedRun, StrategyRow, compared_runs, strategy_rows, tracks
 from kbevolve.evolve.runs.evaluators import JudgeDevices
-from kbevolve.evolve.runs.lock import alone_at
+from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.session import open_run, run_session
 from kbevolve.evolve.runs.settings import settings_and_devices
 from kbevolve.evolve.runs.starts import given_starts
@@ -115,7 +115,7 @@ def compare(
     assert budget is not None, "it was among the overrides"
     console = Console()
     with Archive(archive_path) as archive:
-        runs = wanted(archive, problem, devices.device.fingerprint, settings, strategies=strategies, seeds=seeds)
+        runs = compared_runs(archive, problem, devices.device.fingerprint, settings, strategies=strategies, seeds=seeds)
         for one in runs:
             if not one.over:
                 _check(one)
@@ -128,7 +128,7 @@ def compare(
                 return INTERRUPTED
             compared.append((one.strategy, run))
         found = tracks(archive, sorted(compared, key=lambda pair: strategies.index(pair[0])))
-    table = rows(found, budget=budget, prices=read_prices(settings.budget.prices))
+    table = strategy_rows(found, budget=budget, prices=read_prices(settings.budget.prices))
     _print(console, table)
     save_comparison(found, output, problem=problem.name, device=devices.device.description, budget=budget)
     _say(console, f"Wrote {output}.")
@@ -158,7 +158,7 @@ def _overrides(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[str,
     return {**_COMPARED, "search.generations": GENERATIONS * evaluations, **overrides}
 
 
-def _check(one: Wanted) -> None:
+def _check(one: ComparedRun) -> None:
     """See to it that a run can be made, before any of them is."""
     proposers = build_proposers(one.settings)
     try:
@@ -168,7 +168,9 @@ def _check(one: Wanted) -> None:
     Budget.of(one.settings).check(one.settings)
 
 
-def _carry_out(console: Console, archive: Archive, problem: Problem, devices: JudgeDevices, one: Wanted) -> Run | None:
+def _carry_out(
+    console: Console, archive: Archive, problem: Problem, devices: JudgeDevices, one: ComparedRun
+) -> Run | None:
     """Make a run, or go on with it; None when the user has had enough."""
     run = one.run or open_run(archive, problem, devices.device, one.settings)
     context = RunContext(archive=archive, run=run, problem=problem, device=devices.device, settings=one.settings)
@@ -186,7 +188,7 @@ def _carry_out(console: Console, archive: Archive, problem: Problem, devices: Ju
             _say(console, line)
 
     proposers = build_proposers(one.settings, cached(build_language_model, archive.replies(run)))
-    with alone_at(archive, run), interruptible(), live or nullcontext():
+    with run_lock(archive, run), interruptible(), live or nullcontext():
         ending = run_session(context, devices, observer=live, say=say, proposers=proposers)
     if ending.reason is StopReason.INTERRUPTED:
         return None
@@ -197,7 +199,7 @@ def _carry_out(console: Console, archive: Archive, problem: Problem, devices: Ju
 # ---- words ---------------------------------------------------------------------------------------------------------
 
 
-def _plan_words(runs: Sequence[Wanted], strategies: Sequence[str], seeds: int, budget: int) -> str:
+def _plan_words(runs: Sequence[ComparedRun], strategies: Sequence[str], seeds: int, budget: int) -> str:
     there, begun = sum(one.over for one in runs), sum(one.run is not None and not one.over for one in runs)
     words = f"{_counted(len(strategies), 'strategy', 'strategies')}, {_counted(seeds, 'seed', 'seeds')}, {budget} "
     words += f"evaluations each: {_counted(len(runs), 'run', 'runs')}"
@@ -206,7 +208,7 @@ def _plan_words(runs: Sequence[Wanted], strategies: Sequence[str], seeds: int, b
     return f"{words}, {', '.join(parts)}." if parts else f"{words}."
 
 
-def _run_words(archive: Archive, run: Run, one: Wanted) -> str:
+def _run_words(archive: Archive, run: Run, one: ComparedRun) -> str:
     summary = archive.summary(run)
     best = f"{as_times(summary.best_speedup)}" if summary.best_speedup else "nothing correct"
     confirmed = f" {CONFIRMED}" if summary.champion else ""
@@ -214,7 +216,7 @@ def _run_words(archive: Archive, run: Run, one: Wanted) -> str:
     return f"{one.strategy}, seed {one.seed}: {best}{confirmed}, {summary.evaluated} evaluations, {wall}, {run.id}"
 
 
-def _print(console: Console, table: Sequence[Row]) -> None:
+def _print(console: Console, table: Sequence[StrategyRow]) -> None:
     counts = list(table[0].at)
     asked = any(row.tokens for row in table)
     columns = [
@@ -251,7 +253,7 @@ def _print(console: Console, table: Sequence[Row]) -> None:
     )
 
 
-def _published_words(row: Row) -> str:
+def _published_words(row: StrategyRow) -> str:
     published = [one.published for one in row.tracks if one.published]
     if not published:
         return "–"

@@ -36,7 +36,7 @@ from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.proposers.seeds.files import read_kernel
-from kbevolve.evolve.runs.batch import Batch, Sitting, read_batch
+from kbevolve.evolve.runs.batch import Batch, BatchSession, read_batch
 from kbevolve.evolve.runs.evaluators import Judges, open_judges
 from kbevolve.evolve.runs.settings import settings_and_devices
 
@@ -115,10 +115,10 @@ def evaluate(
     overrides |= {name: value for name, value in short.items() if value is not None}
     settings, judge_devices = settings_and_devices(preset=preset, config=config, overrides=overrides)
     if batch is not None and out is not None:
-        children = read_batch(batch, problem=problem)
+        found = read_batch(batch, problem=problem)
         with interruptible(), FindingsFile(out) as findings:
-            sitting = Sitting(problem, judge_devices.device, settings.evaluation, findings)
-            return _judge_batch(sitting, children, partial(open_judges, judge_devices, settings), baselines, as_json)
+            session = BatchSession(problem, judge_devices.device, settings.evaluation, findings)
+            return _judge_batch(session, found, partial(open_judges, judge_devices, settings), baselines, as_json)
     assert kernel is not None, "it was checked: either a file or a batch"
     with open_judges(judge_devices, settings) as judges:
         if baselines:
@@ -150,7 +150,7 @@ def _check_task(file: Path | None, batch: Path | None, out: Path | None) -> None
 
 
 def _judge_batch(
-    sitting: Sitting, batch: Batch, judges_for: Callable[[], Judges], baselines: bool, as_json: bool
+    session: BatchSession, batch: Batch, judges_for: Callable[[], Judges], baselines: bool, as_json: bool
 ) -> int:
     """Judge what has no line yet, and say what came of it; the exit code."""
     console = Console(stderr=True)
@@ -158,19 +158,19 @@ def _judge_batch(
     def say(line: str) -> None:
         console.print(Text(printable(line), style="dim"), soft_wrap=True)
 
-    for line in sitting.notes(batch):
+    for line in session.notes(batch):
         say(line)
-    missing, interrupted = sitting.missing(batch.children), False
+    missing, interrupted = session.missing(batch.kernels), False
     with BatchProgress(len(missing), console) as progress:
         if missing:  # else no process is started: a batch that is through is told at once
             try:
                 with judges_for() as judges:
                     if baselines:
-                        _measure_baselines(judges, sitting.problem, sitting.settings)
-                    sitting.judge(judges, missing, width=judges.width, told=progress)
+                        _measure_baselines(judges, session.problem, session.settings)
+                    session.judge(judges, missing, width=judges.width, report=progress)
             except KeyboardInterrupt:
                 interrupted = True
-    summary = summary_of(batch, sitting.findings(batch.children), progress, sitting.path)
+    summary = summary_of(batch, session.findings(batch.kernels), progress, session.path)
     if as_json:
         print_json_line(summary)
     else:

@@ -14,7 +14,7 @@ from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.cli.options import archive_option, archive_words, device_option
 from kbevolve.evolve.runs.export import check_output, choose, measure_and_write, plain_judge
-from kbevolve.evolve.runs.pending import batch_words, write_births
+from kbevolve.evolve.runs.pending import batch_command, write_pending
 
 
 @click.command(epilog="Example: kbevolve export --problem L1/matmul -o best.py")
@@ -79,13 +79,13 @@ def export(
 def _export_births(archive_path: Path, run_id: str | None, folder: Path) -> int:
     with Archive(archive_path, create=False) as archive:
         run = archive.run(run_id or "latest")
-        written = write_births(archive, run, folder)
+        written = write_pending(archive, run, folder)
     if not written:
         click.echo(f"Every kernel of run {run.id} has its verdict; nothing written.")
         return 0
     where = archive_words(archive_path)
     click.echo(f"Wrote {len(written)} kernels of run {run.id} to {folder}. On a machine with {run.device}:")
-    click.echo(f"  {batch_words(folder)}")
+    click.echo(f"  {batch_command(folder)}")
     click.echo("and back here:")
     click.echo(f"  kbevolve tell results.jsonl --run {run.id}{where}")
     return 0

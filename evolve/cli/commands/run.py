@@ -37,7 +37,7 @@ from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, proposer_words
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
-from kbevolve.evolve.runs.lock import alone_at
+from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.session import open_run, run_session, settings_of
 from kbevolve.evolve.runs.settings import settings_and_devices
 from kbevolve.evolve.runs.starts import given_starts
@@ -249,7 +249,7 @@ def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Ma
         generations=settings.search.generations,
         reference=context.reference,
     )
-    with alone_at(archive, record), interruptible(), progress_for(header, console) as progress:
+    with run_lock(archive, record), interruptible(), progress_for(header, console) as progress:
 
         def say(line: str) -> None:
             console.print(Text(line, style="dim"), soft_wrap=True)

@@ -12,8 +12,7 @@ from kbevolve.evolve.ask_tell.answers import SOMEBODY, Receipt, Told, answer, re
 from kbevolve.evolve.cli.options import archive_option, archive_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import printable
-from kbevolve.evolve.runs.import_results import Told as Findings
-from kbevolve.evolve.runs.import_results import tell as tell_findings
+from kbevolve.evolve.runs.import_results import ImportReport, import_results
 
 #: Refused lines that are named one by one; more have the same few reasons.
 _NAMED = 20
@@ -77,7 +76,7 @@ def tell(
     with Archive(archive_path, create=False) as archive:
         run = archive.run(which) if which else None
         if results is not None:
-            return _report_findings(tell_findings(archive, results, run), results, archive_path, as_json)
+            return _report_findings(import_results(archive, results, run), results, archive_path, as_json)
         if answers is not None:
             told = read_answers(answers)
         else:
@@ -112,7 +111,7 @@ def _report_answers(receipt: Receipt, archive_path: Path, as_json: bool) -> int:
     return 1 if receipt.refused else 0
 
 
-def _report_findings(told: Findings, results: Path, archive_path: Path, as_json: bool) -> int:
+def _report_findings(told: ImportReport, results: Path, archive_path: Path, as_json: bool) -> int:
     for number, why in told.refused[:_NAMED]:
         click.echo(f"kbevolve: {results}, line {number}: {printable(why)}", err=True)
     if len(told.refused) > _NAMED:
@@ -124,15 +123,15 @@ def _report_findings(told: Findings, results: Path, archive_path: Path, as_json:
     return 1 if told.refused else 0
 
 
-def _print_findings(told: Findings, results: Path, archive_path: Path) -> None:
+def _print_findings(told: ImportReport, results: Path, archive_path: Path) -> None:
     parts = [f"{told.added} added", f"{told.known} there already"]
     if told.refused:
         parts.append(f"{len(told.refused)} left out")
     click.echo(f"{results}: {', '.join(parts)}.")
     if told.torn:
         click.echo("Its last line was cut short; the batch judges that kernel again when it goes on.")
-    if told.unborn:
-        click.echo(f"{told.unborn} of the kernels were not born here; they are kept with their evaluation alone.")
+    if told.without_lineage:
+        click.echo(f"{told.without_lineage} of the kernels have no lineage here; they are kept with their evaluation.")
     for run in told.runs:
         count = "some" if len(told.runs) > 1 else str(told.awaited)
         click.echo(f"A run waited for {count} of them: kbevolve resume {run}{archive_words(archive_path)}")

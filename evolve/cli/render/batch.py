@@ -113,7 +113,7 @@ def summary_of(batch: Batch, findings: list[Finding], progress: BatchProgress, o
         out=out,
         judged=len(progress.findings),
         known=len(findings) - len(progress.findings),
-        left=len(batch.children) - len(findings),
+        left=len(batch.kernels) - len(findings),
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},
         best={"kernel": best.evaluation.kernel, "file": best.file, "speedup": best.evaluation.speedup}
         if best

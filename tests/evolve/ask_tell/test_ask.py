@@ -122,7 +122,13 @@ def chosen(*, confirm_rounds: int = 3, **search: Any) -> Settings:
     return some.model_copy(update={"llm": MODEL})
 
 
-@pytest.mark.parametrize("search", [{}, {"lookahead": 2}, {"islands": 1, "repair_turns": 2}, {"islands": 3}])
+@pytest.mark.parametrize(
+    "search",
+    [
+        {"lookahead": 2},
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ({}, {"islands": 1, "repair_turns": 2}, {"islands": 3})),
+    ],
+)
 def test_answers_make_the_run_that_a_model_makes(search: dict[str, Any]) -> None:
     by_model, by_hand = Home(chosen(**search)), Home(chosen(**search))
     assert by_model.resume(Scripted()) is StopReason.GENERATIONS
@@ -134,7 +140,9 @@ def test_answers_make_the_run_that_a_model_makes(search: dict[str, Any]) -> None
     assert {birth.model for birth in by_hand.births() if birth.prompt} == {"anna"}
 
 
-@pytest.mark.parametrize("strategy", ["best-of-n", "refine", "greedy", "tree"])
+@pytest.mark.parametrize(
+    "strategy", ["refine", *(pytest.param(one, marks=pytest.mark.slow) for one in ("best-of-n", "greedy", "tree"))]
+)
 def test_every_strategy_can_be_asked(strategy: str) -> None:
     plan = chosen(strategy=strategy, islands=1, generations=4)
     by_model, by_hand = Home(plan), Home(plan)

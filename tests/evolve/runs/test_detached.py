@@ -12,7 +12,7 @@ from kbevolve.archive.batch_results import read_findings
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.runs.pending import waiting
+from kbevolve.evolve.runs.pending import pending_kernels
 from tests.evolve.cli.commands.test_run import KERNEL, PROBLEM, command, environment
 from tests.evolve.doubles import KnownEvaluator, KnownJudge
 
@@ -58,7 +58,7 @@ def test_children_are_judged_elsewhere_and_come_home(
     monkeypatch.chdir(home)
     with Archive("kbevolve.db", create=False) as archive:
         run = archive.run()
-        names = {one.kernel.id: one.file for one in waiting(archive, run)}
+        names = {one.kernel.id: one.file for one in pending_kernels(archive, run)}
     assert len(names) == 1 + len(STARTS), "the reference and what was given to start with"
     exported = kbevolve("export", "--births", "births")
     assert exported.code == 0, exported.err
@@ -117,7 +117,7 @@ def test_children_are_judged_elsewhere_and_come_home(
     assert resumed.code == 0, resumed.err
     assert "all generations were run" in resumed.out
     with Archive("kbevolve.db", create=False) as archive:
-        assert waiting(archive, run) == []
+        assert pending_kernels(archive, run) == []
         for kernel, finding in found.items():
             assert archive.evaluations_of(kernel) == [finding.evaluation]
     stats = kbevolve("archive", "stats")

@@ -9,15 +9,15 @@ import pytest
 from kbevolve.archive.records import Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.runs.lock import alone_at
+from kbevolve.evolve.runs.lock import run_lock
 from tests.evolve.doubles import open_run, settings
 
 HOLD = """
 import sys
 from kbevolve.archive.store import Archive
-from kbevolve.evolve.runs.lock import alone_at
+from kbevolve.evolve.runs.lock import run_lock
 
-with Archive(sys.argv[1]) as archive, alone_at(archive, archive.run(sys.argv[2])):
+with Archive(sys.argv[1]) as archive, run_lock(archive, archive.run(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -41,13 +41,13 @@ def test_a_run_is_held_until_its_process_ends_however_it_does(home: tuple[Path, 
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with (
-            pytest.raises(UsageError, match=r"another process is at run one-1; wait for it"),
-            alone_at(archive, run, patience=0.2),
+            pytest.raises(UsageError, match=r"another process works on run one-1; wait for it"),
+            run_lock(archive, run, patience=0.2),
         ):
             pytest.fail("both hold it")
-        with alone_at(archive, other):
+        with run_lock(archive, other):
             pass
         process.kill()
         process.wait()
-        with alone_at(archive, run, patience=5):
+        with run_lock(archive, run, patience=5):
             pass

@@ -1,4 +1,4 @@
-"""Generations that overlap: an archive does not tell how many hands worked for it, how fast, or where it was killed."""
+"""Generations that overlap: neither the number and speed of judges nor the place of a kill changes the archive."""
 
 import threading
 import time
@@ -22,6 +22,7 @@ from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.search.search import Search
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
+SLOW = pytest.mark.slow
 STARTS = [kernel(), kernel(UNROLL=2)]
 #: Kernels that look better than they are, or do not pass again: contests with every outcome.
 LUCK = {kernel(UNROLL=2, TILE=32).id: 1.4, kernel(UNROLL=4, TILE=32).id: 1.3}
@@ -140,10 +141,18 @@ def undisturbed(who: str, lookahead: int) -> dict[str, Any]:
     return facts(archive)
 
 
-@pytest.mark.parametrize("lookahead", [0, 1, 3])
-@pytest.mark.parametrize("who", PROPOSERS)
-def test_an_archive_does_not_depend_on_how_many_hands_there_are_and_how_fast(who: str, lookahead: int) -> None:
-    for width in (1, 4, 16):
+@pytest.mark.parametrize(
+    ("who", "lookahead", "widths"),
+    [
+        ("tunables", 1, (4,)),
+        ("model", 3, (4, 16)),
+        *(pytest.param(who, lookahead, (1, 4, 16), marks=SLOW) for who in PROPOSERS for lookahead in (0, 1, 3)),
+    ],
+)
+def test_the_archive_does_not_depend_on_the_number_and_speed_of_judges(
+    who: str, lookahead: int, widths: tuple[int, ...]
+) -> None:
+    for width in widths:
         archive, evaluator = Archive(":memory:"), Dawdling(milliseconds=20)
         make(archive, chosen(lookahead), who, evaluator, width=width).run()
         assert facts(archive) == undisturbed(who, lookahead), f"width {width} made a difference"
@@ -199,10 +208,12 @@ def test_lookahead_is_what_children_do_not_know() -> None:
         assert [len(brief.learnt.history) for brief in briefs] == [1 + max(g - 1 - lookahead, 0) for g in range(1, 7)]
 
 
-@pytest.mark.parametrize("who", ["offline", "model"])
-def test_a_run_interrupted_at_any_evaluation_pays_for_nothing_twice(tmp_path: Path, who: str) -> None:
+@pytest.mark.parametrize(
+    ("who", "step"), [("model", 11), pytest.param("offline", 1, marks=SLOW), pytest.param("model", 1, marks=SLOW)]
+)
+def test_a_run_interrupted_at_any_evaluation_pays_for_nothing_twice(tmp_path: Path, who: str, step: int) -> None:
     whole = undisturbed(who, 2)
-    for cut in range(1000):
+    for cut in range(0, 1000, step):
         path = tmp_path / f"{cut}.db"
         first, second = Dawdling(milliseconds=0.5, interrupt_at=cut), Dawdling(milliseconds=0.5)
         with Archive(path) as archive:
@@ -256,15 +267,19 @@ def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
         setattr(archive, name, mortal(name, getattr(archive, name)))
 
 
-@pytest.mark.parametrize("who", ["offline", "model"])
+WRITES = {
+    "add_birth": (9, 0, 7, 13, 27), "add_evaluation": (6, 0, 3, 14), "add_placement": (2, 0, 5),
+    "add_contest": (1, 0, 2), "add_generation_end": (3, 0, 1, 10), "add_stop": (0,),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("write", "cuts"),
+    ("who", "write", "cuts"),
     [
-        ("add_birth", (0, 7, 9, 13, 27)), ("add_evaluation", (0, 3, 6, 14)),
-        ("add_placement", (0, 2, 5)), ("add_contest", (0, 1, 2)), ("add_generation_end", (0, 1, 3, 10)),
-        ("add_stop", (0,)),
+        *(("model", write, cuts[:1]) for write, cuts in WRITES.items()),
+        *(pytest.param(who, write, cuts, marks=SLOW) for who in ("offline", "model") for write, cuts in WRITES.items()),
     ],
-)  # fmt: skip
+)
 def test_a_run_killed_around_any_write_ends_as_the_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str, write: str, cuts: tuple[int, ...]
 ) -> None:
@@ -282,6 +297,7 @@ def test_a_run_killed_around_any_write_ends_as_the_undisturbed_one(
                 assert facts(archive) == undisturbed(who, 2), (write, cut, after)
 
 
+@pytest.mark.slow
 def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path) -> None:
     whole = KnownConfirmer(failing=FAILING)
     make(Archive(":memory:"), chosen(2), "offline", KnownEvaluator(luck=LUCK), confirmer=whole).run()

@@ -169,25 +169,32 @@ def test_a_smaller_budget_finishes_what_was_begun() -> None:
     assert born == set(archive.evaluations(run.id)), "every kernel that was born is judged"
 
 
-@pytest.mark.parametrize("lookahead", [0, 2])
+BUDGETS = ({"evaluations": 11}, {"device_seconds": 8.0}, {"target_speedup": 2.3}, {"roofline_share": 0.23})
+
+
 @pytest.mark.parametrize(
-    "budget", [{"evaluations": 11}, {"device_seconds": 8.0}, {"target_speedup": 2.3}, {"roofline_share": 0.23}]
+    ("budget", "lookahead", "step"),
+    [
+        ({"evaluations": 11}, 2, 4),
+        ({"roofline_share": 0.23}, 2, 4),
+        *(pytest.param(budget, ahead, 2, marks=pytest.mark.slow) for budget in BUDGETS for ahead in (0, 2)),
+    ],
 )
 def test_a_run_with_limits_that_is_cut_anywhere_ends_as_the_undisturbed_one(
-    budget: Mapping[str, float], lookahead: int
+    budget: Mapping[str, float], lookahead: int, step: int
 ) -> None:
     chosen = settings(budget, lookahead=lookahead)
     whole, undisturbed, contests = Archive(":memory:"), Timed(), KnownConfirmer()
     reason = sat(whole, chosen, undisturbed, confirmer=contests).run()
     assert reason in LIMITS
-    for cut in range(0, undisturbed.asked.total(), 2):
+    for cut in range(0, undisturbed.asked.total(), step):
         archive, first, second = Archive(":memory:"), Timed(interrupt_at=cut), Timed()
         with pytest.raises(KeyboardInterrupt):
             sat(archive, chosen, first, confirmer=KnownConfirmer()).run()
         assert sat(archive, chosen, second, confirmer=KnownConfirmer()).run() is reason
         assert facts(archive) == facts(whole), cut
         assert first.asked + second.asked == undisturbed.asked
-    for cut in range(len(contests.met)):
+    for cut in range(0, len(contests.met), step - 1):
         archive = Archive(":memory:")
         with pytest.raises(KeyboardInterrupt):
             sat(archive, chosen, confirmer=KnownConfirmer(interrupt_at=cut)).run()
@@ -195,9 +202,9 @@ def test_a_run_with_limits_that_is_cut_anywhere_ends_as_the_undisturbed_one(
         assert facts(archive) == facts(whole), cut
 
 
-@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize("lookahead", [pytest.param(0, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("written", [False, True])
-def test_a_run_that_is_killed_beside_a_closing_keeps_its_target(
+def test_a_run_that_is_killed_around_the_end_of_a_generation_keeps_its_target(
     monkeypatch: pytest.MonkeyPatch, lookahead: int, written: bool
 ) -> None:
     """Before it, the contest that reached the target is in the archive already; after it, later children are open."""

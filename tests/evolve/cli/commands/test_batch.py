@@ -102,7 +102,7 @@ def test_what_has_a_line_is_not_judged_again(batch: Any, folder: Path) -> None:
     outcome = batch(judge)
     assert outcome.code == 0
     assert set(judge.asked) == {KERNELS["b/wrong.py"].id, KERNELS["c.py"].id}
-    assert "the last line was cut short; its kernel is judged again" in outcome.err
+    assert "the last line was incomplete; its kernel is judged again" in outcome.err
     assert "2 had a line already" in outcome.out
     assert "4 kernels: 3 correct" in outcome.out
     assert (folder / "out.jsonl").read_bytes().split(b"\n")[:2] == kept
@@ -185,8 +185,8 @@ def test_as_many_are_judged_at_once_as_the_judge_takes(batch: Any, folder: Path)
         ((), "nothing to judge: name a FILE, or a folder of them with --batch DIR --out results.jsonl"),
         (("--batch", "."), "--batch . needs a file for what is found: --out results.jsonl"),
         (("kernel.py", "--out", "x"), "--out x is for --batch DIR"),
-        (("--batch", "nowhere", "--out", "x"), "nowhere is no folder; --batch wants one that holds ModelNew files"),
-        (("--batch", ".", "--out", "x"), "holds no kernel (*.py)"),
+        (("--batch", "nowhere", "--out", "x"), "nowhere is not a folder; --batch wants a folder of ModelNew files"),
+        (("--batch", ".", "--out", "x"), "has no kernel (*.py)"),
         (("kernel.py", "--device", "cpu", "--devices", "cpu,cpu"), "both --device and --devices"),
     ],
 )

@@ -142,7 +142,7 @@ def test_a_file_is_not_written_over_without_force(export: Any, judge: Any, tmp_p
     (tmp_path / "best.py").write_text("mine\n")
     outcome = export()
     assert outcome.code == 2
-    assert "is there already; --force writes over it" in outcome.err
+    assert "exists already; --force writes over it" in outcome.err
     assert judge.asked == []  # told before the minute of measuring
     assert (tmp_path / "best.py").read_text() == "mine\n"
     assert export("--force").code == 0
@@ -237,7 +237,7 @@ def test_births_that_wait_are_written_with_all_that_a_batch_needs(
     problem = find_problem(str(folder / "problem.py"))
     assert problem.id == small_archive.problem.id
     batch = read_batch(folder, problem=problem)
-    assert [child.kernel.id for child in batch.children] == [first.id, second.id]
+    assert [child.kernel.id for child in batch.kernels] == [first.id, second.id]
     settings = Settings.load(file=folder / "settings.yaml")
     assert settings.evaluation == EvaluationSettings(precision="fp32")
     assert f"--batch {folder} --problem {folder}/problem.py --config {folder}/settings.yaml" in outcome.out
@@ -254,7 +254,7 @@ def test_births_go_into_a_folder_of_their_own(kbevolve: Any, small_archive: Any,
     (tmp_path / "births" / "notes.txt").write_text("mine")
     full = kbevolve("export", "--births", tmp_path / "births", "--archive", small_archive.path)
     assert full.code == 2
-    assert "is not empty, and kernels of two exports must not mix" in full.err
+    assert "is not empty, and pending kernels of two runs must not mix" in full.err
     assert [path.name for path in (tmp_path / "births").iterdir()] == ["notes.txt"]
 
 

@@ -80,7 +80,7 @@ def test_the_same_line_is_not_added_twice(home: Home, tell: Any) -> None:
 def test_a_kernel_that_nobody_bore_is_kept_without_a_birth(home: Home, tell: Any, kbevolve: Any) -> None:
     home.write(finding(UNROLL=8))
     outcome = tell()
-    assert "1 of the kernels were not born here" in outcome.out
+    assert "1 of the kernels have no lineage here" in outcome.out
     assert "resume" not in outcome.out
     shown = kbevolve("archive", "show", kernel(UNROLL=8).id, "--archive", home.path)
     assert shown.code == 0, shown.err
@@ -132,8 +132,9 @@ def test_a_run_takes_no_other_problem(home: Home, tell: Any) -> None:
     home.write(moved)
     outcome = tell("--run", home.run.id)
     assert outcome.code == 1
-    assert f"it is about L1/double (text {moved.problem.id}), run double-1 about L1/double (text {problem().id})" in (
-        outcome.err
+    assert (
+        f"its problem is L1/double (text {moved.problem.id}), that of run double-1 is L1/double (text {problem().id})"
+        in (outcome.err)
     )
     assert "0 added" in outcome.out
 

@@ -214,10 +214,11 @@ def cut_run(path: Path, confirmer: KnownConfirmer, spoil: Any = lambda archive: 
             searching.run()
 
 
-def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path, step: int) -> None:
     whole, whole_confirmer = undisturbed()
     assert len(whole_confirmer.met) >= 4, "too few contests to prove anything"
-    for cut in range(len(whole_confirmer.met)):
+    for cut in range(0, len(whole_confirmer.met), step):
         first = KnownConfirmer(failing=FAILING, interrupt_at=cut)
         cut_run(tmp_path / f"{cut}.db", first)
         found, second = resumed(tmp_path / f"{cut}.db")
@@ -225,6 +226,7 @@ def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: P
         assert first.met + second.met == whole_confirmer.met, "a contest was held twice, or not at all"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("write", ["add_contest", "add_birth", "add_evaluation", "add_stop"])
 def test_a_run_killed_around_any_write_ends_as_the_undisturbed_one(tmp_path: Path, write: str) -> None:
     whole, _ = undisturbed()

@@ -102,7 +102,7 @@ def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> Non
     assert archive.ledger(other).contenders(generation=99, above=0.0, count=99) == [twin.kernel]
 
 
-@pytest.mark.parametrize("cut", [1, 5, 9, 14])
+@pytest.mark.parametrize("cut", [9, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (1, 5, 14))])
 def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path, cut: int) -> None:
     whole = Archive(":memory:")
     undisturbed = ran(whole, SparingEvaluator())
