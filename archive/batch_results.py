@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from kbevolve import __version__
 from kbevolve.archive.identity import encodable
+from kbevolve.archive.parts import changed, flat
 from kbevolve.archive.record_json import from_json, to_json
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import ProblemError, RecordError
@@ -165,36 +166,35 @@ def _check_texts(finding: Finding) -> None:
         problem = finding.problem
     except (ProblemError, ValueError, RecursionError, MemoryError) as error:  # the parser's own, of hostile text
         raise RecordError(f"problem_source: {error}") from None
-    if found.identical_to is not None:
+    if found.compiled.identical_to is not None:
         raise RecordError("evaluation.identical_to is set; a verdict from outside is about the kernel that was run")
     if problem.id != found.problem:
         raise RecordError(f"evaluation.problem is {found.problem!r}, but the hash of its text is {problem.id}")
 
 
 def _check_numbers(found: Evaluation) -> None:
+    values = flat(found)
     if found.precision not in _PRECISIONS:
         raise RecordError(f"evaluation.precision is {found.precision!r}; one of {', '.join(_PRECISIONS)} is wanted")
     if not found.device:
         raise RecordError("evaluation.device is empty; the fingerprint of a device is wanted")
-    correct = found.verdict is Verdict.CORRECT
     for name in _FIGURES:
-        if (getattr(found, name) is not None) is not correct:
+        if (values[name] is not None) is not (found.verdict is Verdict.CORRECT):
             verdict = found.verdict.name.lower()
-            raise RecordError(f"evaluation.{name} is {getattr(found, name)}, and evaluation.verdict is {verdict!r}")
+            raise RecordError(f"evaluation.{name} is {values[name]}, and evaluation.verdict is {verdict!r}")
     for name in (*_FIGURES, "speedup_best"):
-        value = getattr(found, name)
-        if value is not None and not 0 < value < math.inf:
-            raise RecordError(f"evaluation.{name} is {value}; a positive number is wanted")
-    if found.speedup_low is not None and found.speedup_high is not None and found.speedup_low > found.speedup_high:
+        if values[name] is not None and not 0 < values[name] < math.inf:
+            raise RecordError(f"evaluation.{name} is {values[name]}; a positive number is wanted")
+    if (found.timing.speedup_low or 0.0) > (found.timing.speedup_high or math.inf):
         raise RecordError("evaluation.speedup_low is above evaluation.speedup_high")
-    seconds = {"build_seconds": found.build_seconds, "seconds": found.seconds, "started_at": found.started_at}
-    seconds |= {f"phases[{name!r}]": value for name, value in found.phases.items()}
+    seconds = {name: values[name] for name in ("build_seconds", "seconds", "started_at")}
+    seconds |= {f"phases[{name!r}]": value for name, value in found.execution.phases.items()}
     for name, value in seconds.items():
         if not 0 <= value < math.inf:
             raise RecordError(f"evaluation.{name} is {value}; a number of seconds is wanted")
     for name in _ERRORS:
-        if (getattr(found, name) or 0.0) < 0:
-            raise RecordError(f"evaluation.{name} is {getattr(found, name)}; errors are not negative")
+        if (values[name] or 0.0) < 0:
+            raise RecordError(f"evaluation.{name} is {values[name]}; errors are not negative")
     for index, block in enumerate(found.blocks):
         if block.role not in _ROLES:
             raise RecordError(
@@ -206,8 +206,6 @@ def _check_numbers(found: Evaluation) -> None:
 
 def _as_archived(found: Evaluation) -> Evaluation:
     """The evaluation as an archive gives it back, so that it is known again: SQLite has no NaN and only UTF-8."""
-    changes: dict[str, Any] = {
-        name: encodable(value) for name in _TEXTS if isinstance(value := getattr(found, name), str)
-    }
-    changes |= {name: None for name in _ERRORS if math.isnan(getattr(found, name) or 0.0)}
-    return replace(found, **changes)
+    values = flat(found)
+    changes = {name: encodable(values[name]) for name in _TEXTS if isinstance(values[name], str)}
+    return changed(found, **changes, **{name: None for name in _ERRORS if math.isnan(values[name] or 0.0)})

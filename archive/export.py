@@ -78,26 +78,26 @@ def _flat(text: str) -> str:
 
 def _verdict(evaluation: Evaluation) -> str:
     text = f"{evaluation.verdict.name}, asked for {evaluation.precision}"
-    if evaluation.error is not None:
-        text += f"; error {evaluation.error:.1e} against the fp64 truth"
-        if evaluation.reference_error is not None:
-            text += f" (the reference's own: {evaluation.reference_error:.1e})"
+    if evaluation.accuracy.error is not None:
+        text += f"; error {evaluation.accuracy.error:.1e} against the fp64 truth"
+        if evaluation.accuracy.reference_error is not None:
+            text += f" (the reference's own: {evaluation.accuracy.reference_error:.1e})"
     return text
 
 
 def _speedup(evaluation: Evaluation) -> str:
-    if evaluation.speedup is None:
+    if evaluation.timing.speedup is None:
         return "not measured"
     interval = ""
-    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
-        interval = f", 95 % interval {evaluation.speedup_low:.3f} to {evaluation.speedup_high:.3f}"
-    return f"{evaluation.speedup:.3f} times PyTorch eager{interval}"
+    if evaluation.timing.speedup_low is not None and evaluation.timing.speedup_high is not None:
+        interval = f", 95 % interval {evaluation.timing.speedup_low:.3f} to {evaluation.timing.speedup_high:.3f}"
+    return f"{evaluation.timing.speedup:.3f} times PyTorch eager{interval}"
 
 
 def _times(evaluation: Evaluation) -> str:
-    if evaluation.time_ms is None or evaluation.reference_ms is None:
+    if evaluation.timing.time_ms is None or evaluation.timing.reference_ms is None:
         return "not measured"
-    return f"{evaluation.time_ms:.4g} ms; eager {evaluation.reference_ms:.4g} ms in the same rounds"
+    return f"{evaluation.timing.time_ms:.4g} ms; eager {evaluation.timing.reference_ms:.4g} ms in the same rounds"
 
 
 def _confirmed(confirmation: Confirmation) -> str:

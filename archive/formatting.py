@@ -24,11 +24,11 @@ def verdict_words(verdict: Verdict) -> str:
 
 def speedup_words(evaluation: Evaluation | None) -> str:
     """``3.42× [3.38, 3.45]``, or a dash when there is no speedup."""
-    if evaluation is None or evaluation.speedup is None:
+    if evaluation is None or evaluation.timing.speedup is None:
         return "–"
-    words = as_times(evaluation.speedup)
-    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
-        words += f" {interval_words(evaluation.speedup_low, evaluation.speedup_high)}"
+    words = as_times(evaluation.timing.speedup)
+    if evaluation.timing.speedup_low is not None and evaluation.timing.speedup_high is not None:
+        words += f" {interval_words(evaluation.timing.speedup_low, evaluation.timing.speedup_high)}"
     return words
 
 

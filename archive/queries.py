@@ -90,7 +90,7 @@ class RunSummary:
     @property
     def best_speedup(self) -> float | None:
         """Its speedup over eager: the confirmed one where there is a champion."""
-        published = self.champion or self.best
+        published = self.champion or (self.best and self.best.timing)
         return published.speedup if published else None
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from kbevolve.archive.parts import columns_of, flat, grouped, parts_of
 from kbevolve.configs.errors import RecordError, nearest
 
 Record = TypeVar("Record")
@@ -39,7 +40,7 @@ def to_json(value: Any, *, non_finite: Callable[[float], object] = repr) -> Any:
     if isinstance(value, StrEnum | Path):
         return str(value)
     if hasattr(value, "__dataclass_fields__"):
-        return {name: to_json(getattr(value, name), non_finite=non_finite) for name in value.__dataclass_fields__}
+        return {name: to_json(item, non_finite=non_finite) for name, item in flat(value).items()}
     if isinstance(value, Mapping):
         return {str(key): to_json(item, non_finite=non_finite) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -90,14 +91,17 @@ def _read_record(kind: Any, values: dict[str, Any], where: str) -> Any:
     for name in required:
         if name not in values:
             raise RecordError(f"{where}.{name} is missing")
-    return kind(**{name: _read(types[name], item, f"{where}.{name}") for name, item in values.items()})
+    return grouped(kind, **{name: _read(types[name], item, f"{where}.{name}") for name, item in values.items()})
 
 
 @cache
 def _fields_of(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Types of a record's fields by name, and which fields must be there."""
+    """Types of a record's fields by name, those of its parts among them, and which fields must be there."""
     required = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
-    return get_type_hints(kind), tuple(required)
+    types = get_type_hints(kind)
+    for part in parts_of(kind).values():
+        types |= get_type_hints(part)
+    return {name: types[name] for name in columns_of(kind)}, tuple(required)
 
 
 def _read_member(kind: type[Enum], value: Any, where: str) -> Enum:

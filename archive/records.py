@@ -284,6 +284,76 @@ class ProblemCard:
         return "arithmetic" if self.task_roofline_ms > self.memory_ms * 1.001 else "memory"
 
 
+class Part:
+    """A part of a record. Its fields are columns and JSON fields of the record itself (`archive.parts`)."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy(Part):
+    """How far the outputs were from the fp64 truth over the trials; every field is None when not compared."""
+
+    #: The class that the measured error falls in: "fp64", "fp32", "tf32", "half".
+    precision_class: str | None = None
+    #: Worst centred relative error.
+    error: float | None = None
+    #: Worst local error: over a run of 256 consecutive elements, against local and global spread.
+    worst_tile: float | None = None
+    #: The reference's own error, measured the same way as `error`.
+    reference_error: float | None = None
+    #: KernelBench v0.1's verdict (allclose, 1e-4 fp32, 1e-2 half) beside ours.
+    allclose: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing(Part):
+    """How fast the kernel is, from paired rounds; every field is None unless the kernel is CORRECT."""
+
+    #: Median milliseconds of the kernel, and of the eager reference in the same rounds.
+    time_ms: float | None = None
+    reference_ms: float | None = None
+    #: Reference time over kernel time, with its 95 % interval.
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    #: Against the eager reference, beyond the noise between processes.
+    comparison: Comparison | None = None
+    #: Speedup over the fastest baseline, and which that is ("eager", "compile", "max-autotune", "graph"); None also
+    #: where the baselines were not measured.
+    speedup_best: float | None = None
+    best_baseline: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled(Part):
+    """What the compilers made of the kernel."""
+
+    #: What its compiled code shows; None where the code could not be disassembled.
+    traits: tuple[Trait, ...] | None = None
+    #: Hash of all that it runs, compiled code as machine code (`evaluators.builds.code`); "" where that is not known.
+    binary_hash: str = ""
+    #: Id of the kernel of the same `binary_hash` whose verdict and times these are; None for a kernel judged itself.
+    identical_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution(Part):
+    """When and where the kernel was judged, and how long that took."""
+
+    #: How the worker was confined, e.g. "landlock 7, seccomp, limits".
+    sandbox: str = ""
+    #: Which device it was, among several of one fingerprint, e.g. "node7/cuda:1"; "" when not reported.
+    device_instance: str = ""
+    #: Start, in seconds since 1970; 0 in archives of old, which did not record it.
+    started_at: float = 0.0
+    #: Seconds in all, and of them spent building and importing the kernel.
+    seconds: float = 0.0
+    build_seconds: float = 0.0
+    #: Seconds by phase, in order, e.g. "worker", "build", "device wait", "trials", "timing".
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """What the judge found about one kernel on one problem, on one device, at one precision."""
@@ -297,53 +367,16 @@ class Evaluation:
     #: The precision that the task asks for: "fp32", "tf32", "fp16" or "bf16".
     precision: str
     verdict: Verdict
-    #: What to tell a person or a model about it; "" for a correct kernel with nothing to say.
+    #: What a person or a model should know about it; "" for a correct kernel with nothing to say.
     message: str = ""
-    #: The class that the measured error falls in: "fp64", "fp32", "tf32", "half"; None when it was not compared.
-    precision_class: str | None = None
-    #: Worst centred relative error against the fp64 truth over the trials; None when not compared.
-    error: float | None = None
-    #: Worst local error: E over a run of 256 consecutive elements, against local and global spread; None likewise.
-    worst_tile: float | None = None
-    #: The reference's own error, measured the same way as `error`; None when not compared.
-    reference_error: float | None = None
-    #: KernelBench v0.1's verdict (allclose, 1e-4 fp32, 1e-2 half) beside ours; None when not compared.
-    allclose: bool | None = None
-    #: Median milliseconds of the kernel; None unless CORRECT.
-    time_ms: float | None = None
-    #: Median milliseconds of the eager reference in the same rounds; None unless CORRECT.
-    reference_ms: float | None = None
-    #: Reference time over kernel time, from paired rounds; None unless CORRECT.
-    speedup: float | None = None
-    #: 95 % interval of `speedup`; None unless CORRECT.
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-    #: Against the eager reference, beyond the noise between processes; None unless CORRECT.
-    comparison: Comparison | None = None
-    #: Speedup over the fastest baseline, and which that is ("eager", "compile", "max-autotune", "graph"); None where
-    #: the baselines were not measured.
-    speedup_best: float | None = None
-    best_baseline: str | None = None
     #: Facts for filters: lint tags, "clearly-slow" (timing was cut short), "prepacked-weights", …
     tags: tuple[str, ...] = ()
-    #: How the worker was confined, e.g. "landlock 7, seccomp, limits".
-    sandbox: str = ""
+    accuracy: Accuracy = Accuracy()
+    timing: Timing = Timing()
+    compiled: Compiled = Compiled()
+    execution: Execution = Execution()
     #: Where the time goes; None unless CORRECT and profiled.
     profile: Profile | None = None
-    #: What its compiled code shows; None where nobody could look into it.
-    traits: tuple[Trait, ...] | None = None
-    #: Hash of all that it runs, compiled code as machine code (`evaluators.builds.code`); "" where that is not known.
-    binary_hash: str = ""
-    #: Id of the kernel of the same `code` whose verdict and times these are; None for a kernel that was judged itself.
-    identical_to: str | None = None
-    #: Seconds spent building and importing the kernel, and in all.
-    build_seconds: float = 0.0
-    seconds: float = 0.0
-    #: When it began, in seconds since 1970, and seconds by phase, e.g. "worker", "build", "gate", "trials", "timing".
-    started_at: float = 0.0
-    phases: Mapping[str, float] = field(default_factory=dict)
-    #: Which device it was, among several of one fingerprint, e.g. "node7/cuda:1"; "" when nobody told.
-    device_instance: str = ""
     #: Every timed block; empty unless CORRECT.
     blocks: tuple[Measurement, ...] = ()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kbevolve.archive.identity import digest
+from kbevolve.archive.parts import columns_of, flat, grouped
 from kbevolve.archive.records import (
     Backend,
     Birth,
@@ -124,15 +125,16 @@ def birth_from(row: sqlite3.Row) -> Birth:
 
 def evaluation_row(evaluation: Evaluation) -> Row:
     """Row of `evaluations`, without its blocks (`block_rows`)."""
-    row = _fields(evaluation)
+    row = flat(evaluation)
     del row["blocks"]
+    comparison, traits = evaluation.timing.comparison, evaluation.compiled.traits
     return row | {
         "verdict": evaluation.verdict.name,
-        "comparison": evaluation.comparison.name if evaluation.comparison else None,
+        "comparison": comparison.name if comparison else None,
         "tags": json.dumps(evaluation.tags),
-        "traits": None if evaluation.traits is None else json.dumps([trait.name for trait in evaluation.traits]),
+        "traits": None if traits is None else json.dumps([trait.name for trait in traits]),
         "profile": _profile_json(evaluation.profile) if evaluation.profile else None,
-        "phases": json.dumps(dict(evaluation.phases)),
+        "phases": json.dumps(dict(evaluation.execution.phases)),
     }
 
 
@@ -152,8 +154,9 @@ def block_rows(blocks: Sequence[Measurement], **owner: int) -> list[Row]:
 
 def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlite3.Row] = ()) -> Evaluation:
     """The evaluation of a row and, when asked for, of its blocks' rows in order."""
-    values = {name: row[name] for name in Evaluation.__dataclass_fields__ if name != "blocks"}
-    return Evaluation(
+    values = {name: row[name] for name in columns_of(Evaluation) if name != "blocks"}
+    return grouped(
+        Evaluation,
         **values
         | {
             "verdict": member(Verdict, row["verdict"]),
@@ -164,7 +167,7 @@ def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlit
             "profile": None if row["profile"] is None else _profile_from(row["profile"]),
             "phases": json.loads(row["phases"]),
             "blocks": _blocks_from(blocks),
-        }
+        },
     )
 
 
@@ -252,7 +255,6 @@ def _known(values: Row, kind: Any) -> Row:
 
 
 def _fields(record: Any) -> Row:
-    # dataclasses.asdict would copy every block and tuple in depth: 20 times slower, for a flat record.
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from kbevolve.archive import rows
 from kbevolve.archive.champion import CHALLENGE
 from kbevolve.archive.connection import Connection
+from kbevolve.archive.parts import columns_of
 from kbevolve.archive.records import Birth, BirthState, Comparison, Evaluation, Idea, Kernel, Operator, Placement, Run
 from kbevolve.archive.run_queries import precision_of
 
@@ -18,7 +19,7 @@ _BIRTH = ", ".join(
     f"null as {name}" if name in ("prompt", "reply") else f"births.{name}" for name in Birth.__dataclass_fields__
 )
 #: Columns of an evaluation without its blocks, under names of their own beside a birth's.
-_EVALUATION = [name for name in Evaluation.__dataclass_fields__ if name != "blocks"]
+_EVALUATION = [name for name in columns_of(Evaluation) if name != "blocks"]
 _FOUND = ", ".join(f"found.{name} as found_{name}" for name in _EVALUATION)
 
 #: The evaluation of a birth's kernel that counts: the first under the run's conditions.

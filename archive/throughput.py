@@ -121,10 +121,12 @@ def throughput_of(
         tokens: prompt and completion tokens that it used.
     """
     evaluations = list(evaluations)
-    timed = [one for one in evaluations if one.started_at > 0]
+    timed = [one for one in evaluations if one.execution.started_at > 0]
     started = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0
-    judged = sorted((one for one in timed if one.started_at >= started), key=lambda one: one.started_at)
-    spans = [(one.started_at, one.started_at + one.seconds) for one in judged]
+    judged = sorted(
+        (one for one in timed if one.execution.started_at >= started), key=lambda one: one.execution.started_at
+    )
+    spans = [(one.execution.started_at, one.execution.started_at + one.execution.seconds) for one in judged]
     gaps = _gaps(_union(spans))
     pauses = [gap for gap in gaps if gap > PAUSE_SECONDS]
     wall = max(end for _, end in spans) - spans[0][0] - sum(pauses) if spans else 0.0
@@ -141,14 +143,14 @@ def throughput_of(
         without_code=states[BirthState.NO_CODE],
         exhausted=states[BirthState.EXHAUSTED],
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},
-        twins=sum(one.identical_to is not None for one in evaluations),
+        twins=sum(one.compiled.identical_to is not None for one in evaluations),
         judged=len(judged),
         remembered=len(timed) - len(judged),
         untimed=len(evaluations) - len(timed),
         wall=wall,
         pauses=sum(pauses),
         children_per_hour=len(judged) / wall * _HOUR if wall else None,
-        side_by_side=_share(sum(one.seconds for one in judged), wall),
+        side_by_side=_share(sum(one.execution.seconds for one in judged), wall),
         idle=_share(sum(gaps) - sum(pauses), wall),
         longest_gap=max((gap for gap in gaps if gap <= PAUSE_SECONDS), default=0.0),
         phases=_phases(judged),
@@ -163,10 +165,10 @@ def _phases(judged: Sequence[Evaluation]) -> tuple[PhaseTime, ...]:
     seconds: dict[str, list[float]] = defaultdict(list)
     places: dict[str, list[float]] = defaultdict(list)
     for one in judged:
-        for index, (name, spent) in enumerate(one.phases.items()):
+        for index, (name, spent) in enumerate(one.execution.phases.items()):
             seconds[name].append(spent)
-            places[name].append(index / len(one.phases))
-        seconds[OVERHEAD].append(max(0.0, one.seconds - sum(one.phases.values())))
+            places[name].append(index / len(one.execution.phases))
+        seconds[OVERHEAD].append(max(0.0, one.execution.seconds - sum(one.execution.phases.values())))
         places[OVERHEAD].append(1.0)
     total = sum(map(sum, seconds.values()))
     # Few kernels go through all of them: a phase stands where it stood in the mean.
@@ -188,7 +190,7 @@ def _phases(judged: Sequence[Evaluation]) -> tuple[PhaseTime, ...]:
 def _devices(judged: Sequence[Evaluation], wall: float) -> tuple[DeviceUse, ...]:
     by_device: dict[tuple[str, str], list[Evaluation]] = defaultdict(list)
     for one in judged:
-        by_device[one.device, one.device_instance].append(one)
+        by_device[one.device, one.execution.device_instance].append(one)
     return tuple(
         _use(device, instance, evaluations, wall) for (device, instance), evaluations in sorted(by_device.items())
     )
@@ -196,7 +198,7 @@ def _devices(judged: Sequence[Evaluation], wall: float) -> tuple[DeviceUse, ...]
 
 def _use(device: str, instance: str, evaluations: Sequence[Evaluation], wall: float) -> DeviceUse:
     used = _union([span for one in evaluations for span in _intervals(one, (*SHARED_PHASES, *ALONE_PHASES))])
-    alone = sum(one.phases.get(name, 0.0) for one in evaluations for name in ALONE_PHASES)
+    alone = sum(one.execution.phases.get(name, 0.0) for one in evaluations for name in ALONE_PHASES)
     return DeviceUse(
         device=device,
         device_instance=instance,
@@ -209,8 +211,8 @@ def _use(device: str, instance: str, evaluations: Sequence[Evaluation], wall: fl
 
 def _intervals(evaluation: Evaluation, names: Sequence[str]) -> list[Interval]:
     """When an evaluation was in the phases of these names."""
-    found, now = [], evaluation.started_at
-    for name, seconds in evaluation.phases.items():
+    found, now = [], evaluation.execution.started_at
+    for name, seconds in evaluation.execution.phases.items():
         if name in names and seconds > 0:
             found.append((now, now + seconds))
         now += seconds

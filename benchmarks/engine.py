@@ -36,6 +36,7 @@ from typing import Any
 
 from kbevolve.archive import rows
 from kbevolve.archive.identity import digest, normalise
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import (
     Backend,
     Birth,
@@ -129,8 +130,9 @@ def evaluation_of(kernel: Kernel) -> Evaluation:
     draw = int(kernel.id, 16) / 2**64
     facts: dict[str, Any] = dict(kernel=kernel.id, problem=problem_id(), device=DEVICE, precision="fp32")
     if draw < WRONG:
-        return Evaluation(**facts, verdict=Verdict.WRONG, message="error 3.1e-01 against the fp64 truth")
-    return Evaluation(
+        return grouped(Evaluation, **facts, verdict=Verdict.WRONG, message="error 3.1e-01 against the fp64 truth")
+    return grouped(
+        Evaluation,
         **facts,
         verdict=Verdict.CORRECT,
         time_ms=1 / draw,
@@ -194,7 +196,7 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             yield "kernels", rows.kernel_row(kernel)
             yield "evaluations", {**rows.evaluation_row(found), "at": ""}
         yield "births", {**rows.birth_row(birth), "at": ""}
-        fitness = found.speedup_low or 0.0
+        fitness = found.timing.speedup_low or 0.0
         if found.verdict is Verdict.CORRECT and fitness > best[island].get(niche, -1.0):
             best[island][niche] = fitness
             placement = Placement(

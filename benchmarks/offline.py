@@ -107,13 +107,15 @@ def _figures(path: Path) -> dict[str, Any]:
         births = archive.births(run.id)
     seeds = {birth.kernel: birth.note for birth in births if birth.operator is Operator.SEED and birth.kernel}
     correct = {key: found for key, found in evaluations.items() if found.verdict is Verdict.CORRECT}
-    best = max(correct.values(), key=lambda found: found.speedup_low or 0.0)
+    best = max(correct.values(), key=lambda found: found.timing.speedup_low or 0.0)
 
     def seed_times(word: str) -> list[float]:
-        return [correct[key].time_ms or 0.0 for key, note in seeds.items() if word in note.lower() and key in correct]
+        return [
+            correct[key].timing.time_ms or 0.0 for key, note in seeds.items() if word in note.lower() and key in correct
+        ]
 
     handwritten = [
-        correct[key].time_ms or 0.0
+        correct[key].timing.time_ms or 0.0
         for key, note in seeds.items()
         if key in correct and not any(word in note.lower() for word in ("inductor", "reference"))
     ]
@@ -121,12 +123,12 @@ def _figures(path: Path) -> dict[str, Any]:
         "kernels": len(evaluations),
         "correct": len(correct),
         "seed_ms": min(handwritten, default=None),
-        "best_ms": best.time_ms,
-        "eager_ms": best.reference_ms,
+        "best_ms": best.timing.time_ms,
+        "eager_ms": best.timing.reference_ms,
         "inductor_ms": min(seed_times("inductor"), default=None),
-        "speedup": best.speedup,
-        "speedup_low": best.speedup_low,
-        "speedup_high": best.speedup_high,
+        "speedup": best.timing.speedup,
+        "speedup_low": best.timing.speedup_low,
+        "speedup_high": best.timing.speedup_high,
         "best": best.kernel,
         "device": run.device,
     }

@@ -41,7 +41,7 @@ class Member:
     @property
     def shown(self) -> float:
         """Lower end of the 95 % interval of the speedup: what the kernel has at least shown."""
-        return self.evaluation.speedup_low or 0.0
+        return self.evaluation.timing.speedup_low or 0.0
 
 
 def fitness_of(evaluation: Evaluation) -> float:
@@ -49,7 +49,7 @@ def fitness_of(evaluation: Evaluation) -> float:
 
     A bound as `Member.shown` is one, but a looser one: who breeds is no claim, and costs a child if it was luck.
     """
-    low, speedup = evaluation.speedup_low or 0.0, evaluation.speedup or 0.0
+    low, speedup = evaluation.timing.speedup_low or 0.0, evaluation.timing.speedup or 0.0
     return speedup * (low / speedup) ** CAUTION if low > 0 and speedup > 0 else low
 
 
@@ -106,9 +106,9 @@ class Island:
         return Island(index=self.index, elites=elites, crowd=crowd)
 
     def _has_twin(self, member: Member) -> bool:
-        code = member.evaluation.binary_hash
+        code = member.evaluation.compiled.binary_hash
         return bool(code) and any(
-            one.evaluation.binary_hash == code and one.kernel.id != member.kernel.id
+            one.evaluation.compiled.binary_hash == code and one.kernel.id != member.kernel.id
             for members in (self.crowd, self.elites.values())
             for one in members
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import (
     Birth,
     BirthState,
@@ -144,7 +145,8 @@ def fill(
     def evaluate(kernel: Kernel, verdict: Verdict, message: str, speedup: float) -> None:
         if kernel.id in evaluations:
             return
-        evaluation = Evaluation(
+        evaluation = grouped(
+            Evaluation,
             kernel=kernel.id,
             problem=problem.id,
             device=device,
@@ -156,24 +158,22 @@ def fill(
         )
         if verdict is Verdict.CORRECT:
             times = [2.0 / speedup * rng.uniform(0.99, 1.02) for _ in range(4)]
-            evaluation = Evaluation(
-                **{name: getattr(evaluation, name) for name in Evaluation.__dataclass_fields__}
-                | {
-                    "precision_class": "fp32",
-                    "error": 4.9e-6,
-                    "reference_error": 5.1e-6,
-                    "allclose": True,
-                    "time_ms": 2.0 / speedup,
-                    "reference_ms": 2.0,
-                    "speedup": speedup,
-                    "speedup_low": speedup * 0.97,
-                    "speedup_high": speedup * 1.03,
-                    "tags": ("clearly-slow",) if speedup < 0.2 else (),
-                    "blocks": (
-                        Measurement(role="child", round=0, times_ms=tuple(times)),
-                        Measurement(role="reference", round=0, times_ms=(2.0, 2.01, 1.99, 2.0)),
-                    ),
-                }
+            evaluation = changed(
+                evaluation,
+                precision_class="fp32",
+                error=4.9e-6,
+                reference_error=5.1e-6,
+                allclose=True,
+                time_ms=2.0 / speedup,
+                reference_ms=2.0,
+                speedup=speedup,
+                speedup_low=speedup * 0.97,
+                speedup_high=speedup * 1.03,
+                tags=("clearly-slow",) if speedup < 0.2 else (),
+                blocks=(
+                    Measurement(role="child", round=0, times_ms=tuple(times)),
+                    Measurement(role="reference", round=0, times_ms=(2.0, 2.01, 1.99, 2.0)),
+                ),
             )
         archive.add_evaluation(evaluation)
         evaluations[kernel.id] = evaluation
@@ -247,7 +247,7 @@ def fill(
                     mended,
                 )  # fmt: skip
                 kernel = mended
-            before = evaluations[parent].speedup or 0.1
+            before = evaluations[parent].timing.speedup or 0.1
             # Luck, and ever less room towards a roofline at 6 times eager.
             speedup = max(0.1, before + before * (1 - before / 6) * rng.gauss(0.1, 0.35))
             evaluate(kernel, Verdict.CORRECT, "", speedup)
@@ -262,14 +262,14 @@ def fill(
     )  # fmt: skip
     if confirmed:
         correct = [one for one in evaluations.values() if one.verdict is Verdict.CORRECT]
-        best = max(correct, key=lambda one: one.speedup_low or 0.0)
+        best = max(correct, key=lambda one: one.timing.speedup_low or 0.0)
         first = births[0].kernel or ""
         archive.add_confirmation(confirmation(run.id, first, generation=0, speedup=1.05))
         archive.add_confirmation(confirmation(run.id, first, generation=generations, purpose="final", speedup=1.04))
         archive.add_confirmation(
             confirmation(
                 run.id, best.kernel, generation=generations, purpose="final", rival=first,
-                speedup=(best.speedup or 0.0) * 0.98,
+                speedup=(best.timing.speedup or 0.0) * 0.98,
             )
         )  # fmt: skip
         archive.add_card(
@@ -340,7 +340,7 @@ def make_archive(tmp_path: Path) -> Callable[..., Sample]:
         with Archive(tmp_path / name) as archive:
             run, problem, births, evaluations = fill(archive, **options)
         correct = [one for one in evaluations.values() if one.verdict is Verdict.CORRECT]
-        best = max(correct, key=lambda one: one.speedup_low or 0.0)
+        best = max(correct, key=lambda one: one.timing.speedup_low or 0.0)
         return Sample(tmp_path / name, run, problem, best.kernel, tuple(births), evaluations)
 
     return make

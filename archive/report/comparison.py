@@ -78,7 +78,7 @@ def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
         births: all its births.
         strategy: its name.
     """
-    steps = {step.point.evaluation.kernel: step.point.evaluation.speedup_low for step in curve.steps}
+    steps = {step.point.evaluation.kernel: step.point.evaluation.timing.speedup_low for step in curve.steps}
     best: list[float | None] = []
     for point in curve.points:
         best.append(steps.get(point.evaluation.kernel, best[-1] if best else None))
@@ -106,7 +106,7 @@ def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
 
 
 def _held(evaluation: Evaluation) -> float:
-    return sum(evaluation.phases.get(name, 0.0) for name in (*SHARED_PHASES, *ALONE_PHASES))
+    return sum(evaluation.execution.phases.get(name, 0.0) for name in (*SHARED_PHASES, *ALONE_PHASES))
 
 
 def checkpoints(budget: int) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ class Curve:
     @property
     def published(self) -> float | None:
         """Speedup over eager of the champion, else of the best kernel; None while nothing is correct."""
-        best = self.champion or self.best
+        best = self.champion or (self.best and self.best.timing)
         return best.speedup if best else None
 
 
@@ -91,15 +91,20 @@ def curve(
         count += birth.operator is not Operator.SEED
         point = Point(count=0 if birth.operator is Operator.SEED else count, birth=birth, evaluation=evaluation)
         points.append(point)
-        if evaluation.verdict is not Verdict.CORRECT or evaluation.speedup is None or evaluation.kernel == reference:
+        if (
+            evaluation.verdict is not Verdict.CORRECT
+            or evaluation.timing.speedup is None
+            or evaluation.kernel == reference
+        ):
             continue
         before = steps[-1].point.evaluation if steps else None
         if before is None or _shown(evaluation) > _shown(before):
             idea = ideas.get(birth.idea or "")
+            old = before.timing.speedup if before else None
             steps.append(
                 Step(
                     point=point,
-                    gain=evaluation.speedup / before.speedup if before and before.speedup else None,
+                    gain=evaluation.timing.speedup / old if old else None,
                     words=idea.title if idea else birth.note,
                 )
             )
@@ -107,4 +112,4 @@ def curve(
 
 
 def _shown(evaluation: Evaluation) -> float:
-    return evaluation.speedup_low or 0.0
+    return evaluation.timing.speedup_low or 0.0

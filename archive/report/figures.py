@@ -185,7 +185,11 @@ def _draw_islands(axes: "Axes", curve: Curve) -> None:
 def _draw_dots(
     axes: "Axes", points: Sequence[Point], *, colour: str, marker: str = "o", label: str | None = None
 ) -> None:
-    correct = [(point.count, point.evaluation.speedup) for point in points if point.evaluation.speedup is not None]
+    correct = [
+        (point.count, point.evaluation.timing.speedup)
+        for point in points
+        if point.evaluation.timing.speedup is not None
+    ]
     if correct:
         axes.scatter(
             [count for count, _ in correct],
@@ -209,9 +213,9 @@ def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) ->
         return
     found = list(by_count.values())
     counts = [*by_count, max(curve.children, *by_count)]
-    speedups = [one.speedup or 0.0 for one in found]
-    low = [one.speedup_low or one.speedup or 0.0 for one in found]
-    high = [one.speedup_high or one.speedup or 0.0 for one in found]
+    speedups = [one.timing.speedup or 0.0 for one in found]
+    low = [one.timing.speedup_low or one.timing.speedup or 0.0 for one in found]
+    high = [one.timing.speedup_high or one.timing.speedup or 0.0 for one in found]
     axes.fill_between(
         counts, [*low, low[-1]], [*high, high[-1]], step="post", color=colour, alpha=0.15, linewidth=0, zorder=3
     )
@@ -223,7 +227,7 @@ def _number_steps(axes: "Axes", curve: Curve, named: Sequence[Step]) -> None:
     for number, step in enumerate(named, start=1):
         axes.annotate(
             str(number),
-            (step.point.count, step.point.evaluation.speedup or 0.0),
+            (step.point.count, step.point.evaluation.timing.speedup or 0.0),
             xytext=(-7, 7),
             textcoords="offset points",
             ha="center",
@@ -253,8 +257,8 @@ def _draw_key(axes: "Axes", named: Sequence[Step]) -> None:
         )  # fmt: skip
         axes.text(0.1, height + 0.012, _cut(step.words or birth.operator.value, 34), fontsize=8.5, va="center")
         axes.text(
-            0.1, height - 0.026, f"{gain} to {as_times(step.point.evaluation.speedup or 0.0)}, {birth.operator.value}, "
-            f"generation {birth.generation}", fontsize=7.5, va="center", color=GREY,
+            0.1, height - 0.026, f"{gain} to {as_times(step.point.evaluation.timing.speedup or 0.0)}, "
+            f"{birth.operator.value}, generation {birth.generation}", fontsize=7.5, va="center", color=GREY,
         )  # fmt: skip
 
 
@@ -279,7 +283,9 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
     axes.set_xlim(-0.02 * max(children, 5), 1.02 * max(children, 5))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     points = (point for curve in curves for point in curve.points)
-    scale_speedups(axes, [point.evaluation.speedup for point in points if point.evaluation.speedup is not None])
+    scale_speedups(
+        axes, [point.evaluation.timing.speedup for point in points if point.evaluation.timing.speedup is not None]
+    )
 
 
 def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:

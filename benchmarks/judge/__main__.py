@@ -77,7 +77,7 @@ def power(device: Device, settings: EvaluationSettings, options: argparse.Namesp
     size = options.size or 4096
     problem = matmul(size)
     with Judge(device, settings) as judge:
-        base_ms = _expect(judge.evaluate(problem, delayed(0))).time_ms or 0.0
+        base_ms = _expect(judge.evaluate(problem, delayed(0))).timing.time_ms or 0.0
         for share in (0.01, 0.03):
             counts: Counter[str] = Counter()
             seen = []
@@ -105,17 +105,17 @@ def drift(device: Device, settings: EvaluationSettings, options: argparse.Namesp
         started = time.perf_counter()
         with Judge(device, settings) as judge:
             found = [_expect(judge.evaluate(problem, kernel)) for _ in range(options.evaluations)]
-        speedups = [one.speedup or 0.0 for one in found]
+        speedups = [one.timing.speedup or 0.0 for one in found]
         middle = statistics.median(speedups)
         print(name, *(f"{speedup:.4f}" for speedup in speedups), file=sys.stderr)
+        held = sum((one.timing.speedup_low or 0) <= middle <= (one.timing.speedup_high or 0) for one in found)
         yield {
             "kernel": name,
-            "time": f"{1e3 * statistics.median(one.time_ms or 0.0 for one in found):.1f} us",
+            "time": f"{1e3 * statistics.median(one.timing.time_ms or 0.0 for one in found):.1f} us",
             "speedup": f"{middle:.4f}",
             "sd": f"{100 * statistics.pstdev(speedups) / middle:.3f} %",
             "spread": f"{100 * (max(speedups) - min(speedups)) / middle:.3f} %",
-            "interval held": f"{sum((one.speedup_low or 0) <= middle <= (one.speedup_high or 0) for one in found)}"
-            f"/{len(found)}",
+            "interval held": f"{held}/{len(found)}",
             "untold time": f"{sum(UNREPORTED in one.tags for one in found)}/{len(found)}",
             "rounds": statistics.median(len(one.blocks) // 2 for one in found),
             "seconds each": f"{(time.perf_counter() - started) / options.evaluations:.2f}",
@@ -131,7 +131,7 @@ def agreement(device: Device, settings: EvaluationSettings, options: argparse.Na
     for name in options.problems:
         problem, kernel = seed_of(name, device.type)
         with Judge(device, settings) as judge:
-            ours = _expect(judge.evaluate(problem, kernel)).time_ms or 0.0
+            ours = _expect(judge.evaluate(problem, kernel)).timing.time_ms or 0.0
         call = _plain_call(problem, kernel)
         theirs = do_bench(call, warmup=100, rep=500, return_mode="median")
         flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
@@ -162,12 +162,12 @@ def classes(device: Device, settings: EvaluationSettings, options: argparse.Name
                 yield {
                     "kernel": name,
                     "inputs": draw,
-                    "class": found.precision_class,
+                    "class": found.accuracy.precision_class,
                     "expected": expected,
-                    "right": found.precision_class == expected,
-                    "error": f"{found.error:.2g}" if found.error is not None else "none",
+                    "right": found.accuracy.precision_class == expected,
+                    "error": f"{found.accuracy.error:.2g}" if found.accuracy.error is not None else "none",
                     "fp32 task": found.verdict.name,
-                    "KernelBench's allclose": found.allclose,
+                    "KernelBench's allclose": found.accuracy.allclose,
                 }
 
 

@@ -8,6 +8,7 @@ from random import Random
 from typing import Self
 
 from benchmarks.kills.endpoint import CRASH, WRONG
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Comparison, Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
@@ -57,17 +58,14 @@ class FictitiousJudge:
         if verdict is not Verdict.CORRECT:
             return found
         speed = speed_of(kernel)
-        facts = {name: getattr(found, name) for name in Evaluation.__dataclass_fields__}
-        return Evaluation(
-            **facts
-            | {
-                "time_ms": 1 / speed,
-                "reference_ms": 1.0,
-                "speedup": speed,
-                "speedup_low": 0.99 * speed,
-                "speedup_high": 1.01 * speed,
-                "comparison": Comparison.FASTER if speed > 1 else Comparison.SLOWER,
-            }
+        return changed(
+            found,
+            time_ms=1 / speed,
+            reference_ms=1.0,
+            speedup=speed,
+            speedup_low=0.99 * speed,
+            speedup_high=1.01 * speed,
+            comparison=Comparison.FASTER if speed > 1 else Comparison.SLOWER,
         )
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:

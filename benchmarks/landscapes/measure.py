@@ -82,9 +82,9 @@ def facts(space: Space, device: Device, configuration: Mapping[str, str], found:
         "configuration": dict(configuration),
         "verdict": found.verdict.name,
         "message": found.message[:300],
-        "reference_ms": found.reference_ms,
+        "reference_ms": found.timing.reference_ms,
         "ratios": ratios(found.blocks) if found.verdict is Verdict.CORRECT else [],
-        "seconds": round(found.seconds, 3),
+        "seconds": round(found.execution.seconds, 3),
     }
 
 
@@ -115,5 +115,7 @@ def _key(configuration: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _row(configuration: Mapping[str, str], found: Evaluation, left: int) -> str:
     values = " ".join(f"{name}={value}" for name, value in configuration.items())
-    speedup = f"{found.speedup:.3f}x" if found.speedup is not None else found.message[:60].replace("\n", " ")
-    return f"{left:4} left  {values}  {found.verdict.name}  {found.seconds:.1f} s  {speedup}"
+    speedup = (
+        f"{found.timing.speedup:.3f}x" if found.timing.speedup is not None else found.message[:60].replace("\n", " ")
+    )
+    return f"{left:4} left  {values}  {found.verdict.name}  {found.execution.seconds:.1f} s  {speedup}"

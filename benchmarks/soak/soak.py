@@ -91,7 +91,8 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
                     looks.append(holdings())
                 if verbose:
                     print(
-                        f"{patient.number:5} {patient.fault.name:26} {found.verdict.name:12} {found.seconds:6.2f} s",
+                        f"{patient.number:5} {patient.fault.name:26} {found.verdict.name:12}"
+                        f" {found.execution.seconds:6.2f} s",
                         flush=True,
                     )
     archived = [len(archive.evaluations_of(patient.kernel.id)) for patient in children]

@@ -99,23 +99,25 @@ def _facts(child: Child, found: Evaluation) -> dict[str, Any]:
         "child": original(child.name),
         "verdict": found.verdict.name,
         "message": found.message[:300],
-        "seconds": found.seconds,
-        "started_at": found.started_at,
-        "phases": dict(found.phases),
-        "time_ms": found.time_ms,
-        "reference_ms": found.reference_ms,
-        "speedup": found.speedup,
-        "speedup_low": found.speedup_low,
-        "speedup_high": found.speedup_high,
-        "allclose": found.allclose,
-        "error": found.error,
+        "seconds": found.execution.seconds,
+        "started_at": found.execution.started_at,
+        "phases": dict(found.execution.phases),
+        "time_ms": found.timing.time_ms,
+        "reference_ms": found.timing.reference_ms,
+        "speedup": found.timing.speedup,
+        "speedup_low": found.timing.speedup_low,
+        "speedup_high": found.timing.speedup_high,
+        "allclose": found.accuracy.allclose,
+        "error": found.accuracy.error,
         "tags": list(found.tags),
     }
 
 
 def _row(child: Child, found: Evaluation) -> str:
-    speedup = f"{found.speedup:.3f}x" if found.speedup is not None else found.message[:60].replace("\n", " ")
-    return f"{child.name:22} {found.verdict.name:12} {found.seconds:7.1f} s  {speedup}"
+    speedup = (
+        f"{found.timing.speedup:.3f}x" if found.timing.speedup is not None else found.message[:60].replace("\n", " ")
+    )
+    return f"{child.name:22} {found.verdict.name:12} {found.execution.seconds:7.1f} s  {speedup}"
 
 
 def _keep(

@@ -92,8 +92,8 @@ def measure(
 
 def _mean_phases(found: Sequence[Evaluation]) -> dict[str, float]:
     """Seconds by phase of a child, as a mean over all of them: what grows with the judges is what they share."""
-    names = dict.fromkeys(name for one in found for name in one.phases)
-    return {name: round(sum(one.phases.get(name, 0.0) for one in found) / len(found), 3) for name in names}
+    names = dict.fromkeys(name for one in found for name in one.execution.phases)
+    return {name: round(sum(one.execution.phases.get(name, 0.0) for one in found) / len(found), 3) for name in names}
 
 
 def _local(device: str, judges: int) -> tuple[str, ...]:

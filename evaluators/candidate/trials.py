@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
@@ -40,7 +41,7 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
 
     Afterwards the model holds the problem's main weights, as long as no trial failed before.
     """
-    results = TrialResults(replace(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
+    results = TrialResults(changed(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
     for trial in _in_order(candidate, prepared, results):
         with candidate.on_device():
             mistake = _run_trial(candidate, prepared, trial, results)
@@ -49,10 +50,10 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
             _measure_precision(candidate, prepared, results)
             break
     return (
-        replace(
+        changed(
             results.found,
-            error=_finite(results.found.error),
-            worst_tile=_finite(results.found.worst_tile),
+            error=_finite(results.found.accuracy.error),
+            worst_tile=_finite(results.found.accuracy.worst_tile),
             precision_class=results.precision_class(prepared.precision),
         ),
         results.call_ms,
@@ -96,12 +97,12 @@ def _run_trial(candidate: CandidateProcess, prepared: PreparedProblem, trial: Tr
     found = results.found
     # KernelBench has no transformed inputs; its elementwise tolerance rejects honest kernels on them.
     close = allclose(outputs, trial.answer, prepared.precision) if trial.transform is nominal else True
-    results.found = replace(
+    results.found = changed(
         found,
-        error=_worse(found.error, seen.error),
-        worst_tile=_worse(found.worst_tile, seen.worst_tile),
-        reference_error=max(found.reference_error or 0.0, trial.scale.reference_error),
-        allclose=bool(found.allclose) and close,
+        error=_worse(found.accuracy.error, seen.error),
+        worst_tile=_worse(found.accuracy.worst_tile, seen.worst_tile),
+        reference_error=max(found.accuracy.reference_error or 0.0, trial.scale.reference_error),
+        allclose=bool(found.accuracy.allclose) and close,
     )
     if accepts(trial.scale, seen):
         return ""

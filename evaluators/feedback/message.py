@@ -38,18 +38,18 @@ def feedback(evaluation: Evaluation, parent: Evaluation | None = None, card: Pro
 
 def standing(evaluation: Evaluation, parent: Evaluation | None = None) -> str:
     """How fast a correct kernel is, e.g. ``1.83 times as fast as eager PyTorch, 95 % interval 1.80 to 1.86``."""
-    if evaluation.speedup is None:
+    if evaluation.timing.speedup is None:
         return "correct, not timed"
-    words = f"{evaluation.speedup:.2f} times as fast as eager PyTorch"
-    if evaluation.speedup_low is not None and evaluation.speedup_high is not None:
-        words += f", 95 % interval {evaluation.speedup_low:.2f} to {evaluation.speedup_high:.2f}"
-    if evaluation.speedup_best is not None and evaluation.best_baseline not in (None, "eager"):
-        words += f"; {evaluation.speedup_best:.2f} times as fast as {evaluation.best_baseline}"
-    if parent is not None and parent.speedup:
+    words = f"{evaluation.timing.speedup:.2f} times as fast as eager PyTorch"
+    if evaluation.timing.speedup_low is not None and evaluation.timing.speedup_high is not None:
+        words += f", 95 % interval {evaluation.timing.speedup_low:.2f} to {evaluation.timing.speedup_high:.2f}"
+    if evaluation.timing.speedup_best is not None and evaluation.timing.best_baseline not in (None, "eager"):
+        words += f"; {evaluation.timing.speedup_best:.2f} times as fast as {evaluation.timing.best_baseline}"
+    if parent is not None and parent.timing.speedup:
         # Both against the reference of their own rounds: times of different hours are not compared.
-        words += f"; {evaluation.speedup / parent.speedup:.2f} times its parent's speed"
-    if evaluation.time_ms is not None:
-        words += f"; {evaluation.time_ms:.4g} ms a call"
+        words += f"; {evaluation.timing.speedup / parent.timing.speedup:.2f} times its parent's speed"
+    if evaluation.timing.time_ms is not None:
+        words += f"; {evaluation.timing.time_ms:.4g} ms a call"
     return words
 
 
@@ -90,13 +90,13 @@ def clipped(message: str) -> str:
 
 
 def _roofline(evaluation: Evaluation, card: ProblemCard | None) -> str:
-    time_ms, profile = evaluation.time_ms, evaluation.profile or Profile()
+    time_ms, profile = evaluation.timing.time_ms, evaluation.profile or Profile()
     if not time_ms:
         return ""
-    share = profile.roofline_share or roofline_share(card, evaluation.precision_class, time_ms)
+    share = profile.roofline_share or roofline_share(card, evaluation.accuracy.precision_class, time_ms)
     bandwidth = profile.gigabytes_per_second or gigabytes_per_second(card, time_ms)
     arithmetic = profile.teraflops or teraflops(card, time_ms)
-    facts = [f"{share_words(share)} of the roofline at {evaluation.precision_class}"] if share else []
+    facts = [f"{share_words(share)} of the roofline at {evaluation.accuracy.precision_class}"] if share else []
     facts += [f"{bandwidth:.3g} GB/s"] if bandwidth else []
     facts += [f"{arithmetic:.3g} TFLOP/s"] if arithmetic else []
     return f"Effective: {', '.join(facts)}." if facts else ""

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kbevolve import __version__
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
@@ -188,7 +189,7 @@ class Fleet:
             else:
                 self._posts.give_back(seat, worked=True)
                 if isinstance(found, Evaluation):  # each judge sees one device and calls it the first
-                    found = replace(found, device_instance=f"{seat.judge.introduction.host}/{seat.post.opening.name}")
+                    found = changed(found, device_instance=f"{seat.judge.introduction.host}/{seat.post.opening.name}")
                 return found
 
     def _patience(self, order: Order, judge: FarJudge) -> float:

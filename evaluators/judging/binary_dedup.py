@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.evaluators.builds.build_request import digest
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
@@ -56,26 +57,30 @@ class Twins:
     def verdict(self, found: Evaluation) -> Evaluation | None:
         """The verdict of another kernel of the same code as one of this kernel's; None where there is none."""
         with self._lock:
-            known = self._known.get(found.binary_hash) if found.binary_hash else None
+            known = self._known.get(found.compiled.binary_hash) if found.compiled.binary_hash else None
         if known is None or known.kernel == found.kernel:  # asked twice about one kernel, somebody wants two answers
             return None
-        return replace(
+        return changed(
             known,
             kernel=found.kernel,
             message=f"compiles to the machine code of kernel {known.kernel}, whose verdict and times these are",
             tags=tuple(dict.fromkeys((*found.tags, *known.tags))),
-            sandbox=found.sandbox,
-            started_at=found.started_at,
-            device_instance=found.device_instance,
+            sandbox=found.execution.sandbox,
+            started_at=found.execution.started_at,
+            device_instance=found.execution.device_instance,
             identical_to=known.kernel,
         )
 
     def note(self, found: Evaluation) -> None:
         """Remember a verdict, if it is that a kernel is right: what failed once may do better, and is judged again."""
-        if not found.binary_hash or found.verdict is not Verdict.CORRECT or found.identical_to is not None:
+        if (
+            not found.compiled.binary_hash
+            or found.verdict is not Verdict.CORRECT
+            or found.compiled.identical_to is not None
+        ):
             return
         with self._lock:
-            self._known.setdefault(found.binary_hash, replace(found, blocks=()))
+            self._known.setdefault(found.compiled.binary_hash, replace(found, blocks=()))
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
 

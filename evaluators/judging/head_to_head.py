@@ -74,7 +74,7 @@ class _Field:
     def run(self) -> list[Round]:
         """All rounds. A kernel that fails in one leaves, and the others start again."""
         while len(self.candidates) > 1:
-            classes = {name: self.found[name].precision_class for name in self.candidates if name != REFERENCE}
+            classes = {name: self.found[name].accuracy.precision_class for name in self.candidates if name != REFERENCE}
             try:
                 return run_credible_rounds(
                     self._context, self.candidates, self._plans, classes, is_enough=lambda _: False

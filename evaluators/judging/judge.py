@@ -5,11 +5,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from random import Random
 from types import TracebackType
 from typing import Self
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
@@ -162,7 +162,7 @@ class Judge:
             found = self._evaluate_beside_others(problem, kernel, found, phases)
         except Rejection as failure:
             found = rejected(found, failure)
-        return replace(
+        return changed(
             found,
             build_seconds=phases.seconds.get("build", 0.0),
             seconds=time.perf_counter() - started,

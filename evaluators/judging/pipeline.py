@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from random import Random
 
-from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.archive.parts import changed
+from kbevolve.archive.records import Evaluation, Execution, Kernel, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.syntax import parse
@@ -55,8 +56,7 @@ def empty_evaluation(problem: Problem, kernel: Kernel, device: Device, precision
         device=device.fingerprint,
         precision=precision,
         verdict=Verdict.CORRECT,
-        started_at=time.time(),
-        device_instance=f"{platform.node()}/{device.torch_name}",
+        execution=Execution(started_at=time.time(), device_instance=f"{platform.node()}/{device.torch_name}"),
     )
 
 
@@ -104,10 +104,10 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
     try:
         worker = candidate.worker
         worker.deadline = time.monotonic() + context.judge.settings.total_seconds
-        found = replace(found, sandbox=worker.sandbox)
+        found = changed(found, sandbox=worker.sandbox)
         build(candidate, phases)
         built_alone = worker.built_alone
-        found = replace(found, binary_hash=context.twins.code_of(kernel.source, worker.built, built_alone=built_alone))
+        found = changed(found, binary_hash=context.twins.code_of(kernel.source, worker.built, built_alone=built_alone))
         if (known := context.twins.verdict(found)) is not None:
             return known
         found, kernel_ms = try_kernel(context, candidate, found, phases, memory=context.memory)
@@ -115,9 +115,9 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
             return found
         if not built_alone:  # the judge has seen all compiled code
             reported = candidate.traits() if context.device.type == "cuda" else None
-            found = replace(found, traits=merged_traits(worker.built, reported))
+            found = changed(found, traits=merged_traits(worker.built, reported))
         with phases("timing"):
-            rounds = time_beside_reference(context, candidate, kernel_ms, found.precision_class)
+            rounds = time_beside_reference(context, candidate, kernel_ms, found.accuracy.precision_class)
         found = _profiled(context, candidate, _timed(context, rounds, found), phases)
         if worker.processes > 1:
             found = replace(found, tags=(*found.tags, "leaked-processes"))
@@ -136,7 +136,7 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
             "returns",
             tags=(*found.tags, PENDING_WORK),
         )
-    context.best_speedup = max(context.best_speedup, found.speedup_low or 0.0)
+    context.best_speedup = max(context.best_speedup, found.timing.speedup_low or 0.0)
     return found
 
 
@@ -195,7 +195,7 @@ def check_contestant(context: ProblemContext, candidate: CandidateProcess, kerne
     judge = context.judge
     problem = context.prepared.problem
     found = empty_evaluation(problem, kernel, judge.device, judge.settings.precision)
-    found = replace(found, sandbox=candidate.worker.sandbox)
+    found = changed(found, sandbox=candidate.worker.sandbox)
     candidate.worker.deadline = time.monotonic() + judge.settings.total_seconds
     try:
         found = check_source(problem, kernel, found, judge.settings, judge.device)
@@ -220,9 +220,9 @@ def _timed(context: ProblemContext, rounds: list[Round], found: Evaluation) -> E
         "clearly-slow": is_clearly_slow(ratios, context.best_speedup),
         "leaked-threads": any(leaks_threads(call) for blocks in rounds for call in blocks[KERNEL].calls),
         UNREPORTED: any(blocks[KERNEL].penalty_ms for blocks in rounds),
-        "beyond-roofline": context.is_beyond_roofline(kernel_ms, found.precision_class),
+        "beyond-roofline": context.is_beyond_roofline(kernel_ms, found.accuracy.precision_class),
     }
-    return replace(
+    return changed(
         found,
         time_ms=kernel_ms,
         reference_ms=time_ms(rounds, REFERENCE),
@@ -239,8 +239,8 @@ def _timed(context: ProblemContext, rounds: list[Round], found: Evaluation) -> E
 
 def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evaluation, phases: Phases) -> Evaluation:
     """The evaluation with a profile, if the kernel may become a parent."""
-    worth = (found.speedup_low or 0.0) >= _WORTH_PROFILING * context.best_speedup
-    if not context.judge.settings.profile or not worth or found.time_ms is None:
+    worth = (found.timing.speedup_low or 0.0) >= _WORTH_PROFILING * context.best_speedup
+    if not context.judge.settings.profile or not worth or found.timing.time_ms is None:
         return found
     with phases("profile"), candidate.on_device():
         try:
@@ -249,9 +249,9 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
             return found
     profile = read_profile(
         launches,
-        time_ms=found.time_ms,
+        time_ms=found.timing.time_ms,
         card=context.card,
-        precision_class=found.precision_class,
+        precision_class=found.accuracy.precision_class,
         roofline=roofline_of(context.device, disk_cache=context.judge.disk_cache),
     )
     return replace(found, profile=completed(profile, resources_of(candidate.worker.built)))

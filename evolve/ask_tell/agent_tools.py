@@ -210,7 +210,7 @@ class AgentTools:
                         "idea": f"{idea.title}: {idea.mechanism}" if idea else None,
                         "note": birth.note,
                         "verdict": plain(evaluation.verdict) if evaluation else None,
-                        "speedup": evaluation.speedup if evaluation else None,
+                        "speedup": evaluation.timing.speedup if evaluation else None,
                     }
                 )
             return {"run": run, "lineage": line}

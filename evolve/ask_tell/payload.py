@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kbevolve.archive.parts import flat
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Operator
 from kbevolve.archive.store import Archive
@@ -129,5 +130,5 @@ def _news(one: AttemptNews) -> dict[str, Any]:
 
 def _facts(evaluation: Evaluation | None, names: tuple[str, ...]) -> dict[str, Any]:
     """What is known, by name; nothing without an evaluation."""
-    facts = {} if evaluation is None else {name: getattr(evaluation, name) for name in names}
+    facts = {} if evaluation is None else {name: flat(evaluation)[name] for name in names}
     return {name: value for name, value in facts.items() if value not in (None, "", ())}

@@ -61,7 +61,7 @@ def choose(archive: Archive, problem_name: str, device: Device, *, which: str | 
     then = archive.evaluation(kernel.id, problem.id, device.fingerprint, _evaluation_settings(run).precision)
     champion = archive.champion(run.id) if run.device == device.fingerprint else None
     confirmation = champion if champion and champion.kernel == kernel.id else None
-    measured = confirmation or then
+    measured = confirmation or (then and then.timing)
     return ExportChoice(
         kernel=kernel,
         problem=problem,
@@ -113,7 +113,7 @@ def measure_and_write(
             run=choice.run,
             device=device.description,
             line=main_line(choice.kernel.id, archive.births(choice.run.id, texts=False)),
-            speedups={kernel: found.speedup for kernel, found in measured.items()},
+            speedups={kernel: found.timing.speedup for kernel, found in measured.items()},
             command=_repeat(choice, device, output),
             moment=moment,
             confirmation=choice.confirmation,

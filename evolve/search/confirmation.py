@@ -134,9 +134,9 @@ class Contests:
 
     def consider(self, evaluation: Evaluation) -> None:
         """Look at a new correct kernel. One with another kernel's verdict leaves the challenge to that one."""
-        if not self.held or (evaluation.speedup_low or 0.0) <= self._champions.published:
+        if not self.held or (evaluation.timing.speedup_low or 0.0) <= self._champions.published:
             return
-        if evaluation.identical_to is None or self._view.first_birth(evaluation.identical_to) is None:
+        if evaluation.compiled.identical_to is None or self._view.first_birth(evaluation.compiled.identical_to) is None:
             self._arrived.append(evaluation.kernel)
 
     def challenge(self, generation: int) -> None:

@@ -85,6 +85,6 @@ Observer = Callable[[Event], None]
 def islands_of(population: Population) -> tuple[IslandSummary, ...]:
     """The islands as they are now, in their order."""
     return tuple(
-        IslandSummary(best=island.best.evaluation.speedup if island.best else None, niches=len(island.elites))
+        IslandSummary(best=island.best.evaluation.timing.speedup if island.best else None, niches=len(island.elites))
         for island in population.islands
     )

@@ -81,7 +81,7 @@ class Stopping:
             speedup, kernel = (champion.speedup, champion.kernel) if champion else (None, None)
         else:
             best = self._population.best(apart_from=self._context.reference)
-            speedup, kernel = (best.evaluation.speedup, best.kernel.id) if best else (None, None)
+            speedup, kernel = (best.evaluation.timing.speedup, best.kernel.id) if best else (None, None)
         found = self._context.view.evaluation(kernel) if kernel else None
         return speedup, found.profile.roofline_share if found and found.profile else None
 

@@ -87,6 +87,6 @@ class Novelty:
 def _is_blunder(evaluation: Evaluation, parent: Evaluation | None) -> bool:
     if evaluation.verdict is not Verdict.CORRECT:
         return True
-    if parent is None or parent.speedup_low is None or evaluation.speedup_high is None:
+    if parent is None or parent.timing.speedup_low is None or evaluation.timing.speedup_high is None:
         return False
-    return evaluation.speedup_high < SLOWER * parent.speedup_low
+    return evaluation.timing.speedup_high < SLOWER * parent.timing.speedup_low

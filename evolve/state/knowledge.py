@@ -48,9 +48,13 @@ class Gain:
             return None
         assert child is not None, "timed"
         assert parent is not None, "timed"
-        factor = (child.speedup or 0.0) / (parent.speedup or 1.0)
-        low = (child.speedup_low or child.speedup or 0.0) / (parent.speedup_high or parent.speedup or 1.0)
-        high = (child.speedup_high or child.speedup or 0.0) / (parent.speedup_low or parent.speedup or 1.0)
+        factor = (child.timing.speedup or 0.0) / (parent.timing.speedup or 1.0)
+        low = (child.timing.speedup_low or child.timing.speedup or 0.0) / (
+            parent.timing.speedup_high or parent.timing.speedup or 1.0
+        )
+        high = (child.timing.speedup_high or child.timing.speedup or 0.0) / (
+            parent.timing.speedup_low or parent.timing.speedup or 1.0
+        )
         return cls(factor=factor, low=low, high=high)
 
     @property
@@ -158,4 +162,4 @@ def gain_words(gain: Gain) -> str:
 
 
 def _timed(evaluation: Evaluation | None) -> bool:
-    return evaluation is not None and evaluation.verdict is Verdict.CORRECT and bool(evaluation.speedup)
+    return evaluation is not None and evaluation.verdict is Verdict.CORRECT and bool(evaluation.timing.speedup)

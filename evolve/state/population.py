@@ -112,12 +112,12 @@ class Population:
         if birth.state is BirthState.CREATED and not any(birth.kernel in born for born in self._twins):
             self._twins[-1].add(birth.kernel)
             self.verdicts[evaluation.verdict] += 1
-            self.twins += evaluation.identical_to is not None
+            self.twins += evaluation.compiled.identical_to is not None
             self._memory = None
             self._pay(evaluation)
             if correct:
                 self._history.add(birth.kernel, fitness_of(evaluation))
-                self._peak = max(self._peak, evaluation.speedup_low or 0.0)
+                self._peak = max(self._peak, evaluation.timing.speedup_low or 0.0)
                 self._recalled = None
         if not correct:
             self._fail(birth.island, birth.kernel, birth)
@@ -266,9 +266,9 @@ class Population:
     def _pay(self, evaluation: Evaluation) -> None:
         # Earlier versions did not tell when an evaluation began (0): such a one counts. What has another kernel's
         # verdict was not evaluated.
-        if evaluation.identical_to is None and not 0 < evaluation.started_at < self._since:
+        if evaluation.compiled.identical_to is None and not 0 < evaluation.execution.started_at < self._since:
             self.evaluations += 1
-            self.device_seconds += sum(evaluation.phases.get(name, 0.0) for name in DEVICE_PHASES)
+            self.device_seconds += sum(evaluation.execution.phases.get(name, 0.0) for name in DEVICE_PHASES)
 
     def _try(self, idea_id: str) -> None:
         if idea_id not in self._ideas:
@@ -287,8 +287,8 @@ class Population:
         return None
 
     def _credit(self, idea_id: str, evaluation: Evaluation, parent: Evaluation) -> None:
-        if parent.speedup and evaluation.speedup:
-            gain = evaluation.speedup / parent.speedup
+        if parent.timing.speedup and evaluation.timing.speedup:
+            gain = evaluation.timing.speedup / parent.timing.speedup
             self._gains[idea_id] = max(gain, self._gains[idea_id] or 0.0)
 
     def _fail(self, island: int, kernel_id: str, birth: Birth) -> None:
@@ -300,7 +300,7 @@ class Population:
     def _read_member(self, kernel_id: str) -> Member:
         kernel, evaluation = self._ledger.kernel(kernel_id), self._ledger.evaluation(kernel_id)
         assert evaluation is not None, "a member was judged"
-        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel, evaluation.traits).key)
+        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel, evaluation.compiled.traits).key)
 
     def _read_evaluation(self, kernel_id: str) -> Evaluation:
         evaluation = self._ledger.evaluation(kernel_id)

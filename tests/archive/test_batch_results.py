@@ -2,12 +2,12 @@
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kbevolve.archive.batch_results import BEGINNING, FORMAT, Finding, from_line, read_findings, to_line
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Measurement, Verdict
 from kbevolve.configs.errors import RecordError
 from tests.evolve.doubles import DEVICE, kernel, problem
@@ -18,7 +18,7 @@ def finding(**changes: Any) -> Finding:
     tunables = {name: value for name, value in changes.items() if name.isupper()}
     facts = {name: value for name, value in changes.items() if not name.isupper()}
     made = kernel(**tunables)
-    found = Evaluation(
+    found = grouped(Evaluation,
         kernel=made.id, problem=problem().id, device=DEVICE, precision="fp32", verdict=Verdict.CORRECT,
         message="two\nlines, ü\u2028", time_ms=1 / 3, reference_ms=1.0, speedup=3.0, speedup_low=2.9, speedup_high=3.1,
         started_at=1.79e9, seconds=2.5, phases={"build": 1.0, "timing": 0.5}, device_instance="node7/cuda:1",
@@ -27,7 +27,7 @@ def finding(**changes: Any) -> Finding:
     return Finding(
         versions={"torch": "2.13.0"}, device="A double", file="a/b.py", settings='{"trials": 7}',
         problem_name="L1/double", problem_source=problem().source, source=made.source,
-        evaluation=replace(found, **facts),
+        evaluation=changed(found, **facts),
     )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def test_a_line_is_the_whole_finding() -> None:
 
 def test_a_finding_is_read_as_an_archive_gives_it_back() -> None:
     read = from_line(to_line(failed(error=math.nan, message="half \ud800"))).evaluation
-    assert (read.error, read.message) == (None, "half ?")
+    assert (read.accuracy.error, read.message) == (None, "half ?")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Run, Verdict
 from kbevolve.archive.report.comparison import Track, against, average, checkpoints, reached, track
 from kbevolve.archive.report.comparison_figure import _apart, save_comparison
@@ -33,10 +34,10 @@ def bred(number: int, low: float | None, **facts: Any) -> tuple[Birth, Evaluatio
     found: dict[str, Any] = {"kernel": kernel, "problem": "p", "device": "cpu/x", "precision": "fp32"}
     found["phases"] = {"build": 9.0, "timing": 0.5, "trials": 0.25}
     if low is None:
-        evaluation = Evaluation(**found, verdict=Verdict.WRONG)
+        evaluation = grouped(Evaluation, **found, verdict=Verdict.WRONG)
     else:
-        evaluation = Evaluation(
-            **found, verdict=Verdict.CORRECT, speedup=low + 0.1, speedup_low=low, speedup_high=low + 0.2
+        evaluation = grouped(
+            Evaluation, **found, verdict=Verdict.CORRECT, speedup=low + 0.1, speedup_low=low, speedup_high=low + 0.2
         )
     return Birth(run="r", **fields | facts), evaluation
 

@@ -10,10 +10,11 @@ import pytest
 from kbevolve import __version__
 from kbevolve.archive.export import exported_source, without_header
 from kbevolve.archive.lineage import main_line
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Kernel, Operator, Run, Verdict
 
 RUN = Run(id="matmul-1", problem_name="L1/matmul", problem="0123", device="cpu/x", seed=3, settings="{}")
-EVALUATION = Evaluation(
+EVALUATION = grouped(Evaluation,
     kernel="k", problem="0123", device="cpu/x", precision="fp32", verdict=Verdict.CORRECT, error=4.9e-6,
     reference_error=5.1e-6, time_ms=0.5, reference_ms=2.0, speedup=4.0, speedup_low=3.9, speedup_high=4.1,
 )  # fmt: skip
@@ -110,7 +111,7 @@ def test_every_kernel_of_a_run_can_be_exported(small_archive: Any) -> None:
 
     with Archive(small_archive.path) as archive:
         kernels = archive.kernels(small_archive.run.id)
-    speedups = {kernel: one.speedup for kernel, one in small_archive.evaluations.items()}
+    speedups = {kernel: one.timing.speedup for kernel, one in small_archive.evaluations.items()}
     for kernel in kernels.values():
         text = exported_source(
             kernel,

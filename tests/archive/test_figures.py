@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Birth, Operator, Verdict
 from kbevolve.archive.report.curves import Curve, curve
 from kbevolve.archive.report.figures import best_so_far, save_best_so_far
@@ -46,7 +47,7 @@ def test_the_steps_are_the_running_maximum_of_what_was_shown(small_archive: Any)
     drawn = curve_of(small_archive)
     best, expected = 0.0, []
     for point in drawn.points:
-        low = point.evaluation.speedup_low
+        low = point.evaluation.timing.speedup_low
         if point.evaluation.verdict is Verdict.CORRECT and low is not None and low > best:
             best = low
             expected.append(point.evaluation.kernel)
@@ -55,7 +56,7 @@ def test_the_steps_are_the_running_maximum_of_what_was_shown(small_archive: Any)
     assert drawn.best.kernel == small_archive.best
     assert drawn.steps[0].gain is None
     for before, after in zip(drawn.steps, drawn.steps[1:], strict=False):
-        assert after.gain == after.point.evaluation.speedup / before.point.evaluation.speedup
+        assert after.gain == after.point.evaluation.timing.speedup / before.point.evaluation.timing.speedup
     assert {step.words for step in drawn.steps} & {"Keep a block of C in registers", "Unroll the inner loop"}
 
 
@@ -73,7 +74,7 @@ def test_the_figure_of_one_run_says_what_happened(small_archive: Any) -> None:
     words = texts(figure)
     assert drawn.best is not None
     for part in (
-        f"L1/matmul: {drawn.best.speedup:#.3g}× the speed of eager",
+        f"L1/matmul: {drawn.best.timing.speedup:#.3g}× the speed of eager",
         "A Test Processor, 2026-11-21",
         f"{drawn.children} children on 3 islands",
         small_archive.run.id,
@@ -86,14 +87,14 @@ def test_the_figure_of_one_run_says_what_happened(small_archive: Any) -> None:
     for verdict in set(failures):
         assert f"{verdict.name.lower().replace('_', ' ')} ({failures.count(verdict)})" in words
     stair = max((line for line in figure.axes[0].lines), key=lambda line: len(line.get_xdata()))
-    assert list(stair.get_ydata())[-1] == drawn.best.speedup
+    assert list(stair.get_ydata())[-1] == drawn.best.timing.speedup
     assert figure.axes[0].get_yscale() == "log"
 
 
 def test_a_narrow_range_is_drawn_on_a_linear_axis(small_archive: Any) -> None:
     drawn = curve_of(small_archive)
     near = [
-        dataclasses.replace(point, evaluation=dataclasses.replace(point.evaluation, speedup=1.0 + 0.01 * point.count))
+        dataclasses.replace(point, evaluation=changed(point.evaluation, speedup=1.0 + 0.01 * point.count))
         for point in drawn.points
     ]
     figure = best_so_far([dataclasses.replace(drawn, points=tuple(near))], device="d")
@@ -118,7 +119,7 @@ def test_several_runs_share_a_figure(small_archive: Any, make_archive: Any, tmp_
     words = texts(best_so_far(curves, device="d"))
     for drawn in curves:
         assert drawn.best is not None
-        assert f"{drawn.run.id}: {drawn.best.speedup:#.3g}× after {drawn.children} children" in words
+        assert f"{drawn.run.id}: {drawn.best.timing.speedup:#.3g}× after {drawn.children} children" in words
     assert "2 runs" in words
     save_best_so_far(curves, tmp_path / "two.png", device="d")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.record_json import from_json, to_json
 from kbevolve.archive.records import Confirmation, Evaluation, Idea, Kernel, Launch, Measurement, Profile, Verdict
 from kbevolve.configs.errors import RecordError
@@ -16,7 +17,7 @@ from tests.evolve.doubles import problem
 
 
 def evaluation(**changes: Any) -> dict[str, Any]:
-    record = Evaluation(
+    record = grouped(Evaluation,
         kernel="k", problem="p", device="cpu/x", precision="fp32", verdict=Verdict.CORRECT, tags=("torch-ops",),
         profile=Profile(launches=(Launch(name="gemm", share=1.0, microseconds=2.0, launches=1.0),)),
         phases={"build": 1.5}, blocks=(Measurement(role="child", round=0, times_ms=(1.0, 2 / 3)),),
@@ -46,7 +47,7 @@ def test_an_older_version_may_know_fewer_fields() -> None:
     old = {
         name: value for name, value in evaluation().items() if name not in ("started_at", "phases", "device_instance")
     }
-    assert from_json(Evaluation, old).phases == {}
+    assert from_json(Evaluation, old).execution.phases == {}
     del old["verdict"]
     with pytest.raises(RecordError, match=r"Evaluation\.verdict is missing"):
         from_json(Evaluation, old)
@@ -55,9 +56,9 @@ def test_an_older_version_may_know_fewer_fields() -> None:
 def test_infinities_have_names_of_their_own() -> None:
     errors = {"error": math.inf, "worst_tile": -math.inf, "reference_error": math.nan}
     found = from_json(Evaluation, evaluation(**to_json(errors)))
-    assert (found.error, found.worst_tile) == (math.inf, -math.inf)
-    assert found.reference_error is not None
-    assert math.isnan(found.reference_error)
+    assert (found.accuracy.error, found.accuracy.worst_tile) == (math.inf, -math.inf)
+    assert found.accuracy.reference_error is not None
+    assert math.isnan(found.accuracy.reference_error)
     assert to_json(errors, non_finite=lambda number: None) == dict.fromkeys(errors)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import BirthState, Kernel, Operator, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
@@ -81,7 +82,7 @@ def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_a
     found = archive.evaluations(small_archive.run.id)
     for generation in (0, 3, 8):
         born = {birth.kernel for birth in small_archive.births if birth.generation <= generation and birth.kernel}
-        fit = {name: found[name].speedup_low for name in born if name in found}
+        fit = {name: found[name].timing.speedup_low for name in born if name in found}
         correct = [name for name in fit if found[name].verdict is Verdict.CORRECT]
         ranked = sorted(correct, key=lambda name: (-fit[name], name))
         assert ledger.contenders(generation=generation, above=-1.0, count=99) == ranked
@@ -112,13 +113,15 @@ def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Arch
     early, late = (Kernel.from_source(f"# {name}\nvalue = {name!r}\n") for name in ("early", "late"))
     for slot, kernel in enumerate((early, late), start=50):
         archive.add_birth(replace(born[0], slot=slot, kernel=kernel.id, prompt="", reply=""), kernel=kernel)
-    archive.add_evaluation(replace(best, kernel=early.id, speedup_low=best.speedup_low, identical_to=best.kernel))
+    archive.add_evaluation(
+        changed(best, kernel=early.id, speedup_low=best.timing.speedup_low, identical_to=best.kernel)
+    )
     assert ledger.failed_since(0) == archive.failed(run.id) == set()
     assert archive.summary(run).best_kernel == best.kernel, "of equals the one that was judged"
     archive.add_evaluation(replace(best, verdict=Verdict.WRONG))
     before = ledger.newest_evaluation()
     assert ledger.failed_since(before - 1) == archive.failed(run.id) == {best.kernel, early.id}
-    archive.add_evaluation(replace(best, kernel=late.id, identical_to=best.kernel))  # by another judge
+    archive.add_evaluation(changed(best, kernel=late.id, identical_to=best.kernel))  # by another judge
     assert ledger.failed_since(before) == {late.id}
     assert archive.failed(run.id) == {best.kernel, early.id, late.id}
     assert archive.summary(run).best_kernel not in (best.kernel, early.id, late.id)

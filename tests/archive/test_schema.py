@@ -4,7 +4,6 @@ import json
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from kbevolve import __version__
 from kbevolve.archive import schema
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Comparison, Trait
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
@@ -78,10 +78,15 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
     connection.close()
     with Archive(path, create=False) as archive:
         (found,) = archive.evaluations_of("k")
-        assert (found.worst_tile, found.comparison, found.speedup_best, found.best_baseline) == (None,) * 4
-        assert (found.sandbox, found.profile) == ("", None)
-        assert (found.started_at, found.phases, found.device_instance) == (0.0, {}, "")
-        assert (found.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
+        assert (
+            found.accuracy.worst_tile,
+            found.timing.comparison,
+            found.timing.speedup_best,
+            found.timing.best_baseline,
+        ) == (None,) * 4
+        assert (found.execution.sandbox, found.profile) == ("", None)
+        assert (found.execution.started_at, found.execution.phases, found.execution.device_instance) == (0.0, {}, "")
+        assert (found.timing.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
         (summary,) = archive.runs()
         assert (summary.best_kernel, summary.best_speedup, summary.champion) == ("k", 2.0, None)
         archive.add_confirmation(confirmation("r", "k"))
@@ -125,13 +130,13 @@ def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkey
     fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
         old = archive.evaluations(small_archive.run.id)
-        assert {one.started_at for one in old.values()} == {0.0}
-        assert all(one.phases == {} for one in old.values())
+        assert {one.execution.started_at for one in old.values()} == {0.0}
+        assert all(one.execution.phases == {} for one in old.values())
         assert old == {
-            name: replace(one, blocks=(), started_at=0.0, phases={}, device_instance="")
+            name: changed(one, blocks=(), started_at=0.0, phases={}, device_instance="")
             for name, one in small_archive.evaluations.items()
         }
-        newer = replace(
+        newer = changed(
             next(iter(old.values())),
             started_at=1.7e9 + 1 / 3,
             phases={"device wait": 0.1, "a later phase": 2.5},
@@ -149,9 +154,11 @@ def test_a_file_of_the_eighth_format_learns_of_compiled_code(
     fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
         old = archive.evaluations(small_archive.run.id)
-        assert {(one.traits, one.binary_hash, one.identical_to) for one in old.values()} == {(None, "", None)}
+        assert {(one.compiled.traits, one.compiled.binary_hash, one.compiled.identical_to) for one in old.values()} == {
+            (None, "", None)
+        }
         first, second = list(old.values())[:2]
-        newer = replace(
+        newer = changed(
             first, traits=(Trait.ATOMICS, Trait.MATRIX_UNITS), binary_hash="c0de", identical_to=second.kernel
         )
         archive.add_evaluation(newer)
@@ -191,8 +198,12 @@ def test_a_file_of_the_ninth_format_learns_new_words(small_archive: Any, monkeyp
         }
         found = archive.evaluations_of(kernel)[-1]
         assert found.tags == (*words.values(), "flags")
-        assert found.phases == {"device wait": 1, "lint": 2, "cleanup": 3, "memory wait": 4}
-        assert (found.started_at, found.device_instance, found.comparison) == (5, "n/cuda:1", Comparison.TIE)
+        assert found.execution.phases == {"device wait": 1, "lint": 2, "cleanup": 3, "memory wait": 4}
+        assert (found.execution.started_at, found.execution.device_instance, found.timing.comparison) == (
+            5,
+            "n/cuda:1",
+            Comparison.TIE,
+        )
         assert (archive.wall_seconds(run), archive.transfer(run)) == (60, "{}")
         assert archive.ledger(small_archive.run).last_ended() == 3
     connection = sqlite3.connect(path)

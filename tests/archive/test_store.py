@@ -11,6 +11,7 @@ import pytest
 
 from kbevolve.archive.conversations import Answer, Place, Question, Stage
 from kbevolve.archive.known_devices import KnownDevice
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import (
     Birth,
     BirthState,
@@ -66,7 +67,7 @@ def make_run(of: Problem, **changes: Any) -> Run:
         id="matmul-20261121-083012-3f2a", problem_name="L1/matmul", problem=of.id, device="cpu/x", seed=7,
         settings='{"evaluation": {"precision": "fp32"}}', versions={"torch": "2.13.0"}, created="2026-11-21T08:30:12",
     )  # fmt: skip
-    return dataclasses.replace(run, **changes)
+    return changed(run, **changes)
 
 
 def random_kernel(rng: Random) -> Kernel:
@@ -129,7 +130,8 @@ def random_evaluation(rng: Random, run: Run, kernel: Kernel) -> Evaluation:
     def number() -> float | None:
         return rng.choice((None, *NUMBERS))
 
-    return Evaluation(
+    return grouped(
+        Evaluation,
         kernel=kernel.id,
         problem=run.problem,
         device=run.device,
@@ -270,10 +272,10 @@ def test_problems_are_added_once(archive: Archive, problem: Problem) -> None:
 def test_the_first_evaluation_is_the_one_that_counts(small_archive: Any) -> None:
     first = small_archive.evaluations[small_archive.best]
     with Archive(small_archive.path) as archive:
-        later = dataclasses.replace(first, speedup=0.01, speedup_low=0.01)
+        later = changed(first, speedup=0.01, speedup_low=0.01)
         archive.add_evaluation(later)
         assert archive.evaluation(first.kernel, first.problem, first.device, "fp32", blocks=True) == first
-        assert archive.evaluations(small_archive.run.id)[first.kernel].speedup == first.speedup
+        assert archive.evaluations(small_archive.run.id)[first.kernel].timing.speedup == first.timing.speedup
         assert archive.best(first.problem, first.device, "fp32").kernel == first.kernel
         assert archive.evaluations_of(first.kernel) == [first, later]
 
@@ -310,12 +312,12 @@ def test_a_contest_is_written_whole_or_not_at_all(small_archive: Any) -> None:
 
 def test_the_champion_is_what_a_run_publishes(make_archive: Any) -> None:
     sample = make_archive(confirmed=True)
-    then = sample.evaluations[sample.best].speedup
+    then = sample.evaluations[sample.best].timing.speedup
     with Archive(sample.path) as archive:
         champion, summary = archive.champion(sample.run.id), archive.summary(sample.run)
         assert champion is not None
         assert (champion.kernel, champion.purpose) == (sample.best, "final")
-        assert summary.best.speedup == then
+        assert summary.best.timing.speedup == then
         assert summary.best_speedup == champion.speedup != then
         assert archive.confirmations_of(sample.best)[0].blocks
         assert [one.kernel for one in archive.confirmations(sample.run.id)].count(sample.best) == 1
@@ -327,9 +329,7 @@ def test_a_run_with_a_champion_is_represented_by_it(make_archive: Any) -> None:
     conditions = (sample.problem.id, sample.run.device, "fp32")
     with Archive(sample.path) as archive:
         assert archive.best(*conditions).kernel == sample.best
-        archive.add_evaluation(
-            dataclasses.replace(sample.evaluations[sample.best], verdict=Verdict.WRONG, speedup=None)
-        )
+        archive.add_evaluation(changed(sample.evaluations[sample.best], verdict=Verdict.WRONG, speedup=None))
         assert archive.champion(sample.run.id).kernel == slower
         assert archive.best(*conditions).kernel == slower, "though others of that run once looked better"
     other = make_archive(run_id="unconfirmed", seed=2)
@@ -366,7 +366,7 @@ def test_conditions_are_never_mixed(small_archive: Any) -> None:
     first = small_archive.evaluations[small_archive.best]
     with Archive(small_archive.path) as archive:
         for change in ({"device": "cuda/other"}, {"precision": "bf16"}):
-            other = dataclasses.replace(first, speedup=100.0, speedup_low=100.0, **change)
+            other = changed(first, speedup=100.0, speedup_low=100.0, **change)
             archive.add_evaluation(other)
             assert archive.evaluation(other.kernel, other.problem, other.device, other.precision, blocks=True) == other
         assert archive.evaluation(first.kernel, "0" * 16, first.device, "fp32") is None
@@ -530,7 +530,7 @@ def test_what_was_found_elsewhere_comes_once_and_needs_no_birth(small_archive: A
     other = Problem(name="L1/other", source="N = 5", path=Path("other.py"), cpu_sizes={}, summary="")
     with Archive(small_archive.path) as archive:
         best = archive.kernel(small_archive.best)
-        again = dataclasses.replace(known, started_at=2e9, phases={"timing": 1.0}, device_instance="node7/cuda:1")
+        again = changed(known, started_at=2e9, phases={"timing": 1.0}, device_instance="node7/cuda:1")
         found = dataclasses.replace(again, kernel=stranger.id, problem=other.id)
         told = [(problem, best, known), (problem, best, again), (other, stranger, found), (other, stranger, found)]
         assert archive.add_found(told) == [False, True, True, False]

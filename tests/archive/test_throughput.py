@@ -1,10 +1,10 @@
 """How fast a run went: figures that can be worked out by hand."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, Run, Verdict
 from kbevolve.archive.throughput import OVERHEAD, PAUSE_SECONDS, Throughput, throughput_of
 
@@ -15,7 +15,7 @@ RUN = Run(id="r", problem_name="L1/x", problem="p", device="gpu", seed=0, settin
 
 def judged(at: float, seconds: float, /, place: str = "", **phases: float) -> Evaluation:
     """An evaluation that began `at` seconds after the run."""
-    return Evaluation(
+    return grouped(Evaluation,
         kernel=f"k{at}{place}", problem="p", device="gpu", precision="fp32", verdict=Verdict.CORRECT,
         started_at=START + at, seconds=seconds, phases=phases, device_instance=place,
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_the_pause_between_two_sittings_is_no_wall_time() -> None:
 
 
 def test_what_was_not_judged_in_this_run_is_counted_and_left_out() -> None:
-    earlier, untimed = judged(-100, 10, timing=10), replace(judged(5, 10), started_at=0.0)
+    earlier, untimed = judged(-100, 10, timing=10), changed(judged(5, 10), started_at=0.0)
     found = throughput(judged(0, 1), earlier, untimed)
     assert (found.judged, found.remembered, found.untimed, found.wall) == (1, 1, 1, 1)
     assert found.verdicts == {"correct": 3}

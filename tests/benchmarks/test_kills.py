@@ -54,7 +54,7 @@ def test_the_scripted_model_gives_all_kinds_of_answers_and_the_same_to_the_same(
         found = judge.evaluate(problem, kernel)
         assert (found.verdict is Verdict.WRONG) == (WRONG in code)
         assert (found.verdict is Verdict.CRASHED) == (CRASH in code)
-        assert found.speedup == (speed_of(kernel) if found.verdict is Verdict.CORRECT else None)
+        assert found.timing.speedup == (speed_of(kernel) if found.verdict is Verdict.CORRECT else None)
         kinds[found.verdict] += 1
     assert kinds.keys() == {"length", "prose", *(set(Verdict) - {Verdict.BUILD_FAILED, Verdict.TIMED_OUT})}
     assert json.loads(answer(asked("Answer with JSON"))[0].partition("```json\n")[2].partition("```")[0])

@@ -66,12 +66,12 @@ def check(evaluation: Evaluation, kernel: Kernel) -> None:
     assert (evaluation.kernel, evaluation.problem) == (kernel.id, problem().id)
     assert evaluation.precision == "fp32"
     assert evaluation.device
-    numbers = (evaluation.time_ms, evaluation.reference_ms, evaluation.speedup)
+    numbers = (evaluation.timing.time_ms, evaluation.timing.reference_ms, evaluation.timing.speedup)
     if evaluation.verdict is Verdict.CORRECT:
         assert all(number is not None and number > 0 for number in numbers)
-        assert evaluation.speedup_low is not None
-        assert evaluation.speedup_high is not None
-        assert evaluation.speedup_low <= (evaluation.speedup or 0) <= evaluation.speedup_high
+        assert evaluation.timing.speedup_low is not None
+        assert evaluation.timing.speedup_high is not None
+        assert evaluation.timing.speedup_low <= (evaluation.timing.speedup or 0) <= evaluation.timing.speedup_high
     else:
         assert numbers == (None, None, None)
         assert evaluation.message, "a proposer must be told what was wrong"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Kernel, Operator, ProblemCard, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
@@ -90,9 +91,10 @@ class KnownEvaluator:
         values = values_of(kernel.source)
         facts = {"kernel": kernel.id, "problem": problem.id, "device": DEVICE, "precision": "fp32"}
         if values.get("WRONG") == "1" or "broken" in kernel.source:
-            return Evaluation(**facts, verdict=Verdict.WRONG, message="wrong by 3")
+            return grouped(Evaluation, **facts, verdict=Verdict.WRONG, message="wrong by 3")
         speed = speed_of(values) * self.luck.get(kernel.id, 1.0)
-        return Evaluation(
+        return grouped(
+            Evaluation,
             **facts,
             verdict=Verdict.CORRECT,
             time_ms=10 / speed,
@@ -119,7 +121,7 @@ class KnownConfirmer:
             raise KeyboardInterrupt
         self.met.append(tuple(kernel.id for kernel in kernels))
         failed = {
-            kernel.id: replace(
+            kernel.id: changed(
                 KnownEvaluator().evaluate(problem, kernel), verdict=Verdict.CRASHED, message="not again",
                 time_ms=None, reference_ms=None, speedup=None, speedup_low=None, speedup_high=None,
             )
@@ -169,12 +171,12 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
         self.closed = True
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        found = replace(
+        found = changed(
             super().evaluate(problem, kernel), device=self.fingerprint, phases={"prepare": 0.1, "build": 0.2}
         )
-        if self.measured_baselines and found.speedup:
-            found = replace(found, speedup_best=found.speedup / 2, best_baseline="compile")
-        return replace(found, **self.found)
+        if self.measured_baselines and found.timing.speedup:
+            found = changed(found, speedup_best=found.timing.speedup / 2, best_baseline="compile")
+        return changed(found, **self.found)
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
         contest = super().compete(problem, kernels, rounds=rounds)

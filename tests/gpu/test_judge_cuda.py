@@ -135,7 +135,7 @@ def evaluate() -> Iterator[Evaluate]:
 
         def judged(source: str) -> Evaluation:
             found = judge.evaluate(problem(), Kernel.from_source(source))
-            print(found.verdict.name, found.message, {k: round(v, 2) for k, v in found.phases.items()})
+            print(found.verdict.name, found.message, {k: round(v, 2) for k, v in found.execution.phases.items()})
             return found
 
         yield judged
@@ -145,11 +145,11 @@ def evaluate() -> Iterator[Evaluate]:
 def test_honest_kernels_are_correct_and_timed(evaluate: Evaluate, source: str) -> None:
     found = evaluate(source)
     assert found.verdict is Verdict.CORRECT, found.message
-    assert found.precision_class in ("fp32", "fp64")
-    assert found.allclose is True
-    assert found.speedup is not None
+    assert found.accuracy.precision_class in ("fp32", "fp64")
+    assert found.accuracy.allclose is True
+    assert found.timing.speedup is not None
     # One pass over 134 MB instead of eager's two: never much slower, at most about twice as fast.
-    assert 0.9 < found.speedup < 3
+    assert 0.9 < found.timing.speedup < 3
     assert found.device == find_device("cuda").fingerprint
 
 
@@ -158,14 +158,14 @@ def test_the_best_kernel_is_profiled_at_no_great_cost() -> None:
         found = judge.evaluate(problem(), Kernel.from_source(TRITON))
     assert found.profile is not None
     assert [launch.name for launch in found.profile.launches] == ["fused"]
-    assert found.profile.launches[0].microseconds == pytest.approx(1e3 * (found.time_ms or 0), rel=0.2)
+    assert found.profile.launches[0].microseconds == pytest.approx(1e3 * (found.timing.time_ms or 0), rel=0.2)
     # Not the seconds in which torch's own profiler imports a compiler.
-    assert found.phases["profile"] < 2
+    assert found.execution.phases["profile"] < 2
 
 
 def test_the_same_code_on_both_sides_is_a_tie(evaluate: Evaluate) -> None:
     found = evaluate(candidate("y = torch.relu(x + self.bias)\nreturn y"))
-    assert found.speedup == pytest.approx(1.0, abs=0.03)
+    assert found.timing.speedup == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize(
@@ -230,4 +230,4 @@ def test_times_agree_with_triton_do_bench(evaluate: Evaluate) -> None:
     found = evaluate(CUDA)
     x, bias = torch.rand(4096, 8192, device="cuda"), torch.randn(8192, device="cuda")
     eager = testing.do_bench(lambda: torch.relu(x + bias), warmup=50, rep=200, return_mode="median")
-    assert found.reference_ms == pytest.approx(eager, rel=0.05)
+    assert found.timing.reference_ms == pytest.approx(eager, rel=0.05)

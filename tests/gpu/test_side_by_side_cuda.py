@@ -75,10 +75,15 @@ def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
     for kernel, copy in zip(kernels[: len(alone)], kernels[len(alone) :], strict=True):
         for found in (one for one in beside if one.kernel in (kernel.id, copy.id)):
             before = alone[kernel.id]
-            print(found.verdict.name, found.speedup, before.speedup, {k: round(v, 2) for k, v in found.phases.items()})
+            print(
+                found.verdict.name,
+                found.timing.speedup,
+                before.timing.speedup,
+                {k: round(v, 2) for k, v in found.execution.phases.items()},
+            )
             assert found.verdict is before.verdict, found.message
             if found.verdict is Verdict.CORRECT and "clearly-slow" not in found.tags:
-                assert found.speedup == pytest.approx(before.speedup, rel=0.02)
+                assert found.timing.speedup == pytest.approx(before.timing.speedup, rel=0.02)
 
 
 @pytest.mark.slow
@@ -91,6 +96,6 @@ def test_a_context_for_one_stream_is_as_fast_as_any(tmp_path: Path, name: str) -
     settings = SETTINGS.model_copy(update={"connections": 1})
     with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
         found = judge.evaluate(problem, kernel)
-    print(name, found.speedup, found.speedup_low, found.speedup_high, found.tags)
+    print(name, found.timing.speedup, found.timing.speedup_low, found.timing.speedup_high, found.tags)
     assert found.verdict is Verdict.CORRECT, found.message
-    assert found.speedup == pytest.approx(1.0, rel=0.01)
+    assert found.timing.speedup == pytest.approx(1.0, rel=0.01)

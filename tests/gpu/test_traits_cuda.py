@@ -104,7 +104,7 @@ def evaluate() -> Iterator[Evaluate]:
 
         def judged(text: str, source: str) -> Evaluation:
             found = judge.evaluate(problem(text), Kernel.from_source(source))
-            print(found.verdict.name, found.message, found.traits)
+            print(found.verdict.name, found.message, found.compiled.traits)
             return found
 
         yield judged
@@ -112,9 +112,9 @@ def evaluate() -> Iterator[Evaluate]:
 
 def shown(found: Evaluation) -> set[Trait]:
     assert found.verdict is Verdict.CORRECT, found.message
-    assert found.traits is not None
-    assert list(found.traits) == [trait for trait in Trait if trait in found.traits]
-    return set(found.traits)
+    assert found.compiled.traits is not None
+    assert list(found.compiled.traits) == [trait for trait in Trait if trait in found.compiled.traits]
+    return set(found.compiled.traits)
 
 
 def test_a_plain_cuda_kernel_shows_nothing_and_a_vectorised_one_its_vectors(evaluate: Evaluate) -> None:
@@ -164,4 +164,4 @@ def test_pytorch_alone_is_not_looked_into(evaluate: Evaluate) -> None:
         "import torch\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n"
         "    def forward(self, x):\n        return torch.nn.functional.gelu(x)\n"
     )
-    assert evaluate(GELU, source).traits is None
+    assert evaluate(GELU, source).compiled.traits is None

@@ -91,17 +91,17 @@ def inline(*changes: tuple[str, str]) -> Kernel:
 def test_what_nvcc_makes_the_same_of_is_judged_once(judge: Judge, problem: Problem) -> None:
     first = judge.evaluate(problem, inline())
     assert first.verdict is Verdict.CORRECT, first.message
-    assert first.binary_hash
-    assert first.identical_to is None
+    assert first.compiled.binary_hash
+    assert first.compiled.identical_to is None
     for words, changes in {
         "another name": (("const float value", "const float result"), ("= value > 0 ? value", "= result > 0 ? result")),
         "unrolled as it was": (("  for (int i", "#pragma unroll\n  for (int i"),),
         "a comment, and const": (("  const long at = ", "  /* where */ long at = "),),
     }.items():
         twin = judge.evaluate(problem, inline(*changes))
-        assert twin.identical_to == first.kernel, words
-        assert (twin.verdict, twin.speedup, twin.blocks) == (Verdict.CORRECT, first.speedup, ()), words
-        assert not {"trials", "timing"} & set(twin.phases), words
+        assert twin.compiled.identical_to == first.kernel, words
+        assert (twin.verdict, twin.timing.speedup, twin.blocks) == (Verdict.CORRECT, first.timing.speedup, ()), words
+        assert not {"trials", "timing"} & set(twin.execution.phases), words
 
 
 @pytest.mark.slow
@@ -114,6 +114,8 @@ def test_other_machine_code_is_judged_itself(judge: Judge, problem: Problem) -> 
         "other Python": ("return module.forward(x)", "return module.forward(x.clone())"),
     }.items():
         other = judge.evaluate(problem, inline(change))
-        assert other.identical_to is None, words
-        assert other.binary_hash not in ("", first.binary_hash) or other.verdict is not Verdict.CORRECT, words
+        assert other.compiled.identical_to is None, words
+        assert (
+            other.compiled.binary_hash not in ("", first.compiled.binary_hash) or other.verdict is not Verdict.CORRECT
+        ), words
     assert judge.evaluate(problem, inline(("/ 1024, 256>>>", "/ 1024, 128>>>"))).verdict is Verdict.WRONG

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.islands.island import Entry, Island, Member
 from kbevolve.islands.migration import deal, restart, ring
@@ -15,7 +16,8 @@ from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelec
 
 def member(speedup: float, niche: str = "m0c0d0l0", *, name: str = "", children: int = 0) -> Member:
     kernel = Kernel.from_source(f"name = {name or speedup!r}\n")
-    evaluation = Evaluation(
+    evaluation = grouped(
+        Evaluation,
         kernel=kernel.id,
         problem="p",
         device="d",
@@ -46,7 +48,7 @@ def test_a_niche_keeps_its_fittest_and_a_tie_changes_nothing() -> None:
 def test_of_one_machine_code_an_island_keeps_the_first() -> None:
     def coded(speedup: float, code: str, niche: str = "m0c0d0l0") -> Member:
         one = member(speedup, niche)
-        return replace(one, evaluation=replace(one.evaluation, binary_hash=code))
+        return replace(one, evaluation=changed(one.evaluation, binary_hash=code))
 
     home = island(coded(2.0, "a"), coded(1.0, "b", "m1c0d0l0"))
     assert home.entry(coded(2.1, "a")) is Entry.NONE, "measured better by luck"
@@ -60,11 +62,11 @@ def test_of_one_machine_code_an_island_keeps_the_first() -> None:
 def test_an_unquiet_measurement_takes_little_off_the_rank() -> None:
     """What it was made from was measured quietly, and would keep its place by the lower ends."""
     quiet, unquiet = member(1.2), member(1.5)
-    unquiet = replace(unquiet, evaluation=replace(unquiet.evaluation, speedup_low=1.0))
+    unquiet = replace(unquiet, evaluation=changed(unquiet.evaluation, speedup_low=1.0))
     assert quiet.shown > unquiet.shown
     assert 1.3 < unquiet.fitness < 1.4
     assert island(quiet, unquiet).best == unquiet
-    assert replace(quiet, evaluation=replace(quiet.evaluation, speedup=None, speedup_low=None)).fitness == 0
+    assert replace(quiet, evaluation=changed(quiet.evaluation, speedup=None, speedup_low=None)).fitness == 0
 
 
 def test_selection_prefers_rank_and_discounts_children() -> None:

@@ -133,7 +133,7 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
         labels = {}
         for kernel in (older, newer):
             measured = store.evaluations_of(kernel.id)
-            labels[kernel.id] = speedup_words(measured[0]) if measured and measured[0].speedup else ""
+            labels[kernel.id] = speedup_words(measured[0]) if measured and measured[0].timing.speedup else ""
     portraits.print_source(Console(), portraits.unified_diff(older, newer, labels), "diff")
 
 
@@ -202,7 +202,7 @@ def _list_children(
         }
         children = list(reversed(first.values()))
     if best:
-        children.sort(key=lambda child: -((child[1].speedup_low if child[1] else None) or 0.0))
+        children.sort(key=lambda child: -((child[1].timing.speedup_low if child[1] else None) or 0.0))
     children = children[:limit]
     if as_json:
         print_json([{"birth": birth, "evaluation": evaluation} for birth, evaluation in children])
@@ -211,7 +211,7 @@ def _list_children(
 
 
 def _child_row(birth: Birth, evaluation: Evaluation | None, ideas: dict[str, Idea]) -> tuple[str | Text, ...]:
-    speedup = as_times(evaluation.speedup) if evaluation and evaluation.speedup else ""
+    speedup = as_times(evaluation.timing.speedup) if evaluation and evaluation.timing.speedup else ""
     return (
         birth.kernel or "",
         str(birth.generation),
@@ -219,7 +219,7 @@ def _child_row(birth: Birth, evaluation: Evaluation | None, ideas: dict[str, Ide
         birth.operator.value,
         portraits.outcome(birth, evaluation),
         speedup,
-        time_words(evaluation.time_ms) if evaluation and evaluation.time_ms else "",
+        time_words(evaluation.timing.time_ms) if evaluation and evaluation.timing.time_ms else "",
         birth.parents[0] if birth.parents else "",
         portraits.what(birth, ideas),
     )

@@ -125,7 +125,7 @@ def evaluate(
             _measure_baselines(judges, problem, settings.evaluation)
         evaluation = judges.evaluate(problem, kernel)
         # A file that is refused unread is not worth running the reference for.
-        flags = judges.card(problem).flags if baselines or "prepare" in evaluation.phases else {}
+        flags = judges.card(problem).flags if baselines or "prepare" in evaluation.execution.phases else {}
     # Only now that every process of the kernel is dead: nothing that it prints can come behind.
     if as_json:
         # Lists of raw blocks stay in the archive of a run; here they would bury the verdict.
@@ -203,24 +203,29 @@ def _print(
     if evaluation.message:
         fields["message"] = evaluation.message
     fields |= {flag: f"{reason} (the problem)" for flag, reason in flags.items()}
-    if evaluation.error is not None:
+    accuracy = evaluation.accuracy
+    if accuracy.error is not None:
         fields["error"] = (
-            f"{evaluation.error:.2g} against fp64, {evaluation.precision_class or 'no rounding error'}; "
-            f"the reference's own: {evaluation.reference_error:.2g}"
+            f"{accuracy.error:.2g} against fp64, {accuracy.precision_class or 'no rounding error'}; "
+            f"the reference's own: {accuracy.reference_error:.2g}"
         )
-        if evaluation.worst_tile is not None:
-            fields["worst tile"] = f"{evaluation.worst_tile:.2g}"
-        fields["allclose"] = f"{'yes' if evaluation.allclose else 'no'} (KernelBench's test)"
+        if evaluation.accuracy.worst_tile is not None:
+            fields["worst tile"] = f"{evaluation.accuracy.worst_tile:.2g}"
+        fields["allclose"] = f"{'yes' if evaluation.accuracy.allclose else 'no'} (KernelBench's test)"
     if evaluation.verdict is Verdict.CORRECT:
-        fields["time"] = f"{time_words(evaluation.time_ms)}, reference {time_words(evaluation.reference_ms)}"
+        fields["time"] = (
+            f"{time_words(evaluation.timing.time_ms)}, reference {time_words(evaluation.timing.reference_ms)}"
+        )
         fields["speedup"] = Text(f"{speedup_words(evaluation)} over eager", style="bold")
     fields |= standing_fields(evaluation)
     if evaluation.tags:
         fields["tags"] = ", ".join(evaluation.tags)
-    if evaluation.sandbox:
-        fields["sandbox"] = evaluation.sandbox
-    spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in evaluation.phases.items() if seconds >= 0.05)
-    fields["seconds"] = f"{evaluation.seconds:.1f} in all" + (f": {spent}" if spent else "")
+    if evaluation.execution.sandbox:
+        fields["sandbox"] = evaluation.execution.sandbox
+    spent = ", ".join(
+        f"{name} {seconds:.1f}" for name, seconds in evaluation.execution.phases.items() if seconds >= 0.05
+    )
+    fields["seconds"] = f"{evaluation.execution.seconds:.1f} in all" + (f": {spent}" if spent else "")
     print_fields(console, fields)
     if evaluation.profile is not None:
         print_profile(console, evaluation.profile)

@@ -71,7 +71,7 @@ def export(
         reason = f": {evaluation.message}" if evaluation.message else ""
         click.echo(f"kbevolve: nothing written: {verdict_words(evaluation.verdict)} this time{reason}", err=True)
         return 1
-    times = f"{time_words(evaluation.time_ms)}, eager {time_words(evaluation.reference_ms)}"
+    times = f"{time_words(evaluation.timing.time_ms)}, eager {time_words(evaluation.timing.reference_ms)}"
     click.echo(f"Wrote {output}: {speedup_words(evaluation)} over eager ({times}).")
     return 0
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import speedup_words, time_words, verdict_words
+from kbevolve.archive.parts import flat
 from kbevolve.archive.records import Evaluation, Kernel, Profile, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
@@ -60,7 +61,7 @@ def profile(
     evaluation, refusal = _look(problem, kernel, found, settings.evaluation, ncu=ncu)
     if as_json:
         facts = ("kernel", "problem", "device", "precision", "verdict", "message", "time_ms", "speedup", "profile")
-        print_json({name: getattr(evaluation, name) for name in facts} | {"ncu": refusal})
+        print_json({name: flat(evaluation)[name] for name in facts} | {"ncu": refusal})
     else:
         _print(evaluation, problem, found, refusal)
 
@@ -77,12 +78,12 @@ def _look(
 
     with Judge(device, settings.model_copy(update={"profile": True})) as judge:
         evaluation = judge.evaluate(problem, kernel)
-    if not ncu or evaluation.verdict is not Verdict.CORRECT or evaluation.time_ms is None:
+    if not ncu or evaluation.verdict is not Verdict.CORRECT or evaluation.timing.time_ms is None:
         return evaluation, ""
     counted = count(problem, kernel.source, device=device, precision=settings.precision, seconds=settings.total_seconds)
     if counted.refusal:
         return evaluation, counted.refusal
-    seen = with_counters(evaluation.profile or Profile(), counted.readings, time_ms=evaluation.time_ms)
+    seen = with_counters(evaluation.profile or Profile(), counted.readings, time_ms=evaluation.timing.time_ms)
     return replace(evaluation, profile=seen), ""
 
 
@@ -98,7 +99,7 @@ def _print(evaluation: Evaluation, problem: Problem, device: Device, refusal: st
         fields["message"] = evaluation.message
         print_fields(console, fields)
         return
-    fields["time"] = f"{time_words(evaluation.time_ms)}, {speedup_words(evaluation)} over eager"
+    fields["time"] = f"{time_words(evaluation.timing.time_ms)}, {speedup_words(evaluation)} over eager"
     print_fields(console, fields)
     console.print()
     if evaluation.profile is None:

@@ -57,7 +57,7 @@ class BatchProgress:
         self.findings.append(finding)
         found, count = finding.evaluation, f"{len(self.findings)}/{self._total}"
         if self._live is None:
-            plain = f"{count} {finding.file}: {_outcome(found)}, {found.seconds:.1f} s"
+            plain = f"{count} {finding.file}: {_outcome(found)}, {found.execution.seconds:.1f} s"
             self._console.print(printable(plain), highlight=False, markup=False, soft_wrap=True)
             return
         line = Text(f"{count} judged, {self.words}; ", no_wrap=True, overflow="ellipsis")
@@ -108,14 +108,14 @@ def summary_of(batch: Batch, findings: list[Finding], progress: BatchProgress, o
     """The summary; `findings` are the lines of the batch's kernels in the file, those of this sitting among them."""
     verdicts = Counter(one.evaluation.verdict for one in findings)
     correct = [one for one in findings if one.evaluation.verdict is Verdict.CORRECT]
-    best = max(correct, key=lambda one: one.evaluation.speedup_low or 0.0, default=None)
+    best = max(correct, key=lambda one: one.evaluation.timing.speedup_low or 0.0, default=None)
     return BatchSummary(
         out=out,
         judged=len(progress.findings),
         known=len(findings) - len(progress.findings),
         left=len(batch.kernels) - len(findings),
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},
-        best={"kernel": best.evaluation.kernel, "file": best.file, "speedup": best.evaluation.speedup}
+        best={"kernel": best.evaluation.kernel, "file": best.file, "speedup": best.evaluation.timing.speedup}
         if best
         else None,
         again=len(batch.again),

@@ -103,24 +103,33 @@ def kernel_fields(
 def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
     """What the judge found; the profile apart (`profiles.print_profile`)."""
     verdict = Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
-    if evaluation.error is not None:
+    if evaluation.accuracy.error is not None:
         own = (
-            f", the reference's own {evaluation.reference_error:.1e}" if evaluation.reference_error is not None else ""
+            f", the reference's own {evaluation.accuracy.reference_error:.1e}"
+            if evaluation.accuracy.reference_error is not None
+            else ""
         )
-        tile = f", worst tile {evaluation.worst_tile:.1e}" if evaluation.worst_tile is not None else ""
-        verdict.append(f", error {evaluation.error:.1e} ({evaluation.precision_class}{own}){tile}", style="default")
+        tile = (
+            f", worst tile {evaluation.accuracy.worst_tile:.1e}" if evaluation.accuracy.worst_tile is not None else ""
+        )
+        verdict.append(
+            f", error {evaluation.accuracy.error:.1e} ({evaluation.accuracy.precision_class}{own}){tile}",
+            style="default",
+        )
     fields: dict[str, str | Text] = {"device": f"{evaluation.device}, {evaluation.precision}", "verdict": verdict}
-    if evaluation.speedup is not None:
-        times = f"{time_words(evaluation.time_ms)}, eager {time_words(evaluation.reference_ms)}"
+    if evaluation.timing.speedup is not None:
+        times = f"{time_words(evaluation.timing.time_ms)}, eager {time_words(evaluation.timing.reference_ms)}"
         fields["speedup"] = f"{speedup_words(evaluation)}, {times}, {len(evaluation.blocks)} timed blocks"
     fields |= standing_fields(evaluation)
-    if evaluation.traits:
-        fields["code shows"] = ", ".join(evaluation.traits)
+    if evaluation.compiled.traits:
+        fields["code shows"] = ", ".join(evaluation.compiled.traits)
     if evaluation.tags:
         fields["tags"] = ", ".join(evaluation.tags)
-    if evaluation.sandbox:
-        fields["sandbox"] = evaluation.sandbox
-    fields["took"] = f"{evaluation.seconds:.1f} s, of which building {evaluation.build_seconds:.1f} s"
+    if evaluation.execution.sandbox:
+        fields["sandbox"] = evaluation.execution.sandbox
+    fields["took"] = (
+        f"{evaluation.execution.seconds:.1f} s, of which building {evaluation.execution.build_seconds:.1f} s"
+    )
     if evaluation.message:
         fields["message"] = evaluation.message
     return fields
@@ -129,10 +138,12 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
 def standing_fields(evaluation: Evaluation) -> dict[str, str | Text]:
     """How a correct kernel stands against eager, and against the fastest of the baselines where they are known."""
     fields: dict[str, str | Text] = {}
-    if evaluation.comparison is not None:
-        fields["comparison"] = comparison_words(evaluation.comparison, "eager")
-    if evaluation.speedup_best is not None:
-        fields["over best"] = f"{as_times(evaluation.speedup_best)} the fastest baseline, {evaluation.best_baseline}"
+    if evaluation.timing.comparison is not None:
+        fields["comparison"] = comparison_words(evaluation.timing.comparison, "eager")
+    if evaluation.timing.speedup_best is not None:
+        fields["over best"] = (
+            f"{as_times(evaluation.timing.speedup_best)} the fastest baseline, {evaluation.timing.best_baseline}"
+        )
     return fields
 
 
@@ -224,7 +235,7 @@ def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: 
         birth = ancestor.birth
         evaluation = evaluations.get(birth.kernel or "")
         label = Text(no_wrap=True, overflow="ellipsis")
-        speedup = evaluation.speedup if evaluation else None
+        speedup = evaluation.timing.speedup if evaluation else None
         if speedup is not None:
             label.append(f"{as_times(speedup):>12}", style="bold green" if speedup > 1 else "green")
         else:
@@ -245,7 +256,7 @@ def _lineage_rows(
     for ancestor in line:
         birth = ancestor.birth
         evaluation = evaluations.get(birth.kernel or "")
-        speedup = f"{evaluation.speedup:.3f}" if evaluation and evaluation.speedup is not None else ""
+        speedup = f"{evaluation.timing.speedup:.3f}" if evaluation and evaluation.timing.speedup is not None else ""
         rows.append(
             [
                 str(depth),

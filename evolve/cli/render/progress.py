@@ -161,7 +161,7 @@ class LineProgress:
         elif best is not None and best.kernel.id != self.header.reference and best.fitness > self._best:
             self._best = best.fitness
             note = event.birth.note if event.birth else ""
-            found = f"{speedup_words(best.evaluation)}, {time_words(best.evaluation.time_ms)}"
+            found = f"{speedup_words(best.evaluation)}, {time_words(best.evaluation.timing.time_ms)}"
             self._say(f"{where}: best {found}, {best.kernel.id} {note}")
             return
         if event.birth is None and monotonic() - self._spoke > QUIET_SECONDS:
@@ -181,7 +181,7 @@ def progress_for(header: Header, console: Console) -> LiveProgress | LineProgres
 def _best_text(event: Event) -> Text:
     """The published speedup: the champion's, else that of the fittest kernel."""
     best = event.best
-    published = event.champion or (best.evaluation if best else None)
+    published = event.champion or (best.evaluation.timing if best else None)
     if published is None:
         return Text("–")
     text = Text(published_words(event.champion, best.evaluation if best else None), style="bold green")

@@ -109,9 +109,9 @@ def _gain(
     any; None where nothing is, or no starting kernel was correct."""
     fittest = population.best()
     # Where contests were held and nobody holds the title, nothing is accepted.
-    best = champion or (fittest.evaluation if fittest and not confirmed else None)
+    best = champion or (fittest.evaluation.timing if fittest and not confirmed else None)
     starts = [
-        (confirmed.get(evaluation.kernel) or evaluation).speedup or 0.0
+        (confirmed.get(evaluation.kernel) or evaluation.timing).speedup or 0.0
         for _, evaluation in _starts(ledger)
         if evaluation.verdict is Verdict.CORRECT and population.stands(evaluation.kernel)
     ]
@@ -155,7 +155,7 @@ def _starts(ledger: Ledger) -> list[tuple[Birth, Evaluation]]:
 
 
 def _row(member: Member, birth: Birth, confirmation: Confirmation | None) -> tuple[str | Text, ...]:
-    published = confirmation or member.evaluation
+    published = confirmation or member.evaluation.timing
     style = "green" if (published.speedup_low or 0) > 1 else ""
     return (
         member.kernel.id,

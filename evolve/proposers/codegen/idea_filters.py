@@ -68,5 +68,5 @@ def _bandwidth_share(brief: Brief) -> float | None:
         or "profiler" not in brief.feedback
     ):
         return None
-    time_ms = brief.parents[0].evaluation.time_ms
+    time_ms = brief.parents[0].evaluation.timing.time_ms
     return brief.task.card.memory_ms / time_ms if time_ms else None

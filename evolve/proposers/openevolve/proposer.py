@@ -127,7 +127,7 @@ class OpenEvolveProposer:
 
     def _score(self, guest: Guest, evaluation: Evaluation | None, brief: Brief) -> None:
         works = evaluation is not None and evaluation.verdict is Verdict.CORRECT
-        shown = (evaluation.speedup_low or 0.0) if evaluation and works else 0.0
+        shown = (evaluation.timing.speedup_low or 0.0) if evaluation and works else 0.0
         told = feedback(evaluation, card=brief.task.card) if evaluation else ""
         # What a kernel has at least shown, as for every other strategy.
         guest.score({"combined_score": shown, "correct": float(works)}, {"feedback": told} if told else {})

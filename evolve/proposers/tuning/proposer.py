@@ -73,7 +73,7 @@ class TunablesProposer:
         return Surrogate(
             {tunable.name: tunable.choices for tunable in tunables},
             [values_of(member.kernel.source) for member in relatives],
-            [member.evaluation.speedup or 1.0 for member in relatives],
+            [member.evaluation.timing.speedup or 1.0 for member in relatives],
             brief.rng,
         )
 

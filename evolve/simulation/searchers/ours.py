@@ -10,6 +10,7 @@ holds no contests before the end. Where a run would stop because it stagnates, t
 import math
 from collections import Counter, deque
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
@@ -190,7 +191,8 @@ class OurSearcher:
         name = f"{found.program} {found.failure.signature if found.failure else ''}".strip()
         self._seen.setdefault(name, found)
         score = found.score
-        evaluation = Evaluation(
+        evaluation = grouped(
+            Evaluation,
             kernel=name,
             problem="",
             device="",

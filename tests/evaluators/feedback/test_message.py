@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
 from kbevolve.evaluators.feedback.message import MESSAGE_LENGTH, clipped, feedback
 
-CORRECT = Evaluation(
+CORRECT = grouped(
+    Evaluation,
     kernel="k",
     problem="p",
     device="cuda/H",
@@ -30,7 +32,7 @@ LAUNCHES = tuple(
 
 
 def test_a_correct_kernel_against_its_parent_the_reference_and_the_roofline() -> None:
-    text = feedback(CORRECT, replace(CORRECT, speedup=1.6), CARD)
+    text = feedback(CORRECT, changed(CORRECT, speedup=1.6), CARD)
     assert text.splitlines() == [
         "2.00 times as fast as eager PyTorch, 95 % interval 1.95 to 2.05; 1.25 times its parent's speed; 0.5 ms a call",
         "Effective: 80 % of the roofline at fp32, 2e+03 GB/s, 2e+03 TFLOP/s.",
@@ -38,8 +40,8 @@ def test_a_correct_kernel_against_its_parent_the_reference_and_the_roofline() ->
 
 
 def test_the_best_of_pytorch_is_named_when_it_is_not_eager() -> None:
-    assert "; 1.30 times as fast as compile;" in feedback(replace(CORRECT, speedup_best=1.3, best_baseline="compile"))
-    assert "eager;" not in feedback(replace(CORRECT, speedup_best=2.0, best_baseline="eager"))
+    assert "; 1.30 times as fast as compile;" in feedback(changed(CORRECT, speedup_best=1.3, best_baseline="compile"))
+    assert "eager;" not in feedback(changed(CORRECT, speedup_best=2.0, best_baseline="eager"))
 
 
 def test_kernels_counters_and_bottleneck() -> None:
@@ -64,7 +66,7 @@ def test_kernels_counters_and_bottleneck() -> None:
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict < Verdict.CORRECT])
 def test_a_failure_says_how_far_it_got_and_the_first_of_the_message(verdict: Verdict) -> None:
     message = "\n".join(f"line {number} {'x' * 40}" for number in range(200))
-    text = feedback(replace(CORRECT, verdict=verdict, message=message, speedup=None))
+    text = feedback(changed(CORRECT, verdict=verdict, message=message, speedup=None))
     lines = text.splitlines()
     assert len(lines) <= 25
     assert lines[0].startswith("It ")
@@ -79,7 +81,7 @@ def test_all_of_it_fits_into_25_lines() -> None:
 
 def test_nothing_of_the_judges_secrets_is_in_it() -> None:
     # Fields that nobody may tell a proposer: how large an error would have been accepted follows from them.
-    found = replace(CORRECT, error=1.23e-5, worst_tile=4.56e-5, reference_error=7.89e-6, sandbox="landlock 7")
+    found = changed(CORRECT, error=1.23e-5, worst_tile=4.56e-5, reference_error=7.89e-6, sandbox="landlock 7")
     text = feedback(found, found, CARD)
     for secret in ("1.23", "4.56", "7.89", "landlock", "seed", "tolerance"):
         assert secret not in text

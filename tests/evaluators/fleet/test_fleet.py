@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kbevolve import __version__
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError, ProblemError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
@@ -340,8 +341,10 @@ def test_judges_live_in_processes_of_their_own(fleet: Fleet) -> None:
         found = list(threads.map(lambda one: fleet.evaluate(problem(), one), kernels(8, seconds=0.05)))
     assert {pid_of(one) for one in found} == pids(fleet)
     alone = SimulatedJudge(fleet.device, SETTINGS).evaluate(problem(), kernels(8, seconds=0.05)[0])
-    assert found[0] == replace(alone, tags=found[0].tags, device_instance=found[0].device_instance)
-    assert {one.device_instance for one in found} == {f"{platform.node()}/cpu ({number})" for number in (1, 2)}
+    assert found[0] == changed(alone, tags=found[0].tags, device_instance=found[0].execution.device_instance)
+    assert {one.execution.device_instance for one in found} == {
+        f"{platform.node()}/cpu ({number})" for number in (1, 2)
+    }
     contest = fleet.compete(problem(), [kernel(), kernel(TILE=32)], rounds=3)
     assert contest.times.keys() == {kernel().id, kernel(TILE=32).id}
     assert [one.name for one in fleet.baselines(problem())] == ["compile", "graph"]

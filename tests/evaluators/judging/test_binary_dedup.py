@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
@@ -99,7 +100,7 @@ def test_no_shell_no_code() -> None:
 
 def found(kernel: str, code: str = "c0de", **facts: object) -> Evaluation:
     known = {"problem": "p", "device": "d", "precision": "fp32", "verdict": Verdict.CORRECT, "speedup": 1.5}
-    return Evaluation(kernel=kernel, binary_hash=code, **known | facts)  # type: ignore[arg-type]
+    return grouped(Evaluation, kernel=kernel, binary_hash=code, **known | facts)  # type: ignore[arg-type]
 
 
 def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
@@ -109,7 +110,13 @@ def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
     asked = found("third", tags=("streams",), speedup=None, started_at=7.0, device_instance="here")
     told = twins.verdict(asked)
     assert told is not None
-    assert (told.kernel, told.identical_to, told.speedup, told.started_at, told.device_instance) == (
+    assert (
+        told.kernel,
+        told.compiled.identical_to,
+        told.timing.speedup,
+        told.execution.started_at,
+        told.execution.device_instance,
+    ) == (
         "third",
         "first",
         1.5,
@@ -118,7 +125,7 @@ def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
     )
     assert told.tags == ("streams", "leaked-threads")
     assert told.message == "compiles to the machine code of kernel first, whose verdict and times these are"
-    twins.note(replace(told, binary_hash="other"))
+    twins.note(changed(told, binary_hash="other"))
     assert twins.verdict(found("fourth", code="other")) is None, "a copy is no verdict"
 
 
@@ -167,16 +174,20 @@ def seed(*changes: tuple[str, str]) -> Kernel:
 def test_machine_code_is_judged_once(judge: Judge, problem: Problem) -> None:
     first = judge.evaluate(problem, seed())
     assert first.verdict is Verdict.CORRECT, first.message
-    assert first.identical_to is None
-    assert first.binary_hash
+    assert first.compiled.identical_to is None
+    assert first.compiled.binary_hash
     twin = judge.evaluate(problem, seed((LEAST, LEAST.replace("x", "a").replace("y", "b"))))
-    assert (twin.binary_hash, twin.identical_to) == (first.binary_hash, first.kernel)
-    assert (twin.time_ms, twin.speedup_low, twin.error) == (first.time_ms, first.speedup_low, first.error)
+    assert (twin.compiled.binary_hash, twin.compiled.identical_to) == (first.compiled.binary_hash, first.kernel)
+    assert (twin.timing.time_ms, twin.timing.speedup_low, twin.accuracy.error) == (
+        first.timing.time_ms,
+        first.timing.speedup_low,
+        first.accuracy.error,
+    )
     assert twin.blocks == ()
-    assert not {"trials", "timing", "profile"} & set(twin.phases)
+    assert not {"trials", "timing", "profile"} & set(twin.execution.phases)
     tuned = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
-    assert tuned.identical_to is None
-    assert tuned.binary_hash not in ("", first.binary_hash)
+    assert tuned.compiled.identical_to is None
+    assert tuned.compiled.binary_hash not in ("", first.compiled.binary_hash)
 
 
 def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) -> None:
@@ -187,13 +198,15 @@ def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) ->
     )
     other = judge.evaluate(problem, slower)
     assert other.verdict is Verdict.CORRECT, other.message
-    assert other.identical_to is None
-    assert other.binary_hash != plain.binary_hash
+    assert other.compiled.identical_to is None
+    assert other.compiled.binary_hash != plain.compiled.binary_hash
 
 
 def test_a_judge_that_was_not_told_of_shells_judges_every_kernel_itself(problem: Problem) -> None:
     settings = Settings.load(preset="cpu", overrides={"evaluation.least_rounds": 3, "evaluation.rounds": 3})
     with Judge(find_device("cpu"), settings.evaluation) as plain:
         found = [plain.evaluate(problem, seed((LEAST, f"{LEAST} {';' * more}"))) for more in range(2)]
-    assert [(one.verdict, one.binary_hash, one.identical_to) for one in found] == [(Verdict.CORRECT, "", None)] * 2
+    assert [(one.verdict, one.compiled.binary_hash, one.compiled.identical_to) for one in found] == [
+        (Verdict.CORRECT, "", None)
+    ] * 2
     assert all(one.blocks for one in found)

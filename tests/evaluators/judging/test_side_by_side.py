@@ -104,9 +104,9 @@ def test_side_by_side_is_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -
     for (problem, kernel, expected), one in zip(jobs, found, strict=True):
         assert one.verdict is expected, one.message
         assert (one.kernel, one.problem) == (kernel.id, problem.id)
-        assert one.started_at > 0
-        assert {"lint", "prepare", "worker", "build", "trials", "cleanup"} <= one.phases.keys()
-        assert sum(one.phases.values()) <= one.seconds + 0.01
+        assert one.execution.started_at > 0
+        assert {"lint", "prepare", "worker", "build", "trials", "cleanup"} <= one.execution.phases.keys()
+        assert sum(one.execution.phases.values()) <= one.execution.seconds + 0.01
     assert timed
     beside = [call for call in tried if any(call[0] < end and start < call[1] for start, end in timed)]
     assert not beside, "a kernel was in its trials while another was timed"

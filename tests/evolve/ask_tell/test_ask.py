@@ -205,7 +205,7 @@ def test_idea_and_code_may_be_told_at_once() -> None:
     assert (idea.title, idea.mechanism, idea.proposed_by) == ("Unroll", "fewer branches", "anna")
     (news,) = (one for one in asked.news if one.birth.generation)
     assert news.evaluation is not None
-    assert news.evaluation.speedup == pytest.approx(1 + 0.3 * 3 - 0.02 * 24)
+    assert news.evaluation.timing.speedup == pytest.approx(1 + 0.3 * 3 - 0.02 * 24)
 
 
 def test_code_is_not_taken_for_another_idea_than_its_own() -> None:

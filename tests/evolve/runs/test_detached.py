@@ -96,8 +96,8 @@ def test_children_are_judged_elsewhere_and_come_home(
     verdicts = sorted(finding.evaluation.verdict for finding in found.values())
     assert verdicts == [Verdict.CRASHED, Verdict.WRONG, Verdict.CORRECT, Verdict.CORRECT]
     for finding in found.values():
-        assert finding.evaluation.started_at > 0
-        assert {"build", "trials"} <= finding.evaluation.phases.keys()
+        assert finding.evaluation.execution.started_at > 0
+        assert {"build", "trials"} <= finding.evaluation.execution.phases.keys()
         assert bool(finding.evaluation.blocks) is (finding.evaluation.verdict is Verdict.CORRECT)
         assert (
             finding.settings

@@ -57,7 +57,7 @@ def bred(path: Path, monkeypatch: pytest.MonkeyPatch, **work: Any) -> dict[str, 
                 (birth.id.removeprefix(run.id), birth.operator, birth.state, birth.parents, birth.kernel, birth.note)
                 for birth in archive.births(run.id)
             ],
-            "verdicts": {name: (one.verdict, one.speedup, one.message) for name, one in found.items()},
+            "verdicts": {name: (one.verdict, one.timing.speedup, one.message) for name, one in found.items()},
             "placements": [
                 (one.island, one.niche, one.kernel, one.generation, one.via) for one in archive.placements(run.id)
             ],

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
@@ -32,10 +33,10 @@ class SparingEvaluator(KnownEvaluator):
         values = values_of(kernel.source)
         packed = values.get("PACK") if int(values.get("TILE", 8)) >= 32 else "never"
         code = f"{values.get('UNROLL')}/{values.get('TILE')}/{packed}"
-        found = replace(super().evaluate(problem, kernel), binary_hash=code)
+        found = changed(super().evaluate(problem, kernel), binary_hash=code)
         first = self.known.setdefault(code, found)
         if first.kernel != kernel.id:
-            return replace(first, kernel=kernel.id, identical_to=first.kernel)
+            return changed(first, kernel=kernel.id, identical_to=first.kernel)
         self.paid += 1
         return found
 
@@ -53,13 +54,13 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     searching = ran(archive, evaluator, confirmer)
     population, run = searching.population, archive.run()
     found = archive.evaluations(run.id)
-    twins = {name for name, one in found.items() if one.identical_to is not None}
+    twins = {name for name, one in found.items() if one.compiled.identical_to is not None}
     assert len(twins) == population.twins > 3, "this landscape has them"
     assert population.evaluations == evaluator.paid == len(found) - len(twins)
     assert f"correct ({len(twins)} as compiled before)" in count_words(Counts.of(population))
     assert throughput_of(run, archive.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
-        codes = [member.evaluation.binary_hash for member in island.members]
+        codes = [member.evaluation.compiled.binary_hash for member in island.members]
         assert len(set(codes)) == len(codes) > 3
     assert not twins & {kernel for met in confirmer.met for kernel in met}
     assert searching.context.view.contenders(generation=99, above=0.0, count=99)
@@ -74,13 +75,17 @@ def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
     ran(archive, SparingEvaluator(), confirmer)
     met = {kernel for kernels in confirmer.met for kernel in kernels}
     copied = {
-        one.identical_to for one in archive.evaluations(archive.run().id).values() if one.identical_to is not None
+        one.compiled.identical_to
+        for one in archive.evaluations(archive.run().id).values()
+        if one.compiled.identical_to is not None
     }
     assert met & copied, "somebody with twins is good enough to be met"
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator(), KnownConfirmer(failing=met & copied))
     failed = archive.failed(archive.run().id)
-    followers = {name for name, one in archive.evaluations(archive.run().id).items() if one.identical_to in failed}
+    followers = {
+        name for name, one in archive.evaluations(archive.run().id).items() if one.compiled.identical_to in failed
+    }
     assert followers
     assert followers <= failed
     best = searching.population.best()
@@ -93,7 +98,7 @@ def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> Non
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator())
     births = archive.births(archive.run().id)
-    twin = next(one for one in archive.evaluations(archive.run().id).values() if one.identical_to is not None)
+    twin = next(one for one in archive.evaluations(archive.run().id).values() if one.compiled.identical_to is not None)
     other = open_run(archive, settings(generations=1), "double-2")
     for birth in births:
         if birth.kernel == twin.kernel:

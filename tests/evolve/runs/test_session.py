@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from kbevolve.archive import store
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
@@ -258,7 +259,7 @@ def test_the_display_tells_what_several_hands_do(sitting: Any) -> None:
 
     def now(**changes: Any) -> str:
         shown = Console(record=True, width=150)
-        shown.print(live._render(replace(last, **changes)))
+        shown.print(live._render(changed(last, **changes)))
         return shown.export_text().removesuffix("\n").split("\n")[-1].strip()
 
     assert now(judging=(first,)) == f"judging {first.kernel}: naive"

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, StopReason, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ProposerError, SettingsError
@@ -132,7 +133,7 @@ def birth(number: int, *, model: str = "", tokens: tuple[int, int] = (0, 0), sou
 
 
 def judged(kernel_id: str, **facts: Any) -> Evaluation:
-    return Evaluation(
+    return grouped(Evaluation,
         kernel=kernel_id, problem="p", device=DEVICE, precision="fp32", verdict=Verdict.REFUSED,
         **{"phases": {"trials": 1.0, "timing": 2.0, "build": 8.0}} | facts,
     )  # fmt: skip

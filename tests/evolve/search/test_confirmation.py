@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Comparison, Evaluation, Kernel, Verdict
 from kbevolve.evolve.search.confirmation import Champions
 from kbevolve.islands.island import Member
@@ -11,7 +12,7 @@ from tests.conftest import confirmation
 
 
 def member(name: str, shown: float, *, unquiet: float = 1.01) -> Member:
-    evaluation = Evaluation(
+    evaluation = grouped(Evaluation,
         kernel=name, problem="p", device="d", precision="fp32", verdict=Verdict.CORRECT, speedup=shown * unquiet,
         speedup_low=shown,
     )  # fmt: skip

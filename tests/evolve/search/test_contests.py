@@ -96,7 +96,7 @@ def test_the_published_speedup_is_the_confirmed_one() -> None:
     confirmer = KnownConfirmer()
     archive, searching = bred(ONLY_STARTS, [NAIVE, GOOD], confirmer, luck={GOOD.id: 1.5})
     true = speed_of({"UNROLL": "4", "TILE": "32"})
-    assert searching.population.best().evaluation.speedup == pytest.approx(1.5 * true)
+    assert searching.population.best().evaluation.timing.speedup == pytest.approx(1.5 * true)
     champion = archive.champion("double-1")
     assert champion is not None
     assert champion.kernel == GOOD.id

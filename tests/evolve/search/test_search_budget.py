@@ -3,12 +3,12 @@
 import itertools
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import BirthState, Evaluation, Kernel, Operator, Profile, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ProposerError
@@ -34,8 +34,8 @@ class Timed(KnownEvaluator):
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         found = super().evaluate(problem, kernel)
-        share = 0.1 * (found.speedup or 0.0)
-        return replace(
+        share = 0.1 * (found.timing.speedup or 0.0)
+        return changed(
             found,
             phases={"build": 9.0, "trials": 0.25, "timing": 0.5, "profile": 0.25, "cleanup": 9.0},
             profile=Profile(roofline_share=share),

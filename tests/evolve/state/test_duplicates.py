@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
@@ -201,7 +202,7 @@ def test_the_sentence_names_the_kernel_and_how_it_fared() -> None:
     wrong = Evaluation(
         kernel="3f2a9c0011223344", problem="p", device="d", precision="fp32", verdict=Verdict.WRONG, message="off by 3"
     )
-    slow = replace(wrong, verdict=Verdict.CORRECT, message="", speedup=0.31, speedup_low=0.3, speedup_high=0.32)
+    slow = changed(wrong, verdict=Verdict.CORRECT, message="", speedup=0.31, speedup_low=0.3, speedup_high=0.32)
     for evaluation, words in ((wrong, "which was wrong:"), (slow, "which was much slower than its parent:")):
         like = Likeness(kernel=evaluation.kernel, share=0.974, evaluation=evaluation)
         said = PromptTexts.repair(texts, Failure(kernel=kernel(), evaluation=evaluation, like=like))
@@ -217,7 +218,7 @@ def test_the_sentence_names_the_kernel_and_how_it_fared() -> None:
 
 def judged(kernel_id: str, verdict: Verdict = Verdict.CORRECT, speedup: float = 1.0) -> Evaluation:
     found = Evaluation(kernel=kernel_id, problem="p", device="d", precision="fp32", verdict=verdict)
-    return replace(found, speedup=speedup, speedup_low=0.98 * speedup, speedup_high=1.02 * speedup)
+    return changed(found, speedup=speedup, speedup_low=0.98 * speedup, speedup_high=1.02 * speedup)
 
 
 @pytest.mark.parametrize(

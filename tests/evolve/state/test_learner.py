@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.evolve.state import learner as learning_module
 from kbevolve.evolve.state.knowledge import SHOWN_EXHAUSTED, Gain, Memory
@@ -16,8 +17,8 @@ from kbevolve.islands.credit.tally import Tally
 def evaluation(speedup: float | None, message: str = "off by 3", *, width: float = 0.01) -> Evaluation:
     facts: dict[str, Any] = {"kernel": "k", "problem": "p", "device": "d", "precision": "fp32"}
     if speedup is None:
-        return Evaluation(**facts, verdict=Verdict.WRONG, message=message)
-    return Evaluation(
+        return grouped(Evaluation, **facts, verdict=Verdict.WRONG, message=message)
+    return grouped(Evaluation,
         **facts, verdict=Verdict.CORRECT, speedup=speedup, speedup_low=speedup * (1 - width),
         speedup_high=speedup * (1 + width),
     )  # fmt: skip

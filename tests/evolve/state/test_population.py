@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.state import leaderboard as history_module
@@ -32,7 +33,7 @@ class Story:
             **{"operator": Operator.MUTATE, "state": BirthState.CREATED} | facts,
         )  # fmt: skip
         self.number += 1
-        evaluation = Evaluation(
+        evaluation = grouped(Evaluation,
             kernel=kernel.id, problem=problem().id, device=DEVICE, precision="fp32",
             verdict=Verdict.WRONG if speedup is None else Verdict.CORRECT, message="wrong", speedup=speedup,
             speedup_low=speedup,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, ProblemCard, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
@@ -48,7 +49,7 @@ def bear(
         archive.add_birth(child, kernel=kernel, idea=idea)
         verdict = Verdict.WRONG if speedup is None else Verdict.CORRECT
         archive.add_evaluation(
-            Evaluation(
+            grouped(Evaluation,
                 kernel=kernel.id, problem=run.problem, device=run.device, precision="fp32", verdict=verdict,
                 speedup=speedup, speedup_low=speedup, speedup_high=speedup,
             )

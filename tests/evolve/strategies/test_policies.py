@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.evolve.state.attempts import Attempt
 from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
@@ -26,8 +27,10 @@ UNROLL, TILES = (Idea(title=title, mechanism="", technique="tiling") for title i
 def evaluation(one: Kernel, speedup: float | None) -> Evaluation:
     facts: dict[str, Any] = {"kernel": one.id, "problem": "p", "device": DEVICE, "precision": "fp32"}
     if speedup is None:
-        return Evaluation(**facts, verdict=Verdict.WRONG, message="wrong by 3")
-    return Evaluation(**facts, verdict=Verdict.CORRECT, speedup=speedup, speedup_low=speedup, speedup_high=speedup)
+        return grouped(Evaluation, **facts, verdict=Verdict.WRONG, message="wrong by 3")
+    return grouped(
+        Evaluation, **facts, verdict=Verdict.CORRECT, speedup=speedup, speedup_low=speedup, speedup_high=speedup
+    )
 
 
 def member(speedup: float, **values: int) -> Member:

@@ -1,6 +1,5 @@
 """`kbevolve archive`, as a user types it."""
 
-import dataclasses
 import json
 import re
 import subprocess
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import BirthState, Comparison, Launch, Operator, Profile, Verdict
 from kbevolve.archive.store import Archive
 
@@ -33,7 +33,7 @@ def test_ls_lists_runs_newest_first(browse: Any, small_archive: Any, make_archiv
     for part in (
         small_archive.run.id,
         "L1/matmul",
-        f"{best.speedup:#.3g}×",
+        f"{best.timing.speedup:#.3g}×",
         small_archive.best,
         "finished",
         "2 threads",
@@ -59,7 +59,7 @@ def test_ls_of_a_run_lists_every_birth(browse: Any, small_archive: Any) -> None:
 def test_ls_chooses_children(browse: Any, small_archive: Any) -> None:
     lines = browse("ls", "latest", "--best").out.splitlines()[1:]
     correct = [one for one in small_archive.evaluations.values() if one.verdict is Verdict.CORRECT]
-    expected = [one.kernel for one in sorted(correct, key=lambda one: -(one.speedup_low or 0))]
+    expected = [one.kernel for one in sorted(correct, key=lambda one: -(one.timing.speedup_low or 0))]
     assert [line.split()[0] for line in lines] == expected
     assert lines[0].startswith(small_archive.best)
     lines = browse("ls", "latest", "--verdict", "build-failed", "-n", "1").out.splitlines()[1:]
@@ -114,7 +114,7 @@ def test_lineage_leads_to_a_starting_kernel(browse: Any, small_archive: Any) -> 
     assert trunk[-1][4] == "seed"
     for child, parent in pairwise(trunk):
         assert child[7].split(",")[0] == parent[1]
-    assert f"{small_archive.evaluations[small_archive.best].speedup:.3f}" in trunk[0]
+    assert f"{small_archive.evaluations[small_archive.best].timing.speedup:.3f}" in trunk[0]
 
 
 def test_lineage_is_a_tree_that_fits_on_a_terminal(
@@ -234,7 +234,7 @@ def test_show_tells_what_the_judge_learnt(kbevolve: Any, small_archive: Any) -> 
     launch = Launch(name="my_kernel", share=0.9, microseconds=12.0, launches=2.0)
     with Archive(small_archive.path) as archive:
         archive.add_evaluation(
-            dataclasses.replace(
+            changed(
                 first, worst_tile=2.5e-5, comparison=Comparison.TIE, speedup_best=1.25, best_baseline="max-autotune",
                 sandbox="landlock 7", profile=Profile(launches=(launch,), bottleneck="memory bandwidth"),
             )

@@ -69,7 +69,7 @@ def test_every_kernel_gets_a_line_with_all_that_makes_sense_of_it(batch: Any, fo
     assert [one.evaluation.verdict is Verdict.CORRECT for one in found] == [True, True, False, True]
     first = found[0]
     assert first.evaluation.device == judge.fingerprint
-    assert first.evaluation.phases == {"prepare": 0.1, "build": 0.2}
+    assert first.evaluation.execution.phases == {"prepare": 0.1, "build": 0.2}
     assert first.kbevolve == first.versions["kbevolve"] == __version__
     assert "torch" in first.versions
     assert first.problem_source == PROBLEM_TEXT

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
@@ -44,7 +45,7 @@ class ScriptedJudge:
             "verdict": Verdict.CORRECT, "time_ms": 0.8, "reference_ms": 2.0, "speedup": 2.5, "speedup_low": 2.4,
             "speedup_high": 2.6, "error": 4e-6,
         }  # fmt: skip
-        return Evaluation(
+        return grouped(Evaluation,
             kernel=kernel.id, problem=problem.id, device=self.device.fingerprint, precision="fp32",
             **answer | self.answer,
         )  # fmt: skip
@@ -80,7 +81,7 @@ def test_the_best_kernel_is_measured_again_and_written(
     text = (tmp_path / "best.py").read_text()
     assert Kernel.from_source(text).id == small_archive.best
     assert "2.500 times PyTorch eager, 95 % interval 2.400 to 2.600" in text
-    then = small_archive.evaluations[small_archive.best].speedup
+    then = small_archive.evaluations[small_archive.best].timing.speedup
     assert f"{then:.3f}x" in text  # the lineage keeps what the run measured
     assert "kbevolve evaluate best.py --problem L1/matmul --device cpu" in text
     assert judge.asked == [(small_archive.problem, judge.asked[0][1])]
@@ -94,7 +95,7 @@ def test_the_champion_is_exported_with_its_confirmed_number(
 ) -> None:
     # Others look faster than the champion, and that was luck: they did not win against it.
     champion = confirmation(small_archive.run.id, small_archive.births[0].kernel, speedup=1.07)
-    assert champion.speedup < small_archive.evaluations[small_archive.best].speedup
+    assert champion.speedup < small_archive.evaluations[small_archive.best].timing.speedup
     with Archive(small_archive.path) as archive:
         archive.add_confirmation(champion)
     outcome = export()
@@ -112,8 +113,8 @@ def test_the_new_measurement_is_in_the_archive_beside_the_first(export: Any, jud
     with Archive(small_archive.path) as archive:
         first, again = archive.evaluations_of(small_archive.best)
         assert first == small_archive.evaluations[small_archive.best]
-        assert again.speedup == 2.5
-        assert archive.evaluations(small_archive.run.id)[small_archive.best].speedup == first.speedup
+        assert again.timing.speedup == 2.5
+        assert archive.evaluations(small_archive.run.id)[small_archive.best].timing.speedup == first.timing.speedup
 
 
 def test_a_kernel_that_fails_now_is_not_written(

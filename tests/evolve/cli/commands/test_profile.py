@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Evaluation, Kernel, Launch, Profile, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
@@ -42,7 +43,8 @@ class KnownJudge:
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         wrong = "wrong" in kernel.source
-        return Evaluation(
+        return grouped(
+            Evaluation,
             kernel=kernel.id,
             problem=problem.id,
             device=self.device.fingerprint,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
 
@@ -24,7 +25,7 @@ def timed(sample: Any, count: int = 4) -> list[Evaluation]:
             birth = dataclasses.replace(sample.births[0], generation=100 + number, kernel=kernel.id)
             archive.add_birth(birth, kernel=kernel)
             made.append(
-                dataclasses.replace(
+                changed(
                     sample.evaluations[sample.best], kernel=kernel.id, started_at=start + 11.0 * number, seconds=10.0,
                     phases={"lint": 0.5, "build": 2.0 + number, "trials": 1.0, "timing": 3.0},
                     device_instance="node7/cuda:0",

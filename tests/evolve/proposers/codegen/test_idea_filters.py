@@ -1,10 +1,10 @@
 """What cannot help is not proposed, as far as anybody knows."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Operator, ProblemCard
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision
@@ -18,7 +18,7 @@ HOPPER, PASCAL = "NVIDIA H200, 132 SMs, 141 GB, sm_90", "Tesla P100, 56 SMs, 16 
 
 
 def brief(device: str = HOPPER, *, time_ms: float = 2.0, memory_ms: float = 1.0, **facts: Any) -> Brief:
-    found = replace(KnownEvaluator().evaluate(problem(), kernel()), time_ms=time_ms)
+    found = changed(KnownEvaluator().evaluate(problem(), kernel()), time_ms=time_ms)
     card = ProblemCard(problem="p", device=DEVICE, precision="fp32", memory_ms=memory_ms)
     parent = Member(kernel=kernel(), evaluation=found, niche="m0")
     return brief_of(Operator.MUTATE, parent, **{"device_type": "cuda", "device": device, "card": card} | facts)

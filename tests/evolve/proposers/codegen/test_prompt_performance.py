@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Evaluation, Kernel, Launch, Operator, Profile, Verdict
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
@@ -19,7 +20,8 @@ TEXTS = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=2
 
 def evaluation(verdict: Verdict, profile: Profile | None = None, message: str = "") -> Evaluation:
     speedup = 1.5 if verdict is Verdict.CORRECT else None
-    return Evaluation(
+    return grouped(
+        Evaluation,
         kernel=KERNEL.id,
         problem=PROBLEM.id,
         device="cuda/H",

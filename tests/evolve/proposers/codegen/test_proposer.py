@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, BirthState, Evaluation, Idea, Kernel, Operator, ProblemCard, Verdict
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import load_playbook
@@ -92,7 +93,8 @@ def member(source: str, speedup: float = 1.83) -> Member:
 
 
 def evaluation(kernel: Kernel, verdict: Verdict, *, message: str = "", speedup: float | None = None) -> Evaluation:
-    return Evaluation(
+    return grouped(
+        Evaluation,
         kernel=kernel.id,
         problem=PROBLEM.id,
         device="d",
