@@ -24,7 +24,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge
-from kbevolve.evaluators.lint import Finding, lint
+from kbevolve.evaluators.lint import LintReport, lint
 
 #: Cheap and short: most of an evaluation is the life of its worker.
 SETTINGS = EvaluationSettings(
@@ -139,7 +139,7 @@ def _judge(judge: Judge, problem: Problem, patient: Patient) -> tuple[Evaluation
 def _lint_refuses_nothing() -> Iterator[None]:
     """Most faults here are what the lint refuses to run; the judge must survive them without it."""
 
-    def tags_only(*arguments: Any, **keywords: Any) -> Finding:
+    def tags_only(*arguments: Any, **keywords: Any) -> LintReport:
         return replace(lint(*arguments, **keywords), refusal="")
 
     with patch.object(pipeline, "lint", tags_only):

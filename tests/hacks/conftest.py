@@ -14,7 +14,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge
-from kbevolve.evaluators.lint import Finding, lint
+from kbevolve.evaluators.lint import LintReport, lint
 from tests.hacks.catalogue import Policy
 
 HERE = Path(__file__).parent
@@ -79,7 +79,7 @@ class Court:
             judge.close()
 
 
-def tags_only(*arguments: Any, **keywords: Any) -> Finding:
+def tags_only(*arguments: Any, **keywords: Any) -> LintReport:
     """The lint without its refusals."""
     return replace(lint(*arguments, **keywords), refusal="")
 

@@ -23,7 +23,7 @@ from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.paired_timing import Round
-from kbevolve.evaluators.lint import Finding
+from kbevolve.evaluators.lint import LintReport
 from kbevolve.evaluators.timing.clock import ClocksDisagree
 
 PROBLEM = """
@@ -128,7 +128,7 @@ def judge() -> Iterator[Judge]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the test that no worker sees it
         # What the lint refuses must be caught without it, too: a filter is no defence.
-        patch.setattr("kbevolve.evaluators.judging.pipeline.lint", lambda *_, **__: Finding(tags=(), refusal=""))
+        patch.setattr("kbevolve.evaluators.judging.pipeline.lint", lambda *_, **__: LintReport(tags=(), refusal=""))
         with Judge(find_device("cpu"), SETTINGS) as made:
             yield made
 

@@ -86,20 +86,10 @@ PAIRS = {
         trick=model(forward='return getattr(torch, "m" + "m")(x, y)'),
         honest=model(forward='return torch.empty(2, dtype=getattr(torch, "float" + "32"))'),
     ),
-    "getattr with join": Pair(
+    "getattr with a computed name": Pair(
         tag="library-heavy",
         trick=model(forward='return getattr(torch, "".join(["mat", "mul"]))(x, y)'),
-        honest=model(forward='return getattr(torch, "".join(["em", "pty"]))(3)'),
-    ),
-    "getattr with character codes": Pair(
-        tag="library-heavy",
-        trick=model(forward='return getattr(x, "".join(map(chr, [109, 109])))(y)'),
-        honest=model(forward='return getattr(x, "".join(map(chr, [116])))()'),
-    ),
-    "getattr with a reversed name": Pair(
-        tag="library-heavy",
-        trick=model(forward='return getattr(torch, "lumtam"[::-1])(x, y)'),
-        honest=model(forward='return getattr(torch, "ytpme"[::-1])(3)'),
+        honest=model(forward='return torch.empty(getattr(self, "".join(["si", "ze"])))'),
     ),
     "dictionary of the module": Pair(
         tag="library-heavy",
@@ -185,11 +175,6 @@ PAIRS = {
         trick=model(init="self.s = nn.Sequential(nn.Linear(3, 3))", forward="return self.s(x)"),
         honest=model(init="self.s = nn.Sequential(nn.Linear(3, 3))", forward="return self.s[0].weight"),
     ),
-    "submodule found among the children": Pair(
-        tag="library-heavy",
-        trick=model(init="self.l = nn.Linear(3, 3)", forward="for m in self.children():\n    x = m(x)\nreturn x"),
-        honest=model(init="self.l = nn.Linear(3, 3)", forward="for m in self.children():\n    x = m.weight\nreturn x"),
-    ),
     "submodule handed to a helper": Pair(
         tag="library-heavy",
         trick=model(
@@ -259,21 +244,9 @@ PAIRS = {
             forward="return self.g.send((x, y))",
         ),
         honest=model(
-            top="def helper():\n    def last():\n        yield 1\n    return torch.mm(*FIRST), last()",
-            init="self.w, self.g = helper()",
-            forward="return self.w + next(self.g)",
-        ),
-    ),
-    "helper by a name in parts": Pair(
-        tag="library-heavy",
-        trick=model(
-            top="END = 'er'\ndef helper(a, b):\n    return torch.mm(a, b)",
-            forward="return vars(type(self))[f'help{END}'](x, y) + globals()['help' + END](x, y)",
-        ),
-        honest=model(
-            top="END = 'ing'\ndef helper(a, b):\n    return torch.mm(a, b)",
-            init="self.w = helper(*FIRST)",
-            forward="return getattr(EXT, f'help{END}')(x, y) + getattr(EXT, 'help' + END)(x, y)",
+            top="def helper():\n    return torch.mm(*FIRST)",
+            init="self.w = helper()",
+            forward="return self.w",
         ),
     ),
     "after an integer division": Pair(
@@ -423,8 +396,7 @@ PAIRS = {
         trick=model(
             forward="""
             before = torch.backends.cuda.matmul.allow_tf32
-            before = True
-            torch.backends.cuda.matmul.allow_tf32 = before
+            torch.backends.cuda.matmul.allow_tf32 = not before
             return x
             """
         ),
@@ -496,12 +468,12 @@ PAIRS = {
         tag="module-cache",
         trick=model(top="import functools\n\n@functools.lru_cache\ndef f(a):\n    return a", forward="return f(x)"),
         honest=model(
-            top="import functools\n\n@functools.lru_cache\ndef f(a):\n    return a", forward="return f(x.shape[0])"
+            top="import functools\n\n@functools.wraps(print)\ndef f(a):\n    return a", forward="return f(x.shape[0])"
         ),
     ),
     "cache by address": Pair(
         tag="module-cache",
-        trick=model(init="self.seen = {}", forward="return self.seen.get(x.data_ptr())"),
+        trick=model(init="self.seen = {}", forward="self.seen[x.data_ptr()] = x\nreturn x"),
         honest=model(init="self.seen = {}", forward="return EXT.run(x.data_ptr())"),
     ),
     "C++ static": Pair(

@@ -11,7 +11,7 @@ import pytest
 
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.reference import as_model_new
-from kbevolve.evaluators.lint import REFUSALS, TAGS, Finding, lint
+from kbevolve.evaluators.lint import REFUSALS, TAGS, LintReport, lint
 from kbevolve.evolve.proposers.seeds.seeds import inductor_source
 from tests.evaluators.lint.programs import PAIRS, TRITON, extension, model
 
@@ -127,7 +127,7 @@ def test_honest_words_that_look_dangerous() -> None:
             logging.info("static std::map<int, at::Tensor> m; at::mm(a, b);")
         ''',
     )
-    assert lint(source, allow_library="none") == Finding(tags=(), refusal="")
+    assert lint(source, allow_library="none") == LintReport(tags=(), refusal="")
 
 
 def test_the_usual_form_of_a_cuda_extension() -> None:
@@ -162,7 +162,7 @@ def test_the_usual_form_of_a_cuda_extension() -> None:
         forward="return EXT.run(x.contiguous(), self.weight)",
         keywords=", extra_cuda_cflags=['-O3']",
     )
-    assert lint(source, allow_library="none") == Finding(tags=("data-pointer", "flags"), refusal="")
+    assert lint(source, allow_library="none") == LintReport(tags=("data-pointer", "flags"), refusal="")
 
 
 def test_kernels_in_strings_as_torch_compile_writes_them() -> None:
@@ -204,7 +204,7 @@ def call(args):
 """,
         forward="return call([x])[0]",
     )
-    assert lint(source, allow_library="none") == Finding(tags=("flags",), refusal="")
+    assert lint(source, allow_library="none") == LintReport(tags=("flags",), refusal="")
 
 
 def documented(part: int) -> dict[str, str]:

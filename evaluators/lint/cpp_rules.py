@@ -1,7 +1,6 @@
 """What a qualified name of C++ or CUDA says about the kernel that mentions it."""
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 
 from kbevolve.evaluators.lint.operations import is_heavy, operation_weight, weight_of
@@ -51,7 +50,7 @@ _TAGGED = {
     """,
     "data-pointer": "unsafeGetTensorImpl",
 }
-#: Rule class -> the same for what has no honest use; a name that is called and not the file's own.
+#: Rule -> the same for names that no honest kernel calls, unless it defines them itself.
 _REFUSED = {
     "foreign-library": r"""
         mprotect pkey_mprotect ptrace process_vm_(readv|writev) dl_iterate_phdr userfaultfd _dl_\w+
@@ -76,7 +75,6 @@ _LIBRARY = re.compile(
     r"(cublas(Lt|Xt)?|cudnn|cusparse|cusolver\w*|cufft|hipblas|rocblas|miopen|cutensor)[A-Z]\w*|(mkl|cblas|LAPACKE)_\w+|dnnl_\w+"
     r"|[sdch]gemm_|cublas_?[a-z]+gemm\w*|(at|c10)::cuda::blas::\w+|at::native::cpublas::\w+|c10d::\w+"
 )
-#: A product under any of a library's names says more than its set-up calls do.
 _TORCH = re.compile(
     r"(?:at|torch)(?:::(?:native|_ops|cpu|cuda|compositeimplicitautograd|compositeexplicitautograd|meta))*::([a-z_]\w*)(?:::\w+)*"
 )
@@ -85,7 +83,7 @@ _TORCH_PARTS = re.compile(r"(?:at|torch)::(nn::functional|linalg|fft|special|spa
 _PLAIN = re.compile(
     r"(at|torch|c10)::(vec|cpu|parallel|detail|indexing|jit|autograd|cuda|impl|internal|symint|headeronly|stable)::"
 )
-#: Names under at:: and torch:: that tell, convert or organise.
+#: Names under at:: and torch:: that describe, convert or organise.
 _TYPES = words(
     """
     empty_cuda empty_cpu dtype device layout options requires_grad memory_format nullopt parallel_for
@@ -97,12 +95,12 @@ _TYPES = words(
 """
 )
 #: Methods of a C++ tensor that neither compute nor have a name of Python's.
-CPP_TELLS = words(
+CPP_DESCRIBES = words(
     """
     scalar_type sizes strides options defined use_count accessor packed_accessor packed_accessor32
     packed_accessor64 expect_contiguous toType toBackend sym_sizes sym_size sym_numel tensor_data
     unsafeGetTensorImpl getIntrusivePtr key_set suggest_memory_format variable_data reset is_same
-    """
+"""
 )
 #: Names that a macro of the kernel may not put together.
 _SENSITIVE = re.compile(
@@ -111,24 +109,20 @@ _SENSITIVE = re.compile(
 )
 
 
-def _patterns(table: Mapping[str, str]) -> list[tuple[str, re.Pattern[str]]]:
-    return [(tag, re.compile("|".join(names.split()))) for tag, names in table.items()]
-
-
-_TAG_PATTERNS = _patterns(_TAGGED)
-_REFUSAL_PATTERNS = _patterns(_REFUSED)
+_TAG_PATTERNS = {tag: re.compile("|".join(names.split())) for tag, names in _TAGGED.items()}
+_REFUSAL_PATTERNS = {rule: re.compile("|".join(names.split())) for rule, names in _REFUSED.items()}
 
 
 @lru_cache(maxsize=8192)
 def tag_of(name: str) -> str:
     """The tag of a name, "" for none."""
-    return next((tag for tag, pattern in _TAG_PATTERNS if pattern.fullmatch(name)), "")
+    return next((tag for tag, pattern in _TAG_PATTERNS.items() if pattern.fullmatch(name)), "")
 
 
 @lru_cache(maxsize=8192)
 def refusal_of(name: str) -> str:
-    """The rule class that forbids calling a name, "" for none."""
-    return next((rule for rule, pattern in _REFUSAL_PATTERNS if pattern.fullmatch(name)), "")
+    """The rule that forbids a call of this name, "" for none."""
+    return next((rule for rule, pattern in _REFUSAL_PATTERNS.items() if pattern.fullmatch(name)), "")
 
 
 @lru_cache(maxsize=8192)
@@ -136,8 +130,7 @@ def weight_in_cpp(name: str) -> str:
     """How much a name of a library computes when it is called: "heavy", "light", or "" for nothing."""
     if _LIBRARY.fullmatch(name):
         return "heavy"
-    part = _TORCH_PARTS.match(name)
-    if part is not None:
+    if part := _TORCH_PARTS.match(name):
         return weight_of(f"torch.{part[1].replace('::', '.')}.{part[2]}")
     found = _TORCH.match(name)
     if found is None or found[1] in _TYPES or re.match(r"k[A-Z]", found[1]):

@@ -1,0 +1,222 @@
+"""Which values a kernel file assigns to which names, and which of its functions only prepare the model.
+
+The order of statements and their branches are disregarded: a name stands for everything that the file assigns to it.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kbevolve.evaluators.lint.words import words
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+#: Methods that run when an object is made, not when it is called.
+CONSTRUCTORS = words("__init__ __new__ __post_init__ __init_subclass__ __set_name__ __del__ __setstate__")
+#: Methods that put an object into a container: the container then stands for it, too.
+_ADDING = words("append add insert extend setdefault appendleft")
+#: Annotations of parameters that are no tensors.
+_PLAIN_TYPES = words("int float bool str tuple dict")
+
+
+@dataclass(frozen=True, slots=True)
+class DottedName:
+    """A value that needs no expression: a dotted name of another module, or an object of such a class."""
+
+    #: "torch.mm"; for an object the class with parentheses: "torch.Tensor()".
+    name: str
+
+
+TENSOR = DottedName("torch.Tensor()")
+#: An object or class of the file itself.
+OWN = DottedName("own()")
+
+
+@dataclass(slots=True, eq=False)
+class NameScope:
+    """One namespace of the file: the module, a class or a function. A comprehension shares the one around it."""
+
+    node: ast.AST
+    outer: "NameScope | None"
+    #: Name -> what it is assigned, each with the scope to read it in.
+    bound: dict[str, list["Binding"]] = field(default_factory=lambda: defaultdict(list))
+    #: Names that a `global` or `nonlocal` statement declares.
+    shared: set[str] = field(default_factory=set)
+
+    def owner_of(self, name: str) -> "NameScope | None":
+        """The scope whose `name` is meant here, None when the file binds no such name."""
+        scope: NameScope | None = self
+        while scope is not None:
+            passed_over = scope is not self and isinstance(scope.node, ast.ClassDef)
+            if name in scope.bound and name not in scope.shared and not passed_over:
+                return scope
+            scope = scope.outer
+        return None
+
+
+Binding = tuple[ast.AST | DottedName, NameScope]
+
+
+class PythonScopes:
+    """All scopes of a parsed file."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.module = NameScope(tree, None)
+        #: Scope of each function, lambda and class.
+        self.by_node: dict[ast.AST, NameScope] = {}
+        #: Attribute -> what the file assigns to it, on any object; methods and class variables as well.
+        self.attributes: dict[str, list[Binding]] = defaultdict(list)
+        #: Base classes of all classes of the file.
+        self.bases: list[Binding] = []
+        #: Modules imported with a star.
+        self.stars: list[str] = []
+        self._calls: dict[str, list[tuple[ast.Call, NameScope]]] = defaultdict(list)
+        #: What the file puts into containers.
+        self._added: list[tuple[ast.expr, ast.expr, NameScope]] = []
+        stack: list[tuple[ast.AST, NameScope]] = [(node, self.module) for node in reversed(tree.body)]
+        while stack:
+            stack.extend(self._enter(*stack.pop()))
+        for node, scope in self.by_node.items():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                self._bind_parameters(node, scope)
+        for container, added, scope in self._added:
+            match container:
+                case ast.Name(id=name) if owner := scope.owner_of(name):
+                    owner.bound[name].append((added, scope))
+                case ast.Attribute(attr=name):
+                    self.attributes[name].append((added, scope))
+
+    def _enter(self, node: ast.AST, scope: NameScope) -> Iterator[tuple[ast.AST, NameScope]]:
+        """Record what a node binds; its children with the scope that each is read in."""
+        inside: list[ast.AST] = []
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._bind_name(node.name, node, scope)
+                self.bases += [(base, scope) for base in getattr(node, "bases", [])]
+                inside += node.body
+            case ast.Lambda(body=result):
+                inside.append(result)
+            case ast.Import(names=names):
+                for alias in names:
+                    top = alias.name.partition(".")[0]
+                    self._bind_name(alias.asname or top, DottedName(alias.name if alias.asname else top), scope)
+            case ast.ImportFrom(names=names):
+                module = "." * node.level + (node.module or "")
+                self.stars += [module for alias in names if alias.name == "*"]
+                for alias in names:
+                    self._bind_name(alias.asname or alias.name, DottedName(f"{module}.{alias.name}"), scope)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                scope.shared.update(names)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name) as function, args=[*_, last]):
+                self._calls[name].append((node, scope))
+                if isinstance(function, ast.Attribute) and name in _ADDING:
+                    self._added.append((function.value, last, scope))
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(target, value, scope)
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.AugAssign(target=target, value=value)
+                | ast.NamedExpr(target=target, value=value)
+                | ast.For(target=target, iter=value)
+                | ast.comprehension(target=target, iter=value)
+                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
+            ):
+                self._bind(target, value, scope)
+        if inside:
+            self.by_node[node] = NameScope(node, scope)
+            yield from ((child, self.by_node[node]) for child in inside)
+        yield from ((child, scope) for child in ast.iter_child_nodes(node) if child not in inside)
+
+    def _bind(self, target: ast.expr, value: ast.expr, scope: NameScope) -> None:
+        """A container stands for its members, so that a part of a target gets all of the value."""
+        match target:
+            case ast.Name(id=name):
+                self._bind_name(name, value, scope)
+            case ast.Attribute(attr=name):
+                self.attributes[name].append((value, scope))
+            # A tuple is a record: what is taken out of the container is one of its parts, which cannot be told.
+            case ast.Subscript(value=container) if not isinstance(value, ast.Tuple):
+                self._added.append((container, value, scope))
+            case ast.Starred(value=part):
+                self._bind(part, value, scope)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+                for part, own in zip(parts, values if len(values) == len(parts) else [value] * len(parts), strict=True):
+                    self._bind(part, own, scope)
+
+    def _bind_name(self, name: str, value: ast.AST | DottedName, scope: NameScope) -> None:
+        owner = self.module if name in scope.shared else scope
+        owner.bound[name].append((value, scope))
+        if isinstance(owner.node, ast.ClassDef):
+            self.attributes[name].append((value, scope))
+
+    def _bind_parameters(self, function: Function, scope: NameScope) -> None:
+        """A parameter stands for what its annotation says, for a tensor in `forward`, else for what calls pass."""
+        arguments = function.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
+        decorated = {getattr(node, "id", "") for node in getattr(function, "decorator_list", [])}
+        method = bool(scope.outer and isinstance(scope.outer.node, ast.ClassDef)) and "staticmethod" not in decorated
+        name = getattr(function, "name", "")
+        for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+            bound = scope.bound[argument.arg]
+            annotation = _names_in(argument.annotation)
+            if method and index == 0:
+                bound.append((OWN, scope))
+            elif any("Tensor" in word for word in annotation):
+                bound.append((TENSOR, scope))
+            elif _PLAIN_TYPES & annotation or argument.arg == "ctx":
+                continue
+            elif name != "forward":
+                calls = self._calls.get(name, [])[:8]
+                bound += [(call.args[index - method], at) for call, at in calls if index - method < len(call.args)]
+            elif getattr(defaults.get(argument), "value", None) is None:
+                bound.append((TENSOR, scope))
+        for starred in (arguments.vararg, arguments.kwarg):
+            if starred is not None:
+                scope.bound[starred.arg] += [(TENSOR, scope)] if name == "forward" else []
+
+
+def _names_in(annotation: ast.expr | None) -> set[str]:
+    nodes = ast.walk(annotation) if annotation else ()
+    return {str(getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "value", "")) for node in nodes}
+
+
+def preparing_functions(tree: ast.Module) -> frozenset[str]:
+    """Names of the functions that only prepare the model.
+
+    These are constructors, and functions that only constructors, the top level of the file or others of this kind
+    mention, as what they call. A function that is passed on or kept in an attribute may run in a call of the model.
+    """
+    preparing = set(CONSTRUCTORS)
+    #: Each mention of a name: the function that it is in, and whether it is what a call calls.
+    mentions: set[tuple[str, str, bool]] = set()
+    called: set[ast.AST] = set()
+    stack: list[tuple[ast.AST, str]] = [(tree, "")]
+    while stack:
+        node, owner = stack.pop()
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                owner = name
+                # A generator runs when the caller asks for a value, a method like __add__ without being mentioned.
+                if name[:2] != "__" and not any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+                    preparing.add(name)
+            case ast.Lambda():
+                owner = "forward"
+            case ast.Call(func=function):
+                called.add(function)
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
+                mentions.add((name, owner, node in called))
+            case ast.Constant(value=str() as name):
+                mentions.add((name, owner, False))
+        stack.extend((child, owner) for child in ast.iter_child_nodes(node))
+    if "forward" not in preparing:
+        return frozenset()
+    running = {"forward"}
+    while running:
+        preparing -= running
+        running = {name for name, owner, calls in mentions if not calls or (owner and owner not in preparing)}
+        running &= preparing - CONSTRUCTORS
+    return frozenset(preparing)

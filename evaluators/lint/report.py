@@ -1,0 +1,115 @@
+"""The lint: reads a kernel's source before anything is run, and reports what it leans on."""
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+from kbevolve.configs.syntax import parse
+from kbevolve.evaluators.lint.copies import contains_copy
+from kbevolve.evaluators.lint.cpp import check_cpp, looks_like_cpp
+from kbevolve.evaluators.lint.operations import operation_weight
+from kbevolve.evaluators.lint.python_reader import PythonReader
+from kbevolve.evaluators.lint.tags import REFUSALS, Marks
+
+#: Python within strings within Python that is read.
+_DEEPEST = 3
+#: Characters of one string that are read as code: a kernel's source has some ten thousand.
+_MOST_TEXT = 200_000
+
+_FAST_MATH = re.compile(
+    r"--?use_fast_math|-ffast-math|-Ofast|--?ftz=true|-funsafe-math-optimizations|--?prec-(div|sqrt)=false|-fassociative-math"
+)
+_PYTHON = re.compile(r"^\s*(import |from \w[\w.]* import |def |class |@)|\bimport\b", re.MULTILINE)
+_OPERATOR = re.compile(r"(?:aten|prims)::(\w+)")
+_NATIVE = re.compile(r"mprotect|ptrace|process_vm_(readv|writev)|pkey_mprotect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReport:
+    """What the lint sees in one kernel."""
+
+    #: Facts for filters, sorted; keys of `TAGS`.
+    tags: tuple[str, ...]
+    #: Why the kernel is not accepted and what to do instead, one sentence fit for a prompt; "" when it is accepted.
+    refusal: str
+
+
+def lint(
+    source: str, *, allow_library: Literal["full", "partial", "none"] = "full", reference_source: str = ""
+) -> LintReport:
+    """Read a kernel. It never raises: a text that is no Python gets no tags, and fails where it is imported.
+
+    A filter and a source of tags, not the defence: the judge measures what the lint does not see.
+
+    Args:
+        source: the whole ModelNew file.
+        allow_library: which of torch's operations a call of the model may use: any ("full"), none of the heavy
+            ones ("partial"), none at all ("none"). Allocation, views and copies are no operations, and neither is
+            what only prepares the model: its constructor and the top level of the file.
+        reference_source: the problem's file, to recognise its forward; "" for none.
+    """
+    marks = Marks()
+    tree = _read_python(source, marks, 0)
+    if tree is None:
+        return LintReport(tags=(), refusal="")
+    reference = _parsed(reference_source)
+    if reference is not None and contains_copy(tree, reference):
+        marks.tag("reference-copied")
+    if not marks.own_kernel:
+        marks.tag("library-only")
+        if marks.loads_library:
+            marks.tag("foreign-library")
+    if marks.runs_text and marks.decodes:
+        marks.refuse("exec")
+    return LintReport(tags=tuple(sorted(marks.tags)), refusal=_refusal(marks, allow_library))
+
+
+def _parsed(source: str) -> ast.Module | None:
+    """The syntax tree of a text, None when it is no Python. Python's own warnings about the text do not matter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+def _read_python(source: str, marks: Marks, depth: int) -> ast.Module | None:
+    """Read one Python text and the code in its strings; None when it is no Python."""
+    tree = _parsed(source)
+    if tree is not None:
+        reader = PythonReader(tree, marks, running=depth > 0)
+        reader.read()
+        for text in reader.texts:
+            _read_string(text[:_MOST_TEXT], marks, depth)
+    return tree
+
+
+def _read_string(text: str, marks: Marks, depth: int) -> None:
+    """A string may be a compiler's flag, an operator's name, Python or C++."""
+    if _FAST_MATH.search(text):
+        marks.tag("fast-math")
+    if operator := _OPERATOR.match(text):
+        marks.operation(operation_weight(operator[1]), operator[0])
+    if _NATIVE.fullmatch(text):
+        marks.refuse("foreign-library")
+    is_python = depth < _DEEPEST and _PYTHON.search(text) and _read_python(text, marks, depth + 1) is not None
+    if not is_python and looks_like_cpp(text):
+        check_cpp(text, marks)
+
+
+def _refusal(marks: Marks, allow_library: str) -> str:
+    for rule, sentence in REFUSALS.items():
+        if rule in marks.refused:
+            return f"not accepted: {sentence}"
+    used = [*marks.heavy, *(marks.light if allow_library == "none" else [])]
+    if allow_library == "full" or not used:
+        return ""
+    names = ", ".join(used[:4]) + (", …" if len(used) > 4 else "")
+    what = "the heavy operations of libraries" if allow_library == "partial" else "a library's operations"
+    return (
+        f"not accepted: {what} in forward (here {names}); compute this in a kernel of your own. "
+        "Allocation, views and copies by torch are fine"
+    )
