@@ -3,8 +3,6 @@
 import ast
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,27 +127,3 @@ def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_the_wheel_holds_kbevolve_only_and_every_data_file(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, "."],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"kbevolve"}
-    wanted = {
-        f"kbevolve/{file.relative_to(ROOT)}"
-        for folder in FOLDERS
-        for file in (ROOT / folder).rglob("*")
-        if file.is_file() and file.suffix in {".py", ".yaml", ".jinja", ".json"}
-    }
-    assert wanted <= names, sorted(wanted - names)
-    (sdist,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        packed = archive.getnames()
-    assert any(name.endswith("configs/problems/L1/matmul.py") for name in packed)
