@@ -26,7 +26,7 @@ def open_run(archive: Archive, problem: Problem, device: Device, *, name: str, b
 
 
 def add_birth(archive: Archive, run: Run, kernel: Kernel, *, number: int, note: str) -> None:
-    """Remember that a child was born, before it is judged."""
+    """Record a child as an attempt, before it is judged."""
     birth = Birth(
         run=run.id,
         generation=0,

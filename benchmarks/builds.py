@@ -4,8 +4,8 @@
 
 Prints one row a way for a C++ and a CUDA extension, as models write them (`load_inline` with `functions`), then one
 JSON object. Seconds are of the wall clock and of processors (user and system, all compilers together): the latter mean
-something on a busy machine too. CUDA is compiled wherever there is nvcc; where torch has no CUDA, empty libraries stand
-for those of torch that it is linked with, and headers that torch lacks then are not used.
+something on a busy machine too. CUDA is compiled wherever nvcc is installed; where torch has no CUDA, empty libraries
+replace those of torch that it is linked with, and headers that torch lacks then are not used.
 """
 
 import argparse
@@ -156,7 +156,7 @@ def device_code(library: bytes, folder: Path) -> str:
 
 
 def find_cuda(folder: Path) -> str:
-    """The architecture to compile for, "" without nvcc; torch without CUDA is told where the toolkit lies."""
+    """The architecture to compile for, "" without nvcc; torch without CUDA gets the path of the toolkit."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         return ""
@@ -175,7 +175,7 @@ def find_cuda(folder: Path) -> str:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     clock = Clock()
-    # Nothing hostile is built here, and what is spent inside a namespace of its own would not be told.
+    # Nothing hostile is built here, and the processor seconds of a namespace cannot be read from outside.
     bubblewrap.obstacle = lambda device_type: "switched off by a benchmark"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -23,7 +23,7 @@ from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.runs.evaluators import find_judge_devices, open_judges
 
-PROBLEM = '''"""Nobody runs it."""
+PROBLEM = '''"""It never runs."""
 
 
 class Model: ...

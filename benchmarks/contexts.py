@@ -1,6 +1,6 @@
 """How many processes a CUDA driver serves in a second: attach the GPUs, make a context, die.
 
-    python -m benchmarks.contexts --devices 0,1,2,3 --connections 0,1 --hands 8
+    python -m benchmarks.contexts --devices 0,1,2,3 --connections 0,1 --parallel 8
 
 No torch and nothing of ours is in these processes, so this is the most that a host can start of workers, each of which
 has a context of its own. For the first device alone, and for all that are named; for processes that can open every GPU
@@ -54,7 +54,7 @@ def connections_of(number: int) -> Iterator[None]:
 
 
 def serve(gpu: Gpu, granted: Granted, *, contexts: bool = True) -> Served:
-    """Bear one process, wait until it has what it wants, and kill it. Call it where nothing has asked the driver yet.
+    """Fork one process, wait until it has what it wants, and kill it. Call it where nothing has used the driver yet.
 
     Args:
         gpu: that the process sees.
@@ -64,16 +64,16 @@ def serve(gpu: Gpu, granted: Granted, *, contexts: bool = True) -> Served:
     Raises:
         RuntimeError: the driver refused.
     """
-    told, tells = os.pipe()
+    reader, writer = os.pipe()
     process = os.fork()
     if not process:
         try:
-            os.write(tells, json.dumps(_want(gpu, granted, contexts=contexts)).encode())
+            os.write(writer, json.dumps(_want(gpu, granted, contexts=contexts)).encode())
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
-    os.close(tells)
-    words = os.read(told, 4096)
-    os.close(told)
+    os.close(writer)
+    words = os.read(reader, 4096)
+    os.close(reader)
     began = time.perf_counter()
     os.waitpid(process, 0)
     answer = json.loads(words or '{"error": "none: is there a libcuda.so.1?"}')
@@ -102,18 +102,18 @@ def _want(gpu: Gpu, granted: Granted, *, contexts: bool) -> dict[str, float]:
 
 
 def served_a_second(
-    gpus: Sequence[Gpu], granted: Granted, connections: int, *, hands: int, seconds: float
+    gpus: Sequence[Gpu], granted: Granted, connections: int, *, parallel: int, seconds: float
 ) -> tuple[float, Served]:
-    """Processes a second of so many hands on each GPU, and what one takes.
+    """Processes a second of so many parallel on each GPU, and what one takes.
 
     Raises:
         RuntimeError: the driver refused one of them.
     """
-    told, tells = os.pipe()
+    reader, writer = os.pipe()
     with connections_of(connections):
-        mine = [_hand(gpu, granted, seconds, tells) for gpu in gpus for _ in range(hands)]
-    os.close(tells)
-    with os.fdopen(told) as lines:
+        mine = [_one_after_another(gpu, granted, seconds, writer) for gpu in gpus for _ in range(parallel)]
+    os.close(writer)
+    with os.fdopen(reader) as lines:
         rows = [json.loads(line) for line in lines]
     for process in mine:
         os.waitpid(process, 0)
@@ -123,7 +123,7 @@ def served_a_second(
     return sum(row["rate"] for row in rows), Served(attach=attach, context=context, death=death)
 
 
-def _hand(gpu: Gpu, granted: Granted, seconds: float, tells: int) -> int:
+def _one_after_another(gpu: Gpu, granted: Granted, seconds: float, writer: int) -> int:
     process = os.fork()
     if process:
         return process
@@ -134,7 +134,7 @@ def _hand(gpu: Gpu, granted: Granted, seconds: float, tells: int) -> int:
         row = {"rate": len(found) / (time.perf_counter() - began)}
         for name in ("attach", "context", "death"):
             row[name] = sum(getattr(one, name) for one in found) / len(found)
-        os.write(tells, json.dumps(row).encode() + b"\n")
+        os.write(writer, json.dumps(row).encode() + b"\n")
     except RuntimeError as error:
         print(error, file=sys.stderr, flush=True)
     finally:
@@ -145,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", default="0", help="numbers of GPUs, in the driver's order, with commas between")
     parser.add_argument("--connections", default="0,1", help="numbers with commas between them")
-    parser.add_argument("--hands", type=int, default=8, help="processes at once on each GPU")
+    parser.add_argument("--parallel", type=int, default=8, help="processes at once on each GPU")
     parser.add_argument("--seconds", type=float, default=4.0)
     options = parser.parse_args()
     known = all_gpus()
@@ -158,7 +158,7 @@ def main() -> None:
         for granted in ("all", "own"):
             for connections in map(int, options.connections.split(",")):
                 rate, took = served_a_second(
-                    gpus[:count], granted, connections, hands=options.hands, seconds=options.seconds
+                    gpus[:count], granted, connections, parallel=options.parallel, seconds=options.seconds
                 )
                 found[f"{count}/{granted}/{connections}"] = round(rate, 2)
                 print(

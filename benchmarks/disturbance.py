@@ -1,4 +1,4 @@
-"""What a process that starts on a GPU does to a kernel that is timed there: why starting workers stand still meanwhile.
+"""What a process that starts on a GPU does to a kernel that is timed there: why starting workers are stopped meanwhile.
 
     python -m benchmarks.disturbance
 
@@ -52,10 +52,10 @@ def calls_us(kernel: Callable[[], object], count: int, flushed: torch.Tensor) ->
 
 @contextmanager
 def neighbours(count: int, *, contexts: bool, connections: int) -> Iterator[None]:
-    """So many processes on the first GPU that bear others, one after the other."""
+    """So many processes on the first GPU that each fork others, one after the other."""
     gpu = find_gpu(find_device("cuda:0"))
     if gpu is None:
-        raise SystemExit("this driver does not tell which GPU is which")
+        raise SystemExit("this driver does not say which special file belongs to which GPU")
     program = _NEIGHBOUR.format(name=gpu.name, node=str(gpu.node), contexts=contexts)
     command = [sys.executable, "-c", program]
     with connections_of(connections):
@@ -111,8 +111,8 @@ def main() -> None:
             0 if quiet else options.neighbours, contexts=what == "context", connections=options.connections
         ):
             beside = series()
-        for name, told in beside.items():
-            found[f"{what}/{name}"] = {key: round(value / alone[name][key], 4) for key, value in told.items()}
+        for name, seen in beside.items():
+            found[f"{what}/{name}"] = {key: round(value / alone[name][key], 4) for key, value in seen.items()}
             print(f"{what:8} {name:8} {counts[name]} calls: {found[f'{what}/{name}']}", flush=True)
     print(json.dumps(found))
 

@@ -60,7 +60,7 @@ class Ledger:
         self._add("start", system_ms(worker.pid), began)
 
     def kill(self, worker: Worker) -> None:
-        """`Worker.kill`; nobody tells the system time of a death."""
+        """`Worker.kill`; the system time of a killed process cannot be read."""
         began = time.perf_counter()
         self._kill(worker)
         self._add("death", 0.0, began)

@@ -1,4 +1,4 @@
-"""What the engine itself costs a child, when a run has bred a million: instant proposer and judge, a real archive file.
+"""What the engine itself costs a child, beside a million kernels: instant proposer and judge, a real archive file.
 
     make bench-engine
     python -m benchmarks.engine [--kernels 1000000] [--children 2000]
@@ -13,7 +13,7 @@ measured children are a hand-written kernel of ours with one number changed. Wha
     kernels         how many the archive held when the measuring began
     rss_mb          the most memory that the resumed process ever held
 
-The lines before it tell the same of a fresh run, and how long filling and replaying took. A million kernels take about
+The lines before it say the same of a fresh run, and how long filling and replaying took. A million kernels take about
 four minutes and 2 GB in the system's temporary directory.
 `python -m benchmarks.openevolve_database` measures the same of openevolve's database.
 """
@@ -65,7 +65,7 @@ from kbevolve.islands.source.canonical import canonical_form, canonical_id
 DEVICE = "benchmark"
 ISLANDS = 4
 SEED = 0
-#: Stands for the number of a kernel; no skeleton holds it otherwise.
+#: Placeholder for the number of a kernel; no skeleton holds it otherwise.
 _STAND_IN = 987654321
 #: Rows in one transaction of the bulk path.
 BATCH = 20_000
@@ -100,13 +100,13 @@ class ModelNew(torch.nn.Module):
 
 
 def chosen(generations: int) -> Settings:
-    """Without migration, so that what the bulk path places is easily said; and nobody gets any better for long."""
+    """Without migration, so that the bulk path knows every placement; no kernel improves on another for long."""
     search = {"generations": generations, "islands": ISLANDS, "migration_every": 0, "seed": SEED, "patience": 0}
     return Settings.from_tree({"search": search})
 
 
 def problem() -> Problem:
-    """Any; nobody judges."""
+    """Any; no kernel is judged."""
     return find_problem("L1/gelu")
 
 
@@ -165,7 +165,7 @@ def bulk_kernel(number: int) -> Kernel:
 
 
 def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
-    """What a run leaves that has bred so many kernels, one child an island and generation; its parents are the start.
+    """What a run of so many kernels leaves, one child an island and generation; its parents are the start.
 
     A tuple of a table and a row, in an order that references allow.
     """
@@ -241,7 +241,7 @@ class Stopwatch:
     taken: list[float] = field(default_factory=list)
 
     def on(self, owner: object, *names: str) -> Any:
-        """A stand-in for an object, some of whose methods are timed."""
+        """A proxy of an object that times some of its methods."""
         return _Timed(owner, {name: self.timed(getattr(owner, name)) for name in names})
 
     def timed(self, act: Callable[..., Any]) -> Callable[..., Any]:
@@ -301,7 +301,7 @@ def search_on(archive: Archive, run: Run, generations: int, kernels: Iterator[Ke
 
 
 def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
-    """Resume the run in an archive and breed on."""
+    """Resume the run in an archive and create more children."""
     base = start().source
     # Their ids are computed here: naming a kernel is its proposer's work. Their texts would be memory of the benchmark.
     ids = [Kernel.from_source(_numbered(base, number)).id for number in range(children)]
@@ -351,7 +351,7 @@ def _peak_megabytes() -> float:
 
 
 def in_own_process(what: str, path: Path, kernels: int, children: int) -> dict[str, float]:
-    """Measure in a fresh process, whose memory nobody else has used."""
+    """Measure in a fresh process, which has used no memory before."""
     words = [sys.executable, "-m", "benchmarks.engine", what, str(path), str(kernels), str(children)]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -25,28 +25,28 @@ from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 _PATIENCE = 120.0
 
 
-def worked(name: str, hands: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[float]") -> None:
-    """Take workers from a pool and kill them, `hands` side by side, for so long; tells how many a second."""
+def worked(name: str, parallel: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[float]") -> None:
+    """Take workers from a pool and kill them, `parallel` side by side, for so long; count workers a second."""
     device = find_device(name)
-    with WorkerPool(device, DeviceGate(device), spares=hands) as pool, ThreadPoolExecutor(hands) as threads:
-        list(threads.map(lambda _: pool.take().kill(), range(hands)))
+    with WorkerPool(device, DeviceGate(device), spares=parallel) as pool, ThreadPoolExecutor(parallel) as threads:
+        list(threads.map(lambda _: pool.take().kill(), range(parallel)))
         begin.wait(_PATIENCE)
 
-        def one_hand(_: int) -> float:
+        def one(_: int) -> float:
             began, count = time.perf_counter(), 0
             while time.perf_counter() - began < seconds:
                 pool.take().kill()
                 count += 1
             return count / (time.perf_counter() - began)  # the last one ends later, by seconds where all are slow
 
-        counted.put(sum(threads.map(one_hand, range(hands))))
+        counted.put(sum(threads.map(one, range(parallel))))
 
 
-def turnover(devices: Sequence[str], connections: int, *, hands: int, seconds: float) -> float:
+def turnover(devices: Sequence[str], connections: int, *, parallel: int, seconds: float) -> float:
     """Workers a second on all of these devices together."""
     context = multiprocessing.get_context("spawn")
     begin, counted = context.Barrier(len(devices)), context.Queue()
-    processes = [context.Process(target=worked, args=(name, hands, seconds, begin, counted)) for name in devices]
+    processes = [context.Process(target=worked, args=(name, parallel, seconds, begin, counted)) for name in devices]
     with connections_of(connections):
         for process in processes:
             process.start()
@@ -60,14 +60,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devices", default="cuda:0", help="names with commas between them")
     parser.add_argument("--connections", default="0", help="numbers with commas between them")
-    parser.add_argument("--hands", type=int, default=8, help="workers at once on each device")
+    parser.add_argument("--parallel", type=int, default=8, help="workers at once on each device")
     parser.add_argument("--seconds", type=float, default=8.0)
     options = parser.parse_args()
     devices = options.devices.split(",")
     found: dict[str, float] = {}
     for count in (*(few for few in (1, 2, 4) if few < len(devices)), len(devices)):
         for connections in map(int, options.connections.split(",")):
-            rate = turnover(devices[:count], connections, hands=options.hands, seconds=options.seconds)
+            rate = turnover(devices[:count], connections, parallel=options.parallel, seconds=options.seconds)
             found[f"{count}/{connections}"] = round(rate, 2)
             words = f"{connections} connections" if connections else "the driver's connections"
             print(f"{count} device{'s' * (count > 1)}, {words}: {rate:.2f} workers a second", flush=True)

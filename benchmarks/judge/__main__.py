@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.judge.kernels import delayed, matmul, products, seed_of, twin
+from benchmarks.judge.kernels import copy_of_reference, delayed, matmul, products, seed_of
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
@@ -39,8 +39,8 @@ from kbevolve.evolve.search.confirmation import confirmations_of
 CHALLENGERS = 5
 
 
-def standings(contest: Contest, champion: str) -> list[tuple[str, float]]:
-    """How each challenger stands against the champion, and champion's time over its own."""
+def comparisons(contest: Contest, champion: str) -> list[tuple[str, float]]:
+    """How each challenger compares with the champion, and the champion's time over the challenger's."""
     found = confirmations_of(contest, run="", generation=0, purpose="challenge", champion=champion)
     return [(one.comparison.value, one.ratio) for one in found if one.kernel != champion]
 
@@ -54,10 +54,10 @@ def identical(device: Device, settings: EvaluationSettings, options: argparse.Na
     number = 0
     with Judge(device, settings) as judge:
         while sum(counts.values()) < options.pairs:
-            kernels = [twin(number + index) for index in range(CHALLENGERS + 1)]
+            kernels = [copy_of_reference(number + index) for index in range(CHALLENGERS + 1)]
             number += len(kernels)
             contest = judge.compete(problem, kernels, rounds=settings.confirm_rounds)
-            for standing, ratio in standings(contest, kernels[0].id):
+            for standing, ratio in comparisons(contest, kernels[0].id):
                 counts[standing] += 1
                 ratios.append(ratio)
     logs = [math.log(ratio) for ratio in ratios]
@@ -84,7 +84,7 @@ def power(device: Device, settings: EvaluationSettings, options: argparse.Namesp
             for _ in range(options.contests):
                 quick, slow = delayed(0), delayed(round(share * base_ms * 1e6))
                 contest = judge.compete(problem, [slow, quick], rounds=settings.confirm_rounds)
-                for standing, ratio in standings(contest, slow.id):
+                for standing, ratio in comparisons(contest, slow.id):
                     counts[standing] += 1
                     seen.append(ratio)
             yield {
@@ -116,7 +116,7 @@ def drift(device: Device, settings: EvaluationSettings, options: argparse.Namesp
             "sd": f"{100 * statistics.pstdev(speedups) / middle:.3f} %",
             "spread": f"{100 * (max(speedups) - min(speedups)) / middle:.3f} %",
             "interval held": f"{held}/{len(found)}",
-            "untold time": f"{sum(UNREPORTED in one.tags for one in found)}/{len(found)}",
+            "unreported time": f"{sum(UNREPORTED in one.tags for one in found)}/{len(found)}",
             "rounds": statistics.median(len(one.blocks) // 2 for one in found),
             "seconds each": f"{(time.perf_counter() - started) / options.evaluations:.2f}",
         }

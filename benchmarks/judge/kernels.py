@@ -61,7 +61,7 @@ _TORCH = """
 import torch
 from torch import nn
 
-TWIN = {number}
+COPY = {number}
 
 
 class ModelNew(nn.Module):
@@ -109,7 +109,7 @@ def matmul(size: int, *, draw: str = "randn") -> Problem:
     return parse_problem(_MATMUL.format(size=size, draw=draw), name=f"matmul-{size}-{draw}", path=Path("matmul.py"))
 
 
-def twin(number: int) -> Kernel:
+def copy_of_reference(number: int) -> Kernel:
     """The reference of `matmul`, under another name for each number."""
     return Kernel.from_source(_TORCH.format(number=number, expression="A @ B"))
 

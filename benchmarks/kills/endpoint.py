@@ -3,7 +3,7 @@
     python -m benchmarks.kills.endpoint LOG
 
 Prints its port, then writes a line of JSON to LOG for every request as it comes in and another one once its answer is
-sent, each with the key that it came with: it tells the sittings of a run apart. Of ten answers some four are a good
+sent, each with the key that it came with; each session of a run has its own key. Of ten answers some four are a good
 kernel; the others are wrong, crash, are broken, were there before (as they stood or under other names), nearly repeat a
 failure, are prose, or are cut short.
 """
@@ -24,7 +24,17 @@ from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 #: Seconds that an answer takes, at least and at most.
 SECONDS = (0.005, 0.03)
 #: Kinds of answers, and how often each is given.
-KINDS = {"good": 8, "wrong": 2, "crash": 1, "broken": 2, "same": 2, "renamed": 2, "familiar": 2, "prose": 1, "cut": 1}
+KINDS = {
+    "good": 8,
+    "wrong": 2,
+    "crash": 1,
+    "broken": 2,
+    "same": 2,
+    "renamed": 2,
+    "near-duplicate": 2,
+    "prose": 1,
+    "cut": 1,
+}
 TITLES = ("Unroll the loop", "Larger tiles", "Wider loads", "Fewer passes", "Keep sums apart", "Share the work")
 #: What the simulated judge takes for wrong and for a crash.
 WRONG, CRASH = 'FLAW = "wrong"', 'FLAW = "crash"'
@@ -66,8 +76,8 @@ def _written(messages: list[dict[str, str]], kind: str, rng: Random) -> str:
         return re.sub(r"\b(folder|root)\b", r"\1_\1", parent)
     if kind == "broken":
         return parent.replace("class ModelNew", "class ModelNew(", 1)
-    flaw = WRONG if kind == "familiar" else {"wrong": WRONG, "crash": CRASH}.get(kind)
-    if kind == "familiar":
+    flaw = WRONG if kind == "near-duplicate" else {"wrong": WRONG, "crash": CRASH}.get(kind)
+    if kind == "near-duplicate":
         return f"{parent}{flaw}\nVARIANT = {rng.randrange(50)}\n"
     child = with_values(parent, {knob.name: rng.choice(knob.choices) for knob in rng.sample(knobs, min(2, len(knobs)))})
     return f"{child}{flaw}\n" if flaw else child

@@ -1,4 +1,4 @@
-"""Runs that are killed at random moments and entered again until they end, beside one that nobody disturbed."""
+"""Runs that are killed at random moments and entered again until they end, beside an undisturbed one."""
 
 import json
 import os
@@ -16,25 +16,25 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.kills.sitting import begin, named_in, settings_for, start
+from benchmarks.kills.session import begin, named_in, settings_for, start
 from kbevolve.archive.store import Archive
 
-#: Seconds after which a sitting hangs.
+#: Seconds after which a session hangs.
 HANGS = 60.0
-#: A sitting is killed after less than this share of the time that the undisturbed run took, so that a run is killed
+#: A session is killed after less than this share of the time that the undisturbed run took, so that a run is killed
 #: several times on its way.
 SHARE = 0.5
-#: How long the wait for a sitting's end sleeps between two looks.
+#: How long the wait for a session's end sleeps between two looks.
 _LOOK = 0.002
 
 
-#: How the endpoint knows the sittings of a run.
-_KEY = "sitting-{}"
+#: How the endpoint knows the sessions of a run.
+_KEY = "session-{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """A SIGKILL in the middle of a sitting."""
+    """A SIGKILL in the middle of a session."""
 
     #: Seconds since 1970.
     at: float
@@ -50,7 +50,7 @@ class Ended:
 
     content: dict[str, Any]
     kills: tuple[Kill, ...]
-    #: Of each sitting, how often each request was sent; and answers that were sent in all.
+    #: Of each session, how often each request was sent; and answers that were sent in all.
     asked: tuple[Counter[str], ...]
     answers: int
     seconds: float
@@ -69,7 +69,7 @@ class Found:
     undisturbed_answers: int = 0
     answers: int = 0
     #: Requests sent again though the archive had held the answer when the process was killed.
-    paid_twice: int = 0
+    requested_twice: int = 0
     #: Requests sent again because they were in flight; those of them whose answer had reached the process, but not yet
     #: the archive; and how old the oldest of these was, in milliseconds.
     in_flight: int = 0
@@ -83,7 +83,7 @@ class Found:
         Between the arrival of an answer and its place in the archive are milliseconds, in which a kill is bad luck: 40
         of them on a slow machine, met by 3 kills of 10. Without answers that are kept there are more than 1 to a kill.
         """
-        return self.same == self.runs > 0 and not self.paid_twice and 2 * self.arrived <= self.kills
+        return self.same == self.runs > 0 and not self.requested_twice and 2 * self.arrived <= self.kills
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -92,7 +92,7 @@ class Found:
 
 
 def experiment(kills: int, seed: int, *, verbose: bool = False) -> Found:
-    """Kill sittings, so many in all, and look at what the runs left."""
+    """Kill sessions, so many in all, and look at what the runs left."""
     _warm()
     rng, found = Random(seed), Found()
     with tempfile.TemporaryDirectory(prefix="kbevolve-kills-") as name:
@@ -101,8 +101,8 @@ def experiment(kills: int, seed: int, *, verbose: bool = False) -> Found:
         found.undisturbed_answers = whole.answers
         if verbose:
             births = Counter(birth.state.value for birth in whole.content["births"])
-            told = ", ".join(f"{count} {state}" for state, count in births.items())
-            print(f"undisturbed: {whole.seconds:.2f} s, {whole.answers} answers; births: {told}", flush=True)
+            states = ", ".join(f"{count} {state}" for state, count in births.items())
+            print(f"undisturbed: {whole.seconds:.2f} s, {whole.answers} answers; births: {states}", flush=True)
         while found.kills < kills:
             place, longest = folder / str(found.runs), SHARE * whole.seconds
             ended = _run(place, seed, delays=rng, longest=longest, most=kills - found.kills)
@@ -113,7 +113,7 @@ def experiment(kills: int, seed: int, *, verbose: bool = False) -> Found:
 
 
 def _run(place: Path, seed: int, *, delays: Random | None, longest: float = 0.0, most: int = 0) -> Ended:
-    """A whole run; with `delays` each sitting is killed after at most `longest` seconds, `most` of them in all."""
+    """A whole run; with `delays` each session is killed after at most `longest` seconds, `most` of them in all."""
     place.mkdir()
     archive, arrivals, log = place / "run.db", place / "arrivals", place / "log"
     arrivals.touch()
@@ -123,7 +123,7 @@ def _run(place: Path, seed: int, *, delays: Random | None, longest: float = 0.0,
         began = time.monotonic()
         while True:
             seconds = delays.random() * longest if delays is not None and len(kills) < most else None
-            if _sit(start(archive, arrivals, _KEY.format(len(kills))), seconds):
+            if _wait_for(start(archive, arrivals, _KEY.format(len(kills))), seconds):
                 break
             arrived = {line["request"]: line["at"] for line in _lines(arrivals)}
             kills.append(Kill(at=time.time(), kept=_kept(archive), arrived=arrived))
@@ -133,16 +133,16 @@ def _run(place: Path, seed: int, *, delays: Random | None, longest: float = 0.0,
         content=_content(archive),
         kills=tuple(kills),
         asked=tuple(
-            Counter(one["request"] for one in noted if one["what"] == "asked" and one["key"] == _KEY.format(sitting))
-            for sitting in range(len(kills) + 1)
+            Counter(one["request"] for one in noted if one["what"] == "asked" and one["key"] == _KEY.format(session))
+            for session in range(len(kills) + 1)
         ),
         answers=sum(one["what"] == "answered" for one in noted),
         seconds=seconds,
     )
 
 
-def _sit(process: int, seconds: float | None) -> bool:
-    """Wait for a sitting; whether it ended by itself. With `seconds` it is killed after so many.
+def _wait_for(process: int, seconds: float | None) -> bool:
+    """Wait for a session; whether it ended by itself. With `seconds` it is killed after so many.
 
     Raises:
         RuntimeError: it failed, or hangs.
@@ -160,7 +160,7 @@ def _sit(process: int, seconds: float | None) -> bool:
     if os.WIFSIGNALED(status) and seconds is not None:
         return False
     if status:
-        raise RuntimeError(f"a sitting ended with status {status}; what it printed says why")
+        raise RuntimeError(f"a session ended with status {status}; what it printed says why")
     return True
 
 
@@ -172,17 +172,19 @@ def _compare(found: Found, whole: Ended, ended: Ended) -> None:
     found.same += not differing
     found.differing.update(differing)
     found.answers += ended.answers
-    paid_twice = 0
+    requested_twice = 0
     arrived: dict[str, float] = {}
-    for sitting, kill in enumerate(ended.kills, start=1):
+    for session, kill in enumerate(ended.kills, start=1):
         # What the archive held of all that the run asks need not be asked any more.
-        paid_twice += sum(max(0, count + kill.kept[name] - due[name]) for name, count in ended.asked[sitting].items())
-        later = sum(ended.asked[sitting:], Counter[str]())
+        requested_twice += sum(
+            max(0, count + kill.kept[name] - due[name]) for name, count in ended.asked[session].items()
+        )
+        later = sum(ended.asked[session:], Counter[str]())
         for name in kill.arrived.keys() & later.keys():
             if not kill.kept[name]:
                 arrived.setdefault(name, 1e3 * (kill.at - kill.arrived[name]))
-    found.paid_twice += paid_twice
-    found.in_flight += sum(ended.asked, Counter[str]()).total() - due.total() - paid_twice
+    found.requested_twice += requested_twice
+    found.in_flight += sum(ended.asked, Counter[str]()).total() - due.total() - requested_twice
     found.arrived += len(arrived)
     found.oldest_ms = max([found.oldest_ms, *arrived.values()])
 
@@ -200,7 +202,7 @@ def _kept(archive: Path) -> Counter[str]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    """Everything in an archive but moments, seconds and how often somebody sat down at the run."""
+    """Everything in an archive but moments, seconds and the number of sessions."""
     with Archive(path, create=False) as archive:
         run = archive.run()
         births = [replace(birth, run="", seconds=0.0) for birth in archive.births(run.id)]
@@ -236,7 +238,7 @@ def _endpoint(log: Path) -> Iterator[str]:
 
 
 def _warm() -> None:
-    """Import what a sitting imports on its way: sittings are forked, and each would import it again."""
+    """Import what a session imports on its way: sessions are forked, and each would import it again."""
     import openai  # noqa: F401
     import openevolve.llm.openai  # noqa: F401
     import sqlite_utils  # noqa: F401

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("what", nargs="?", default="", help="a space (measure), its lines (pack) or a landscape (show)")
     parser.add_argument("--out", type=Path, help="file of the lines (measure) or of the landscape (pack)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no configuration after these")
-    parser.add_argument("--width", type=int, default=0, help="kernels under way at once; 0 for what the machine bears")
+    parser.add_argument("--width", type=int, default=0, help="kernels at once; 0 for what fits this machine")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--small", action="store_true", help="a small space that needs no GPU")
     parser.add_argument("--about", default="", help="a sentence for the landscape: device, versions, date (pack)")

@@ -38,7 +38,7 @@ def measure_all(space: Space, device: Device, out: Path, *, seconds: float = flo
         device: where.
         out: the file of lines; a configuration that is in it is not measured again, unless it was refused once.
         seconds: after these no configuration is begun.
-        width: kernels under way at once; 0 for what the machine bears.
+        width: kernels in progress at once; 0 for what fits this machine.
 
     Raises:
         SystemExit: the file holds lines of another space, problem or device.

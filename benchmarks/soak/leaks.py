@@ -60,7 +60,7 @@ def growth_mb(samples: Sequence[float]) -> float:
 
 
 def descendants(ancestor: int) -> set[int]:
-    """Process ids of its children, their children, and so on, ended ones that nobody noticed among them."""
+    """Process ids of its children, their children, and so on, unreaped ones included."""
     children: dict[int, list[int]] = {}
     for process in process_table.processes():
         children.setdefault(process.parent, []).append(process.pid)

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--children", help="FIRST:END, or names with commas between them")
     parser.add_argument("--sample", action="store_true", help="one child of each kind and fate")
     parser.add_argument("--seconds", type=float, default=540.0, help="begin no child that would end later (recipe)")
-    parser.add_argument("--width", type=int, default=0, help="kernels under way at once; 0 for what the machine bears")
+    parser.add_argument("--width", type=int, default=0, help="kernels at once; 0 for what fits this machine")
     parser.add_argument(
         "--connections",
         type=int,

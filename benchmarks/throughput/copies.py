@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from benchmarks.throughput.child import Child, Kind
 
-#: Where a child with code for a compiler bears a comment that it reads; others end with a statement.
+#: Children with code for a compiler get a comment that the compiler reads; others get a statement at their end.
 _COMPILED = (Kind.FAST, Kind.INLINE)
 _CODE = 'r"""\n'
 #: Between a child's name and the number of a copy.

@@ -24,7 +24,7 @@ def stratum(child: Child) -> tuple[Kind, Fate]:
 
 
 def sample(mix: Sequence[Child]) -> tuple[Child, ...]:
-    """One child of each stratum, the problems in turn: what stands for the mix where there is no time for all of it."""
+    """One child of each stratum, the problems in turn: a sample for when there is no time for the whole mix."""
     names = list(dict.fromkeys(child.problem for child in mix))
     chosen = []
     for number, one in enumerate(dict.fromkeys(map(stratum, mix))):

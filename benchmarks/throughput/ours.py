@@ -48,7 +48,7 @@ def evaluate_all(
         device: to judge on.
         settings: how.
         out: where the lines go.
-        width: kernels under way at once; 0 for what the machine bears.
+        width: kernels in progress at once; 0 for what fits this machine.
         times: how often each problem's children come, each time as copies that nothing knows yet; the last of one pass
             end beside the first of the next, as in a search.
         archive: where the evaluations go, too.

@@ -3,7 +3,7 @@
 KernelBench's recipe draws on the CPU, where ``torch.rand`` is a large part of what a child costs there, and accepts by
 an elementwise tolerance of 1e-4, absolute and relative. So that both judge the same problem by the same inputs, each
 problem here is one of configs/problems with another line in `get_inputs`, and with outputs of magnitude 1, where that
-tolerance tells right from wrong: products of 4096 plain randn, of magnitude 64, it refuses to cuBLAS's own rounding.
+tolerance separates right from wrong: it refuses cuBLAS's own rounding of plain randn products of 4096 (magnitude 64).
 """
 
 from collections.abc import Mapping

@@ -39,7 +39,7 @@ def measure(
         judges: one for each device.
         times: passes over the mix for each judge.
         workers: "ray" or "local".
-        width: kernels under way at once for each judge; 0 for what the machine bears.
+        width: kernels in progress at once for each judge; 0 for what fits this machine.
         connections: the setting `evaluation.connections`.
 
     Raises:

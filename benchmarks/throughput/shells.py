@@ -1,4 +1,4 @@
-"""What stands around device code in a child's file: how it is built, loaded and called.
+"""The code around device code in a child's file: how it is built, loaded and called.
 
 Device code defines ``@LINKAGE@ int launch(…)``. In the fast lane that is the C function that ctypes calls; with
 `load_inline` a function on `torch::Tensor` calls it.

@@ -16,7 +16,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.device.devices import Device
 
 RECIPE = Path(__file__).with_name("recipe.py")
-#: Seconds after which a child is ended: those who need so long hang.
+#: Seconds after which a child is ended: by then it hangs.
 CHILD_SECONDS = 400.0
 
 

@@ -47,11 +47,11 @@ def counted(folder: Path, *words: str, answer: int = 0) -> subprocess.CompletedP
 
 
 def test_processes_are_counted_for_each_way(tmp_path: Path) -> None:
-    ran = counted(tmp_path, "--devices", "0,1", "--connections", "1", "--hands", "2", "--seconds", "0.3")
+    ran = counted(tmp_path, "--devices", "0,1", "--connections", "1", "--parallel", "2", "--seconds", "0.3")
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout.splitlines()[-1])
     assert found.keys() == {f"{count}/{granted}/1" for count in (1, 2) for granted in ("all", "own")}
-    # Two hands that wait 30 ms each can serve no more, on one GPU and on two.
+    # Two processes side by side that wait 30 ms each can serve no more, on one GPU and on two.
     assert all(0 < rate <= 2 * int(name[0]) / 0.03 for name, rate in found.items())
 
 

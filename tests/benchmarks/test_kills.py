@@ -12,7 +12,7 @@ import pytest
 from benchmarks.kills.endpoint import CRASH, WRONG, answer, identity
 from benchmarks.kills.judge import FictitiousJudge, speed_of
 from benchmarks.kills.kills import Ended, Found, Kill, _compare
-from benchmarks.kills.sitting import DEVICE
+from benchmarks.kills.session import DEVICE
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.seeds import seed_files
@@ -30,7 +30,7 @@ def test_ten_kills_at_random_moments_change_nothing() -> None:
     )  # fmt: skip
     found = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, (found, done.stderr[-2000:])
-    assert (found["kills"], found["same"], found["paid_twice"]) == (10, found["runs"], 0)
+    assert (found["kills"], found["same"], found["requested_twice"]) == (10, found["runs"], 0)
     assert found["undisturbed_answers"] > 30
 
 
@@ -61,14 +61,14 @@ def test_the_scripted_model_gives_all_kinds_of_answers_and_the_same_to_the_same(
 
 
 def ended(
-    *sittings: dict[str, int], kept: dict[str, int] | None = None, arrived: dict[str, float] | None = None
+    *sessions: dict[str, int], kept: dict[str, int] | None = None, arrived: dict[str, float] | None = None
 ) -> Ended:
-    kills = tuple(Kill(at=10.0, kept=Counter(kept or {}), arrived=arrived or {}) for _ in sittings[1:])
-    return Ended(content={"births": 1}, kills=kills, asked=tuple(map(Counter, sittings)), answers=3, seconds=1.0)
+    kills = tuple(Kill(at=10.0, kept=Counter(kept or {}), arrived=arrived or {}) for _ in sessions[1:])
+    return Ended(content={"births": 1}, kills=kills, asked=tuple(map(Counter, sessions)), answers=3, seconds=1.0)
 
 
 @pytest.mark.parametrize(
-    ("run", "paid_twice", "in_flight", "arrived"),
+    ("run", "requested_twice", "in_flight", "arrived"),
     [
         (ended({"a": 1}, {"b": 1}, kept={"a": 1}), 0, 0, 0),
         (ended({"a": 1}, {"a": 1, "b": 1}), 0, 1, 0),
@@ -78,12 +78,12 @@ def ended(
         (ended({"a": 1}, {}, {"a": 1, "b": 1}, arrived={"a": 9.5}), 0, 1, 1),
     ],
 )
-def test_what_is_paid_twice_is_told_from_what_was_in_flight(
-    run: Ended, paid_twice: int, in_flight: int, arrived: int
+def test_requests_sent_twice_differ_from_requests_in_flight(
+    run: Ended, requested_twice: int, in_flight: int, arrived: int
 ) -> None:
     found = Found()
     _compare(found, ended({"a": 1, "b": 1}), run)
-    assert (found.paid_twice, found.in_flight, found.arrived) == (paid_twice, in_flight, arrived)
+    assert (found.requested_twice, found.in_flight, found.arrived) == (requested_twice, in_flight, arrived)
     assert (found.runs, found.kills, found.same) == (1, len(run.kills), 1)
-    assert found.ok == (not paid_twice and 2 * arrived <= found.kills)
+    assert found.ok == (not requested_twice and 2 * arrived <= found.kills)
     assert found.oldest_ms == (500 if arrived else 0)

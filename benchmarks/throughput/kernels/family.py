@@ -56,7 +56,7 @@ class Family:
             )
 
     def _source(self, plan: Plan, name: str) -> str:
-        # The title tells what it is meant to be, as a model would, not what is the matter with it.
+        # The title says what the child is meant to be, as a model would write it, and not what is wrong with it.
         title = f"{self.problem}: a kernel in {plan.kind.value}."
         interface = self.interface if plan.entry is None else replace(self.interface, entry=plan.entry)
         match plan.kind:

@@ -1,4 +1,4 @@
-"""One sitting at a run in a process of its own, put together as `kbevolve run` and `kbevolve resume` do."""
+"""One session of a run in a process of its own, built as `kbevolve run` and `kbevolve resume` build it."""
 
 import json
 import os
@@ -49,18 +49,18 @@ def begin(archive: Path, settings: Settings) -> None:
 
 
 def start(archive: Path, arrivals: Path, key: str) -> int:
-    """Sit down at the archive's run in a new process; its id. It ends with code 0 once the run is over.
+    """Begin a session of the archive's run in a new process; its id. It ends with code 0 once the run is over.
 
     The process is forked, so that it begins with nothing but what was imported: a start costs milliseconds.
 
     Args:
         archive: where the run is.
         arrivals: a file to which the process adds every answer of a model when it has it, before it does anything else.
-        key: what the endpoint knows the sitting by.
+        key: the name of the session for the endpoint.
     """
     process = os.fork()
     if process == 0:
-        _sit(archive, arrivals, key)
+        _work(archive, arrivals, key)
     return process
 
 
@@ -83,7 +83,7 @@ def named_in(text: str) -> str:
     return text.split()[1].rstrip(":")
 
 
-def _sit(path: Path, arrivals: Path, key: str) -> NoReturn:
+def _work(path: Path, arrivals: Path, key: str) -> NoReturn:
     code = 1
     try:
         os.environ["OPENAI_API_KEY"] = key
