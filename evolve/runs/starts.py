@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from kbevolve.archive.records import Kernel
 from kbevolve.configs.settings import Settings
-from kbevolve.configs.text_file import read_text
+from kbevolve.evolve.proposers.seeds.files import read_kernel
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel, starting_kernels
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.context import RunContext
@@ -18,10 +17,7 @@ def given_starts(settings: Settings) -> tuple[StartingKernel, ...]:
         UsageError: a file cannot be read.
     """
     return tuple(
-        StartingKernel(
-            kernel=Kernel.from_source(read_text(path, option="--start", wants="file with class ModelNew")),
-            note=f"given: {path.name}",
-        )
+        StartingKernel(kernel=read_kernel(path, option="--start"), note=f"given: {path.name}")
         for path in settings.starts
     )
 

@@ -1,4 +1,4 @@
-"""Code fences in a model's answer: the blocks between them, also where fences stand within fences."""
+"""Fenced code blocks in a model's answer, also where fences are nested."""
 
 import re
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 #: A line that opens or closes a block; only one without `info` closes.
 FENCE = re.compile(r"(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>[^`]*)")
 
-#: Fences from the end of an answer that are tried against each other; the time grows with their square.
+#: The last fences of an answer, of which all pairs are tried; the time grows with their square.
 MOST_FENCES = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """What a fence encloses, without the fence's own indentation."""
+class CodeBlock:
+    """The content of a fence, without the fence's own indentation."""
 
     text: str
     #: Whether the fence was closed; an answer that was cut short leaves its last one open.
@@ -21,41 +21,40 @@ class Block:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, whatever its line ends are."""
+    """The lines of a text with any line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
-def blocks_of(answer: str) -> list[Block]:
-    """The fenced blocks, one after another: each ends at the first fence that can close it."""
-    blocks: list[Block] = []
-    inside: list[str] | None = None
+def code_blocks(answer: str) -> list[CodeBlock]:
+    """The fenced blocks in order: each ends at the first fence that can close it."""
+    blocks: list[CodeBlock] = []
+    inside: list[str] = []
     opening: re.Match[str] | None = None
     for line in lines_of(answer):
         fence = FENCE.fullmatch(line)
-        if inside is None or opening is None:
-            if fence:
-                inside, opening = [], fence
+        if opening is None:
+            opening, inside = fence, []
         elif fence and _closes(fence, opening):
-            blocks.append(Block(text=_text(inside, opening)))
-            inside = None
+            blocks.append(CodeBlock(text=_text(inside, opening)))
+            opening = None
         else:
             inside.append(line)
-    if inside is not None and opening is not None:
-        blocks.append(Block(text=_text(inside, opening), closed=False))
+    if opening is not None:
+        blocks.append(CodeBlock(text=_text(inside, opening), closed=False))
     return blocks
 
 
-def readings_of(answer: str) -> Iterator[Iterator[Block]]:
+def possible_blocks(answer: str) -> Iterator[Iterator[CodeBlock]]:
     """For every fence the blocks that it may open, the shortest first.
 
-    For answers in which fences stand within fences: a whole answer in a fence of its own, or a docstring that quotes
-    one. Which of the readings is meant only their content can tell.
+    For nested fences: a whole answer inside a fence, or a docstring that quotes one. Only the content can show which
+    block is meant.
     """
     lines = lines_of(answer)
     fences = [(at, found) for at, line in enumerate(lines) if (found := FENCE.fullmatch(line))][-MOST_FENCES:]
     for number, (first, opening) in enumerate(fences):
         yield (
-            Block(text=_text(lines[first + 1 : last], opening))
+            CodeBlock(text=_text(lines[first + 1 : last], opening))
             for last, fence in fences[number + 1 :]
             if _closes(fence, opening)
         )

@@ -1,8 +1,8 @@
 """From a model's answer to a source: SEARCH/REPLACE edits on a parent, or a whole new file.
 
-Models copy imperfectly, so a SEARCH part is looked for in three ways, each looser than the one before: as it is,
-without trailing blanks and blank border lines, and shifted by one indentation. A way counts only when it finds
-exactly one place. What cannot be carried out is an `AnswerError` whose text can be sent back to the model.
+Models copy imperfectly, so a SEARCH part is matched in three ways, each looser than the one before: exactly, without
+trailing blanks and blank border lines, and shifted by one indentation. A way counts only when it matches exactly once.
+An edit that cannot be applied is an `AnswerError` whose text can be sent back to the model.
 """
 
 import difflib
@@ -22,27 +22,27 @@ _REPLACE = re.compile(r"\s*>{5,9}\s*(REPLACE|UPDATED)\b.*", re.IGNORECASE)
 class Edit:
     """One SEARCH/REPLACE block."""
 
-    #: Lines to be found, and the lines that take their place.
+    #: Lines to find, and the lines that replace them.
     search: tuple[str, ...]
     replace: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """A source read off an answer."""
+class ParsedAnswer:
+    """The source that an answer gives."""
 
     source: str
-    #: Number of edits that made it; 0 when it came as a whole file.
+    #: Number of edits that made it; 0 for a whole file.
     edits: int = 0
 
 
-def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Reading:
-    """The source that an answer means.
+def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> ParsedAnswer:
+    """The source that an answer gives.
 
     Args:
         answer: what the model wrote, without its reasoning.
         base: the source that edits apply to; None when there is none.
-        truncated: the answer was cut short, so an unclosed last block is not whole.
+        truncated: the answer was cut short, so an unclosed last block is not complete.
 
     Raises:
         AnswerError: no edit and no whole file, an edit that does not fit, or a source that is no kernel.
@@ -51,7 +51,7 @@ def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Re
     try:
         edits = parse_edits(answer)
         if edits and base is not None:
-            return Reading(source=checked(apply_edits(base, edits)), edits=len(edits))
+            return ParsedAnswer(source=checked(apply_edits(base, edits)), edits=len(edits))
     except AnswerError as error:
         complaint = error
     try:
@@ -59,7 +59,7 @@ def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Re
         quoted = base is not None and lines_of(source.strip()) == lines_of(base.strip())
         if quoted and (truncated or ends_inside(answer)):
             raise AnswerError("the answer quotes the old file and is cut short before the new one is whole.")
-        return Reading(source=source)
+        return ParsedAnswer(source=source)
     except AnswerError as error:
         raise complaint or error from None
 
@@ -68,10 +68,10 @@ def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Re
 
 
 def parse_edits(answer: str) -> tuple[Edit, ...]:
-    """The SEARCH/REPLACE blocks of an answer, in order; () when it has none. One that is repeated counts once.
+    """The SEARCH/REPLACE blocks of an answer, in order; () when it has none. A repeated block counts once.
 
     Raises:
-        AnswerError: a block is not finished.
+        AnswerError: a block is incomplete.
     """
     edits: list[Edit] = []
     search: list[str] | None = None
@@ -100,7 +100,7 @@ def parse_edits(answer: str) -> tuple[Edit, ...]:
 
 
 def apply_edits(source: str, edits: Sequence[Edit]) -> str:
-    """`source` after all edits, each applied to what the ones before it left; line ends become ``\\n``.
+    """`source` after all edits, applied one after another; line ends become ``\\n``.
 
     Raises:
         AnswerError: a SEARCH part is empty, is not in the source, or is there more than once.
@@ -113,7 +113,7 @@ def apply_edits(source: str, edits: Sequence[Edit]) -> str:
 
 
 def _place(lines: Sequence[str], edit: Edit, number: int) -> tuple[int, int, list[str]]:
-    """Where an edit goes (first line, line after the last) and what is put there."""
+    """Where an edit applies (first line, line after the last), and its new lines."""
     if not any(line.strip() for line in edit.search):
         raise AnswerError(f"block {number} has an empty SEARCH part; copy the lines to be replaced into it.")
     search, replace = list(edit.search), list(edit.replace)
@@ -138,14 +138,14 @@ def _place(lines: Sequence[str], edit: Edit, number: int) -> tuple[int, int, lis
 
 
 def _matches(lines: Sequence[str], search: Sequence[str], view: Callable[[str], str]) -> list[int]:
-    """Where `search` occurs in `lines` when both are seen through `view`."""
+    """Where `search` occurs in `lines` after `view` is applied to both."""
     seen, wanted = [view(line) for line in lines], [view(line) for line in search]
     return [at for at in range(len(seen) - len(wanted) + 1) if seen[at : at + len(wanted)] == wanted]
 
 
 def _shift(lines: Sequence[str], search: Sequence[str]) -> tuple[int, str] | None:
-    """The one change of indentation that makes `search` the beginning of `lines`: blanks to take away and blanks to
-    add; None when the lines differ by more than one."""
+    """The one change of indentation that makes `search` the beginning of `lines`: number of blanks to remove, and
+    blanks to add; None when there is no single one."""
     changes = set()
     for line, wanted in zip(lines, search, strict=False):
         if wanted.strip():
@@ -175,7 +175,7 @@ def _trimmed(lines: Sequence[str]) -> list[str]:
 
 
 def _nearest(lines: Sequence[str], search: Sequence[str]) -> str:
-    """The first line of a SEARCH part that is nowhere in the file, and what comes nearest to it."""
+    """The first line of a SEARCH part that the file lacks, and the file's nearest line."""
     seen = {line.strip(): number for number, line in enumerate(lines, start=1) if line.strip()}
     for line in search:
         if line.strip() and line.strip() not in seen:
@@ -186,7 +186,7 @@ def _nearest(lines: Sequence[str], search: Sequence[str]) -> str:
 
 
 def _unfenced(lines: list[str]) -> tuple[str, ...]:
-    """Without the code fence that some models put around the lines of a part."""
+    """Without the code fence that some models put around a part."""
     kept = _trimmed(lines)
     if len(kept) >= 2 and FENCE.fullmatch(kept[0]) and FENCE.fullmatch(kept[-1]):
         return tuple(kept[1:-1])

@@ -1,10 +1,9 @@
-"""Stage one: optimisation ideas in words, read off a model's answer, and the choice of one by what paid so far.
+"""Stage one: parse optimisation ideas from a model's answer, and choose one by the run's results so far.
 
-A batch is asked for with each child and one idea of it is chosen; what was not is not kept. Keeping it would
-save the smaller of two calls, but a proposer that remembers gives other children after a resume than it would have
-given without the interruption, and the archive knows only ideas that were tried. Several are asked for although one
-is used, because a model asked for one gives its favourite every time: drawing from a list is what spreads the
-islands.
+Each child asks for several ideas, carries out one, and drops the others. Several, because a model asked for one gives
+its favourite every time: drawing from a list makes the islands differ. The others are dropped although keeping them
+would save the smaller of two requests: a proposer with a memory would give other children after a resume than without
+the interruption, and the archive knows only tried ideas.
 """
 
 import ast
@@ -20,22 +19,22 @@ from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea
 from kbevolve.evolve.state.normalise import bottleneck_class, folded
 
-#: Who an idea is from when no model had one.
+#: `Idea.proposed_by` of an idea that no model had.
 PLAYBOOK = "playbook"
 
-#: Longest title and mechanism that are kept, characters: a title goes into tables, both go into prompts.
+#: Longest title and mechanism, characters: titles are shown in tables, both in prompts.
 TITLE_LENGTH = 100
 MECHANISM_LENGTH = 800
 
-#: Larger promised gains are slips ("20" for 20 %), not estimates.
+#: Larger claims are slips ("20" for 20 %), not estimates.
 LARGEST_GAIN = 1000.0
 
 
 def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[Idea, ...]:
-    """The ideas of an answer, in its order, without repetitions; () when it holds none.
+    """The ideas of an answer, in its order, without repetitions; () when it has none.
 
-    Takes a JSON array, an object around one, single objects, with prose and fences around, trailing commas,
-    Python's quotes, and an array that was cut short: its complete objects count.
+    Accepts a JSON array, an object around one, and single objects, with prose and fences around them, trailing commas,
+    Python's quotes, and an array that was cut short, of which the complete objects count. Never raises.
     """
     ideas: dict[str, Idea] = {}
     for entry in _entries(answer):
@@ -46,13 +45,13 @@ def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[I
 
 
 def choose_idea(ideas: Sequence[Idea], brief: Brief) -> Idea | None:
-    """One of the ideas that were not tried (`evolve.state.idea_choice`); None when there is none."""
+    """One of the untried ideas (`evolve.state.idea_choice`); None when there is none."""
     fresh = [idea for idea in ideas if not _spent(idea.title, brief)]
     return _chosen(fresh, brief) if fresh else None
 
 
 def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief) -> Idea:
-    """One of the playbook's ideas, an untried one as long as there is one, chosen likewise. `entries` is not empty."""
+    """One of the playbook's ideas, chosen likewise; a tried one only if all were tried. `entries` is not empty."""
     ideas = [
         Idea(
             title=entry.title,
@@ -69,8 +68,10 @@ def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief) -> Idea:
 
 
 def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list[PlaybookIdea]:
-    """Ideas of the playbook to be shown for a child, in the order of the file: those whose techniques promise most in a
-    draw from what is believed of them, exhausted ideas only where there are no others."""
+    """The playbook's ideas to show to a child, in the order of the file.
+
+    They are the best by a draw from the beliefs about their techniques; exhausted ones only where there are no others.
+    """
     experience, rng, family = brief.learnt.memory.experience, brief.rng, brief.island.policy.techniques
     worth = []
     for index, entry in enumerate(entries):
@@ -111,7 +112,7 @@ def _idea(entry: dict[str, Any], playbook: Playbook, proposed_by: str) -> Idea |
 
 
 def _entries(answer: str) -> Iterator[dict[str, Any]]:
-    """Every object with a title, wherever it is in the answer."""
+    """Every object with a title, anywhere in the answer."""
     text = re.sub(r",(\s*[}\]])", r"\1", answer)
     decoder = json.JSONDecoder(strict=False)
     at, found = text.find("{"), False
@@ -119,7 +120,7 @@ def _entries(answer: str) -> Iterator[dict[str, Any]]:
         try:
             value, end = decoder.raw_decode(text, at)
         except (json.JSONDecodeError, RecursionError):
-            end = at + 1  # not here, perhaps inside: an array that was cut short is no JSON, its members are
+            end = at + 1  # perhaps inside: an array that was cut short is no JSON, but its members are
         else:
             for entry in _titled(value):
                 found = True
@@ -142,7 +143,7 @@ def _titled(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _literal(text: str) -> Any:
-    """The outermost brackets of a text as a Python literal, None when they are none."""
+    """The text between the outermost brackets as a Python literal; None when it is none."""
     start = min((at for at in (text.find("["), text.find("{")) if at >= 0), default=-1)
     end = max(text.rfind("]"), text.rfind("}"))
     if not 0 <= start < end:
@@ -159,7 +160,7 @@ def _line(value: Any, length: int) -> str:
 
 
 def _spent(title: str, brief: Brief) -> bool:
-    """Whether an idea was tried, and not merely failed once: then the code may be to blame."""
+    """Whether an idea was tried; one that failed once is not spent, because the code may be to blame."""
     outcome = brief.learnt.memory.outcome(title)
     if outcome is not None:
         return not outcome.open

@@ -1,4 +1,4 @@
-"""What a run has learnt, as lines of a prompt: what paid and what did not, so that nobody has to find it out again."""
+"""What the run has learnt, as lines of a prompt: what helped and what did not."""
 
 from kbevolve.archive.records import Idea
 from kbevolve.evolve.proposers.base import Brief
@@ -7,12 +7,12 @@ from kbevolve.evolve.state.knowledge import Outcome
 from kbevolve.evolve.state.lessons import pair_words, percent
 from kbevolve.evolve.state.normalise import first_line, signature
 
-#: Lines of each kind at most: failures, ideas that were tried (the newest), techniques.
+#: Most lines of each kind: failures, tried ideas (the newest), techniques.
 SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10
 
 
 def failure_lines(brief: Brief) -> list[str]:
-    """The island's recent failures, one line for each kind, the newest first, with how often the run met it."""
+    """The island's recent failures, one line per signature, the newest first, with how often the run had it."""
     kinds: dict[str, list[Failure]] = {}
     for failure in brief.learnt.failures:
         kinds.setdefault(signature(failure.evaluation), []).append(failure)
@@ -26,7 +26,7 @@ def failure_lines(brief: Brief) -> list[str]:
 
 
 def tried_lines(brief: Brief) -> list[str]:
-    """The newest ideas with the best that came of each; without those that `exhausted_lines` tells of."""
+    """The newest ideas with the best result of each, without those of `exhausted_lines`."""
     shown = [(idea, gain, brief.learnt.memory.outcome(idea.title)) for idea, gain in brief.learnt.tried.items()]
     lines = [_tried(idea, gain, outcome) for idea, gain, outcome in shown if outcome is None or not outcome.exhausted]
     return lines[-SHOWN_TRIED:]
@@ -38,25 +38,25 @@ def exhausted_lines(brief: Brief) -> list[str]:
 
 
 def technique_lines(brief: Brief) -> list[str]:
-    """What each technique has brought against each bottleneck, the one that promises most first."""
+    """The results of each technique against each bottleneck, the most promising first."""
     experience = brief.learnt.memory.experience
     worth = {pair: experience.belief(*pair, brief.island.number) for pair in experience.pairs()}
     ranked = sorted(worth, key=lambda pair: (-worth[pair].improvement, pair))
     lines = []
     for pair in ranked[:SHOWN_TECHNIQUES]:
-        belief, paid = worth[pair], experience.tally(*pair).valid > 0
-        those = f", those to change the speed by {percent(belief.gain)}" if paid else "; none has yet"
+        belief, worked = worth[pair], experience.tally(*pair).valid > 0
+        those = f", those to change the speed by {percent(belief.gain)}" if worked else "; none has yet"
         lines.append(f"{pair_words(pair)}: {belief.validity:.0%} of its kernels are expected to work{those}")
     return lines
 
 
 def lesson_lines(brief: Brief) -> list[str]:
-    """What was read off the children of the run."""
+    """Lessons from the children of the run."""
     return [lesson.line for lesson in brief.learnt.memory.lessons]
 
 
 def elsewhere_lines(brief: Brief) -> list[str]:
-    """Ideas that paid on similar problems."""
+    """Ideas that helped on similar problems."""
     return [
         f"{one.title} ({one.technique}) on {one.problem}: {one.gain:.2f} times its parent's speed"
         for one in brief.learnt.transfer.ideas
@@ -65,9 +65,9 @@ def elsewhere_lines(brief: Brief) -> list[str]:
 
 def _tried(idea: Idea, gain: float | None, outcome: Outcome | None) -> str:
     if gain is not None:
-        came = f"{gain:.2f} times its parent's speed"
+        result = f"{gain:.2f} times its parent's speed"
     elif outcome is not None and outcome.failures:
-        came = f"no working kernel yet ({next(iter(outcome.failures.values()))})"
+        result = f"no working kernel yet ({next(iter(outcome.failures.values()))})"
     else:
-        came = "no working kernel"
-    return f"{idea.title} ({idea.technique}): {came}"
+        result = "no working kernel"
+    return f"{idea.title} ({idea.technique}): {result}"

@@ -16,8 +16,8 @@ from kbevolve.configs.settings import LLMSettings, Precision
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen.conversation import ChildRequest, Conversation, Send, child_name
-from kbevolve.evolve.proposers.codegen.edits import Reading, read_answer
-from kbevolve.evolve.proposers.codegen.idea_filters import masks_of, unmasked
+from kbevolve.evolve.proposers.codegen.edits import ParsedAnswer, read_answer
+from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
 from kbevolve.evolve.proposers.codegen.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea, shortlist
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, backends, edited
 from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
@@ -125,9 +125,9 @@ class LLMProposer:
         fitting = self._playbook.ideas_for(task.problem.source, device_type=task.device_type, device=task.device)
         languages = frozenset(str(backend) for backend in backends(brief))
         written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self._playbook.ideas
-        masks = masks_of(brief, self._precision)
-        entries = unmasked(written, masks)
-        turn = Message(role="user", content=self._texts.ideas(brief, shortlist(entries, brief, SHORTLIST), masks))
+        filters = filters_for(brief, self._precision)
+        entries = helpful(written, filters)
+        turn = Message(role="user", content=self._texts.ideas(brief, shortlist(entries, brief, SHORTLIST), filters))
         reply = talk.ask(Stage.IDEA, [turn])
         ideas = parse_ideas(reply.answer, self._playbook, proposed_by=reply.model)
         return choose_idea(ideas, brief) or playbook_idea(entries, brief)
@@ -158,7 +158,7 @@ class LLMProposer:
                 complaint = f"{complaint} Asked again: {error}"
         return talk.proposal(BirthState.NO_CODE, idea=idea, note=complaint)
 
-    def _read(self, reply: Reply, base: str | None) -> Reading:
+    def _read(self, reply: Reply, base: str | None) -> ParsedAnswer:
         """The source in a reply; the error also says what the user can do about it."""
         if reply.refusal:
             raise AnswerError(f"the endpoint would not answer: {reply.refusal}.")
@@ -172,9 +172,9 @@ class LLMProposer:
                 raise AnswerError("the answer was empty.") from None
             raise error
 
-    def _proposal(self, brief: Brief, talk: Conversation, reading: Reading, idea: Idea | None) -> Proposal:
-        kernel = Kernel.from_source(reading.source)
-        how = f"{reading.edits} edit{'' if reading.edits == 1 else 's'}" if reading.edits else "whole file"
+    def _proposal(self, brief: Brief, talk: Conversation, answer: ParsedAnswer, idea: Idea | None) -> Proposal:
+        kernel = Kernel.from_source(answer.source)
+        how = f"{answer.edits} edit{'' if answer.edits == 1 else 's'}" if answer.edits else "whole file"
         note = f"{idea.title if idea else 'no idea stated'} ({how})"
         if brief.repair is not None:
             verdict = brief.repair.evaluation.verdict.name.lower().replace("_", " ")

@@ -1,4 +1,4 @@
-"""Whole files in a model's answer: which of its code blocks is the kernel that it means."""
+"""Whole files in a model's answer: which code block is the kernel."""
 
 import ast
 import contextlib
@@ -6,16 +6,16 @@ import textwrap
 import warnings
 
 from kbevolve.configs.syntax import parse
-from kbevolve.evolve.proposers.codegen.code_blocks import Block, blocks_of, readings_of
+from kbevolve.evolve.proposers.codegen.code_blocks import CodeBlock, code_blocks, possible_blocks
 
 #: The class that every kernel defines.
 CLASS = "ModelNew"
 
-#: A later whole file is preferred to an earlier, longer one (the quoted parent), but not to one more than this many
-#: times as long: then it is an excerpt that shows how the class is used.
+#: A later whole file wins over an earlier, longer one (the quoted parent), unless that is more than this many times as
+#: long: the later one is then an excerpt that shows how to use the class.
 EXCERPT = 3
 
-#: How the complaint about an open block begins.
+#: Beginning of the complaint about an open block.
 CUT = "the code block is not closed, the answer seems to be cut short:"
 
 
@@ -24,15 +24,15 @@ class AnswerError(ValueError):
 
 
 def whole_file(answer: str, *, truncated: bool = False) -> str:
-    """The last whole file of an answer that defines ModelNew: an old one quoted before it is passed over.
+    """The last whole file of an answer that defines ModelNew; an earlier one is a quotation of the old file.
 
     Raises:
-        AnswerError: there is no code, or what is there is no kernel; the text is about the last attempt.
+        AnswerError: there is no code, or the code is no kernel; the text is about the last attempt.
     """
-    blocks = [block for block in blocks_of(answer) if block.closed or not truncated]
+    blocks = [block for block in code_blocks(answer) if block.closed or not truncated]
     named = [block for block in blocks if f"class {CLASS}" in block.text]
     if not named and f"class {CLASS}" in answer and not blocks and not truncated:
-        named = [Block(text=answer)]  # a bare file
+        named = [CodeBlock(text=answer)]  # a bare file
     whole, complaint = [], None
     for block in named:
         try:
@@ -52,11 +52,11 @@ def whole_file(answer: str, *, truncated: bool = False) -> str:
 
 def ends_inside(answer: str) -> bool:
     """Whether an answer ends within a code block."""
-    blocks = blocks_of(answer)
+    blocks = code_blocks(answer)
     return bool(blocks) and not blocks[-1].closed
 
 
-def _sound(block: Block) -> str:
+def _sound(block: CodeBlock) -> str:
     """The source in a block, without an indentation of the whole.
 
     Raises:
@@ -75,10 +75,10 @@ def _sound(block: Block) -> str:
 
 
 def _within_fences(answer: str) -> list[str]:
-    """Whole files of an answer whose fences stand within each other, in its order."""
+    """Whole files of an answer with nested fences, in its order."""
     whole: list[str] = []
-    for readings in readings_of(answer):
-        for block in readings:
+    for candidates in possible_blocks(answer):
+        for block in candidates:
             if f"class {CLASS}" not in block.text:
                 continue
             with contextlib.suppress(AnswerError):
@@ -99,7 +99,7 @@ def _returns(source: str) -> bool:
 
 
 def checked(source: str) -> str:
-    """`source` ended by one line end, when it is Python that defines ModelNew at the top level.
+    """`source` with one line end at its end, if it is Python that defines ModelNew at the top level.
 
     Raises:
         AnswerError: it is not.

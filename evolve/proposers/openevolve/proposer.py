@@ -11,7 +11,7 @@ from kbevolve.evaluators.feedback.message import feedback
 from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, prompt_lines
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, card_lines
 from kbevolve.evolve.proposers.openevolve.process import Asked, Guest, Written
 from kbevolve.evolve.state.attempts import Attempt
 
@@ -170,5 +170,5 @@ def openevolve_proposer(settings: Settings, make: ModelMaker) -> OpenEvolvePropo
 
 def _task(brief: Brief) -> str:
     source = brief.task.problem.source_for(brief.task.device_type)
-    lines = prompt_lines(brief.task.card) if brief.task.card else []
+    lines = card_lines(brief.task.card) if brief.task.card else []
     return "\n".join([f"# The problem: {brief.task.problem.name}", "```python", source.strip(), "```", *lines]) + "\n"

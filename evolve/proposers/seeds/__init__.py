@@ -1,1 +1,1 @@
-"""seeds."""
+"""The starting kernels of a run, and kernels in files that the user names."""

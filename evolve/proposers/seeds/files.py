@@ -1,21 +1,19 @@
-"""Reads a kernel from a file that a user names."""
+"""Reads a kernel from a file that the user named."""
 
-import os
 from pathlib import Path
 
 from kbevolve.archive.records import Kernel
-from kbevolve.configs.errors import UsageError
+from kbevolve.configs.text_file import read_text
 
 
-def read_kernel(file: Path) -> Kernel:
-    """The kernel in a ModelNew file; whether it is one, the judge says.
+def read_kernel(path: Path, *, option: str = "FILE") -> Kernel:
+    """The kernel in a ModelNew file; the judge decides whether it is one.
+
+    Args:
+        path: the file.
+        option: the argument or option that named it.
 
     Raises:
-        UsageError: the file cannot be read, or is no text.
+        UsageError: the file cannot be read, or is not text in UTF-8.
     """
-    try:
-        return Kernel.from_source(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{file}: {os.strerror(error.errno or 0)}; give a Python file that defines ModelNew") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: not text in UTF-8; give a Python file that defines ModelNew") from None
+    return Kernel.from_source(read_text(path, option=option, wants="file with class ModelNew"))

@@ -55,9 +55,9 @@ def test_a_strategy_that_cannot_work_is_refused_before_the_archive_is_touched(ty
 @pytest.mark.parametrize(
     ("told", "shown", "hidden"),
     [
-        (("execution", "profiler"), ("times as fast as eager", "softmax_kernel"), ("not told",)),
-        (("execution",), ("times as fast as eager",), ("softmax_kernel", "not told")),
-        (("generation",), ("how it fared is not told",), ("times as fast as eager", "softmax_kernel")),
+        (("execution", "profiler"), ("times as fast as eager", "softmax_kernel"), ("not shown",)),
+        (("execution",), ("times as fast as eager",), ("softmax_kernel", "not shown")),
+        (("generation",), ("its results are not shown",), ("times as fast as eager", "softmax_kernel")),
     ],
 )
 def test_prompts_tell_of_the_parent_what_may_be_told(

@@ -15,7 +15,7 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.analysis import roofline
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evolve.cli.render.problem_card import card_fields
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, prompt_lines
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, card_lines
 from kbevolve.evolve.state.attempts import Failure
 from tests.evolve.doubles import brief_of
 
@@ -117,7 +117,7 @@ def test_a_model_is_told_what_helps_and_not_what_the_judge_looks_at() -> None:
         "degenerate": "zeros pass", "low-signal": "weak", "random": "dropout", "in-place": "forward changes input 0",
         "launch-bound": "eager takes 12 µs a call", "dead-code": "the answer does not depend on fc.weight",
     }  # fmt: skip
-    text = "\n".join(prompt_lines(replace(CARD, flags=flags)))
+    text = "\n".join(card_lines(replace(CARD, flags=flags)))
     assert text == (
         "It must read 134 MB and write 67.1 MB, and computes 137 GFLOP in products.\n"
         "On this device the arithmetic bounds it: at the roofline a call takes 1.1 ms, eager PyTorch takes 2.67 ms.\n"

@@ -9,7 +9,7 @@ from kbevolve.archive.records import Operator, ProblemCard
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.proposers.codegen.idea_filters import masks_of, unmasked
+from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
 from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import DEVICE, KnownEvaluator, brief_of, kernel, problem
@@ -26,7 +26,7 @@ def brief(device: str = HOPPER, *, time_ms: float = 2.0, memory_ms: float = 1.0,
 
 def shown(asked: Brief, precision: Precision) -> list[Any]:
     entries = [one for one in load_playbook().ideas if "cuda" in one.devices]
-    return list(unmasked(entries, masks_of(asked, precision)))
+    return list(helpful(entries, filters_for(asked, precision)))
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_arithmetic_cannot_help_a_kernel_that_is_bound_by_memory() -> None:
     bound, free = brief(time_ms=1.2), brief(time_ms=1.3)
     assert not any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(bound, "tf32"))
     assert any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(free, "tf32"))
-    (mask,) = masks_of(bound, "tf32")
-    assert "at 83% of the bandwidth" in mask.words
+    (found,) = filters_for(bound, "tf32")
+    assert "at 83% of the bandwidth" in found.reason
 
 
 @pytest.mark.parametrize(
     "unknown", [{"card": None}, {"parents": ()}, {"memory_ms": 0.0}, {"feedback": frozenset()}, {"device": "some GPU"}]
 )
-def test_what_nobody_knows_masks_nothing(unknown: dict[str, Any]) -> None:
+def test_what_is_unknown_filters_nothing(unknown: dict[str, Any]) -> None:
     asked = brief(**{"time_ms": 1.3 if "device" in unknown else 1.0} | unknown)
-    assert masks_of(asked, "tf32") == ()
+    assert filters_for(asked, "tf32") == ()
 
 
 def test_something_is_always_left() -> None:
     entries = [one for one in load_playbook().ideas if one.technique == "tensor-cores"]
-    assert unmasked(entries, masks_of(brief(), "fp32")) == entries
+    assert helpful(entries, filters_for(brief(), "fp32")) == entries

@@ -46,14 +46,14 @@ def test_the_parents_profile_is_shown_below_its_source() -> None:
     text = prompt(Profile(launches=(launch,), roofline_share=0.4, bottleneck="far from the roofline (40 %): latency"))
     shown = text[text.index("The kernel to improve") :]
     assert (
-        "```\nMeasured of it on this device:\nEffective: 40 % of the roofline at fp32.\n"
+        "```\nMeasured on this device:\nEffective: 40 % of the roofline at fp32.\n"
         "Where the time of a call goes:\n- 100 % f: 1.9e+03 µs, 96 registers\n"
         "Bottleneck (a guess): far from the roofline (40 %): latency.\n"
     ) in shown
 
 
 def test_a_parent_without_profile_leaves_no_empty_heading() -> None:
-    assert "Measured of it" not in prompt(None)
+    assert "Measured on" not in prompt(None)
 
 
 def test_a_repair_begins_with_how_far_the_file_got() -> None:
