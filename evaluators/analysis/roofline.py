@@ -31,6 +31,8 @@ HEADROOM = {"cuda": 1.3, "cpu": 2.0}
 _FORMAT = 1
 #: Edge of the square products. Smaller ones do not fill a large GPU; 2048 on a CPU takes some 0.1 s.
 _EDGE = {"cuda": 8192, "cpu": 2048}
+#: On a CPU a product of this edge is measured first. If it takes more than so many seconds, no larger one is measured.
+_PROBE_EDGE, _LONG_SECONDS = 256, 0.01
 #: Bytes of the buffers that are copied: far beyond any last-level cache. Times are the best of so many.
 _COPIED = {"cuda": 1 << 30, "cpu": 1 << 28}
 _REPEATS = 3
@@ -150,10 +152,18 @@ def _product_rate(device: Device, dtype: torch.dtype) -> float:
     edge = _EDGE[device.type]
     while device.type == "cuda" and 4 * edge**2 * dtype.itemsize > torch.cuda.mem_get_info(device.index)[0]:
         edge //= 2
+    if device.type == "cpu":
+        seconds = _product_seconds(device, dtype, _PROBE_EDGE)
+        if seconds > _LONG_SECONDS:  # emulated: the rate does not depend on the size, and 2048 takes minutes
+            return 2 * _PROBE_EDGE**3 / seconds
+    return 2 * edge**3 / _product_seconds(device, dtype, edge)
+
+
+def _product_seconds(device: Device, dtype: torch.dtype, edge: int) -> float:
     # Random numbers: a GPU runs up to 15 % faster on zeros, which draw less power.
     left, right = (torch.randn(edge, edge, device=device.torch_name).to(dtype) for _ in range(2))
     product = torch.empty_like(left)
-    return 2 * edge**3 / _best_seconds(lambda: torch.mm(left, right, out=product), device, all_busy=True)
+    return _best_seconds(lambda: torch.mm(left, right, out=product), device, all_busy=True)
 
 
 def _best_seconds(act: Callable[[], Any], device: Device, *, all_busy: bool = False) -> float:

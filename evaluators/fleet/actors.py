@@ -1,7 +1,4 @@
-"""Judges as actors of a Ray cluster: the near side that asks one, and what Ray makes on the far side.
-
-Ray is told to restart nothing: the fleet counts deaths, and hires again.
-"""
+"""Judges as actors of a Ray cluster: the near side that asks one, and the class from which Ray makes the far side."""
 
 import contextlib
 import os
@@ -12,59 +9,49 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.fleet.judge_host import (
-    Commission,
-    Introduction,
-    JudgeDied,
-    JudgeHost,
-    Order,
-    Reply,
-    read,
-    sent,
-    silent,
-)
+from kbevolve.evaluators.fleet.judge_host import JudgeDied, JudgeHost, JudgeInfo, JudgeReply, JudgeRequest, JudgeSpec
 
 if TYPE_CHECKING:
     from kbevolve.evaluators.builds.pool import RemoteBuilder
 
-#: Seconds between two looks at whether a judge that cannot be placed yet is still wanted.
-_WAIT_SECONDS = 0.5
-#: Places that are tried for an actor, and seconds between two tries: a host that is silent is given up after 15 to 20.
-_MOST_PLACES, _PLACE_SECONDS = 10, 2.0
+#: Seconds between two checks whether a start was given up.
+_POLL_SECONDS = 0.5
+#: Attempts to place an actor, and seconds between two of them: a host that does not respond is given up after 15 to 20.
+_MOST_ATTEMPTS, _ATTEMPT_SECONDS = 10, 2.0
 #: Seconds that an actor has to end its workers in order; then Ray ends it.
 _LEAVE_SECONDS = 10.0
-#: Threads of an actor. Its judge takes fewer kernels at once (`work.width` ends at 64), and threads that wait are free.
+#: Threads of an actor. Its judge takes fewer kernels at once (`work.width` is at most 64), and idle threads are free.
 _THREADS = 66
 
 
 class ActorJudge:
-    """Implements `FarJudge` by an actor of a Ray cluster."""
+    """Implements `RemoteJudge` by an actor of a Ray cluster."""
 
-    introduction: Introduction
+    info: JudgeInfo
 
     def __init__(
-        self, ray: Any, commission: Commission, room: Mapping[str, float], given_up: Callable[[], bool] = lambda: False
+        self, ray: Any, spec: JudgeSpec, resources: Mapping[str, float], given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """Have it placed, wherever and whenever there is room, and wait until it is ready.
+        """Have Ray place it where `resources` are free, and wait until it is ready.
 
         Raises:
-            EvaluatorError: its device is not there, or it is not wanted any more.
+            EvaluatorError: its device is not there, or the start was given up.
             JudgeDied: it did not start; `_Misplaced` when its host went away meanwhile.
         """
         self._ray = ray
         self._ended = threading.Event()
-        # No restarts by Ray: the fleet counts deaths, and hires again.
+        # Ray restarts nothing: the fleet counts deaths and starts another judge.
         actor = ray.remote(ActorHost).options(
-            **room, max_restarts=0, max_task_retries=0, max_concurrency=_THREADS, scheduling_strategy="SPREAD"
+            **resources, max_restarts=0, max_task_retries=0, max_concurrency=_THREADS, scheduling_strategy="SPREAD"
         )
-        self._actor = actor.remote(commission)
+        self._actor = actor.remote(spec)
         try:
-            first = self._actor.introduce.remote()
-            while not ray.wait([first], timeout=_WAIT_SECONDS)[0]:
+            ready = self._actor.start.remote()
+            while not ray.wait([ready], timeout=_POLL_SECONDS)[0]:
                 if given_up():
                     raise EvaluatorError("starting a judge was given up")
-            reply: Reply = ray.get(first)
-            self.introduction = read(reply)
+            reply: JudgeReply = ray.get(ready)
+            self.info = reply.result()
         except ray.exceptions.RayError as error:
             self.close()
             raise _Misplaced(one_line(error)) from None
@@ -72,74 +59,69 @@ class ActorJudge:
             self.close()
             raise
 
-    def ask(self, order: Order, *, seconds: float) -> Any:
-        """What the judge found; blocks.
-
-        Raises:
-            JudgeDied: it or its host died, before or meanwhile, or it gave no answer within so many seconds.
-            KBEvolveError: whatever the judge raised on purpose.
-        """
+    def ask(self, request: JudgeRequest, *, seconds: float) -> Any:
+        """Implements `RemoteJudge.ask`."""
         if self._ended.is_set():
             raise JudgeDied("it was ended")
         try:
-            reply: Reply = self._ray.get(self._actor.carry_out.remote(sent(order)), timeout=seconds)
+            reply: JudgeReply = self._ray.get(self._actor.handle.remote(request.portable()), timeout=seconds)
         except self._ray.exceptions.GetTimeoutError:
-            raise silent(seconds) from None
+            raise JudgeDied.silent(seconds) from None
         except self._ray.exceptions.RayError as error:
             raise JudgeDied(one_line(error)) from None
-        return read(reply)
+        return reply.result()
 
     def close(self) -> None:
-        """End it: in order when it listens, by force when it does not."""
+        """End it: in order when it responds, else by force."""
         if self._ended.is_set():
             return
         self._ended.set()
         with contextlib.suppress(self._ray.exceptions.RayError):
-            if hasattr(self, "introduction"):
+            if hasattr(self, "info"):
                 self._ray.get(self._actor.close.remote(), timeout=_LEAVE_SECONDS)
-        with contextlib.suppress(Exception):  # gone already, and the connection with it
+        with contextlib.suppress(Exception):  # the actor, and the connection with it, may be gone
             self._ray.kill(self._actor)
 
 
 class _Misplaced(JudgeDied):
-    """An actor was placed on a host that was gone, or went."""
+    """Ray placed an actor on a host that was gone, or that went away."""
 
 
-def hire_actor(ray: Any, commission: Commission, room: Mapping[str, float], given_up: Callable[[], bool]) -> ActorJudge:
-    """An actor somewhere. Until Ray knows that a host is gone, it places actors there: that is no device's fault."""
-    for _ in range(_MOST_PLACES):
+def start_actor(ray: Any, spec: JudgeSpec, resources: Mapping[str, float], given_up: Callable[[], bool]) -> ActorJudge:
+    """An actor on some host. Ray places actors on a host that is gone until it notices: no device's fault."""
+    for _ in range(_MOST_ATTEMPTS):
         try:
-            return ActorJudge(ray, commission, room, given_up)
+            return ActorJudge(ray, spec, resources, given_up)
         except _Misplaced as failure:
             last = failure
-            time.sleep(_PLACE_SECONDS)
+            time.sleep(_ATTEMPT_SECONDS)
     raise last
 
 
 class ActorHost(JudgeHost):
-    """The far side: what an actor is made from."""
+    """The far side of an `ActorJudge`."""
 
-    def __init__(self, commission: Commission) -> None:
-        # Ray sets it to the cores that were reserved; a judge uses those that there are.
+    def __init__(self, spec: JudgeSpec) -> None:
+        # Ray sets it to the cores that were reserved; a judge uses all that there are.
         os.environ.pop("OMP_NUM_THREADS", None)
-        # Its GPU's number among its host's says which share of the cores is its own.
+        # The number of its GPU on the host decides its share of the cores.
         number = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        share = int(number) % commission.sharing if number.isdigit() else 0
-        commission = replace(commission, share=share, sharing=commission.sharing if number.isdigit() else 1)
-        # CPU judges have reserved the cores that tasks would need.
-        super().__init__(commission, build_elsewhere=_far_builder() if commission.device != "cpu" else None)
+        sharing = spec.sharing if number.isdigit() else 1
+        spec = replace(spec, share=int(number) % sharing if number.isdigit() else 0, sharing=sharing)
+        # CPU judges have reserved the cores that build tasks would need.
+        super().__init__(spec, build_elsewhere=_cluster_builder() if spec.device != "cpu" else None)
 
 
-def _far_builder() -> "RemoteBuilder":
+def _cluster_builder() -> "RemoteBuilder":
     import ray
 
-    from kbevolve.evaluators.fleet.far_builds import FarBuilder  # brings torch
+    from kbevolve.evaluators.fleet.cluster_builds import ClusterBuilder  # imports torch
 
-    return FarBuilder(ray)
+    return ClusterBuilder(ray)
 
 
 def one_line(error: BaseException) -> str:
-    """What Ray says about a death, without ids, and without its list of what usually causes such."""
+    """Ray's message about a death, without ids and without its list of usual causes."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    told = next((line for line in lines if " because " in line), lines[0])
-    return f"{type(error).__name__}: {told.partition('. Some common causes')[0][:300].rstrip('.')}"
+    cause = next((line for line in lines if " because " in line), lines[0])
+    return f"{type(error).__name__}: {cause.partition('. Some common causes')[0][:300].rstrip('.')}"

@@ -1,8 +1,8 @@
 """Several judges at once, one for each device, behind the contracts of one.
 
-Each judge lives in a process of its own and may die of what it judges, of its device or of its host. A kernel that it
-held is judged again, alone on a judge, so that a second death speaks against this kernel and no other. Contests run
-whole on one device: they compare times, and times of two devices are never compared.
+Each judge runs in a process of its own, and may die of a kernel, of its device or of its host. A kernel that was in it
+is evaluated again, alone in a judge, so that a second death counts against this kernel and no other. A contest runs
+whole on one device: it compares times, and times of two devices are never compared.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +18,17 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import Device, together
-from kbevolve.evaluators.fleet.judge_host import JUDGE, Commission, FarJudge, Introduction, JudgeDied, Order
+from kbevolve.evaluators.fleet.judge_host import JUDGE, JudgeDied, JudgeInfo, JudgeRequest, JudgeSpec, RemoteJudge
 from kbevolve.evaluators.fleet.judge_process import JudgeProcess
-from kbevolve.evaluators.fleet.slots import Opening, Post, Posts
+from kbevolve.evaluators.fleet.slots import Slot, Slots
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
 
-#: Judges that one order may cost.
+#: Judges that may die of one request.
 _MOST_DEATHS = 2
-#: Seconds of an order that no kernel's own limit covers: the problem is set up, baselines are compiled, other processes
-#: have the device. Too long costs time on one device only; too short would speak against a kernel that did nothing.
-_ASIDE_SECONDS = 1800.0
+#: Seconds of a request beside the kernels' own limits: the problem is set up, baselines are compiled, other processes
+#: use the device. Too many cost time on one device only; too few would count against a kernel that did nothing wrong.
+_OVERHEAD_SECONDS = 1800.0
 
 
 class Fleet:
@@ -36,41 +36,41 @@ class Fleet:
 
     def __init__(
         self,
-        openings: Sequence[Opening],
+        slots: Sequence[Slot],
         settings: EvaluationSettings,
         *,
         mixed: bool = False,
         closing: Callable[[], None] = lambda: None,
     ) -> None:
-        """Hire all judges.
+        """Start all judges.
 
         Args:
-            openings: where; at least one.
-            settings: how kernels are judged: how long that may take, and what is said about one that no judge survives.
+            slots: one for each judge; at least one.
+            settings: for time limits, and for the evaluation of a kernel that no judge survives.
             mixed: whether devices of different models may work together.
-            closing: called once after the judges were ended.
+            closing: called once, after the judges ended.
 
         Raises:
-            EvaluatorError: a judge cannot be had, or their devices differ.
+            EvaluatorError: a judge cannot be started, or the devices differ.
         """
         self.settings = settings
         self._closing = closing
-        self._kinds: frozenset[str] | None = None
+        self._fingerprints: frozenset[str] | None = None
         try:
-            self._posts = Posts(openings, self._admit)
-            introductions = [judge.introduction for judge in self._posts.judges]
-            #: The devices as one: what every evaluation says that it was made on.
+            self._slots = Slots(slots, self._check)
+            infos = [judge.info for judge in self._slots.judges]
             try:
-                self.device: Device = together([one.device for one in introductions], mixed=mixed)
+                #: The devices as one: the device of every evaluation.
+                self.device: Device = together([info.device for info in infos], mixed=mixed)
             except BaseException:
-                self._posts.close()
+                self._slots.close()
                 raise
         except BaseException:
             closing()
             raise
-        self._kinds = frozenset(one.device.fingerprint for one in introductions)
-        #: Kernels that are judged at once.
-        self.width = sum(one.width for one in introductions)
+        self._fingerprints = frozenset(info.device.fingerprint for info in infos)
+        #: Kernels that are evaluated at once.
+        self.width = sum(info.width for info in infos)
 
     def __enter__(self) -> Self:
         return self
@@ -82,7 +82,7 @@ class Fleet:
 
     def close(self) -> None:
         """End all judges; evaluations under way end with an error. May be called twice."""
-        self._posts.close()
+        self._slots.close()
         closing, self._closing = self._closing, lambda: None
         closing()
 
@@ -92,32 +92,32 @@ class Fleet:
         Raises:
             EvaluatorError: the reference fails, or no device is left.
         """
-        found: ProblemCard = self._insist(Order(what="card", problem=problem))
+        found: ProblemCard = self._handle_or_raise(JudgeRequest(method="card", problem=problem))
         return replace(found, device=self.device.fingerprint)
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        """Judge one kernel on the device that has the fewest under way.
+        """Judge one kernel on the device with the fewest under way.
 
         Raises:
             EvaluatorError: the reference fails, or no device is left.
         """
         try:
-            found: Evaluation = self._carry_out(Order(what="evaluate", problem=problem, kernels=(kernel,)))
-        except _Fatal as fatal:
-            # Is it this kernel, or do judges die of themselves? Setting the problem up runs its reference, in a judge
-            # and in a worker.
+            found: Evaluation = self._handle(JudgeRequest(method="evaluate", problem=problem, kernels=(kernel,)))
+        except _JudgesDied as deaths:
+            # If judges die without a kernel, too, the kernel is not to blame. A card runs the reference, in a judge and
+            # in a worker.
             try:
                 self.card(problem)
             except EvaluatorError as error:
-                raise EvaluatorError(f"{fatal}, and then the reference failed as well: {error}") from None
-            self._posts.forgive(fatal.first)
+                raise EvaluatorError(f"{deaths}, and then the reference failed as well: {error}") from None
+            self._slots.forgive(deaths.first)
             return Evaluation(
                 kernel=kernel.id,
                 problem=problem.id,
                 device=self.device.fingerprint,
                 precision=self.settings.precision,
                 verdict=Verdict.CRASHED,
-                message=f"stopped: {fatal} while this kernel was judged there, the second time with nothing beside it",
+                message=f"stopped: {deaths} while they evaluated this kernel, the second one with no other kernel",
             )
         return replace(found, device=self.device.fingerprint)
 
@@ -125,14 +125,14 @@ class Fleet:
         """Time kernels and the reference against each other, all on one device.
 
         Raises:
-            EvaluatorError: the reference fails, no device is left, or the contest ended two judges and none of its
-                kernels does so alone.
+            EvaluatorError: the reference fails, no device is left, or two judges died of the contest and of none of its
+                kernels alone.
         """
-        order = Order(what="compete", problem=problem, kernels=tuple(kernels), rounds=rounds)
+        request = JudgeRequest(method="compete", problem=problem, kernels=tuple(kernels), rounds=rounds)
         try:
-            contest: Contest = self._carry_out(order)
-        except _Fatal as fatal:
-            return self._compete_without_killers(order, fatal)
+            contest: Contest = self._handle(request)
+        except _JudgesDied as deaths:
+            return self._compete_without_culprits(request, deaths)
         failed = {name: replace(found, device=self.device.fingerprint) for name, found in contest.failed.items()}
         return replace(contest, failed=failed)
 
@@ -142,87 +142,87 @@ class Fleet:
         Raises:
             EvaluatorError: eager itself fails, or no device is left.
         """
-        found: tuple[Baseline, ...] = self._insist(Order(what="baselines", problem=problem))
+        found: tuple[Baseline, ...] = self._handle_or_raise(JudgeRequest(method="baselines", problem=problem))
         return found
 
-    def _compete_without_killers(self, order: Order, fatal: "_Fatal") -> Contest:
-        """A contest ended judges: whoever does not pass alone is out, and the others compete again."""
-        self._posts.forgive(fatal.first)  # that it counts, if no kernel is found that did it, is for `evaluate` to say
-        found = [self.evaluate(order.problem, kernel) for kernel in order.kernels]
+    def _compete_without_culprits(self, request: JudgeRequest, deaths: "_JudgesDied") -> Contest:
+        """Judges died of a contest: kernels that fail alone are removed, and the others compete again."""
+        self._slots.forgive(deaths.first)  # if a kernel did not cause it, `evaluate` counts it again
+        found = [self.evaluate(request.problem, kernel) for kernel in request.kernels]
         failed = {one.kernel: one for one in found if one.verdict is not Verdict.CORRECT}
         if not failed:
-            raise _blameless(order, fatal) from None
-        others = [kernel for kernel in order.kernels if kernel.id not in failed]
-        contest = self.compete(order.problem, others, rounds=order.rounds)
+            raise deaths.without_culprit(request) from None
+        others = [kernel for kernel in request.kernels if kernel.id not in failed]
+        contest = self.compete(request.problem, others, rounds=request.rounds)
         return replace(contest, failed={**contest.failed, **failed})
 
-    def _insist(self, order: Order) -> Any:
+    def _handle_or_raise(self, request: JudgeRequest) -> Any:
         try:
-            return self._carry_out(order)
-        except _Fatal as fatal:
-            raise _blameless(order, fatal) from None
+            return self._handle(request)
+        except _JudgesDied as deaths:
+            raise deaths.without_culprit(request) from None
 
-    def _carry_out(self, order: Order) -> Any:
+    def _handle(self, request: JudgeRequest) -> Any:
         deaths: list[str] = []
         failed = False
-        tried: list[Post] = []  # a sick device must not speak against a kernel twice
+        tried: list[Slot] = []  # a broken device must not count against a kernel twice
         while True:
-            seat = self._posts.take(alone=bool(deaths), avoid=tried)
-            tried.append(seat.post)
+            lease = self._slots.acquire(alone=bool(deaths), avoid=tried)
+            slot = lease.slot
+            tried.append(slot)
             try:
-                found = seat.judge.ask(order, seconds=self._patience(order, seat.judge))
+                found = lease.judge.ask(request, seconds=self._time_limit(request, lease.judge))
             except JudgeDied as death:
-                # A second death speaks against the kernels that were alone there, not against the device.
-                self._posts.bury(seat, str(death), counts=not (order.kernels and deaths))
-                deaths.append(f"{seat.post.opening.name}: {death}")
+                # A second death counts against the kernels that were alone there, not against the device.
+                self._slots.report_death(lease, str(death), counts=not (request.kernels and deaths))
+                deaths.append(f"{slot.name}: {death}")
                 if len(deaths) == _MOST_DEATHS:
-                    raise _Fatal(f"{_MOST_DEATHS} judges died ({'; '.join(deaths)})", tried[0]) from None
+                    raise _JudgesDied(f"{_MOST_DEATHS} judges died ({'; '.join(deaths)})", tried[0]) from None
             except EvaluatorError as error:
-                # The device's fault or the problem's: another judge, or another try, tells which.
-                self._posts.give_back(seat, failure=str(error))
+                # The device may be the cause, or the problem: the next attempt shows which.
+                self._slots.release(lease, failure=str(error))
                 if failed:
                     raise
                 failed = True
             except BaseException:
-                self._posts.give_back(seat)
+                self._slots.release(lease)
                 raise
             else:
-                self._posts.give_back(seat, worked=True)
-                if isinstance(found, Evaluation):  # each judge sees one device and calls it the first
-                    found = changed(found, device_instance=f"{seat.judge.introduction.host}/{seat.post.opening.name}")
+                self._slots.release(lease, worked=True)
+                if isinstance(found, Evaluation):  # each judge sees one device only, and calls it the first
+                    found = changed(found, device_instance=f"{lease.judge.info.host}/{slot.name}")
                 return found
 
-    def _patience(self, order: Order, judge: FarJudge) -> float:
+    def _time_limit(self, request: JudgeRequest, judge: RemoteJudge) -> float:
         """Seconds after which a judge that has not answered hangs."""
-        # A kernel is heard twice at most, each time within its limit; it may have to wait for all others at the judge.
-        kernels = judge.introduction.width + len(order.kernels)
-        return _ASIDE_SECONDS + 2 * kernels * self.settings.total_seconds
+        # A kernel is evaluated at most twice, each time within its limit, and may wait for all others in the judge.
+        kernels = judge.info.width + len(request.kernels)
+        return _OVERHEAD_SECONDS + 2 * kernels * self.settings.total_seconds
 
-    def _admit(self, introduction: Introduction) -> None:
-        where = f"the judge on {introduction.host}"
-        if introduction.version != __version__:
+    def _check(self, info: JudgeInfo) -> None:
+        where = f"the judge on {info.host}"
+        if info.version != __version__:
             raise EvaluatorError(
-                f"{where} is of kbevolve {introduction.version}, this is {__version__}; install the same one there"
+                f"{where} is kbevolve {info.version}, this is {__version__}; install the same version there"
             )
-        if self._kinds is not None and introduction.device.fingerprint not in self._kinds:
+        if self._fingerprints is not None and info.device.fingerprint not in self._fingerprints:
             raise EvaluatorError(
-                f"{where} came back on {introduction.device.fingerprint}, which is none of this run's: "
+                f"{where} returned on {info.device.fingerprint}, which is none of this run's devices: "
                 f"{self.device.fingerprint}"
             )
 
 
-class _Fatal(Exception):
-    """As many judges as may be died of one order, the first of them at `first`; the message is one line."""
+class _JudgesDied(Exception):
+    """The most judges that may die of one request died, the first of them in `first`; the message is one line."""
 
-    def __init__(self, words: str, first: Post) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, first: Slot) -> None:
+        super().__init__(message)
         self.first = first
 
-
-def _blameless(order: Order, fatal: _Fatal) -> EvaluatorError:
-    """What is said when judges died of an order and no kernel can be blamed."""
-    names = ", ".join(kernel.id for kernel in order.kernels) or order.problem.name
-    return EvaluatorError(f"{fatal} over {order.what} of {names}; see `kbevolve doctor`")
+    def without_culprit(self, request: JudgeRequest) -> EvaluatorError:
+        """The error when no kernel can be blamed."""
+        names = ", ".join(kernel.id for kernel in request.kernels) or request.problem.name
+        return EvaluatorError(f"{self} over {request.method} of {names}; see `kbevolve doctor`")
 
 
 def local_fleet(
@@ -231,28 +231,24 @@ def local_fleet(
     """One judge process for each of these devices of this machine.
 
     Raises:
-        EvaluatorError: a judge cannot be had, or the devices differ.
+        EvaluatorError: a judge cannot be started, or the devices differ.
     """
-    openings = []
+    names = [device.torch_name for device in devices]
+    slots = []
     for number, device in enumerate(devices):
-        twice = [other.torch_name for other in devices].count(device.torch_name) > 1
-        commission = Commission(
+        spec = JudgeSpec(
             device=device.torch_name,
             settings=settings,
             work=work,
             judge=judge,
-            # Judges of one CPU take turns on all of its cores: each times as the only one would.
+            # Judges of one CPU use all of its cores in turn, so that each times as a single one would.
             sharing=len(devices) if device.type == "cuda" else 1,
             share=number,
         )
-        openings.append(
-            Opening(
-                name=f"{device.torch_name} ({number + 1})" if twice else device.torch_name,
-                hire=partial(_hire_local, commission, device),
-            )
-        )
-    return Fleet(openings, settings, mixed=work.mixed_devices)
+        name = f"{device.torch_name} ({number + 1})" if names.count(device.torch_name) > 1 else device.torch_name
+        slots.append(Slot(name=name, start=partial(_start_process, spec, device)))
+    return Fleet(slots, settings, mixed=work.mixed_devices)
 
 
-def _hire_local(commission: Commission, device: Device, given_up: Callable[[], bool]) -> JudgeProcess:
-    return JudgeProcess(commission, device, given_up=given_up)
+def _start_process(spec: JudgeSpec, device: Device, given_up: Callable[[], bool]) -> JudgeProcess:
+    return JudgeProcess(spec, device, given_up=given_up)

@@ -1,8 +1,8 @@
-"""A judge made where its device is and asked from elsewhere: the far side of a fleet.
+"""A judge that runs where its device is and is asked from another process: the far side of a fleet.
 
-The same host lives in a process of this machine (`judge_process.py`) and in an actor of a cluster (`cluster.py`). What
-crosses are frozen records of plain values; both ends are this program, so that they may cross pickled. No key, no path
-and no code of a candidate's is ever run by that: a kernel travels as text, and only the judge's workers run it.
+The same host runs in a process of this machine (`judge_process.py`) and in an actor of a cluster (`actors.py`). Both
+ends are this program, so frozen records of plain values cross pickled. No key and no path crosses, and unpickling runs
+no candidate: a kernel travels as text, and only the judge's workers run it.
 """
 
 import contextlib
@@ -26,138 +26,163 @@ if TYPE_CHECKING:
     from kbevolve.evaluators.builds.pool import RemoteBuilder
     from kbevolve.evaluators.judging.judge import Judge
 
-#: The class that judges, as "module:Class". Tests and simulations name another one with the same methods.
+#: The class of the judges, as "module:Class". Tests and simulations name another one with the same methods.
 JUDGE = "kbevolve.evaluators.judging.judge:Judge"
+#: The methods of a judge that may be called from afar.
+_METHODS = ("card", "evaluate", "compete", "baselines")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commission:
-    """What a far judge is made from; the same for every judge of a run but for its device."""
+class JudgeSpec:
+    """What a remote judge is made from; the same for every judge of a run but for its device."""
 
-    #: Name of the device on the far side, e.g. "cuda:0": a far judge sees one GPU and no other.
+    #: Name of the device on the far side, e.g. "cuda:0": a remote judge sees one GPU and no other.
     device: str
     settings: EvaluationSettings
     work: WorkSettings
     #: "module:Class" of the judge.
     judge: str = JUDGE
-    #: Judges that divide the cores of its machine, itself included, and which share is its own: what one of them builds
-    #: must not disturb what another one times.
+    #: Number of judges that divide the cores of the machine, and the index of this judge's share: the builds of one
+    #: judge must not disturb the timing of another.
     sharing: int = 1
     share: int = 0
-    #: Where the near side finds modules; asked after the far side's own places, for judges that are not installed.
+    #: Module search path of the near side, appended on the far side, for judges that are not installed there.
     search_path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
-    """How a far judge says that it is ready."""
+class JudgeInfo:
+    """What a remote judge reports when it is ready."""
 
     device: Device
-    #: Kernels that it takes at once.
+    #: Kernels that it evaluates at once.
     width: int
-    #: Version of kbevolve on the far side, the name of its machine, and the judge's process there.
+    #: Version of kbevolve on the far side, the name of its machine, and the judge's process id there.
     version: str
     host: str
     pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One question to a far judge."""
+class JudgeRequest:
+    """One call of a method of a remote judge."""
 
-    #: Name of the judge's method: "card", "evaluate", "compete" or "baselines".
-    what: str
+    #: "card", "evaluate", "compete" or "baselines".
+    method: str
     problem: Problem
     #: One kernel to evaluate, or those that compete.
     kernels: tuple[Kernel, ...] = ()
     rounds: int = 0
 
+    def call(self, judge: "Judge") -> Any:
+        """Call the method.
+
+        Raises:
+            EvaluatorError: there is no such method, or the judge failed.
+        """
+        if self.method not in _METHODS:
+            raise EvaluatorError(f"a judge has no method {self.method!r}; it has: {', '.join(_METHODS)}")
+        if self.method == "compete":
+            return judge.compete(self.problem, self.kernels, rounds=self.rounds)
+        return getattr(judge, self.method)(self.problem, *self.kernels)
+
+    def portable(self) -> "JudgeRequest":
+        """The request to be sent: of the problem's path the name only, because the far side has no such file."""
+        return replace(self, problem=replace(self.problem, path=Path(self.problem.path.name)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """The answer to an order; an error travels as a value, so that its class and its one line arrive as they were."""
+class JudgeReply:
+    """The reply to a request. An error travels as a value, so that its class and message are kept."""
 
-    found: Any = None
+    value: Any = None
     #: What the judge raised on purpose.
     error: KBEvolveError | None = None
-    #: What it did not: the judge is broken, and cannot be believed to work again. One line, "" for none.
+    #: Any other exception in one line: the judge is broken and must be replaced. "" for none.
     broken: str = ""
+
+    @classmethod
+    def of(cls, call: Callable[[], Any]) -> "JudgeReply":
+        """What a call returns or raises."""
+        try:
+            return cls(value=call())
+        except KBEvolveError as error:
+            return cls(error=error)
+        except Exception as error:  # a device that failed shows itself as any of torch's errors
+            lines = str(error).strip().splitlines() or ["no message"]
+            return cls(broken=f"{type(error).__name__}: {lines[0][:300]}")
+
+    def result(self) -> Any:
+        """The value.
+
+        Raises:
+            JudgeDied: the judge broke.
+            KBEvolveError: the judge raised it.
+        """
+        if self.broken:
+            raise JudgeDied(self.broken)
+        if self.error is not None:
+            raise self.error
+        return self.value
 
 
 class JudgeDied(Exception):
-    """A far judge is gone or broken; the message is one line. Its orders have no answer."""
+    """A remote judge is gone or broken, and its requests have no reply; the message is one line."""
+
+    @classmethod
+    def silent(cls, seconds: float) -> "JudgeDied":
+        """A judge that hangs."""
+        return cls(f"it gave no answer within {seconds:.0f} s")
 
 
-class FarJudge(Protocol):
-    """A judge in another process, from the side of who asks it; safe for several threads."""
+class RemoteJudge(Protocol):
+    """A judge in another process, from the caller's side; safe for several threads."""
 
-    introduction: Introduction
+    info: JudgeInfo
 
-    def ask(self, order: Order, *, seconds: float) -> Any:
-        """What the judge found; blocks.
+    def ask(self, request: JudgeRequest, *, seconds: float) -> Any:
+        """The judge's result; blocks.
 
         Raises:
             JudgeDied: it died, before or meanwhile, or it gave no answer within so many seconds: then it hangs.
-            KBEvolveError: whatever the judge raised on purpose.
+            KBEvolveError: the judge raised it on purpose.
         """
         ...
 
     def close(self) -> None:
-        """End it and everything it started; whoever waits for an answer hears that it died. May be called twice."""
+        """End it and everything it started; requests under way raise `JudgeDied`. May be called twice."""
         ...
 
 
 class JudgeHost:
-    """Makes one judge and asks it; never raises."""
+    """Makes one judge and calls it; never raises."""
 
-    def __init__(self, commission: Commission, *, build_elsewhere: "RemoteBuilder | None" = None) -> None:
+    def __init__(self, spec: JudgeSpec, *, build_elsewhere: "RemoteBuilder | None" = None) -> None:
         """`build_elsewhere`: other hosts' compilers, where there are any."""
-        self._commission = commission
+        self._spec = spec
         self._build_elsewhere = build_elsewhere
         self._judge: Judge | None = None
 
-    def introduce(self) -> Reply:
-        """Find the device and make the judge; an `Introduction`. Imports torch."""
-        commission = self._commission
-        sys.path.extend(folder for folder in commission.search_path if folder not in sys.path)
+    def start(self) -> JudgeReply:
+        """Find the device and make the judge; the reply holds a `JudgeInfo`. Imports torch."""
+        return JudgeReply.of(self._start)
 
-        def ready() -> Introduction:
-            keep_to_share(commission.share, commission.sharing)
-            device = find_device(commission.device)
-            self._judge = make_judge(
-                device, commission.settings, commission.work, commission.judge, build_elsewhere=self._build_elsewhere
-            )
-            return Introduction(
-                device=device,
-                width=self._judge.width,
-                version=__version__,
-                host=platform.node(),
-                pid=os.getpid(),
-            )
+    def _start(self) -> JudgeInfo:
+        spec = self._spec
+        sys.path.extend(folder for folder in spec.search_path if folder not in sys.path)
+        pin_to_share(spec.share, spec.sharing)
+        device = find_device(spec.device)
+        self._judge = make_judge(device, spec.settings, spec.work, spec.judge, build_elsewhere=self._build_elsewhere)
+        return JudgeInfo(
+            device=device, width=self._judge.width, version=__version__, host=platform.node(), pid=os.getpid()
+        )
 
-        return _reply(ready)
-
-    def carry_out(self, order: Order) -> Reply:
-        """Ask the judge; may be called from several threads."""
+    def handle(self, request: JudgeRequest) -> JudgeReply:
+        """Call the judge; may be called from several threads."""
         judge = self._judge
         if judge is None:
-            return Reply(broken="it was asked before it was made")
-        problem = order.problem
-
-        def found() -> Any:
-            match order.what:
-                case "card":
-                    return judge.card(problem)
-                case "evaluate":
-                    return judge.evaluate(problem, order.kernels[0])
-                case "compete":
-                    return judge.compete(problem, order.kernels, rounds=order.rounds)
-                case "baselines":
-                    return judge.baselines(problem)
-                case other:
-                    raise EvaluatorError(f"a judge was asked to {other!r}, which none can")
-
-        return _reply(found)
+            return JudgeReply(broken="it was asked before it was started")
+        return JudgeReply.of(lambda: request.call(judge))
 
     def close(self) -> None:
         """End the judge's processes. May be called twice."""
@@ -178,15 +203,15 @@ def make_judge(
 
     module, _, name = judge.partition(":")
     kind = getattr(importlib.import_module(module), name)
-    far = {"build_elsewhere": build_elsewhere} if build_elsewhere else {}
-    made: Judge = kind(device, settings, width=width_for(device, work.width), builders=work.builders, **far)
+    options = {"build_elsewhere": build_elsewhere} if build_elsewhere else {}
+    made: Judge = kind(device, settings, width=width_for(device, work.width), builders=work.builders, **options)
     return made
 
 
-def keep_to_share(share: int, sharing: int) -> None:
-    """Keep this process, and all that it starts, to one of `sharing` equal shares of the cores; the first is 0.
+def pin_to_share(share: int, sharing: int) -> None:
+    """Pin this process, and all that it starts, to one of `sharing` equal shares of the cores; the first is 0.
 
-    Where there are fewer cores than shares, nothing happens.
+    With fewer cores than shares, nothing happens.
     """
     cores = sorted(os.sched_getaffinity(0))
     if sharing < 2 or len(cores) < sharing:
@@ -195,37 +220,3 @@ def keep_to_share(share: int, sharing: int) -> None:
     for task in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):
             os.sched_setaffinity(int(task), own)
-
-
-def sent(order: Order) -> Order:
-    """An order as it travels: the problem's text, and of its path the name alone, for the far side has no such file."""
-    return replace(order, problem=replace(order.problem, path=Path(order.problem.path.name)))
-
-
-def read(reply: Reply) -> Any:
-    """What a reply brings.
-
-    Raises:
-        JudgeDied: the judge broke.
-        KBEvolveError: the judge raised it.
-    """
-    if reply.broken:
-        raise JudgeDied(reply.broken)
-    if reply.error is not None:
-        raise reply.error
-    return reply.found
-
-
-def silent(seconds: float) -> JudgeDied:
-    """What is said of a judge that hangs."""
-    return JudgeDied(f"it gave no answer within {seconds:.0f} s")
-
-
-def _reply(ask: Callable[[], Any]) -> Reply:
-    try:
-        return Reply(found=ask())
-    except KBEvolveError as error:
-        return Reply(error=error)
-    except Exception as error:  # a device that fell off the bus shows itself as any of torch's errors
-        words = str(error).strip().splitlines()
-        return Reply(broken=f"{type(error).__name__}: {words[0][:300] if words else 'no message'}")

@@ -1,7 +1,6 @@
-"""The posts of a fleet: a place for one judge each. Who is there, who is asked next, who is not asked any more.
+"""The slots of a fleet: each holds one judge, and replaces it when it dies.
 
-A post whose judge died gets another one, by itself and beside the work of the others. One that failed twice in a row
-is quarantined: nothing is sent there again.
+A new judge is started in the background. A slot that failed twice in a row is quarantined: it gets no more requests.
 """
 
 import contextlib
@@ -13,236 +12,231 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from kbevolve.configs.errors import EvaluatorError, KBEvolveError
-from kbevolve.evaluators.fleet.judge_host import FarJudge, Introduction, JudgeDied
+from kbevolve.evaluators.fleet.judge_host import JudgeDied, JudgeInfo, RemoteJudge
 
-#: Failures in a row, without a success between, after which a post is quarantined: one may be bad luck.
+#: Failures in a row, without a success between, after which a slot is quarantined: one may be bad luck.
 _MOST_FAILURES = 2
-#: Seconds that a fleet waits for its first judge to come back while it has none: a host that reboots needs minutes.
+#: Seconds that a fleet without any judge waits for the first one to return: a host that reboots needs minutes.
 _PATIENCE_SECONDS = 600.0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
-    """A place where a judge can be hired, as often as one dies."""
-
-    #: For messages, e.g. "cuda:1".
-    name: str
-    #: Starts a judge and waits until it is ready; its argument says whether it is wanted any more. It raises
-    #: EvaluatorError or JudgeDied when none can be had.
-    hire: Callable[[Callable[[], bool]], FarJudge]
+#: Starts a judge and waits until it is ready. Its argument says whether the start was given up. It raises
+#: EvaluatorError or JudgeDied when no judge can be started.
+StartJudge = Callable[[Callable[[], bool]], RemoteJudge]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Post:
-    """One place and how it does."""
+class Slot:
+    """One judge at a time, and how it does."""
 
-    opening: Opening
-    #: None while one is being hired, and for ever in quarantine.
-    judge: FarJudge | None = None
+    #: For messages, e.g. "cuda:1".
+    name: str
+    start: StartJudge
+    #: None while one is started, and in quarantine.
+    judge: RemoteJudge | None = None
     under_way: int = 0
-    #: Whether what is under way must stay alone.
+    #: Whether the request under way must stay alone.
     alone: bool = False
-    #: Failures since the last success, and why it was quarantined; "" when it was not.
+    #: Failures since the last success, and the reason for the quarantine; "" when there is none.
     failures: int = 0
     quarantine: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seat:
-    """A judge's time for one order."""
+class Lease:
+    """A slot and its judge, for one request."""
 
-    post: Post
-    judge: FarJudge
+    slot: Slot
+    judge: RemoteJudge
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Ticket:
+class _Waiter:
     alone: bool
-    avoid: Collection[Post]
+    avoid: Collection[Slot]
 
 
-class Posts:
-    """All posts of a fleet; safe for several threads."""
+class Slots:
+    """All slots of a fleet; safe for several threads."""
 
-    def __init__(self, openings: Sequence[Opening], admit: Callable[[Introduction], None]) -> None:
-        """Hire a judge for every post, all at once.
+    def __init__(self, slots: Sequence[Slot], check: Callable[[JudgeInfo], None]) -> None:
+        """Start a judge in every slot, all at once.
 
         Args:
-            openings: at least one.
-            admit: raises EvaluatorError about a judge that does not fit the others.
+            slots: at least one.
+            check: raises EvaluatorError about a judge that does not fit the others.
 
         Raises:
-            EvaluatorError: one of them cannot be had: what was asked for is told to be missing before work begins.
+            EvaluatorError: one of them cannot be started; the user is told before work begins.
         """
-        self._admit = admit
+        self._check = check
         self._changed = threading.Condition()
-        self._queue: deque[_Ticket] = deque()
-        self._posts = [Post(opening=opening) for opening in openings]
+        self._queue: deque[_Waiter] = deque()
+        self.slots = tuple(slots)
         self._closed = False
-        self._lonely_since: float | None = None
-        self._hiring = ThreadPoolExecutor(max_workers=len(openings), thread_name_prefix="kbevolve-hire")
+        self._empty_since: float | None = None
+        self._starting = ThreadPoolExecutor(max_workers=len(slots), thread_name_prefix="kbevolve-start")
+        started = [self._starting.submit(self._start, slot) for slot in slots]
         try:
-            hired = [self._hiring.submit(self._hire, post) for post in self._posts]
-            for post, future in zip(self._posts, hired, strict=True):
+            for slot, future in zip(slots, started, strict=True):
                 try:
-                    post.judge = future.result()
+                    slot.judge = future.result()
                 except (KBEvolveError, JudgeDied) as error:
-                    raise EvaluatorError(f"no judge on {post.opening.name}: {error}") from None
+                    raise EvaluatorError(f"no judge on {slot.name}: {error}") from None
             for judge in self.judges:
-                admit(judge.introduction)
+                check(judge.info)
         except BaseException:
             self._closed = True
-            for future in hired:
-                with contextlib.suppress(Exception):  # the first one is on its way to the user
+            for future in started:
+                with contextlib.suppress(Exception):  # the first failure is raised already
                     future.result().close()
-            self._hiring.shutdown()
+            self._starting.shutdown()
             raise
 
     @property
-    def judges(self) -> list[FarJudge]:
-        """Those that are there now."""
-        return [post.judge for post in self._posts if post.judge is not None]
+    def judges(self) -> list[RemoteJudge]:
+        """The judges that are ready now."""
+        return [slot.judge for slot in self.slots if slot.judge is not None]
 
-    def take(self, *, alone: bool = False, avoid: Collection[Post] = ()) -> Seat:
-        """The judge with the fewest kernels under way; waits in line while all are full.
+    def acquire(self, *, alone: bool = False, avoid: Collection[Slot] = ()) -> Lease:
+        """The judge with the fewest requests under way; waits in a queue while all are full.
 
         Args:
-            alone: a judge that has nothing else under way, and gets nothing else meanwhile; at the head of the line.
-            avoid: posts that are taken only while no other has a judge.
+            alone: a judge with no other request, which gets no other one meanwhile; at the head of the queue.
+            avoid: slots that are used only while no other has a judge.
 
         Raises:
-            EvaluatorError: no post is left, or no judge came back in time, or the fleet was closed.
+            EvaluatorError: no slot is left, no judge returned in time, or the fleet was closed.
         """
-        ticket = _Ticket(alone=alone, avoid=avoid)
+        waiter = _Waiter(alone=alone, avoid=avoid)
         with self._changed:
-            (self._queue.appendleft if alone else self._queue.append)(ticket)
+            (self._queue.appendleft if alone else self._queue.append)(waiter)
             try:
-                while (seat := self._seat_for(ticket)) is None:
+                while (lease := self._lease_for(waiter)) is None:
                     self._changed.wait(self._seconds_left())
             finally:
-                self._queue.remove(ticket)
+                self._queue.remove(waiter)
                 self._changed.notify_all()
-            seat.post.under_way += 1
-            seat.post.alone = alone
-            return seat
+            lease.slot.under_way += 1
+            lease.slot.alone = alone
+            return lease
 
-    def give_back(self, seat: Seat, *, worked: bool = False, failure: str = "") -> None:
-        """An order is over; `worked` ends a row of failures, a `failure` lengthens it."""
-        post = seat.post
+    def release(self, lease: Lease, *, worked: bool = False, failure: str = "") -> None:
+        """A request is done. `worked` resets the count of failures, `failure` (one line) increases it."""
+        slot = lease.slot
         with self._changed:
-            if post.judge is not seat.judge:
-                return  # it died meanwhile, and the post began anew
-            post.under_way -= 1
-            post.alone = False
+            if slot.judge is not lease.judge:
+                return  # it died meanwhile and was replaced
+            slot.under_way -= 1
+            slot.alone = False
             if worked:
-                post.failures = 0
+                slot.failures = 0
             if failure:
-                self._fail(post, failure)
-                if post.quarantine:
-                    post.judge = None
+                self._count_failure(slot, failure)
+                if slot.quarantine:
+                    slot.judge = None
             self._changed.notify_all()
-        if post.quarantine:
-            seat.judge.close()
+        if slot.quarantine:
+            lease.judge.close()
 
-    def bury(self, seat: Seat, failure: str, *, counts: bool) -> None:
-        """A judge died. The first to say so has another one hired.
+    def report_death(self, lease: Lease, failure: str, *, counts: bool) -> None:
+        """A judge died. The first report starts another one.
 
         Args:
-            seat: where it was.
+            lease: of the judge.
             failure: how it died, one line.
-            counts: whether that speaks against the post.
+            counts: whether the death counts as a failure of the slot.
         """
-        post = seat.post
+        slot = lease.slot
         with self._changed:
-            if post.judge is seat.judge:
-                post.judge, post.under_way, post.alone = None, 0, False
+            if slot.judge is lease.judge:
+                slot.judge, slot.under_way, slot.alone = None, 0, False
                 if counts:
-                    self._fail(post, failure)
-                if not post.quarantine and not self._closed:
-                    self._hiring.submit(self._hire_again, post)
+                    self._count_failure(slot, failure)
+                if not slot.quarantine and not self._closed:
+                    self._starting.submit(self._start_again, slot)
                 self._changed.notify_all()
-        seat.judge.close()  # a broken one may still live
+        lease.judge.close()  # a broken one may still live
 
-    def forgive(self, post: Post) -> None:
-        """A failure of this post was a kernel's: it does not count, and a quarantine that rested on it is over."""
+    def forgive(self, slot: Slot) -> None:
+        """A kernel caused a failure of this slot: it does not count, and a quarantine because of it ends."""
         with self._changed:
-            post.failures = max(0, post.failures - 1)
-            if post.quarantine and post.failures < _MOST_FAILURES and not self._closed:
-                post.quarantine = ""
-                self._hiring.submit(self._hire_again, post)
+            slot.failures = max(0, slot.failures - 1)
+            if slot.quarantine and slot.failures < _MOST_FAILURES and not self._closed:
+                slot.quarantine = ""
+                self._starting.submit(self._start_again, slot)
 
     def close(self) -> None:
-        """End all judges; whoever waits for one hears it. May be called twice."""
+        """End all judges; threads that wait for one get an EvaluatorError. May be called twice."""
         with self._changed:
             self._closed = True
             judges = self.judges
             self._changed.notify_all()
-        with ThreadPoolExecutor(max_workers=len(self._posts), thread_name_prefix="kbevolve-dismiss") as dismissing:
-            list(dismissing.map(lambda judge: judge.close(), judges))
-        self._hiring.shutdown()
+        with ThreadPoolExecutor(max_workers=len(self.slots), thread_name_prefix="kbevolve-close") as closing:
+            list(closing.map(lambda judge: judge.close(), judges))
+        self._starting.shutdown()
 
-    # ---- within the lock -------------------------------------------------------------------------------------------
+    # ---- with the lock held ----------------------------------------------------------------------------------------
 
-    def _seat_for(self, ticket: _Ticket) -> Seat | None:
+    def _lease_for(self, waiter: _Waiter) -> Lease | None:
         if self._closed:
-            raise EvaluatorError("the judges were sent home before this kernel was judged; `kbevolve resume` goes on")
-        if all(post.quarantine for post in self._posts):
+            raise EvaluatorError("the judges were closed before this kernel was evaluated; run `kbevolve resume`")
+        if all(slot.quarantine for slot in self.slots):
             raise EvaluatorError(f"no device is left: {self._complaints()}; see `kbevolve doctor`, then resume the run")
         if self._seconds_left() == 0:
             raise EvaluatorError(
-                f"no judge came back within {_PATIENCE_SECONDS:.0f} s: {self._complaints() or 'none could be placed'}; "
-                "see that a device is free, then resume the run"
+                f"no judge returned within {_PATIENCE_SECONDS:.0f} s: {self._complaints() or 'none could be placed'}; "
+                "check that a device is free, then resume the run"
             )
-        if self._queue[0] is not ticket:
+        if self._queue[0] is not waiter:
             return None
-        there = [(post, post.judge) for post in self._posts if post.judge is not None]
-        there = [(post, judge) for post, judge in there if post not in ticket.avoid] or there
+        ready = [(slot, slot.judge) for slot in self.slots if slot.judge is not None]
+        ready = [(slot, judge) for slot, judge in ready if slot not in waiter.avoid] or ready
         free = [
-            Seat(post=post, judge=judge)
-            for post, judge in there
-            if not post.alone and post.under_way < (1 if ticket.alone else judge.introduction.width)
+            Lease(slot=slot, judge=judge)
+            for slot, judge in ready
+            if not slot.alone and slot.under_way < (1 if waiter.alone else judge.info.width)
         ]
-        return min(free, key=lambda seat: seat.post.under_way, default=None)
+        return min(free, key=lambda lease: lease.slot.under_way, default=None)
 
     def _seconds_left(self) -> float | None:
-        """Seconds of patience with a fleet that has no judge at all; None while it has one."""
+        """Seconds until a fleet without any judge gives up; None while it has a judge."""
         if self.judges:
-            self._lonely_since = None
+            self._empty_since = None
             return None
         now = time.monotonic()
-        self._lonely_since = self._lonely_since or now
-        return max(0.0, self._lonely_since + _PATIENCE_SECONDS - now)
+        self._empty_since = self._empty_since or now
+        return max(0.0, self._empty_since + _PATIENCE_SECONDS - now)
 
-    def _fail(self, post: Post, failure: str) -> None:
-        post.failures += 1
-        if post.failures >= _MOST_FAILURES:
-            post.quarantine = failure
+    def _count_failure(self, slot: Slot, failure: str) -> None:
+        slot.failures += 1
+        if slot.failures >= _MOST_FAILURES:
+            slot.quarantine = failure
 
     def _complaints(self) -> str:
-        return "; ".join(f"{post.opening.name}: {post.quarantine}" for post in self._posts if post.quarantine)
+        return "; ".join(f"{slot.name}: {slot.quarantine}" for slot in self.slots if slot.quarantine)
 
-    # ---- beside the work -------------------------------------------------------------------------------------------
+    # ---- in the background -----------------------------------------------------------------------------------------
 
-    def _hire(self, post: Post) -> FarJudge:
-        return post.opening.hire(lambda: self._closed)
+    def _start(self, slot: Slot) -> RemoteJudge:
+        return slot.start(lambda: self._closed)
 
-    def _hire_again(self, post: Post) -> None:
-        while not self._closed and not post.quarantine:
+    def _start_again(self, slot: Slot) -> None:
+        while not self._closed and not slot.quarantine:
             judge = None
             try:
-                judge = self._hire(post)
-                self._admit(judge.introduction)
-            except Exception as error:  # whatever it is: in this thread nobody else would hear of it
+                judge = self._start(slot)
+                self._check(judge.info)
+            except Exception as error:  # in this thread, only the slot can report it
                 if judge is not None:
                     judge.close()
                 with self._changed:
-                    self._fail(post, " ".join(str(error).split()) or type(error).__name__)
+                    self._count_failure(slot, " ".join(str(error).split()) or type(error).__name__)
                     self._changed.notify_all()
                 continue
             with self._changed:
                 wanted = not self._closed
                 if wanted:
-                    post.judge = judge
+                    slot.judge = judge
                 self._changed.notify_all()
             if not wanted:
                 judge.close()

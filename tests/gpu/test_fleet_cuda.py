@@ -95,12 +95,12 @@ def test_two_devices_find_what_one_finds_in_about_half_the_time(alone: Fleet, pa
 
 
 def test_each_judge_sees_its_own_gpu(pair: Fleet) -> None:
-    for judge in pair._posts.judges:
-        environment = Path(f"/proc/{judge.introduction.pid}/environ").read_bytes().split(b"\0")
+    for judge in pair._slots.judges:
+        environment = Path(f"/proc/{judge.info.pid}/environ").read_bytes().split(b"\0")
         (visible,) = (entry for entry in environment if entry.startswith(b"CUDA_VISIBLE_DEVICES="))
         assert b"," not in visible
-        assert judge.introduction.device.index == 0
-    assert len({judge.introduction.pid for judge in pair._posts.judges}) == 2
+        assert judge.info.device.index == 0
+    assert len({judge.info.pid for judge in pair._slots.judges}) == 2
 
 
 def test_a_contest_is_held_on_one_device(pair: Fleet) -> None:

@@ -26,10 +26,10 @@ from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.fleet import cluster as cluster_module
-from kbevolve.evaluators.fleet import far_builds
+from kbevolve.evaluators.fleet import cluster_builds
 from kbevolve.evaluators.fleet import fleet as fleet_module
 from kbevolve.evaluators.fleet.cluster import Cluster, find_cluster, reachable
-from kbevolve.evaluators.fleet.far_builds import FarBuilder
+from kbevolve.evaluators.fleet.cluster_builds import ClusterBuilder
 from kbevolve.evaluators.fleet.fleet import Fleet
 from kbevolve.evaluators.sandbox.process_table import processes
 from tests.evaluators.builds.sources import LIBRARY
@@ -49,7 +49,7 @@ ALERT = {
 
 
 class Hosts:
-    """A cluster whose second host comes and goes."""
+    """A cluster whose second host can be killed and started again."""
 
     def __init__(self, directory: Path) -> None:
         from ray.cluster_utils import Cluster as RayCluster
@@ -76,11 +76,11 @@ class Hosts:
 def soon(what: Callable[[], bool]) -> None:
     patience = time.monotonic() + NOTICED
     while not what():
-        assert time.monotonic() < patience, "nobody noticed"
+        assert time.monotonic() < patience, "it was not noticed"
         time.sleep(0.05)
 
 
-# ---- nobody is connected yet -----------------------------------------------------------------------------------------
+# ---- without a connection -------------------------------------------------------------------------------------------
 
 
 def command_line(pid: int) -> str:
@@ -150,14 +150,14 @@ def test_where_nothing_listens_there_is_no_waiting() -> None:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    # Not tmp_path: a socket's name has 107 characters at most. RAY_TMPDIR, so that nobody else finds this cluster.
+    # Not tmp_path: a socket's name has at most 107 characters. RAY_TMPDIR hides this cluster from other users.
     with (
         tempfile.TemporaryDirectory(prefix="kbr-", dir="/tmp", ignore_cleanup_errors=True) as directory,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("RAY_TMPDIR", directory)
         patch.setenv("OPENAI_API_KEY", "sk-secret")
-        # Judges of hosts of one's own are installed there; these come from the tests.
+        # On the user's hosts the judges are installed; these are part of the tests.
         patch.setenv("PYTHONPATH", str(ROOT))
         Path(directory, "ray").mkdir()
         ray = cluster_module._import_ray()
@@ -181,15 +181,15 @@ def fleet(hosts: Hosts) -> Iterator[Fleet]:
 
 
 def pids(fleet: Fleet) -> set[int]:
-    return {judge.introduction.pid for judge in fleet._posts.judges}
+    return {judge.info.pid for judge in fleet._slots.judges}
 
 
 def in_the_middle(fleet: Fleet, do: Callable[[], None]) -> list[Evaluation]:
-    """Judge 16 kernels side by side, and do something when some are through and the others are not."""
+    """Judge 16 kernels side by side, and call `do` when some are done and others are not."""
     asked: list[Kernel] = [faulty(SECONDS=0.25, NUMBER=number) for number in range(16)]
     with ThreadPoolExecutor(fleet.width) as threads:
         futures: list[Future[Evaluation]] = [threads.submit(fleet.evaluate, problem(), one) for one in asked]
-        # Any six: one that waits for a judge that is being started takes longer than all the others together.
+        # Any six: one that waits for the start of a judge takes longer than all others together.
         soon(lambda: sum(future.done() for future in futures) >= 6)
         assert not all(future.done() for future in futures)
         do()
@@ -215,12 +215,12 @@ def test_compilers_of_any_host_build_for_a_judge(hosts: Hosts, monkeypatch: pyte
     order = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),))
     cluster, _ = find_cluster(hosts.work())
     try:
-        build = FarBuilder(cluster._ray)
+        build = ClusterBuilder(cluster._ray)
         built = build(order, 60.0)
         assert isinstance(built, BuiltLibrary)
         assert built.library.startswith(b"\x7fELF")
         assert isinstance(build(replace(order, sources=(("main.cpp", "int f("),)), 60.0), BuildFailure)
-        monkeypatch.setattr(far_builds, "toolchain", lambda: "of somebody else")
+        monkeypatch.setattr(cluster_builds, "toolchain", lambda: "of another host")
         assert build(order, 60.0) is None, "a host with other compilers must not build for us"
     finally:
         cluster.close()
@@ -257,14 +257,14 @@ def test_an_actor_that_is_killed_costs_a_retry(fleet: Fleet, capfd: pytest.Captu
     with pytest.raises(EvaluatorError, match=r"^no worker starts here; reboot$"):
         fleet.evaluate(problem(), faulty(FAULT="error"))
     assert {one.verdict for one in in_the_middle(fleet, lambda: None)} == {Verdict.CORRECT}
-    assert capfd.readouterr().out == "", "Ray's own words do not disturb what is shown"
+    assert capfd.readouterr().out == "", "Ray's own messages are not shown"
 
 
 @pytest.mark.slow
 def test_an_actor_that_hangs_is_ended(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     before = pids(fleet)
     with monkeypatch.context() as patch:
-        patch.setattr(fleet_module, "_ASIDE_SECONDS", 1.0)
+        patch.setattr(fleet_module, "_OVERHEAD_SECONDS", 1.0)
         patch.setattr(fleet, "settings", SETTINGS.model_copy(update={"total_seconds": 0.01}))
         found = fleet.evaluate(problem(), faulty(SECONDS=100))
     assert found.verdict is Verdict.CRASHED
@@ -280,7 +280,7 @@ def test_a_host_that_dies_costs_a_retry_and_is_used_again_when_it_is_back(hosts:
     before = pids(fleet)
     found = in_the_middle(fleet, hosts.kill_second)
     assert {one.verdict for one in found} == {Verdict.CORRECT}
-    # An actor may outlive the raylet of its host a little, and do its work well; until somebody asks it in vain.
+    # An actor may outlive the raylet of its host a little and still work, until a request to it fails.
     soon(lambda: in_the_middle(fleet, lambda: None) != [] and len(pids(fleet)) == 1)
     assert pids(fleet) < before
     assert fleet.evaluate(problem(), kernel()).verdict is Verdict.CORRECT

@@ -1,4 +1,4 @@
-"""Several judges behind the contracts of one: who is asked, what a death costs, and that nobody is left behind."""
+"""Several judges behind the contracts of one: which judge is asked, what a death costs, and what remains afterwards."""
 
 import os
 import platform
@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,16 @@ import pytest
 
 from kbevolve import __version__
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Kernel, Verdict
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError, ProblemError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.fleet import fleet as fleet_module
 from kbevolve.evaluators.fleet import slots
 from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
-from kbevolve.evaluators.fleet.judge_host import Introduction, JudgeDied, Order
+from kbevolve.evaluators.fleet.judge_host import JudgeDied, JudgeInfo, JudgeRequest
 from kbevolve.evaluators.fleet.judge_process import environment
-from kbevolve.evaluators.fleet.slots import Opening
+from kbevolve.evaluators.fleet.slots import Slot
 from tests.evaluators.simulated import NAME, SimulatedJudge, faulty, pid_of
 from tests.evolve.doubles import kernel, problem
 
@@ -34,30 +35,27 @@ SETTINGS = EvaluationSettings()
 
 
 class ScriptedJudge:
-    """Implements `FarJudge` in this process: notes what it does at once, and dies of what `deadly` says."""
+    """Implements `RemoteJudge` in this process: records parallel requests, and dies of those that are `deadly`."""
 
-    def __init__(self, width: int = 1, deadly: Callable[[Order], bool] = lambda _: False, device: Device = DEVICE):
-        self.introduction = Introduction(device=device, width=width, version=__version__, host="here", pid=1)
+    def __init__(
+        self, width: int = 1, deadly: Callable[[JudgeRequest], bool] = lambda _: False, device: Device = DEVICE
+    ) -> None:
+        self.info = JudgeInfo(device=device, width=width, version=__version__, host="here", pid=1)
         self.deadly = deadly
-        self.judge = SimulatedJudge(device, SETTINGS)
+        self.judge: Any = SimulatedJudge(device, SETTINGS)
         self.dead = threading.Event()
         self.under_way: list[str] = []
-        #: What was under way beside each order when it came.
+        #: Kernel or method -> what was under way when its request arrived.
         self.beside: dict[str, list[str]] = {}
 
-    def ask(self, order: Order, *, seconds: float) -> Any:
-        name = order.kernels[0].id if order.kernels else order.what
+    def ask(self, request: JudgeRequest, *, seconds: float) -> Any:
+        name = request.kernels[0].id if request.kernels else request.method
         self.beside[name] = list(self.under_way)
         self.under_way.append(name)
         try:
-            if self.deadly(order):
+            if self.deadly(request):
                 self.dead.set()
-            if order.what == "card":
-                found: Any = self.judge.card(order.problem)
-            elif order.what == "compete":
-                found = self.judge.compete(order.problem, order.kernels, rounds=order.rounds)
-            else:
-                found = self.judge.evaluate(order.problem, order.kernels[0])
+            found = request.call(self.judge)
             if self.dead.is_set():
                 raise JudgeDied("its process died")
             return found
@@ -68,24 +66,37 @@ class ScriptedJudge:
         self.dead.set()
 
 
-class Hiring:
-    """Openings whose judges are made by a function of the post and the number of judges that it had before."""
+class FailingJudge(ScriptedJudge):
+    """Raises an error for every request."""
 
-    def __init__(self, posts: int, make: Callable[[int, int], ScriptedJudge]) -> None:
-        self.hired: list[list[ScriptedJudge]] = [[] for _ in range(posts)]
-        self.make = make
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def ask(self, request: JudgeRequest, *, seconds: float) -> Any:
+        raise self.error
+
+
+class Scripts:
+    """Slots whose judges are made by a function of the slot and the number of judges that it had before."""
+
+    def __init__(self, count: int, make: Callable[[int, int], ScriptedJudge]) -> None:
+        self.judges: list[list[ScriptedJudge]] = [[] for _ in range(count)]
+        self._make = make
 
     def fleet(self, **options: Any) -> Fleet:
-        def hire(post: int) -> Callable[[Callable[[], bool]], ScriptedJudge]:
-            def hired(given_up: Callable[[], bool]) -> ScriptedJudge:
-                judge = self.make(post, len(self.hired[post]))
-                self.hired[post].append(judge)
-                return judge
+        made = [Slot(name=f"slot {number}", start=partial(self._start, number)) for number in range(len(self.judges))]
+        return Fleet(made, SETTINGS, **options)
 
-            return hired
+    def _start(self, number: int, given_up: Callable[[], bool]) -> ScriptedJudge:
+        judge = self._make(number, len(self.judges[number]))
+        self.judges[number].append(judge)
+        return judge
 
-        openings = [Opening(name=f"post {number}", hire=hire(number)) for number in range(len(self.hired))]
-        return Fleet(openings, SETTINGS, **options)
+
+def evaluate_all(fleet: Fleet, asked: list[Kernel], threads: int) -> list[Evaluation]:
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda one: fleet.evaluate(problem(), one), asked))
 
 
 def kernels(count: int, seconds: float = 0.0) -> list[Kernel]:
@@ -93,199 +104,181 @@ def kernels(count: int, seconds: float = 0.0) -> list[Kernel]:
 
 
 def test_the_work_is_shared_and_no_judge_gets_more_than_its_width() -> None:
-    hiring = Hiring(3, lambda post, _: ScriptedJudge(width=2))
+    scripts = Scripts(3, lambda slot, _: ScriptedJudge(width=2))
     asked = kernels(18, seconds=0.03)
-    with hiring.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
+    with scripts.fleet() as fleet:
         assert fleet.width == 6
-        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), asked))
+        found = evaluate_all(fleet, asked, len(asked))
     assert [one.kernel for one in found] == [one.id for one in asked]
-    shares = [judge.beside for (judge,) in hiring.hired]
+    shares = [judge.beside for (judge,) in scripts.judges]
     assert all(len(share) >= 4 for share in shares), "18 kernels on 3 equal judges"
     assert max(len(others) for share in shares for others in share.values()) == 1
 
 
 def test_first_come_first_served_when_all_are_full() -> None:
-    order: list[str] = []
-
-    class Noting(ScriptedJudge):
-        def ask(self, asked: Order, *, seconds: float) -> Any:
-            order.append(asked.kernels[0].id)
-            return super().ask(asked, seconds=seconds)
-
     asked = kernels(6, seconds=0.05)
-    with Hiring(1, lambda *_: Noting()).fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
+    scripts = Scripts(1, lambda *_: ScriptedJudge())
+    with scripts.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
         for one in asked:
             threads.submit(fleet.evaluate, problem(), one)
             time.sleep(0.01)
-    assert order == [one.id for one in asked]
+    assert list(scripts.judges[0][0].beside) == [one.id for one in asked]
 
 
-def test_a_judge_that_dies_costs_a_retry_and_the_post_gets_another_one() -> None:
-    hiring = Hiring(2, lambda post, before: ScriptedJudge(width=3, deadly=lambda _: post == 0 and before == 0))
+def test_a_judge_that_dies_costs_a_retry_and_is_replaced() -> None:
+    scripts = Scripts(2, lambda slot, before: ScriptedJudge(width=3, deadly=lambda _: slot == 0 and before == 0))
     asked = kernels(12, seconds=0.02)
-    with hiring.fleet() as fleet, ThreadPoolExecutor(6) as threads:
-        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), asked))
-        assert {one.verdict for one in found} == {Verdict.CORRECT}
+    with scripts.fleet() as fleet:
+        assert {one.verdict for one in evaluate_all(fleet, asked, 6)} == {Verdict.CORRECT}
         patience = time.monotonic() + 5
-        while len(fleet._posts.judges) < 2 and time.monotonic() < patience:
+        while len(fleet._slots.judges) < 2 and time.monotonic() < patience:
             time.sleep(0.01)
-        assert len(fleet._posts.judges) == len(hiring.hired[0]) == 2
+        assert len(fleet._slots.judges) == len(scripts.judges[0]) == 2
 
 
-def test_a_kernel_that_kills_judges_is_tried_again_alone_and_then_blamed_alone() -> None:
+def test_a_kernel_that_kills_judges_is_evaluated_again_alone_and_then_blamed_alone() -> None:
     """Its neighbours die with it once, and never with it again."""
     killer = faulty(NUMBER=99)
-    hiring = Hiring(2, lambda *_: ScriptedJudge(width=4, deadly=lambda order: killer in order.kernels))
+    scripts = Scripts(2, lambda *_: ScriptedJudge(width=4, deadly=lambda request: killer in request.kernels))
     asked = [*kernels(7, seconds=0.1), killer, *[faulty(SECONDS=0.1, NUMBER=number) for number in range(10, 17)]]
-    with hiring.fleet() as fleet, ThreadPoolExecutor(len(asked)) as threads:
-        found = {one.kernel: one for one in threads.map(lambda one: fleet.evaluate(problem(), one), asked)}
-        assert len(fleet._posts.judges) == 2, "the kernel was blamed, so no device is"
+    with scripts.fleet() as fleet:
+        found = {one.kernel: one for one in evaluate_all(fleet, asked, len(asked))}
+        assert len(fleet._slots.judges) == 2, "the kernel was blamed, so no device is"
     assert found.pop(killer.id).verdict is Verdict.CRASHED
     assert {one.verdict for one in found.values()} == {Verdict.CORRECT}
-    judges = [judge for post in hiring.hired for judge in post]
-    companies = [judge.beside[killer.id] for judge in judges if killer.id in judge.beside]
-    assert len(companies) == 2
-    assert [] in companies, "the second time it was alone"
+    judges = [judge for one in scripts.judges for judge in one]
+    beside = [judge.beside[killer.id] for judge in judges if killer.id in judge.beside]
+    assert len(beside) == 2
+    assert [] in beside, "the second time it was alone"
 
 
 def test_killers_in_a_row_do_not_cost_a_device() -> None:
-    hiring = Hiring(3, lambda *_: ScriptedJudge(deadly=lambda order: order.what == "evaluate"))
-    with hiring.fleet() as fleet:
-        fleet._posts._posts[0].failures = 1  # one of its own comes on top
+    scripts = Scripts(3, lambda *_: ScriptedJudge(deadly=lambda request: request.method == "evaluate"))
+    with scripts.fleet() as fleet:
+        fleet._slots.slots[0].failures = 1  # one that no kernel caused
         assert {fleet.evaluate(problem(), one).verdict for one in kernels(8)} == {Verdict.CRASHED}
-        assert not [post.opening.name for post in fleet._posts._posts if post.quarantine]
+        assert not [slot.name for slot in fleet._slots.slots if slot.quarantine]
 
 
-def test_what_is_said_about_such_a_kernel() -> None:
+def test_the_evaluation_of_such_a_kernel() -> None:
     killer = faulty(NUMBER=99)
-    hiring = Hiring(1, lambda *_: ScriptedJudge(deadly=lambda order: killer in order.kernels))
-    with hiring.fleet() as fleet:
+    scripts = Scripts(1, lambda *_: ScriptedJudge(deadly=lambda request: killer in request.kernels))
+    with scripts.fleet() as fleet:
         found = fleet.evaluate(problem(), killer)
         assert (found.kernel, found.problem, found.device) == (killer.id, problem().id, DEVICE.fingerprint)
         assert found.message == (
-            "stopped: 2 judges died (post 0: its process died; post 0: its process died) while this kernel was judged "
-            "there, the second time with nothing beside it"
+            "stopped: 2 judges died (slot 0: its process died; slot 0: its process died) while they evaluated this "
+            "kernel, the second one with no other kernel"
         )
         assert fleet.evaluate(problem(), kernel()).verdict is Verdict.CORRECT
 
 
 def test_where_the_reference_kills_judges_too_no_kernel_is_blamed() -> None:
-    hiring = Hiring(1, lambda *_: ScriptedJudge(deadly=lambda _: True))
-    with hiring.fleet() as fleet, pytest.raises(EvaluatorError, match="the reference failed as well") as told:
+    scripts = Scripts(1, lambda *_: ScriptedJudge(deadly=lambda _: True))
+    with scripts.fleet() as fleet, pytest.raises(EvaluatorError, match="the reference failed as well") as caught:
         fleet.evaluate(problem(), kernel())
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("posts", [1, 2])
-def test_who_ends_a_contest_is_out_and_the_others_compete_again(posts: int) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_kernel_that_ends_a_contest_is_removed_and_the_others_compete_again(count: int) -> None:
     killer, others = faulty(NUMBER=99), kernels(2)
-    hiring = Hiring(slots, lambda *_: ScriptedJudge(deadly=lambda order: killer in order.kernels))
-    with hiring.fleet() as fleet:
+    scripts = Scripts(count, lambda *_: ScriptedJudge(deadly=lambda request: killer in request.kernels))
+    with scripts.fleet() as fleet:
         contest = fleet.compete(problem(), [others[0], killer, others[1]], rounds=3)
         assert contest.times.keys() == {one.id for one in others}
         assert contest.failed.keys() == {killer.id}
         assert contest.failed[killer.id].verdict is Verdict.CRASHED
-        assert not [post for post in fleet._posts._posts if post.quarantine]
+        assert not [slot for slot in fleet._slots.slots if slot.quarantine]
         assert fleet.compete(problem(), [killer], rounds=3).times == {}
 
 
-def test_a_contest_that_ends_judges_by_none_of_its_kernels_is_an_error() -> None:
-    hiring = Hiring(2, lambda *_: ScriptedJudge(deadly=lambda order: order.what == "compete"))
+def test_a_contest_that_ends_judges_through_none_of_its_kernels_is_an_error() -> None:
+    scripts = Scripts(2, lambda *_: ScriptedJudge(deadly=lambda request: request.method == "compete"))
     with (
-        hiring.fleet() as fleet,
+        scripts.fleet() as fleet,
         pytest.raises(EvaluatorError, match=r"2 judges died .* over compete of \w+, \w+; see"),
     ):
         fleet.compete(problem(), kernels(2), rounds=3)
 
 
-def test_whatever_keeps_a_judge_from_coming_back_is_told() -> None:
-    def make(post: int, before: int) -> ScriptedJudge:
+def test_any_error_that_keeps_a_judge_from_starting_again_is_reported() -> None:
+    def make(slot: int, before: int) -> ScriptedJudge:
         if before:
             raise OSError(24, "Too many open files")
         return ScriptedJudge(deadly=lambda _: True)
 
     with (
-        Hiring(1, make).fleet() as fleet,
-        pytest.raises(EvaluatorError, match=r"no device is left: post 0: .*Too many open files"),
+        Scripts(1, make).fleet() as fleet,
+        pytest.raises(EvaluatorError, match=r"no device is left: slot 0: .*Too many open files"),
     ):
         fleet.evaluate(problem(), kernel())
 
 
-def test_a_post_that_fails_twice_in_a_row_is_quarantined() -> None:
-    hiring = Hiring(2, lambda post, _: ScriptedJudge(width=1, deadly=lambda _: post == 0))
+def test_a_slot_that_fails_twice_in_a_row_is_quarantined() -> None:
+    scripts = Scripts(2, lambda slot, _: ScriptedJudge(width=1, deadly=lambda _: slot == 0))
     asked = kernels(8, seconds=0.02)
-    with hiring.fleet() as fleet, ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda one: fleet.evaluate(problem(), one), asked))
-        assert len(fleet._posts.judges) == 1
+    with scripts.fleet() as fleet:
+        found = evaluate_all(fleet, asked, 2)
+        assert len(fleet._slots.judges) == 1
     assert {one.verdict for one in found} == {Verdict.CORRECT}
-    assert len(hiring.hired[0]) == 2
+    assert len(scripts.judges[0]) == 2
 
 
-def test_a_success_between_two_failures_keeps_a_post() -> None:
+def test_a_success_between_two_failures_keeps_a_slot() -> None:
     bad = {one.id for one in kernels(20)[::2]}
     seen: set[str] = set()
 
-    def first_time(order: Order) -> bool:
-        name = order.kernels[0].id if order.kernels else ""
+    def first_time(request: JudgeRequest) -> bool:
+        name = request.kernels[0].id if request.kernels else ""
         return name in bad and not (name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
-    hiring = Hiring(1, lambda *_: ScriptedJudge(deadly=first_time))
-    with hiring.fleet() as fleet:
+    scripts = Scripts(1, lambda *_: ScriptedJudge(deadly=first_time))
+    with scripts.fleet() as fleet:
         found = [fleet.evaluate(problem(), one) for one in kernels(20)]
     assert {one.verdict for one in found} == {Verdict.CORRECT}
-    assert len(hiring.hired[0]) == 11
+    assert len(scripts.judges[0]) == 11
 
 
-def test_an_error_of_one_device_is_tried_elsewhere() -> None:
-    class Sick(ScriptedJudge):
-        def ask(self, order: Order, *, seconds: float) -> Any:
-            raise EvaluatorError("the GPU has fallen off the bus; reboot")
-
-    hiring = Hiring(2, lambda post, _: Sick() if post == 0 else ScriptedJudge())
-    with hiring.fleet() as fleet:
+def test_after_an_error_of_one_device_another_is_tried() -> None:
+    error = EvaluatorError("the GPU has fallen off the bus; reboot")
+    scripts = Scripts(2, lambda slot, _: FailingJudge(error) if slot == 0 else ScriptedJudge())
+    with scripts.fleet() as fleet:
         found = [fleet.evaluate(problem(), one) for one in kernels(5)]
         assert {one.verdict for one in found} == {Verdict.CORRECT}
-        assert len(fleet._posts.judges) == 1
+        assert len(fleet._slots.judges) == 1
     with (
-        Hiring(2, lambda *_: Sick()).fleet() as fleet,
+        Scripts(2, lambda *_: FailingJudge(error)).fleet() as fleet,
         pytest.raises(EvaluatorError, match=r"^the GPU has fallen off the bus; reboot$"),
     ):
         fleet.evaluate(problem(), kernel())
 
 
 def test_with_no_device_left_it_says_so_in_one_line() -> None:
-    class Gone(ScriptedJudge):
-        def ask(self, order: Order, *, seconds: float) -> Any:
-            raise EvaluatorError("it is gone")
-
-    with Hiring(1, lambda *_: Gone()).fleet() as fleet:
-        for match in ("^it is gone$", "^no device is left: post 0: it is gone; see `kbevolve doctor`"):
+    with Scripts(1, lambda *_: FailingJudge(EvaluatorError("it is gone"))).fleet() as fleet:
+        for match in ("^it is gone$", "^no device is left: slot 0: it is gone; see `kbevolve doctor`"):
             with pytest.raises(EvaluatorError, match=match):
                 fleet.evaluate(problem(), kernel())
 
 
-def test_it_does_not_wait_for_ever_for_a_judge_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_for_a_judge_to_return_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "_PATIENCE_SECONDS", 0.3)
     away = threading.Event()
 
-    def make(post: int, before: int) -> ScriptedJudge:
+    def make(slot: int, before: int) -> ScriptedJudge:
         if before:
             away.wait(10)
         return ScriptedJudge(deadly=lambda _: True)
 
-    hiring = Hiring(1, make)
-    with hiring.fleet() as fleet:
-        with pytest.raises(EvaluatorError, match="no judge came back within 0 s"):
+    scripts = Scripts(1, make)
+    with scripts.fleet() as fleet:
+        with pytest.raises(EvaluatorError, match="no judge returned within 0 s"):
             fleet.evaluate(problem(), kernel())
         away.set()
 
 
-def test_a_mistake_of_the_user_is_neither_tried_again_nor_held_against_a_device() -> None:
-    class Strict(ScriptedJudge):
-        def ask(self, order: Order, *, seconds: float) -> Any:
-            raise ProblemError("get_inputs() gives no tensor")
-
-    with Hiring(1, lambda *_: Strict()).fleet() as fleet:
+def test_a_mistake_of_the_user_is_not_tried_again_and_does_not_count_against_a_device() -> None:
+    with Scripts(1, lambda *_: FailingJudge(ProblemError("get_inputs() gives no tensor"))).fleet() as fleet:
         for _ in range(3):
             with pytest.raises(ProblemError, match="no tensor"):
                 fleet.card(problem())
@@ -293,27 +286,27 @@ def test_a_mistake_of_the_user_is_neither_tried_again_nor_held_against_a_device(
 
 def test_devices_of_two_models_do_not_judge_one_run() -> None:
     other = replace(DEVICE, fingerprint="cpu/another", description="another")
-    hiring = Hiring(2, lambda post, _: ScriptedJudge(device=(DEVICE, other)[post]))
+    scripts = Scripts(2, lambda slot, _: ScriptedJudge(device=(DEVICE, other)[slot]))
     with pytest.raises(EvaluatorError, match="different models or versions: cpu/another; cpu/double; choose equal"):
-        hiring.fleet()
-    assert all(judge.dead.is_set() for (judge,) in hiring.hired), "nobody is left behind"
-    hiring = Hiring(2, lambda post, _: ScriptedJudge(device=(DEVICE, other)[post]))
-    with hiring.fleet(mixed=True) as fleet:
+        scripts.fleet()
+    assert all(judge.dead.is_set() for (judge,) in scripts.judges), "all judges were ended"
+    scripts = Scripts(2, lambda slot, _: ScriptedJudge(device=(DEVICE, other)[slot]))
+    with scripts.fleet(mixed=True) as fleet:
         assert fleet.device.fingerprint == "cpu/another + cpu/double"
         found = [fleet.evaluate(problem(), one) for one in kernels(2)]
         assert {one.device for one in [*found, fleet.card(problem())]} == {fleet.device.fingerprint}
 
 
-def test_closing_sends_everybody_home() -> None:
-    hiring = Hiring(1, lambda *_: ScriptedJudge())
+def test_closing_ends_requests_under_way() -> None:
+    scripts = Scripts(1, lambda *_: ScriptedJudge())
     closings: list[bool] = []
-    fleet = hiring.fleet(closing=lambda: closings.append(True))
+    fleet = scripts.fleet(closing=lambda: closings.append(True))
     with ThreadPoolExecutor(2) as threads:
         slow, waiting = (threads.submit(fleet.evaluate, problem(), one) for one in kernels(2, seconds=0.3))
         time.sleep(0.1)
         fleet.close()
         for future in (slow, waiting):
-            with pytest.raises(EvaluatorError, match="sent home"):
+            with pytest.raises(EvaluatorError, match="closed before this kernel"):
                 future.result()
     fleet.close()
     assert closings == [True]
@@ -330,7 +323,7 @@ def fleet() -> Iterator[Fleet]:
 
 
 def pids(fleet: Fleet) -> set[int]:
-    return {judge.introduction.pid for judge in fleet._posts.judges}
+    return {judge.info.pid for judge in fleet._slots.judges}
 
 
 def test_judges_live_in_processes_of_their_own(fleet: Fleet) -> None:
@@ -363,7 +356,7 @@ def test_a_process_that_is_killed_loses_nothing(fleet: Fleet, tmp_path: Path) ->
     assert (tmp_path / "one").exists()
     patience = time.monotonic() + 30
     while len(pids(fleet)) < 2:
-        assert time.monotonic() < patience, "nobody took the dead one's place"
+        assert time.monotonic() < patience, "the dead judge was not replaced"
         time.sleep(0.05)
     assert len(pids(fleet) & before) == 1
 
@@ -383,7 +376,7 @@ def test_a_kernel_that_no_process_survives_is_a_result(fleet: Fleet) -> None:
 
 @pytest.mark.slow
 def test_a_judge_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet_module, "_ASIDE_SECONDS", 1.0)
+    monkeypatch.setattr(fleet_module, "_OVERHEAD_SECONDS", 1.0)
     quick = SETTINGS.model_copy(update={"total_seconds": 0.01})
     with local_fleet((find_device("cpu"),), quick, WorkSettings(), judge=NAME) as made:
         before = pids(made)
@@ -407,13 +400,13 @@ from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.fleet.fleet import local_fleet
 made = local_fleet([find_device("cpu")], EvaluationSettings(), WorkSettings(), judge={NAME!r})
-print(made._posts.judges[0].introduction.pid, flush=True)
+print(made._slots.judges[0].info.pid, flush=True)
 time.sleep(60)
 """
 
 
 @pytest.mark.slow
-def test_judges_die_with_who_asks_them() -> None:
+def test_judges_die_with_the_process_that_started_them() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ORPHAN], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]
     ) as asking:
@@ -423,11 +416,11 @@ def test_judges_die_with_who_asks_them() -> None:
         asking.kill()  # so that nothing of it can end them
     patience = time.monotonic() + 10
     while alive(pid):
-        assert time.monotonic() < patience, "a judge outlived who asked it"
+        assert time.monotonic() < patience, "a judge outlived the process that started it"
         time.sleep(0.05)
 
 
-def test_a_judge_that_does_not_start_is_told_in_one_line() -> None:
+def test_a_judge_that_does_not_start_is_an_error_of_one_line() -> None:
     cpu = find_device("cpu")
     with pytest.raises(EvaluatorError, match=r"^no judge on cpu: .*ModuleNotFoundError: No module named 'absent'$"):
         local_fleet((cpu,), SETTINGS, WorkSettings(), judge="absent:Judge")
