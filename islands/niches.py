@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from kbevolve.archive.records import Backend, Kernel, Trait
-from kbevolve.islands.source.active_code import LiveText, live_text
+from kbevolve.islands.source.active_code import ActiveCode, active_code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> Niche:
         kernel: whose source is read.
         traits: what its compiled code shows; None where nobody could look, and the source is believed.
     """
-    text = live_text(kernel.source)
+    text = active_code(kernel.source)
     body = text.native if kernel.backend in (Backend.CUDA, Backend.CPP) else text.python
     shown = None if kernel.backend is Backend.TORCH else traits  # what it compiles is not what it calls
     compiled = _COMPILED_CPU if kernel.backend is Backend.CPP else _COMPILED
@@ -174,7 +174,7 @@ def _level(marks: tuple[str, ...], text: str, rules: _Rules, shown: Collection[T
     return max((level for level, there in found.items() if there), default=0)
 
 
-def _launches(backend: Backend, text: LiveText) -> int:
+def _launches(backend: Backend, text: ActiveCode) -> int:
     if backend is Backend.TORCH:
         return 3
     own = len(_LAUNCH[backend].findall(text.python + text.native))

@@ -14,7 +14,7 @@ FOLDERS = ("configs", "archive", "islands", "evaluators", "evolve")
 ALLOWED = {
     "configs": ("kbevolve.configs",),
     "archive": ("kbevolve.archive", "kbevolve.configs"),
-    "islands": ("kbevolve.islands", "kbevolve.archive.records"),
+    "islands": ("kbevolve.islands", "kbevolve.archive.records", "kbevolve.configs.syntax"),
     "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.configs"),
     "evolve": ("kbevolve",),
 }

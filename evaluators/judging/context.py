@@ -20,7 +20,7 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.device.memory import free_bytes
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging.binary_dedup import ShellOf, Twins
+from kbevolve.evaluators.judging.binary_dedup import KnownBinaries, ShellOf
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.clock import Undisturbed
@@ -87,7 +87,7 @@ class ProblemContext:
             self.card: ProblemCard = self._inspect()
             self.checker = OutputChecker(self.prepared)
         #: Kernels with the binary of a kernel that was judged before.
-        self.twins = Twins(judge.shell_of)
+        self.binaries = KnownBinaries(judge.shell_of)
         #: Largest lower end of a speedup so far; only kernels near it are examined closely.
         self.best_speedup = 0.0
         #: The undisturbed time of the reference's process; lowered whenever a measurement shows it faster.

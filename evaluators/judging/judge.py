@@ -178,7 +178,7 @@ class Judge:
         repeatability = self._context.repeatability
         with self._alone_with(problem) as context:
             contest = run_contest(context, kernels, rounds=rounds, tie=repeatability.tie(problem.id))
-            context.twins.forget(contest.failed)
+            context.binaries.forget(contest.failed)
         for kernel_id, speedup in contest.speedups().items():
             repeatability.add(problem.id, kernel_id, speedup)
         return contest
@@ -221,7 +221,7 @@ class Judge:
             checked = found = check_problem(context, found)
             with self._quiet():
                 found = repeat_while(is_doubtful, lambda: evaluate_in_process(context, kernel, checked, phases))
-            context.twins.note(found)
+            context.binaries.remember(found)
             return found
         except Rejection as failure:
             return rejected(found, failure)

@@ -107,8 +107,9 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
         found = changed(found, sandbox=worker.sandbox)
         build(candidate, phases)
         built_alone = worker.built_alone
-        found = changed(found, binary_hash=context.twins.code_of(kernel.source, worker.built, built_alone=built_alone))
-        if (known := context.twins.verdict(found)) is not None:
+        binary_hash = context.binaries.hash_of(kernel.source, worker.built, built_alone=built_alone)
+        found = changed(found, binary_hash=binary_hash)
+        if (known := context.binaries.verdict(found)) is not None:
             return known
         found, kernel_ms = try_kernel(context, candidate, found, phases, memory=context.memory)
         if found.verdict < Verdict.CORRECT:

@@ -15,7 +15,7 @@ from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search.executor import Executor, Urgency
 from kbevolve.evolve.state.attempts import Failure, Likeness
 from kbevolve.evolve.state.context import RunContext
-from kbevolve.evolve.state.duplicates import COMPARED, Novelty
+from kbevolve.evolve.state.duplicates import COMPARED, NearDuplicates
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.evolve import Breeding
@@ -107,7 +107,7 @@ class OffspringInFlight:
         self._repair_turns = context.settings.search.repair_turns if Operator.REPAIR in proposers else 0
         self._executor = executor
         self._announce = announce
-        self._novelty = Novelty(context.view)
+        self._novelty = NearDuplicates(context.view)
         #: Kernel id -> the attempts that wait for its verdict; the first one submitted it.
         self._judged: dict[str, list[tuple[Offspring, Birth]]] = {}
         #: How many requests for a child are under way.

@@ -1,8 +1,8 @@
-"""What may not be worth a place in the judge's queue: a kernel that is nearly one that failed.
+"""Near-duplicates: new kernels that share almost all of their text with a known failure.
 
-A kernel of a form that the run has (`islands.source.canonical`) runs as that one does, and is its duplicate.
-One that merely shares almost all of its text with a known failure, or with a kernel much slower than its parent, may
-still be right: its author is told so and asked once more, and what comes then is judged whatever it is.
+A kernel whose canonical form the run has (`islands.source.canonical`) runs as that one does, and is its duplicate.
+A near-duplicate of a kernel that failed, or was much slower than its parent, may still be right: the model is shown the
+failure and asked once more, and its second answer is judged in any case.
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from kbevolve.archive.run_view import Ledger
 from kbevolve.evolve.state.attempts import Likeness
 from kbevolve.islands.source.similarity import Shingles, resemblance, shingles
 
-#: Share of its text that a child must have in common with a kernel to be asked for again (SEARCH section 8).
+#: Share of its text that a near-duplicate has in common with a known failure (SEARCH section 8).
 ALIKE = 0.95
 #: A kernel that reaches at most this share of its parent's speed is clearly slower (SEARCH section 5), beyond what the
 #: intervals of both allow.
 SLOWER = 0.7
-#: Kernels that children are compared with, the newest: comparing with them takes some milliseconds.
+#: Known failures that children are compared with, the newest: a comparison with all takes some milliseconds.
 REMEMBERED = 64
-#: Operators whose children are compared. A repair has to resemble what it mends.
+#: Operators whose children are compared. A repair has to resemble the kernel that it repairs.
 COMPARED = frozenset({Operator.MUTATE, Operator.REWRITE, Operator.CROSS})
 
 
-class Blunders:
-    """The newest kernels of a run that failed, or came out much slower than what they were made from."""
+class KnownFailures:
+    """The newest kernels of a run that failed, or are much slower than their parent."""
 
     def __init__(self) -> None:
         self._kernels: dict[str, None] = {}
@@ -38,7 +38,7 @@ class Blunders:
             evaluation: of its kernel.
             parent: of its first correct parent, None when it has none.
         """
-        if birth.kernel is None or birth.state is not BirthState.CREATED or not _is_blunder(evaluation, parent):
+        if birth.kernel is None or birth.state is not BirthState.CREATED or not _is_failure(evaluation, parent):
             return
         self._kernels.pop(birth.kernel, None)
         self._kernels[birth.kernel] = None
@@ -50,8 +50,8 @@ class Blunders:
         return tuple(self._kernels)
 
 
-class Novelty:
-    """Tells whether a kernel that was just written is worth judging.
+class NearDuplicates:
+    """Finds the known failure that a new kernel nearly repeats.
 
     Args:
         ledger: what the archive holds of the run.
@@ -61,30 +61,30 @@ class Novelty:
         self._ledger = ledger
         self._shingles = lru_cache(maxsize=2 * REMEMBERED)(self._read_shingles)
 
-    def likeness(self, kernel: Kernel, parents: Sequence[str], blunders: Sequence[str]) -> Likeness | None:
-        """The blunder that a child resembles too much; None when there is none.
+    def likeness(self, kernel: Kernel, parents: Sequence[str], failures: Sequence[str]) -> Likeness | None:
+        """The failure that a child resembles too much; None when there is none.
 
-        A child of small edits resembles its parent, and so does each of its siblings: only one that is nearer to a
-        blunder than to any of its parents repeats it.
+        All children of small edits resemble their parent: only a child nearer to a failure than to each of its parents
+        repeats it.
         """
-        if not blunders:
+        if not failures:
             return None
         own = shingles(kernel.source)
-        shares = {one: resemblance(own, self._shingles(one)) for one in blunders}
-        nearest = max(blunders, key=lambda one: shares[one])
+        shares = {one: resemblance(own, self._shingles(one)) for one in failures}
+        nearest = max(failures, key=lambda one: shares[one])
         if shares[nearest] < ALIKE:
             return None
         if any(resemblance(own, self._shingles(parent)) >= shares[nearest] for parent in parents):
             return None
         evaluation = self._ledger.evaluation(nearest)
-        assert evaluation is not None, "a blunder was judged"
+        assert evaluation is not None, "a known failure was judged"
         return Likeness(kernel=nearest, share=shares[nearest], evaluation=evaluation)
 
     def _read_shingles(self, kernel_id: str) -> Shingles:
         return shingles(self._ledger.kernel(kernel_id).source)
 
 
-def _is_blunder(evaluation: Evaluation, parent: Evaluation | None) -> bool:
+def _is_failure(evaluation: Evaluation, parent: Evaluation | None) -> bool:
     if evaluation.verdict is not Verdict.CORRECT:
         return True
     if parent is None or parent.timing.speedup_low is None or evaluation.timing.speedup_high is None:

@@ -14,7 +14,7 @@ from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, P
 from kbevolve.evolve.state.normalise import bottleneck_class, folded, signature
 from kbevolve.evolve.state.priors import PRIORS
 from kbevolve.islands.credit.credit import Credit
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Experience, Key
 from kbevolve.islands.stagnation import ACCEPTED
 

@@ -14,11 +14,11 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operat
 from kbevolve.archive.run_view import Ledger
 from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
 from kbevolve.evolve.state.attempts import Failure
-from kbevolve.evolve.state.duplicates import Blunders
+from kbevolve.evolve.state.duplicates import KnownFailures
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, History
 from kbevolve.evolve.state.learner import Learning
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Key
 from kbevolve.islands.island import Entry, Island, Member, fitness_of
 from kbevolve.islands.niches import describe
@@ -75,7 +75,7 @@ class Population:
         self._withdrawn: set[str] = set()
         self._learning = Learning(elsewhere)
         self._memory: Memory | None = None
-        self._blunders = Blunders()
+        self._blunders = KnownFailures()
         #: The most that any kernel has at least shown, and how many were judged when an island last began anew.
         self._peak = 0.0
         self._restarted = -1

@@ -7,7 +7,7 @@ from kbevolve.archive.records import Birth, Evaluation, Idea, Operator, Run, Ver
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.state.knowledge import Gain, Memory
 from kbevolve.evolve.state.learner import Learning
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Key
 
 

@@ -17,7 +17,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.evolve.state.knowledge import nothing
 from kbevolve.evolve.state.normalise import bottleneck_class
 from kbevolve.evolve.state.replay import carried_out
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Key
 
 #: Runs that are read, the newest; kernels and ideas that are transferred.

@@ -12,9 +12,53 @@ from random import Random
 from statistics import NormalDist
 from typing import Self
 
-from kbevolve.islands.credit.tally import Tally, clipped
-
 _NORMAL = NormalDist()
+#: Larger gains say nothing more: the first repair of a broken parent may be a factor of a thousand.
+LARGEST_GAIN = math.log(8.0)
+
+
+def clipped(gain: float) -> float:
+    """A gain (log of a child's speedup over its parent) within the limits that mean something."""
+    return min(max(gain, -LARGEST_GAIN), LARGEST_GAIN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """Results of the children of one arm, as the numbers that a belief needs; fractions once some are forgotten."""
+
+    #: Children that were valid, and others.
+    valid: float = 0.0
+    invalid: float = 0.0
+    #: Sum of the valid ones' gains (logs), and of their squares.
+    gains: float = 0.0
+    squares: float = 0.0
+
+    @property
+    def children(self) -> float:
+        """All children."""
+        return self.valid + self.invalid
+
+    @property
+    def mean(self) -> float:
+        """Mean gain of the valid ones; 0 when there is none."""
+        return self.gains / self.valid if self.valid else 0.0
+
+    def with_child(self, gain: float | None) -> Self:
+        """After one more child; None for one that was not valid."""
+        if gain is None:
+            return replace(self, invalid=self.invalid + 1)
+        gain = clipped(gain)
+        return replace(self, valid=self.valid + 1, gains=self.gains + gain, squares=self.squares + gain * gain)
+
+    def faded(self, share: float) -> Self:
+        """What is left when all but `share` of it is forgotten."""
+        return replace(
+            self,
+            valid=self.valid * share,
+            invalid=self.invalid * share,
+            gains=self.gains * share,
+            squares=self.squares * share,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kbevolve.islands.credit.credit import FADING
-from kbevolve.islands.credit.posterior import Belief
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Belief, Tally
 
 #: Children that what comes from above is worth at most.
 CARRIED = 4.0

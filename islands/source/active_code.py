@@ -1,29 +1,45 @@
-"""The part of a source that is really compiled, as two plain texts: Python and native (C++ or CUDA).
+"""The part of a kernel file that is really compiled, as two plain texts: Python and native (C++ or CUDA).
 
-Kernels carry switches (``#define PACK 0``, ``USE_TMA = 0``) whose branches stand in the source whether they are
-on or off. Descriptors must see only what runs, so branches that the file's own constants decide are dropped here;
-what they do not decide stays in. Comments and docstrings are dropped too: words about an optimisation are not one.
+Kernels carry switches (``#define PACK 0``, ``USE_TMA = 0``), and the source holds both branches of each. Niches must
+see only what runs, so branches that the file's own constants switch off are dropped; undecided branches stay. Comments
+and docstrings are dropped too: words about an optimisation are not one.
 """
 
 import ast
+import operator
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from kbevolve.islands.source.local_names import in_order
-from kbevolve.islands.source.statements import pieces
+from kbevolve.configs.syntax import parse
+from kbevolve.islands.source.tree import blocks_of, is_string, nodes_of, statements_of, with_line_feeds
 
-#: A string that holds native code rather than a name or a message: several lines with a statement.
+#: A string that holds native code, not a name or a message: several lines with a statement.
 _NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DEFINED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
 _INTEGER = re.compile(r"[-+]?\d+$")
+#: Arithmetic that conditions are evaluated with; no powers and shifts, whose values have no limit.
+_OPERATIONS: Mapping[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveText:
+class ActiveCode:
     """What is compiled of one kernel file."""
 
     #: Python code without comments, docstrings and native strings.
@@ -32,213 +48,122 @@ class LiveText:
     native: str
 
 
-def live_text(source: str) -> LiveText:
+def active_code(source: str) -> ActiveCode:
     """Split a kernel file and drop what its own constants switch off. Text that is not Python is all native."""
+    source = with_line_feeds(source)
     try:
-        return _split(source)
-    except SystemError:  # another thread parsed beside this one (`configs.syntax`, which nothing here may import)
-        return _split(source)
-
-
-def _split(source: str) -> LiveText:
-    try:
-        try:
-            return _put_together(pieces(source))
-        except SyntaxError:
-            return _put_together([source])
+        statements = statements_of(source)
+        constants = dict(pair for text in statements for pair in _constants(text))
+        parts = [
+            _active_part(text, tuple((name, value) for name, value in constants.items() if name in text))
+            for text in statements
+        ]
     except SyntaxError:
-        return LiveText(python="", native=_preprocess(source))
-    except RecursionError:  # a sum of hundreds of strings; it may be a correct kernel, and is seen as it stands
-        return LiveText(python=source, native=_preprocess(source))
-
-
-def _put_together(texts: Sequence[str]) -> LiveText:
-    """What is compiled of a file in pieces that are Python each."""
-    constants = {name: value for text in texts for name, value in _switches(text).constants}
-    shown = [
-        _shown(text, tuple((name, constants[name]) for name in _switches(text).asked if name in constants))
-        for text in texts
-    ]
-    return LiveText(
-        python="\n".join(text.python for text in shown), native="\n".join(text.native for text in shown if text.native)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Switches:
-    """What a piece has to do with switches."""
-
-    #: Constants ``NAME = integer`` of the module.
-    constants: tuple[tuple[str, int], ...]
-    #: Names in its conditions, in order.
-    asked: tuple[str, ...]
+        return ActiveCode(python="", native=_preprocessed(source))
+    except RecursionError:  # a sum of hundreds of strings may be a correct kernel
+        return ActiveCode(python=source, native=_preprocessed(source))
+    native = "\n".join(part.native for part in parts if part.native)
+    return ActiveCode(python="\n".join(part.python for part in parts), native=native)
 
 
 @lru_cache(maxsize=1024)
-def _switches(text: str) -> _Switches:
-    tree = ast.parse(text)
-    tests = [node.test for node in in_order(tree) if isinstance(node, ast.If)]
-    return _Switches(
-        tuple(_integers(tree.body)), tuple(sorted({node.id for node in in_order(*tests) if isinstance(node, ast.Name)}))
-    )
-
-
-@lru_cache(maxsize=1024)
-def _shown(text: str, constants: tuple[tuple[str, int], ...]) -> LiveText:
-    """What is compiled of a piece, for these values of the constants that its conditions ask for."""
-    tree = ast.parse(text)
-    _drop_dead_branches(tree.body, dict(constants))
-    native = _take_native(tree)
-    return LiveText(python=ast.unparse(tree), native="\n".join(map(_preprocess, native)))
-
-
-def _integers(body: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
+def _constants(text: str) -> tuple[tuple[str, int], ...]:
     """Module constants ``NAME = integer``."""
-    for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    yield target.id, int(node.value.value)
+    return tuple(
+        (target.id, int(node.value.value))
+        for node in parse(text).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    )
 
 
-# The two functions below look at statements and at strings only, in place, and take a third of the time that node
-# transformers take.
+@lru_cache(maxsize=1024)
+def _active_part(text: str, constants: tuple[tuple[str, int], ...]) -> ActiveCode:
+    """What is compiled of one statement, with the constants that it may mention."""
+    tree = parse(text)
+    _drop_dead_branches(tree.body, dict(constants))
+    strings = [node for node in nodes_of(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = [node for node in strings if _NATIVE.search(str(node.value))]
+    native = "\n".join(_preprocessed(str(node.value)) for node in found)
+    for node in found:
+        node.value = ""
+    return ActiveCode(python=ast.unparse(tree), native=native)
 
 
-def _drop_dead_branches(body: list[ast.stmt], constants: Mapping[str, int]) -> None:
-    """Drop the branches of ``if`` that module constants decide, and what stands alone as a string: a docstring.
+def _drop_dead_branches(block: list[ast.stmt], constants: Mapping[str, int]) -> None:
+    """Drop docstrings and the branches of ``if`` that module constants decide.
 
     A Triton kernel takes its switches as constexpr arguments of the same name as the constant, in our seeds and in
     most code that models write, so a name inside a function counts as the constant.
     """
     kept: list[ast.stmt] = []
-    for statement in body:
-        for nested in _bodies(statement):
+    for statement in block:
+        for nested in blocks_of(statement):
             _drop_dead_branches(nested, constants)
-        if isinstance(statement, ast.If) and (value := _evaluate(statement.test, constants)) is not None:
+        if isinstance(statement, ast.If) and (value := _value(statement.test, constants)) is not None:
             kept += (statement.body if value else statement.orelse) or [ast.Pass()]
-        elif isinstance(statement, ast.Expr) and _is_text(statement.value):
-            kept.append(ast.Pass())
         else:
-            kept.append(statement)
-    body[:] = kept
+            kept.append(ast.Pass() if is_string(statement) else statement)
+    block[:] = kept
 
 
-def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The lists of statements that a statement holds."""
-    for name in ("body", "orelse", "finalbody"):
-        nested = getattr(statement, name, None)
-        if nested:
-            yield nested
-    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-        yield part.body
-
-
-def _take_native(tree: ast.Module) -> list[str]:
-    """Empty the native strings of a tree; what they held, in the order of the file."""
-    found = [node for node in in_order(tree) if isinstance(node, ast.Constant) and _is_native(node)]
-    found.sort(key=lambda node: (node.lineno, node.col_offset))
-    texts = [str(node.value) for node in found]
-    for node in found:
-        node.value = ""
-    return texts
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
-def _is_native(node: ast.Constant) -> bool:
-    return isinstance(node.value, str) and bool(_NATIVE.search(node.value))
-
-
-def _preprocess(text: str) -> str:
+def _preprocessed(text: str) -> str:
     """A small C preprocessor: conditions over integer ``#define``s of this text are decided, others keep both sides."""
     defines: dict[str, int] = {}
     kept: list[str] = []
-    # One entry per open #if: (lines are live here, some branch was taken already, the condition was decided).
+    # One entry for each open #if: (lines are active here, some branch was taken already, the condition was decided).
     stack: list[tuple[bool, bool, bool]] = []
     for line in _COMMENT.sub("", text).split("\n"):
-        match = _DIRECTIVE.match(line)
-        if match is None:
-            if all(live for live, _, _ in stack):
-                kept.append(line)
-            continue
-        word, rest = match.group(1), match.group(2).strip()
-        value: int | None
+        is_active = all(active for active, _, _ in stack)
+        word, rest = found.groups() if (found := _DIRECTIVE.match(line)) else ("", line)
         if word in ("if", "ifdef", "ifndef"):
-            value = _condition(word, rest, defines)
-            stack.append((value is None or bool(value), bool(value), value is not None))
+            value = _condition(word, rest.strip(), defines)
+            stack.append((value != 0, bool(value), value is not None))
         elif word in ("elif", "else") and stack:
             _, taken, decided = stack.pop()
             value = (1 if word == "else" else _condition("if", rest, defines)) if decided else None
-            stack.append((value is None or (bool(value) and not taken), taken or bool(value), decided))
+            stack.append((value is None or (value != 0 and not taken), taken or bool(value), decided))
         elif word == "endif" and stack:
             stack.pop()
-        elif word == "define" and all(live for live, _, _ in stack):
-            name, _, value_text = rest.partition(" ")
-            if _INTEGER.match(value_text.strip()):
-                defines[name] = int(value_text)
+        elif word in ("", "define") and is_active:
+            name, _, number = rest.strip().partition(" ")
+            if word and _INTEGER.match(number.strip()):
+                defines[name] = int(number)
             kept.append(line)
     return "\n".join(kept)
 
 
 def _condition(word: str, text: str, defines: Mapping[str, int]) -> int | None:
-    """Value of a condition, None when it rests on names that this text does not define as integers."""
+    """Value of a condition; None where it rests on names that this text does not define as integers."""
     if word != "if":
-        known = text in defines
-        return None if not known else int(known == (word == "ifdef"))
-    text = _DEFINED.sub(lambda match: "1" if match.group(1) in defines else match.group(1), text)
-    text = text.replace("&&", " and ").replace("||", " or ")
-    text = re.sub(r"!(?!=)", " not ", text)
+        return int(word == "ifdef") if text in defines else None
+    text = _DEFINED.sub(lambda found: "1" if found[1] in defines else found[1], text)
+    text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     try:
-        return _evaluate(ast.parse(text.strip(), mode="eval").body, defines)
+        return _value(ast.parse(text.strip(), mode="eval").body, defines)
     except SyntaxError:
         return None
 
 
-def _evaluate(node: ast.expr, names: Mapping[str, int]) -> int | None:
-    """Value of an integer expression of names, comparisons, and/or/not, arithmetic; None when it is anything else."""
+def _value(node: ast.expr, names: Mapping[str, int]) -> int | None:
+    """Value of an integer expression of names, comparisons, and/or/not, arithmetic; None for anything else."""
     match node:
         case ast.Constant(value=int(number)):
             return int(number)
         case ast.Name(id=name):
             return names.get(name)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            value = _evaluate(operand, names)
+            value = _value(operand, names)
             return None if value is None else int(not value)
         case ast.BoolOp(op=op, values=values):
-            return _boolean(op, [_evaluate(value, names) for value in values])
-        case ast.Compare(left=left, ops=[op], comparators=[right]):
-            return _arithmetic(type(op), _evaluate(left, names), _evaluate(right, names))
-        case ast.BinOp(left=left, op=op, right=right):
-            return _arithmetic(type(op), _evaluate(left, names), _evaluate(right, names))
+            decisive, found = int(isinstance(op, ast.Or)), [_value(value, names) for value in values]
+            if any(value is not None and bool(value) == decisive for value in found):
+                return decisive
+            return None if None in found else 1 - decisive
+        case ast.Compare(left=left, ops=[op], comparators=[right]) | ast.BinOp(left=left, op=op, right=right):
+            one, other, act = _value(left, names), _value(right, names), _OPERATIONS.get(type(op))
+            if one is None or other is None or act is None or (act in (operator.floordiv, operator.mod) and not other):
+                return None
+            return int(act(one, other))
     return None
-
-
-def _boolean(op: ast.boolop, values: list[int | None]) -> int | None:
-    decisive = 0 if isinstance(op, ast.And) else 1
-    if any(value is not None and bool(value) == bool(decisive) for value in values):
-        return decisive
-    return None if None in values else 1 - decisive
-
-
-def _arithmetic(op: type[ast.AST], left: int | None, right: int | None) -> int | None:
-    if left is None or right is None or (op in (ast.Div, ast.FloorDiv, ast.Mod) and right == 0):
-        return None
-    table: dict[type[ast.AST], int] = {
-        ast.Eq: left == right,
-        ast.NotEq: left != right,
-        ast.Lt: left < right,
-        ast.LtE: left <= right,
-        ast.Gt: left > right,
-        ast.GtE: left >= right,
-        ast.Add: left + right,
-        ast.Sub: left - right,
-        ast.Mult: left * right,
-    }
-    if op in (ast.Div, ast.FloorDiv):
-        return left // right
-    if op is ast.Mod:
-        return left % right
-    return None if op not in table else int(table[op])

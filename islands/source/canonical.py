@@ -1,218 +1,255 @@
-"""What a kernel is, whatever its comments, its layout and its local variables are called.
+"""The canonical form of a kernel file: files of one form run alike, whatever their comments, layout and local names.
 
-Two children of one canonical form run alike, so that the second is not worth an evaluation. The form is the syntax
-tree without docstrings, local variables numbered (`local_names`), texts that are only compiled without their
-comments (`embedded_native`, `native_tokens`). A file that could look at its own text or at its own names
-keeps both, and is then equal to itself alone: two kernels that behave differently must never be taken for one.
+The form is the syntax tree without docstrings, with local variables numbered, and with comments removed from the
+C++ and CUDA texts that only a compiler sees. A second kernel of one form is not worth an evaluation. A file that could
+look at its own text or names keeps both: two kernels that behave differently must never get one form.
 """
 
 import ast
-import contextlib
+import builtins
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
+from kbevolve.configs.syntax import parse
 from kbevolve.islands.source.embedded_native import compiled_texts
-from kbevolve.islands.source.local_names import in_order, words_of
 from kbevolve.islands.source.native_tokens import native_form
-from kbevolve.islands.source.statements import pieces
-from kbevolve.islands.source.tree_text import Told, put_together, tell
-
-#: By these a file, or what it compiles, may come to see its own text, its lines, its names or its folder.
-_WITNESSES = frozenset(
-    word
-    for words in (
-        ("__doc__", "__file__", "__code__", "__dict__", "__builtins__", "__import__", "__loader__", "__spec__"),
-        ("__traceback__", "__getattribute__", "tb_lineno", "tb_frame", "f_lineno", "f_locals", "f_globals", "f_code"),
-        ("f_back", "_getframe", "_current_frames", "currentframe", "exc_info", "modules", "settrace", "setprofile"),
-        ("builtins", "importlib", "import_module", "runpy", "inspect", "dis", "gc", "ast", "tokenize", "linecache"),
-        ("traceback", "marshal", "pickle", "FunctionType", "CodeType", "LambdaType", "attrgetter", "pythonapi"),
-        ("py_object", "script", "script_method", "script_if_tracing", "evaluate", "re_evaluate", "getsource", "_name"),
-        ("open", "fdopen", "read_text", "read_bytes", "readlines", "getlines", "fromfile", "from_file", "genfromtxt"),
-        ("loadtxt", "memmap", "listdir", "scandir", "iterdir", "glob", "rglob", "subprocess", "Popen", "popen"),
-        ("system", "execv", "execve", "posix_spawn", "fopen", "freopen", "ifstream", "fstream", "mmap", "dladdr"),
-        ("metaclass", "string_at", "from_address", "pydoc", "__init_subclass__", "__prepare__"),
-    )
-    for word in words
+from kbevolve.islands.source.tree import (
+    Function,
+    blocks_of,
+    bound_by,
+    is_string,
+    nodes_of,
+    statements_of,
+    with_line_feeds,
 )
-#: The same of builtin functions, whose names are common as attributes (``model.eval()``, ``torch.compile``).
-_CALLED_WITNESSES = frozenset(("locals", "globals", "vars", "dir", "eval", "exec", "compile", "help"))
-#: How the names of Python's own C interface begin, by which native code sees what it likes.
-_INTERFACE = ("PyEval", "PyFrame", "PyCode", "PyImport", "PyObject", "PyRun")
-#: They find an attribute by a text: no witness where the text stands there.
+
+#: Part of every hash: no kernel of today equals a form that an earlier version wrote into an archive.
+VERSION = 2
+#: With these a file, or its native code, may read its own text, lines, names or folder.
+_INTROSPECTION = frozenset(
+    word
+    for line in (
+        "__doc__ __file__ __code__ __dict__ __builtins__ __import__ __loader__ __spec__ __traceback__",
+        "__getattribute__ tb_lineno tb_frame f_lineno f_locals f_globals f_code f_back _getframe _current_frames",
+        "currentframe exc_info modules settrace setprofile builtins importlib import_module runpy inspect dis gc ast",
+        "tokenize linecache traceback marshal pickle FunctionType CodeType LambdaType attrgetter pythonapi py_object",
+        "script script_method script_if_tracing evaluate re_evaluate getsource _name open fdopen read_text read_bytes",
+        "readlines getlines fromfile from_file genfromtxt loadtxt memmap listdir scandir iterdir glob rglob",
+        "subprocess Popen popen system execv execve posix_spawn fopen freopen ifstream fstream mmap dladdr metaclass",
+        "string_at from_address pydoc __init_subclass__ __prepare__",
+    )
+    for word in line.split()
+)
+#: Builtin functions of this kind. As attributes their names are common and harmless (``model.eval()``).
+_CALLED = frozenset(("locals", "globals", "vars", "dir", "eval", "exec", "compile", "help"))
+#: They find an attribute by a text: harmless where this text is a constant, which is searched like any string.
 _BY_TEXT = frozenset(("getattr", "setattr", "hasattr", "delattr"))
-#: Decorators that never look at a docstring, by the last part of their names.
+#: How names of Python's C interface begin, by which native code can see anything.
+_C_INTERFACE = ("PyEval", "PyFrame", "PyCode", "PyImport", "PyObject", "PyRun")
+#: Decorators that never read a docstring.
 _BLIND = frozenset(
     ("jit", "autotune", "heuristics", "staticmethod", "classmethod", "property", "no_grad", "inference_mode")
 )
-#: Each failure needs another thread at the same point; so many in a row are none of that kind.
-_TRIES = 5
-#: Why a text cannot be read: it is no Python, or has a number of thousands of digits.
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
-#: A comment in the first two lines that changes how the file is read.
+_BUILTINS = frozenset(dir(builtins))
+_WORD = re.compile(r"[^\W\d]\w*")
+#: A comment in the first two lines that changes how the file is decoded.
 _CODING = re.compile(r"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*coding[:=]")
 
 
 def canonical_id(source: str) -> str:
-    """Hash of a kernel's canonical form, 16 hexadecimal digits."""
-    return hashlib.sha256(canonical_form(source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """Hash of a kernel's form, with the `VERSION` of forms: 16 hexadecimal digits."""
+    text = f"{VERSION}:{canonical_form(source)}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def canonical_form(source: str) -> str:
-    """The form itself, a text for no reader; a file that has to stay as it is, as it is."""
-    text = _with_line_feeds(source)
-    told = _told_in_pieces(text)
-    return _whole_form(text) if told is None else put_together(told)
+    """The form, a text for comparison only; of a file that has to stay as it is, a NUL and its text."""
+    form = _form(source, lambda number, text: native_form(text))
+    return f"\x00{with_line_feeds(source)}" if form is None else form[0]
 
 
 def shell_of(source: str) -> tuple[str, tuple[str, ...]] | None:
-    """The canonical form but for the texts that only a compiler sees, and these texts, whole.
+    """The canonical form without the texts that only a compiler sees; and these texts, unchanged.
 
-    Two kernels of one shell whose texts compile to the same machine code run alike. None where nothing is compiled,
-    or where the file has to stay as it is.
+    Two kernels of one shell whose texts compile to the same machine code run alike. None where nothing is compiled, or
+    where the file has to stay as it is.
     """
-    texts: list[str] = []
-    form = _form(_with_line_feeds(source), texts)
-    return (form, tuple(texts)) if form is not None and texts else None
+    form = _form(source, lambda number, text: f"\x00{number}")
+    return form if form is not None and form[1] else None
 
 
-def _with_line_feeds(source: str) -> str:
-    return source.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _whole_form(text: str) -> str:
-    form = _form(text)
-    return f"\x00{text}" if form is None else form
-
-
-def _told_in_pieces(text: str) -> list[Told] | None:
-    """A file piece by piece; None where it has to be read whole."""
+def _form(source: str, replacement: Callable[[int, str], str]) -> tuple[str, tuple[str, ...]] | None:
+    """The form with each compiled text replaced, and these texts. None where the file has to stay as it is."""
+    text = with_line_feeds(source)
     if _CODING.match(text):
         return None
-    told = []
     try:
-        for piece in pieces(text):
-            if (one := _told_alone(piece)) is None:
-                return None
-            told.append(one)
-    except _UNREADABLE:
+        statements = statements_of(text)
+        facts = [_facts(statement) for statement in statements]
+        if any(fact.has_lines for fact in facts):
+            return _form_with_native(text, replacement)
+        if any(fact.is_introspective for fact in facts):
+            return None
+        fixed = frozenset[str]().union(*(fact.fixed for fact in facts))
+        parts = (
+            _numbered(one, fixed & fact.names | fixed & {"*"}) for one, fact in zip(statements, facts, strict=True)
+        )
+        return "\x1f".join(filter(None, parts)), ()
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python, or a number of thousands of digits
         return None
-    return told
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the rest of a file has to know of a statement."""
+
+    #: Names of variables in it; and those that cannot be renamed anywhere in the file.
+    names: frozenset[str]
+    fixed: frozenset[str]
+    #: Whether it has strings of several lines, which may be native code.
+    has_lines: bool
+    is_introspective: bool
 
 
 @lru_cache(maxsize=1024)
-def _told_alone(piece: str) -> Told | None:
-    """A piece of a file; None where only the whole file says what its form is: it has texts of lines, or a witness.
+def _facts(statement: str) -> _Facts:
+    tree, nodes = _without_docstrings(statement)
+    words = _words_of_strings(nodes)
+    return _Facts(
+        frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
+        frozenset(_fixed(tree, nodes) | words),
+        any(isinstance(node, ast.Constant) and "\n" in _text(node.value) for node in nodes),
+        _is_introspective(nodes, words, set()),
+    )
 
-    Raises:
-        one of `_UNREADABLE`: it is no Python by itself.
-    """
-    tree = _parsed(piece)
-    is_empty = all(map(_is_string, tree.body))
+
+@lru_cache(maxsize=1024)
+def _numbered(statement: str, fixed: frozenset[str]) -> str:
+    """The form of a statement; "" of a docstring."""
+    tree, _ = _without_docstrings(statement)
+    _number_locals(tree, fixed)
+    return "\x1f".join(ast.dump(node, annotate_fields=False) for node in tree.body)
+
+
+def _form_with_native(text: str, replacement: Callable[[int, str], str]) -> tuple[str, tuple[str, ...]] | None:
+    """As `_form`, of a file read whole: only then is it known which strings are compiled and nothing else."""
+    tree, nodes = _without_docstrings(text)
+    compiled = compiled_texts(tree, nodes)
+    texts = tuple(str(node.value) for node in compiled)
+    for node in compiled:
+        node.value = ""
+    words = _words_of_strings(nodes)
+    if _is_introspective(nodes, words, {word for one in texts for word in _WORD.findall(native_form(one))}):
+        return None
+    _number_locals(tree, _fixed(tree, nodes) | words)
+    for number, (node, native) in enumerate(zip(compiled, texts, strict=True)):
+        node.value = replacement(number, native)
+    return "\x1f".join(ast.dump(node, annotate_fields=False) for node in tree.body), texts
+
+
+def _without_docstrings(text: str) -> tuple[ast.Module, list[ast.AST]]:
+    """A syntax tree, and all its nodes."""
+    tree = parse(text)
+    tree.body = [statement for statement in tree.body if not is_string(statement)]
     _drop_docstrings(tree)
-    nodes = in_order(tree)
-    if any(isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value for node in nodes):
-        return None
-    strings = _words(nodes, apart_from=())
-    return None if _looks_at_itself(nodes, strings) else tell(tree, strings, is_empty=is_empty)
+    return tree, nodes_of(tree)
 
 
-def _form(text: str, texts: list[str] | None = None) -> str | None:
-    """The canonical form; None where the text has to stay as it is. `texts`: takes the compiled ones out of it."""
-    if _CODING.match(text):
-        return None
-    try:
-        tree = _parsed(text)
-        _drop_docstrings(tree)
-        nodes = in_order(tree)
-        natives = compiled_texts(tree, nodes)
-        forms = [native_form(str(node.value)) for node in natives]
-        compiled = {word for form in forms for word in words_of(form)}
-        for number, (node, form) in enumerate(zip(natives, forms, strict=True)):
-            if texts is not None:
-                texts.append(str(node.value))
-            node.value = form if texts is None else f"\x00{number}"
-        strings = _words(nodes, apart_from=natives)
-        if _looks_at_itself(nodes, strings | compiled) or _looks_at_python(compiled):
-            return None
-        return put_together([tell(tree, strings, is_empty=not tree.body)])
-    except _UNREADABLE:
-        return None
+def _text(value: object) -> str:
+    """The text of a string constant; "" of any other."""
+    return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
 
 
-def _parsed(text: str) -> ast.Module:
-    for _ in range(_TRIES - 1):
-        # Another thread parsed beside this one (`configs.syntax`, which nothing here may import).
-        with contextlib.suppress(SystemError):
-            return ast.parse(text)
-    return ast.parse(text)
+def _words_of_strings(nodes: Sequence[ast.AST]) -> set[str]:
+    """What may be names in strings."""
+    return {word for node in nodes if isinstance(node, ast.Constant) for word in _WORD.findall(_text(node.value))}
 
 
-def _drop_docstrings(tree: ast.Module) -> None:
-    """Drop strings that stand alone; the docstring of what is decorated stays, since a decorator may read it."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        for name in ("body", "orelse", "finalbody"):
-            body = getattr(node, name, None)
-            if isinstance(body, list):
-                first = int(name == "body" and not all(map(_is_blind, getattr(node, "decorator_list", ()))))
-                kept = [line for at, line in enumerate(body) if at < first or not _is_string(line)]
-                body[:] = kept or ([ast.Pass()] if body else [])
-                waiting += body
-        waiting += [*getattr(node, "handlers", ()), *getattr(node, "cases", ())]
-
-
-def _is_string(line: ast.AST) -> bool:
-    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+def _drop_docstrings(node: ast.AST) -> None:
+    """Drop strings that are statements; but a decorator may read the docstring of what it decorates."""
+    kept = 0 if all(map(_is_blind, getattr(node, "decorator_list", ()))) else 1
+    for block in blocks_of(node):
+        block[:] = [one for at, one in enumerate(block) if at < kept or not is_string(one)] or [ast.Pass()]
+        for statement in block:
+            _drop_docstrings(statement)
 
 
 def _is_blind(decorator: ast.expr) -> bool:
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-    return name in _BLIND
+    return getattr(called, "attr", getattr(called, "id", "")) in _BLIND
 
 
-def _words(nodes: Sequence[ast.AST], apart_from: Sequence[ast.Constant]) -> set[str]:
-    """What may be a name in the strings of a file."""
-    found: set[str] = set()
-    left_out = {id(node) for node in apart_from}
-    for node in nodes:
-        if isinstance(node, ast.Constant) and id(node) not in left_out:
-            if isinstance(node.value, str):
-                found.update(words_of(node.value))
-            elif isinstance(node.value, bytes):
-                found.update(words_of(node.value.decode("latin-1")))
-    return found
+def _is_introspective(nodes: Sequence[ast.AST], words: set[str], native: set[str]) -> bool:
+    """Whether anything in a file may make its text or its names a part of what it does.
 
-
-def _looks_at_itself(nodes: Sequence[ast.AST], strings: set[str]) -> bool:
-    """Whether anything in a file may make its text or its names a part of what it does."""
-    if not _WITNESSES.isdisjoint(strings):
+    Args:
+        nodes: of the file.
+        words: of its strings.
+        native: words of the texts that only a compiler sees.
+    """
+    if not _CALLED.isdisjoint(native) or any(word.startswith(_C_INTERFACE) for word in native):
         return True
-    plain = set()
+    constant = {
+        id(node.func)
+        for node in nodes
+        if isinstance(node, ast.Call) and len(node.args) > 1 and _text(getattr(node.args[1], "value", None))
+    }
+    names = set()
     for node in nodes:
         match node:
-            case ast.Call(func=ast.Name(id=name) as called, args=[_, ast.Constant(value=str()), *_]) if (
-                name in _BY_TEXT
-            ):
-                plain.add(id(called))
             case ast.Name(id=name):
-                if name in _WITNESSES or name in _CALLED_WITNESSES or (name in _BY_TEXT and id(node) not in plain):
+                if name in _CALLED or (name in _BY_TEXT and id(node) not in constant):
                     return True
-            case ast.Attribute(attr=name) | ast.keyword(arg=name) | ast.FunctionDef(name=name) if name in _WITNESSES:
-                return True
-            case ast.MatchClass(kwd_attrs=names) if not _WITNESSES.isdisjoint(names):
-                return True
+                names.add(name)
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                names.add(name)
+            case ast.MatchClass(kwd_attrs=found):
+                names.update(found)
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                modules = {part for alias in aliases for part in alias.name.split(".")}
-                modules |= set((getattr(node, "module", None) or "").split("."))
-                if not modules.isdisjoint(_WITNESSES):
-                    return True
-    return False
+                modules = (getattr(node, "module", None), *(alias.name for alias in aliases))
+                names.update(part for module in modules if module for part in module.split("."))
+            case ast.FunctionDef(name=name):
+                names.add(name)
+    return not _INTROSPECTION.isdisjoint(names | words | native)
 
 
-def _looks_at_python(words: set[str]) -> bool:
-    """Whether native code may ask the interpreter for names or texts of the file."""
-    return not _CALLED_WITNESSES.isdisjoint(words) or any(word.startswith(_INTERFACE) for word in words)
+def _fixed(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that something else than a local variable has: parameters, imports, functions, classes, globals, ...
+
+    A star among them stands for all names.
+    """
+    bodies = [nodes_of(*function.body) for function in _outermost(tree)]
+    local = {id(node) for body in bodies for node in body if isinstance(node, ast.Name)}
+    for one in (node for body in bodies for node in body if isinstance(node, ast.ClassDef)):
+        local.difference_update(map(id, nodes_of(*one.body)))
+    return {name for node in nodes if id(node) not in local for name in bound_by(node)}
+
+
+def _number_locals(tree: ast.Module, fixed: Collection[str]) -> None:
+    """Rename the variables that functions assign ``$1``, ``$2``, ... by their first appearance in the outermost one.
+
+    Args:
+        tree: changed in place.
+        fixed: names that something else in the file has; they stay, as do those of builtins.
+    """
+    for function in () if "*" in fixed else _outermost(tree):
+        names = [node for node in nodes_of(*function.body) if isinstance(node, ast.Name)]
+        assigned = {name for node in names for name in bound_by(node) if not name.startswith("__")}
+        assigned.difference_update(fixed, _BUILTINS)
+        numbers: dict[str, str] = {}
+        for node in names:
+            if node.id in assigned:
+                node.id = numbers.setdefault(node.id, f"${len(numbers) + 1}")
+
+
+def _outermost(node: ast.AST) -> Iterator[Function]:
+    """The functions that are in no other function."""
+    for block in blocks_of(node):
+        for statement in block:
+            if isinstance(statement, Function):
+                yield statement
+            else:
+                yield from _outermost(statement)

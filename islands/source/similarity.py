@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from kbevolve.islands.source.active_code import live_text
+from kbevolve.islands.source.active_code import active_code
 
 #: Tokens of a shingle. One changed token changes this many of them.
 _SHINGLE = 5
@@ -30,7 +30,7 @@ Shingles = frozenset[tuple[str, ...]]
 
 def shingles(source: str) -> Shingles:
     """What is compared of a kernel: runs of its live tokens (`active_code`), its own names all written ``$``."""
-    text = live_text(source)
+    text = active_code(source)
     own = (_bound(text.python) | set(_DECLARED.findall(text.native))) - _PRESCRIBED
     tokens = [*_told(text.python, own), "\x00", *_told(text.native, own)]
     return frozenset(tuple(tokens[start : start + _SHINGLE]) for start in range(max(1, len(tokens) - _SHINGLE + 1)))

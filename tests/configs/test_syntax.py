@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbevolve.configs.syntax import parse
-from kbevolve.islands.source.active_code import live_text
+from kbevolve.islands.source.active_code import active_code
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_what_another_thread_did_is_no_fault_of_the_text(unlucky: list[int]) -> 
     assert ast.dump(parse("x = 1")) == ast.dump(ast.parse("x = 1"))
     assert unlucky == [0]
     unlucky[0] = 1
-    assert live_text("x = 1").python == "x = 1"
+    assert active_code("x = 1").python == "x = 1"
     assert unlucky == [0]
 
 

@@ -1,4 +1,4 @@
-"""Kernels of one machine code, judged once: what counts as equal, and what never does."""
+"""Kernels with identical binaries are judged once: what counts as equal, and what never does."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.judging.binary_dedup import Twins
+from kbevolve.evaluators.judging.binary_dedup import KnownBinaries
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 from kbevolve.islands.source.canonical import shell_of
@@ -30,18 +30,18 @@ SOURCES = (
 def built(
     library: bytes = b"machine code", sources: Sequence[tuple[str, str]] = SOURCES, **flags: object
 ) -> BuildReply:
-    order = {"name": "x", "sources": [list(source) for source in sources], "cflags": [], "with_cuda": True} | flags
-    return BuildReply(message={"built": {"resources": []}}, library=library, request=order)
+    request = {"name": "x", "sources": [list(source) for source in sources], "cflags": [], "with_cuda": True} | flags
+    return BuildReply(message={"built": {"resources": []}}, library=library, request=request)
 
 
 def code(
     *replies: BuildReply, texts: Sequence[str] = (DEVICE,), shell: str = "shell", built_alone: bool = False
 ) -> str:
-    twins = Twins(lambda source: (shell, tuple(texts)))
-    return twins.code_of("source", replies, built_alone=built_alone)
+    binaries = KnownBinaries(lambda source: (shell, tuple(texts)))
+    return binaries.hash_of("source", replies, built_alone=built_alone)
 
 
-def test_what_runs_decides_and_what_a_compiler_forgets_does_not() -> None:
+def test_everything_that_runs_is_in_the_hash_and_renamed_native_names_are_not() -> None:
     other = "__global__ void twice(float* y) { y[0] *= 2; }  // renamed"
     renamed = ((SOURCES[0]), ("cuda.cu", SOURCES[1][1].replace(DEVICE, other)))
     assert len(code(built())) == 16
@@ -69,11 +69,11 @@ def test_what_runs_decides_and_what_a_compiler_forgets_does_not() -> None:
         ((built(sources=(("cuda.cu", DEVICE + DEVICE),)),), {}),
     ],
 )
-def test_what_is_not_known_for_certain_has_no_code(replies: tuple[BuildReply, ...], given: dict[str, object]) -> None:
+def test_uncertain_builds_have_no_hash(replies: tuple[BuildReply, ...], given: dict[str, object]) -> None:
     assert code(*replies, **given) == ""  # type: ignore[arg-type]
 
 
-def test_what_nvcc_numbers_by_the_text_is_left_out_where_it_is_one_number() -> None:
+def test_the_number_that_nvcc_derives_from_a_text_is_left_out_if_there_is_only_one() -> None:
     def library(*numbers: str) -> bytes:
         names = (
             f"_ZN37_INTERNAL_{number}_7_cuda_cu_50803fc44cuda3std _GLOBAL__N__{number}_4_s_cu_go" for number in numbers
@@ -93,9 +93,9 @@ def test_a_definition_may_hold_the_declaration() -> None:
     assert code(built(sources=sources), texts=(HOST, f"{HOST} {DEVICE}"))
 
 
-def test_no_shell_no_code() -> None:
-    assert Twins(lambda source: None).code_of("source", [built()], built_alone=False) == ""
-    assert Twins(None).code_of("source", [built()], built_alone=False) == ""
+def test_without_a_shell_there_is_no_hash() -> None:
+    assert KnownBinaries(lambda source: None).hash_of("source", [built()], built_alone=False) == ""
+    assert KnownBinaries(None).hash_of("source", [built()], built_alone=False) == ""
 
 
 def found(kernel: str, code: str = "c0de", **facts: object) -> Evaluation:
@@ -103,19 +103,19 @@ def found(kernel: str, code: str = "c0de", **facts: object) -> Evaluation:
     return grouped(Evaluation, kernel=kernel, binary_hash=code, **known | facts)  # type: ignore[arg-type]
 
 
-def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
-    twins = Twins(shell_of)
-    twins.note(found("first", tags=("leaked-threads",)))
-    twins.note(found("second", speedup=1.6))  # judged beside the first
+def test_an_identical_binary_gets_the_first_verdict_and_names_its_kernel() -> None:
+    binaries = KnownBinaries(shell_of)
+    binaries.remember(found("first", tags=("leaked-threads",)))
+    binaries.remember(found("second", speedup=1.6))  # judged beside the first
     asked = found("third", tags=("streams",), speedup=None, started_at=7.0, device_instance="here")
-    told = twins.verdict(asked)
-    assert told is not None
+    answer = binaries.verdict(asked)
+    assert answer is not None
     assert (
-        told.kernel,
-        told.compiled.identical_to,
-        told.timing.speedup,
-        told.execution.started_at,
-        told.execution.device_instance,
+        answer.kernel,
+        answer.compiled.identical_to,
+        answer.timing.speedup,
+        answer.execution.started_at,
+        answer.execution.device_instance,
     ) == (
         "third",
         "first",
@@ -123,29 +123,29 @@ def test_a_twin_gets_the_verdict_of_the_first_and_says_so() -> None:
         7.0,
         "here",
     )
-    assert told.tags == ("streams", "leaked-threads")
-    assert told.message == "compiles to the machine code of kernel first, whose verdict and times these are"
-    twins.note(changed(told, binary_hash="other"))
-    assert twins.verdict(found("fourth", code="other")) is None, "a copy is no verdict"
+    assert answer.tags == ("streams", "leaked-threads")
+    assert answer.message == "compiles to the machine code of kernel first, whose verdict and times these are"
+    binaries.remember(changed(answer, binary_hash="other"))
+    assert binaries.verdict(found("fourth", code="other")) is None, "a copy is no verdict"
 
 
-def test_nobody_is_his_own_twin_and_failures_are_judged_again() -> None:
-    twins = Twins(shell_of)
-    twins.note(found("first"))
-    assert twins.verdict(found("first")) is None
-    twins.note(found("wrong", code="bad", verdict=Verdict.WRONG))
-    assert twins.verdict(found("other", code="bad")) is None
-    twins.note(found("without", code=""))
-    assert twins.verdict(found("other", code="")) is None
+def test_a_kernel_evaluated_twice_and_failures_are_judged_again() -> None:
+    binaries = KnownBinaries(shell_of)
+    binaries.remember(found("first"))
+    assert binaries.verdict(found("first")) is None
+    binaries.remember(found("wrong", code="bad", verdict=Verdict.WRONG))
+    assert binaries.verdict(found("other", code="bad")) is None
+    binaries.remember(found("without", code=""))
+    assert binaries.verdict(found("other", code="")) is None
 
 
-def test_who_does_not_pass_again_is_forgotten() -> None:
-    twins = Twins(shell_of)
-    twins.note(found("first"))
-    twins.note(found("other", code="other"))
-    twins.forget({"first": "a failure"})
-    assert twins.verdict(found("second")) is None
-    assert twins.verdict(found("second", code="other")) is not None
+def test_a_kernel_that_fails_a_later_test_is_forgotten() -> None:
+    binaries = KnownBinaries(shell_of)
+    binaries.remember(found("first"))
+    binaries.remember(found("other", code="other"))
+    binaries.forget({"first": "a failure"})
+    assert binaries.verdict(found("second")) is None
+    assert binaries.verdict(found("second", code="other")) is not None
 
 
 # ---- a real judge, real compilers -----------------------------------------------------------------------------------
@@ -171,26 +171,26 @@ def seed(*changes: tuple[str, str]) -> Kernel:
     return Kernel.from_source(source)
 
 
-def test_machine_code_is_judged_once(judge: Judge, problem: Problem) -> None:
+def test_identical_machine_code_is_judged_once(judge: Judge, problem: Problem) -> None:
     first = judge.evaluate(problem, seed())
     assert first.verdict is Verdict.CORRECT, first.message
     assert first.compiled.identical_to is None
     assert first.compiled.binary_hash
-    twin = judge.evaluate(problem, seed((LEAST, LEAST.replace("x", "a").replace("y", "b"))))
-    assert (twin.compiled.binary_hash, twin.compiled.identical_to) == (first.compiled.binary_hash, first.kernel)
-    assert (twin.timing.time_ms, twin.timing.speedup_low, twin.accuracy.error) == (
+    same = judge.evaluate(problem, seed((LEAST, LEAST.replace("x", "a").replace("y", "b"))))
+    assert (same.compiled.binary_hash, same.compiled.identical_to) == (first.compiled.binary_hash, first.kernel)
+    assert (same.timing.time_ms, same.timing.speedup_low, same.accuracy.error) == (
         first.timing.time_ms,
         first.timing.speedup_low,
         first.accuracy.error,
     )
-    assert twin.blocks == ()
-    assert not {"trials", "timing", "profile"} & set(twin.execution.phases)
+    assert same.blocks == ()
+    assert not {"trials", "timing", "profile"} & set(same.execution.phases)
     tuned = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
     assert tuned.compiled.identical_to is None
     assert tuned.compiled.binary_hash not in ("", first.compiled.binary_hash)
 
 
-def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) -> None:
+def test_python_around_the_native_code_is_part_of_the_hash(judge: Judge, problem: Problem) -> None:
     plain = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
     slower = seed(
         ("#define PASSES three", "#define PASSES online /* as before */"),
@@ -202,7 +202,7 @@ def test_python_around_the_code_belongs_to_it(judge: Judge, problem: Problem) ->
     assert other.compiled.binary_hash != plain.compiled.binary_hash
 
 
-def test_a_judge_that_was_not_told_of_shells_judges_every_kernel_itself(problem: Problem) -> None:
+def test_a_judge_without_shells_judges_every_kernel_itself(problem: Problem) -> None:
     settings = Settings.load(preset="cpu", overrides={"evaluation.least_rounds": 3, "evaluation.rounds": 3})
     with Judge(find_device("cpu"), settings.evaluation) as plain:
         found = [plain.evaluate(problem, seed((LEAST, f"{LEAST} {';' * more}"))) for more in range(2)]

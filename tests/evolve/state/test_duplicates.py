@@ -17,7 +17,7 @@ from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
 from kbevolve.evolve.search.events import Counts
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.attempts import Failure, Likeness
-from kbevolve.evolve.state.duplicates import REMEMBERED, Blunders
+from kbevolve.evolve.state.duplicates import REMEMBERED, KnownFailures
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
 BODY = "\n".join(f"        value = value * {number} + x" for number in range(40))
@@ -235,7 +235,7 @@ def judged(kernel_id: str, verdict: Verdict = Verdict.CORRECT, speedup: float = 
 def test_failures_and_what_is_clearly_slower_than_its_parent(
     found: Evaluation, parent: Evaluation | None, is_blunder: bool
 ) -> None:
-    blunders = Blunders()
+    blunders = KnownFailures()
     birth = Birth(
         run="r", generation=1, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED, kernel="k"
     )

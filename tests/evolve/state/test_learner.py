@@ -11,7 +11,7 @@ from kbevolve.evolve.state import learner as learning_module
 from kbevolve.evolve.state.knowledge import SHOWN_EXHAUSTED, Gain, Memory
 from kbevolve.evolve.state.learner import IDEAS, SIGNATURES, Learning
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Tally
 
 
 def evaluation(speedup: float | None, message: str = "off by 3", *, width: float = 0.01) -> Evaluation:

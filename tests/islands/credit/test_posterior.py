@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from kbevolve.islands.credit.posterior import Belief
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Belief, Tally
 
 
 def after(gains: list[float | None], belief: Belief | None = None) -> Belief:

@@ -1,7 +1,6 @@
 """Credit of techniques: from other problems to this one, to the bottleneck, to the island."""
 
-from kbevolve.islands.credit.posterior import Belief
-from kbevolve.islands.credit.tally import Tally
+from kbevolve.islands.credit.posterior import Belief, Tally
 from kbevolve.islands.credit.techniques import CARRIED, Experience
 
 

@@ -1,7 +1,11 @@
+import builtins
+import keyword
 import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbevolve.configs.catalog import builtin_names
 from kbevolve.configs.seeds import seed_files
@@ -31,6 +35,9 @@ class ModelNew(torch.nn.Module):
         double[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
         return y.view(sizes)
 '''
+
+#: Characters of a comment.
+LINE = st.characters(exclude_characters="\r\n\f\v\0", exclude_categories=("Cs",))
 
 CUDA = '''import torch
 from torch.utils.cpp_extension import load_inline
@@ -96,8 +103,7 @@ def test_several_local_names_may_change_at_once_and_be_exchanged() -> None:
         ("  // where", ""),
         ("// where", "// where \\\n  at = 0;"),
         ("  // the driver", ""),
-        ("float* y", "float *  y"),
-        ("2.0f * x[at]", "2.0f*x[ at ]"),
+        ("float* y", "float*   y"),
         ("  int at", "\n\n/* a\nlong\nword */  int at"),
     ],
 )
@@ -107,6 +113,34 @@ def test_comments_and_blanks_of_what_is_only_compiled_make_no_other_kernel(befor
 
 def test_a_parameter_keeps_its_name_for_others_may_say_it() -> None:
     assert canonical_id(changed(TRITON, ("count", "n"))) != canonical_id(TRITON)
+
+
+NAMES = st.from_regex(r"[a-z][a-z_]{0,7}", fullmatch=True).filter(
+    lambda name: not keyword.iskeyword(name) and not re.search(rf"\b{name}\b", TRITON) and name not in dir(builtins)
+)
+
+
+@given(st.lists(NAMES, min_size=3, max_size=3, unique=True))
+def test_any_names_may_be_given_to_local_variables(names: list[str]) -> None:
+    text = TRITON
+    for local, name in zip(("offsets", "sizes", "side"), names, strict=True):
+        text = re.sub(rf"\b{local}\b", name, text)
+    assert canonical_id(text) == canonical_id(TRITON)
+
+
+@given(
+    st.sampled_from([at for at, line in enumerate(TRITON.splitlines()) if at > 3 and line]), st.text(LINE, max_size=30)
+)
+def test_any_comment_may_stand_at_any_line(at: int, words: str) -> None:
+    lines = TRITON.splitlines()
+    lines[at] += f"  # {words}"
+    assert canonical_id("\n".join(lines)) == canonical_id(TRITON)
+
+
+@given(st.sampled_from([one.span() for one in re.finditer(r"\b\d+\b", TRITON)]), st.integers(0, 10**6))
+def test_any_other_constant_makes_another_kernel(span: tuple[int, int], value: int) -> None:
+    text = f"{TRITON[: span[0]]}{value}{TRITON[span[1] :]}"
+    assert (canonical_id(text) == canonical_id(TRITON)) == (value == int(TRITON[slice(*span)]))
 
 
 # ---- different -----------------------------------------------------------------------------------------------------
@@ -352,14 +386,13 @@ def test_starting_kernels_are_kernels_of_their_own() -> None:
 
 def test_comments_in_the_code_of_our_starting_kernels_and_prompts_do_not_count() -> None:
     """So the list of known builders is up to date."""
-    prompts = (ROOT / "evolve" / "prompts" / "_backends.jinja").read_text()
+    prompts = (ROOT / "evolve" / "proposers" / "codegen" / "templates" / "_backends.jinja").read_text()
     texts = re.findall(r"```python\n(.*?)```", prompts, re.DOTALL) + [one.read_text() for one in seeds()]
     native = [text for text in texts if 'SOURCE = r"""' in text]
     assert len(native) >= 14
     for text in native:
         noted = text.replace('SOURCE = r"""', 'SOURCE = r"""// Words about what follows.\n')
         assert canonical_id(noted) == canonical_id(text), text[:300]
-        assert canonical_id(re.sub(r"\bfolder\b", "place", text)) == canonical_id(text), "the builder's own names"
         assert canonical_id(noted.replace("int64_t", "int32_t").replace("long", "int")) != canonical_id(text)
 
 
