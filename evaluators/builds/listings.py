@@ -1,7 +1,7 @@
 """Has a compiler leave behind what its code can be read from, and reads it: PTX from nvcc, a disassembly from C++.
 
 nvcc writes PTX anyway and only has to keep it, which costs nothing. The disassembler of the CUDA toolkit takes 0.4 s to
-start, for each of the two parts of a library, and its output leaves open what PTX says (`evaluators.worker.code`).
+start, for each of the two parts of a library, and its output leaves open what PTX says (`evaluators.worker.ptx`).
 """
 
 import functools
@@ -13,7 +13,7 @@ from pathlib import Path
 from kbevolve.evaluators.builds.build_request import is_cuda
 from kbevolve.evaluators.builds.disassembly import x86_traits
 from kbevolve.evaluators.builds.traits import Traits, traits_of, united
-from kbevolve.evaluators.worker.code import shown_in
+from kbevolve.evaluators.worker.ptx import ptx_traits
 
 #: Where nvcc keeps what it writes on its way, and where the disassembly goes: beside the object.
 _KEPT = "kept"
@@ -49,7 +49,7 @@ def listed_traits(file: str, work: Path, made: bytes) -> Traits | None:
     """What shows in the object `made` of `file`; None where nothing could be looked into."""
     if is_cuda(file):
         texts = [_text(path) for path in sorted((work / _KEPT).glob("*.ptx"))]  # one for each architecture
-        return united(None if text is None else traits_of(shown_in(text)) for text in texts)
+        return united(None if text is None else traits_of(ptx_traits(text)) for text in texts)
     listing = None if _LINKED_LATER in made else _text(work / _LISTING)
     return None if listing is None else x86_traits(listing)
 

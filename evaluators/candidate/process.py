@@ -137,14 +137,14 @@ class CandidateProcess:
             "weights": self._write_weights(weights),
             "seed": weights.seed,
             "precision": prepared.precision,
-            "wrap": self._wrap,
+            "baseline": self._wrap,
         }
         reply = self._ask(request, self._settings.import_seconds)
         self.takes_weights = bool(weights.tensors) and reply.get("loaded") is True
 
     def overwrite_weights(self, weights: Weights) -> None:
         """Overwrite the weights of the model in place."""
-        request = {"request": "reweigh", "weights": self._write_weights(weights)}
+        request = {"request": "set_weights", "weights": self._write_weights(weights)}
         self._ask(request, self._settings.import_seconds)
 
     def trial_call(self, inputs: list[torch.Tensor]) -> Call:
@@ -170,7 +170,7 @@ class CandidateProcess:
         Triton compiles at the first call.
         """
         with suppress(Rejection):
-            return traits_of(self._ask({"request": "code"}, _CODE_SECONDS).get("shows"))
+            return traits_of(self._ask({"request": "traits"}, _CODE_SECONDS).get("traits"))
         return None
 
     def _call(self, kind: str, inputs: list[torch.Tensor]) -> Call:

@@ -24,7 +24,7 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback.bottleneck import DRAM, SM, STALL, TENSOR
 from kbevolve.evaluators.sandbox.environment import worker_environment
 
-_PROGRAM = "kbevolve.evaluators.worker.counted"
+_PROGRAM = "kbevolve.evaluators.worker.nsight"
 _DURATION = "gpu__time_duration.sum"
 #: Metric of Nsight Compute -> the name we show; all in percent but the registers.
 METRICS: Mapping[str, str] = {
@@ -71,7 +71,7 @@ class Counted:
 
 
 def command(orders: Path) -> list[str]:
-    """What to run so that `worker.counted` is watched; the readings come as CSV on standard output."""
+    """What to run so that `worker.nsight` is profiled; the readings come as CSV on standard output."""
     metrics = [_DURATION, *METRICS, *(_STALL_METRIC.format(reason) for reason in _STALLS)]
     return [
         "ncu",

@@ -1,7 +1,7 @@
-"""The reference as PyTorch itself would make it faster: torch.compile, and CUDA graphs that replay its launches.
+"""The reference made faster by PyTorch itself: torch.compile, and CUDA graphs that replay its launches.
 
-Only the worker of the reference uses this. Its inputs stay at their addresses while their contents change from call
-to call, and its output is read before the next call: what a CUDA graph needs, so nothing is copied for its sake.
+Only the worker of the reference uses this. Its inputs keep their addresses while their contents change from call to
+call, and its output is read before the next call. A CUDA graph needs just this, so nothing is copied for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,21 +10,21 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-#: Calls before a capture: the first ones choose algorithms, fill caches and compile, which a capture must not see.
+#: Calls before a capture: the first ones choose algorithms, fill caches and compile, which must not be captured.
 _WARM_UP = 3
 
 Call = Callable[..., Any]
 
 
 def wrap(model: torch.nn.Module, kind: str) -> Call:
-    """The model, to be called with the same arguments as before, made fast by one of PyTorch's own means.
+    """The model made faster by PyTorch, called with the same arguments.
 
-    Precision and backend flags stay as they are. Whatever PyTorch cannot do with a model is raised at the first call.
+    Precision and backend flags stay as they are. The first call raises what PyTorch cannot do with the model.
 
     Args:
         model: in evaluation mode, on its device.
-        kind: "eager"; "compile" (`torch.compile` as it comes); "max-autotune" (the same with every search that it
-            has, replayed as a CUDA graph where it can be captured); "graph" (eager, captured in a CUDA graph).
+        kind: "eager"; "compile" (`torch.compile` with its defaults); "max-autotune" (with all its searches, replayed as
+            a CUDA graph where it can be captured); "graph" (eager, captured in a CUDA graph).
 
     Raises:
         ValueError: there is no such kind.
@@ -35,7 +35,7 @@ def wrap(model: torch.nn.Module, kind: str) -> Call:
         case "compile":
             return _compiled(model, "default")
         case "max-autotune":
-            # torch's own graphs in mode "max-autotune" copy each input first, which ours do not.
+            # The graphs of torch's mode "max-autotune" copy each input first; ours do not.
             compiled = _compiled(model, "max-autotune-no-cudagraphs")
             return Replayed(compiled, fall_back=True) if _on_cuda(model) else compiled
         case "graph":
@@ -44,13 +44,13 @@ def wrap(model: torch.nn.Module, kind: str) -> Call:
 
 
 class Replayed:
-    """A callable whose work on the GPU is captured once and replayed: launches cost nothing on the CPU.
+    """A callable whose work on the GPU is captured once and replayed, so that launches cost no CPU time.
 
-    The output is the same tensors in every call. A call with other tensors, or other plain values, captures anew.
+    Every call returns the same tensors. A call with other tensors or other plain values captures again.
     """
 
     def __init__(self, call: Call, *, fall_back: bool) -> None:
-        """`fall_back`: call it plainly when it cannot be captured, instead of raising."""
+        """`fall_back`: call without a graph when the capture fails, instead of raising."""
         self._call = call
         self._fall_back = fall_back
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -70,7 +70,7 @@ class Replayed:
 
     def _capture(self, arguments: Sequence[Any]) -> None:
         self._graph, self._output, self._key = None, None, None
-        # On copies: a reference that changes its inputs must find them unchanged in the call that counts.
+        # On copies: a reference that changes its inputs must find them unchanged in the captured call.
         copies = pytree.tree_map_only(torch.Tensor, torch.clone, tuple(arguments))
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
@@ -86,7 +86,7 @@ class Replayed:
             with torch.cuda.graph(graph):
                 self._output = self._call(*arguments)
         except RuntimeError:
-            # A capture that fails leaves the generator waiting for its end, and every random draw would raise.
+            # A failed capture leaves the generator in capture mode, in which every random draw raises.
             random.graphsafe_set_state(before)
             if not self._fall_back:
                 raise
@@ -96,19 +96,19 @@ class Replayed:
 
 
 def _compiled(model: torch.nn.Module, mode: str) -> Call:
-    # Shapes never change here, and code for any shape is slower than code for this one.
+    # Shapes never change here, and code for one shape is faster than code for any shape.
     compiled: Call = torch.compile(model, mode=mode, dynamic=False)
     return compiled
 
 
 def _on_cuda(model: torch.nn.Module) -> bool:
-    """Whether to expect a CUDA device; a model without weights runs where its inputs are."""
+    """Whether the model runs on a CUDA device; one without weights runs where its inputs are."""
     tensors = [*model.parameters(), *model.buffers()]
     return any(tensor.is_cuda for tensor in tensors) if tensors else torch.cuda.is_available()
 
 
 def _key(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """What a captured graph depends on: where its tensors lie and what else it was called with."""
+    """What a captured graph depends on: the addresses of its tensors and its plain arguments."""
     return tuple(
         (leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
         for leaf in pytree.tree_leaves(tuple(arguments))

@@ -1,7 +1,7 @@
-"""What torch's extension builder was asked to build, as a plain order that somebody else can carry out.
+"""A build by torch's extension builder as plain values, which another process can carry out.
 
-An order holds texts and flags and nothing of this process. What cannot be told in full (a header beside a source, an
-environment that the kernel changed) is no order, and is compiled here as torch would.
+A request holds texts and flags. A build that needs more (a header beside a source, an environment that the kernel
+changed) has no request, and this process compiles it as torch would.
 """
 
 import os
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: Sources, and bytes of all of them: a kernel has two files of some kilobytes.
+#: Most sources, and bytes of all of them: a kernel has two files of some kilobytes.
 MOST_SOURCES = 16
 MOST_BYTES = 2 << 20
-#: Flags in one list, and characters of one.
+#: Most flags in one list, and characters of one.
 MOST_FLAGS = 200
 MOST_FLAG = 4096
 
@@ -26,47 +26,47 @@ _VARIABLES = (
 _QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
-def variables() -> dict[str, str | None]:
-    """What the environment says to compilers now."""
+def compiler_variables() -> dict[str, str | None]:
+    """The present values of the variables that compilers obey."""
     return {name: os.environ.get(name) for name in _VARIABLES}
 
 
-def order_of(asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The order, None when this build cannot be told in one.
+def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The request for a build; None when it needs more than a request holds.
 
     Args:
-        asked: the arguments of torch's `_write_ninja_file_and_build_library`, by name.
+        build: the arguments of torch's `_write_ninja_file_and_build_library`, by name.
     """
-    if asked.get("with_sycl") or asked.get("extra_sycl_cflags"):
+    if build.get("with_sycl") or build.get("extra_sycl_cflags"):
         return None
     try:
-        paths = [Path(path) for path in asked["sources"]]
+        paths = [Path(path) for path in build["sources"]]
         flags = {
-            "cflags": _flags(asked.get("extra_cflags")),
-            "cuda_cflags": _flags(asked.get("extra_cuda_cflags")),
-            "ldflags": _flags(asked.get("extra_ldflags")),
-            "include_paths": [os.path.abspath(path) for path in _flags(asked.get("extra_include_paths"))],
+            "cflags": _flags(build.get("extra_cflags")),
+            "cuda_cflags": _flags(build.get("extra_cuda_cflags")),
+            "ldflags": _flags(build.get("extra_ldflags")),
+            "include_paths": [os.path.abspath(path) for path in _flags(build.get("extra_include_paths"))],
         }
         sources = _read(paths)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    if any(_is_private(path) for path in flags["include_paths"]) or _need_company(paths, sources):
+    if any(_is_private(path) for path in flags["include_paths"]) or _need_other_files(paths, sources):
         return None
     return {
-        "name": str(asked["name"]),
+        "name": str(build["name"]),
         "sources": sources,
         **flags,
-        "with_cuda": bool(asked.get("with_cuda")),
-        "standalone": bool(asked.get("is_standalone")),
+        "with_cuda": bool(build.get("with_cuda")),
+        "standalone": bool(build.get("is_standalone")),
     }
 
 
 def _flags(given: Any) -> list[str]:
     if isinstance(given, str):
-        raise ValueError("torch takes a list")  # and would take a string's letters for flags
+        raise ValueError("torch takes a list")  # and would take the letters of a string for flags
     flags = [str(flag) for flag in given or ()]
     if len(flags) > MOST_FLAGS or any(len(flag) > MOST_FLAG for flag in flags):
-        raise ValueError("more flags than an order holds")
+        raise ValueError("more flags than a request holds")
     return flags
 
 
@@ -74,17 +74,17 @@ def _read(paths: Sequence[Path]) -> list[list[str]]:
     """File names and texts.
 
     Raises:
-        ValueError: too many or too long, or two of one name.
+        ValueError: too many or too long, or two with one name.
     """
     if len(paths) > MOST_SOURCES or sum(path.stat().st_size for path in paths) > MOST_BYTES:
-        raise ValueError("more sources than an order holds")
+        raise ValueError("more sources than a request holds")
     if len({path.name for path in paths}) < len(paths):
         raise ValueError("two sources of one name")
     return [[path.name, path.read_text(encoding="utf-8")] for path in paths]
 
 
-def _need_company(paths: Sequence[Path], sources: Sequence[Sequence[str]]) -> bool:
-    """Whether a source includes a file beside it that is no source itself."""
+def _need_other_files(paths: Sequence[Path], sources: Sequence[Sequence[str]]) -> bool:
+    """Whether a source includes a file beside it that is not one of the sources."""
     names = {name for name, _ in sources}
     return any(
         included not in names and (path.parent / included).exists()
@@ -94,6 +94,6 @@ def _need_company(paths: Sequence[Path], sources: Sequence[Sequence[str]]) -> bo
 
 
 def _is_private(path: str) -> bool:
-    """Whether it lies in this process's own folders, which nobody else compiles from."""
+    """Whether the path is in this process's own directories, which a builder cannot read."""
     own = [os.environ.get(name) for name in ("HOME", "TMPDIR")] + [os.getcwd()]
     return any(Path(path).resolve().is_relative_to(Path(folder).resolve()) for folder in own if folder)

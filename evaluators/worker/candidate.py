@@ -1,4 +1,4 @@
-"""One candidate file: imported under a name of its own, and its `ModelNew` built with the reference's weights."""
+"""One candidate file: imported as a module, and its `ModelNew` built with the reference's weights."""
 
 import importlib.util
 import sys
@@ -12,18 +12,18 @@ import torch
 
 from kbevolve.evaluators.worker.precision import DTYPES
 
-#: The name is on tracebacks and compiler messages that a person or a model reads.
+#: People and models read this name in tracebacks and compiler messages.
 FILE_NAME = "candidate.py"
-#: Characters of an exception's text that are sent on: a compiler's log can be megabytes, its first errors matter.
+#: Characters of an exception's text that are sent: a compiler's log can be megabytes, and its first errors matter.
 _MOST_TEXT = 200_000
 
 
 class FormatError(Exception):
-    """The file lacks what a candidate must have."""
+    """The file has no valid `ModelNew`."""
 
 
 def import_candidate(source: str) -> ModuleType:
-    """Write the source beside us (Triton reads it back from there) and import it."""
+    """Write the source into the working directory, where Triton reads it again, and import it."""
     path = Path(FILE_NAME).resolve()
     path.write_text(source, encoding="utf-8", errors="surrogatepass")
     spec = importlib.util.spec_from_file_location("candidate", path)
@@ -44,9 +44,10 @@ def build_model(
     device: torch.device,
     weights: dict[str, torch.Tensor],
 ) -> tuple[torch.nn.Module, bool]:
-    """``ModelNew(*arguments)`` in evaluation mode with the reference's weights, and whether those were loaded by name.
+    """``ModelNew(*arguments)`` in evaluation mode with the reference's weights, and whether they were loaded by name.
 
-    The weights are loaded when names and shapes agree exactly; otherwise the seed alone gives them, as in KernelBench.
+    The weights are loaded when names and shapes agree exactly; otherwise only the seed determines them, as in
+    KernelBench.
 
     Raises:
         FormatError: there is no class `ModelNew`, or it is no `torch.nn.Module`.

@@ -1,4 +1,4 @@
-"""The wire between judge and worker: JSON objects, each after its length in four bytes; file descriptors ride along."""
+"""The messages between judge and worker: JSON objects after their length in four bytes, with file descriptors."""
 
 import json
 import socket
@@ -7,16 +7,16 @@ from typing import Any
 
 #: Bytes of the length before each object (big-endian, unsigned).
 HEADER_BYTES = 4
-#: Largest object in bytes. Sources and compiler logs are far smaller; a longer one is refused unread.
+#: Largest object in bytes. Sources and compiler logs are far smaller; a larger one is refused unread.
 LARGEST = 8 << 20
-#: File descriptors that may ride along with one object.
+#: Most file descriptors with one object.
 MOST_DESCRIPTORS = 4
 
 Message = dict[str, Any]
 
 
 def frame(message: Message) -> bytes:
-    """The message as bytes, header included.
+    """The message as bytes with its header.
 
     Raises:
         ValueError: it is larger than `LARGEST`.
@@ -28,7 +28,7 @@ def frame(message: Message) -> bytes:
 
 
 class Channel:
-    """Blocking messages over one end of a socket pair (the worker's end)."""
+    """Blocking messages over one end of a socket pair."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -37,21 +37,20 @@ class Channel:
         """Send one object, and file descriptors with it."""
         data = frame(message)
         if descriptors:
-            # Descriptors travel with the first bytes; the rest of a large message follows plainly.
-            sent = socket.send_fds(self._connection, [data], list(descriptors))
-            data = data[sent:]
+            # Descriptors travel with the first bytes.
+            data = data[socket.send_fds(self._connection, [data], list(descriptors)) :]
         self._connection.sendall(data)
 
     def receive(self) -> tuple[Message, list[int]]:
-        """The next object and the descriptors that came with it.
+        """The next object and its descriptors.
 
         Raises:
-            EOFError: the other side hung up.
+            EOFError: the other side closed the connection.
         """
         header, descriptors, _, _ = socket.recv_fds(self._connection, HEADER_BYTES, MOST_DESCRIPTORS)
-        header += self._exactly(HEADER_BYTES - len(header)) if header else b""
         if not header:
             raise EOFError("the judge hung up")
+        header += self._exactly(HEADER_BYTES - len(header))
         message: Message = json.loads(self._exactly(int.from_bytes(header, "big")))
         return message, descriptors
 

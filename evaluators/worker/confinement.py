@@ -1,7 +1,7 @@
-"""What the worker does to itself before anything untrusted runs: it dies with the judge, and can do little else.
+"""What a process does to itself before untrusted code runs: it dies with the judge, and gives up most rights.
 
-Every step works without privileges and cannot be taken back. What the machine lacks is left out; the level that is
-told says what was reached.
+Every step works without privileges and cannot be undone. A step that the machine does not support is left out; the
+returned level says what was reached.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 #: `_LINUX_CAPABILITY_VERSION_3`: capabilities as two words of 32 bits each.
 _CAPABILITIES_VERSION = 0x20080522
-#: Open files: ninja with a compiler for each core takes dozens. The judge's own limit may be far higher.
+#: Open files: ninja with a compiler for each core needs dozens. The judge's own limit may be far higher.
 _OPEN_FILES = 4096
 
 
@@ -30,18 +30,18 @@ def confine(
     data_bytes: int,
     files: dict[str, Any],
 ) -> str:
-    """Confine this process and all it will start; returns the level reached, e.g. "landlock 7, seccomp, limits".
+    """Confine this process and all it will start; returns the level, e.g. "landlock 7, seccomp, limits".
 
     Args:
-        parent: process id of the judge; when it is gone already, this process ends at once. None where the judge is
-            out of sight in another namespace, whose end is this process's end as well.
+        parent: process id of the judge; if it has exited already, this process exits at once. None where the judge is
+            in another namespace, whose end also ends this process.
         file_bytes: largest file that may be written.
-        address_bytes: address space; None for no limit, which CUDA needs (it reserves terabytes of addresses).
-        data_bytes: private memory that may be written, whether it was touched or not.
+        address_bytes: address space; None for no limit, because CUDA reserves terabytes of addresses.
+        data_bytes: private writable memory, whether it was touched or not.
         files: `readable`, `listable`, `devices` and `writable` of `restrict_files`.
     """
     libc = ctypes.CDLL(None)
-    # SIGKILL when the thread that started us ends: kill -9 of the judge leaves no orphan holding the device.
+    # SIGKILL when the thread that started us ends: kill -9 of the judge leaves no orphan on the device.
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent is not None and os.getppid() != parent:
         os._exit(0)
@@ -52,12 +52,12 @@ def confine(
     _limit(resource.RLIMIT_DATA, data_bytes)
     if address_bytes is not None:
         _limit(resource.RLIMIT_AS, address_bytes)
-    # When memory runs out all the same, the kernel takes the candidate and not the judge.
+    # If memory runs out all the same, Linux kills the candidate and not the judge.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
     _give_up_capabilities(libc)
     level = ["limits"]
-    # The filter refuses calls that Landlock's set-up does not need, and must not be on before `prctl` above.
+    # The filter comes last, because it refuses calls that are made above.
     version = restrict_files(**files)
     if filter_calls():
         level.insert(0, "seccomp")
@@ -69,7 +69,7 @@ def confine(
 def _give_up_capabilities(libc: ctypes.CDLL) -> None:
     """Root without capabilities is an ordinary owner of root's files: no raw memory or disks, no clocks.
 
-    Among them is CAP_SYS_ADMIN, with which Linux lets a process read the environment of others whatever Landlock says.
+    With CAP_SYS_ADMIN, Linux lets a process read the environment of others in spite of Landlock.
     """
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     libc.capset(header, (ctypes.c_uint32 * 6)())  # effective, permitted, inheritable; then the same of the upper 32

@@ -1,7 +1,7 @@
-"""What a candidate may not leave changed behind it: the numbers and names that the next call depends on.
+"""State of the process that a candidate must not leave changed, because the next call depends on it.
 
-The worker tells, and the judge decides. A candidate that patches this file away gains nothing but silence: times are
-bounded by the judge's own clock, and outputs are compared in the judge.
+The worker reports it and the judge decides. A candidate that patches this file gains nothing but silence: the judge's
+own clock bounds times, and outputs are compared in the judge.
 """
 
 import threading
@@ -11,13 +11,14 @@ import torch
 
 from kbevolve.evaluators.worker.precision import flags_are_set
 
+# Bound before any candidate is imported: a candidate cannot replace them.
 _default_dtype = torch.get_default_dtype
 _threads = threading.active_count
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """The state of this process before the candidate was imported."""
+    """The state of this process at one moment."""
 
     function_modes: int
     dispatch_modes: int
@@ -25,38 +26,23 @@ class ProcessState:
     threads: int
 
     @classmethod
-    def taken(cls) -> "ProcessState":
+    def now(cls) -> "ProcessState":
         """The present state."""
         return cls(
-            function_modes=_function_modes(),
-            dispatch_modes=_dispatch_modes(),
+            function_modes=torch._C._len_torch_function_stack(),
+            dispatch_modes=torch._C._len_torch_dispatch_stack(),
             default_dtype=_default_dtype(),
             threads=_threads(),
         )
 
     def changes(self, precision: str) -> list[str]:
-        """What differs now, by short names; empty when nothing does."""
-        now = ProcessState.taken()
-        found = [
-            name
-            for name, differs in (
-                ("torch function mode", now.function_modes != self.function_modes),
-                ("torch dispatch mode", now.dispatch_modes != self.dispatch_modes),
-                ("default dtype", now.default_dtype != self.default_dtype),
-                ("Python threads", now.threads > self.threads),
-            )
-            if differs
-        ]
-        if not flags_are_set(precision):
-            found.append("precision flags")
-        return found
-
-
-def _function_modes() -> int:
-    count: int = torch._C._len_torch_function_stack()
-    return count
-
-
-def _dispatch_modes() -> int:
-    count: int = torch._C._len_torch_dispatch_stack()
-    return count
+        """Short names of what differs now."""
+        now = ProcessState.now()
+        differences = {
+            "torch function mode": now.function_modes != self.function_modes,
+            "torch dispatch mode": now.dispatch_modes != self.dispatch_modes,
+            "default dtype": now.default_dtype != self.default_dtype,
+            "Python threads": now.threads > self.threads,
+            "precision flags": not flags_are_set(precision),
+        }
+        return [name for name, differs in differences.items() if differs]

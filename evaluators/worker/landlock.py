@@ -1,8 +1,8 @@
-"""Landlock: this process and all it starts may open only the listed parts of the file system, for good.
+"""Landlock: from now on this process and all it starts may open only the listed parts of the file system.
 
 The kernel's own access control for programs without privileges (Linux 5.13 and newer, Documentation/userspace-api/
-landlock.rst). Beside files it keeps a process from looking into the memory, the environment and the descriptors of
-processes that are not confined as it is, and in newer versions from signalling them.
+landlock.rst). It also keeps the process from reading the memory, the environment and the descriptors of processes
+outside, and in newer versions from signalling them.
 """
 
 import contextlib
@@ -19,25 +19,24 @@ _PATH_BENEATH = 1
 #: Rights to files and folders, as the kernel numbers them.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _DEVICE_CONTROL = 1 << 14, 1 << 15
-#: What applies to a file rather than a folder.
+#: Rights that apply to files.
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _DEVICE_CONTROL
 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _DEVICE = _READ_FILE | _WRITE_FILE | _READ_DIR | _DEVICE_CONTROL
 
-#: Version of the interface -> the last right it knows: 13 rights at first, then renaming into another folder (2),
-#: truncating (3) and control of devices (5).
+#: Version of the interface -> its last right: renaming into another folder (2), truncating (3), device control (5).
 _LAST_RIGHT = {2: 13, 3: 14, 4: 14, 5: 15}
 #: Binding and connecting TCP sockets, from version 4.
 _TCP = 0b11
 #: Abstract Unix sockets and signals of processes outside, from version 6.
 _SCOPE_SOCKETS, _SCOPE_SIGNALS = 1 << 0, 1 << 1
-#: From version 7: refusals fill no log, which a hostile program could do at will.
+#: From version 7: refusals are not logged, so a hostile program cannot fill the log.
 _QUIET = 1 << 0
 
-#: Version 1 forbids every renaming from one folder into another, which Triton's and torch's caches do.
+#: Version 1 forbids to rename from one folder into another, which Triton's and torch's caches do.
 _OLDEST = 2
-#: Newest version that this file knows; a newer kernel is asked for no more than this.
+#: The newest version that this file uses.
 _NEWEST = 7
 
 
@@ -56,7 +55,7 @@ def version() -> int:
 
 
 def usable() -> int:
-    """The version that `restrict_files` would apply; 0 when there is none, or one that is too old to work with."""
+    """The version that `restrict_files` would apply; 0 when there is none, or only one that is too old."""
     found = min(version(), _NEWEST)
     return found if found >= _OLDEST else 0
 
@@ -68,14 +67,14 @@ def restrict_files(
     devices: Sequence[str],
     writable: Sequence[str],
 ) -> int:
-    """Confine this process; the version that applies from now on, 0 when none could.
+    """Confine this process; returns the version that applies from now on, 0 for none.
 
-    `no_new_privs` must be set. Paths that do not exist are passed over.
+    `no_new_privs` must be set. Paths that do not exist are ignored.
 
     Args:
-        readable: files and folders with all beneath: read, list and execute.
-        listable: folders whose names may be listed and no more, with all beneath.
-        devices: special files, and folders of such: read, write, control.
+        readable: files and folders with all below: read, list and execute.
+        listable: folders that may be listed and no more, with all below.
+        devices: special files and folders of them: read, write, control.
         writable: folders in which everything is allowed.
     """
     level = usable()
@@ -84,7 +83,7 @@ def restrict_files(
     handled = (1 << (_LAST_RIGHT[min(level, max(_LAST_RIGHT))] + 1)) - 1
     scopes = _SCOPE_SIGNALS | _SCOPE_SOCKETS
     wanted = _Ruleset(files=handled, network=_TCP if level >= 4 else 0, scopes=scopes if level >= 6 else 0)
-    # Older kernels refuse a longer structure than they know, unless what they do not know is zero, as it is here.
+    # Older kernels accept a longer structure than they know when its unknown part is zero, as it is here.
     ruleset = _call(_CREATE_RULESET, ctypes.byref(wanted), ctypes.c_size_t(ctypes.sizeof(wanted)), ctypes.c_uint32(0))
     if ruleset < 0:
         return 0

@@ -1,4 +1,4 @@
-"""Opens memory that the judge allocated: a file descriptor on the CPU, an IPC handle of the driver on CUDA."""
+"""Opens memory that the judge allocated: a file descriptor on the CPU, the driver's IPC handle on CUDA."""
 
 import ctypes
 import mmap
@@ -14,7 +14,7 @@ HANDLE_BYTES = 64
 
 
 class DeviceMemory:
-    """Raw device memory as torch understands it (`__cuda_array_interface__`); owns nothing."""
+    """Raw device memory for torch (`__cuda_array_interface__`); owns nothing."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -37,7 +37,7 @@ def open_shared(ticket: dict[str, Any], descriptors: list[int]) -> torch.Tensor:
 
     Args:
         ticket: ``{"bytes": n}`` with a descriptor, or ``{"bytes": n, "handle": hexadecimal}`` on CUDA.
-        descriptors: what rode along with the ticket.
+        descriptors: that came with the ticket.
     """
     size = ticket["bytes"]
     if "handle" not in ticket:

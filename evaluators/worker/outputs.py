@@ -1,4 +1,4 @@
-"""What a candidate returned: its form, and whether each tensor is nothing but a tensor."""
+"""The output of a candidate: its structure, and whether each tensor is a plain one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from kbevolve.evaluators.worker.values import Unpackable, dtype_name, dtype_name
 
 
 def describe(output: Any, inputs: Sequence[torch.Tensor]) -> tuple[Any, list[torch.Tensor], list[dict[str, Any]]]:
-    """The structure of an output (`values.pack`), its tensors, and plain facts about each of them."""
+    """The structure of an output (`values.pack`), its tensors, and facts about each of them."""
     leaves: list[torch.Tensor] = []
     try:
         structure = pack(output, leaves)
@@ -20,7 +20,7 @@ def describe(output: Any, inputs: Sequence[torch.Tensor]) -> tuple[Any, list[tor
 
 
 def _facts(leaf: torch.Tensor, inputs: Sequence[torch.Tensor]) -> dict[str, Any]:
-    # A subclass, or a plain tensor with attributes of its own, may compute when somebody looks at it.
+    # A subclass, or a tensor with attributes of its own, may compute when it is read.
     if type(leaf) is not torch.Tensor or leaf.__dict__ or leaf.layout is not torch.strided:
         return {"shape": [], "dtype": "", "device": "", "plain": False}
     return {
@@ -28,7 +28,7 @@ def _facts(leaf: torch.Tensor, inputs: Sequence[torch.Tensor]) -> dict[str, Any]
         "dtype": dtype_name(leaf.dtype),
         "device": leaf.device.type,
         "plain": True,
-        # One element shown many times was not written as often as the reference writes.
+        # An element that appears many times was written only once.
         "expanded": any(stride == 0 and size > 1 for stride, size in zip(leaf.stride(), leaf.shape, strict=True)),
         "aliases": any(_overlap(leaf, tensor) for tensor in inputs),
     }
@@ -44,9 +44,9 @@ def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def dirty_free_memory(places: Sequence[dict[str, Any]], device: torch.device) -> None:
-    """Leave bytes that are no number in the free blocks an output would be allocated in.
+    """Fill the free blocks in which outputs would be allocated with NaN.
 
-    Otherwise an output that nobody writes may hold the right answer of the call before: a launch that failed
+    Otherwise an output that is never written may hold the correct result of an earlier call, and a launch that failed
     silently would pass.
     """
     blocks = [torch.empty(place["shape"], dtype=dtype_named(place["dtype"]), device=device) for place in places]

@@ -1,4 +1,4 @@
-"""One place for the task's precision: the backend flags and the dtype that both sides use."""
+"""The backend flags and dtypes of each precision, for judge and worker."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "
 
 
 def set_flags(precision: str) -> None:
-    """Allow TF32 in products and convolutions for a tf32 task and nowhere else (cuDNN's own default is to allow it)."""
+    """Allow TF32 in products and convolutions only for tf32 tasks (cuDNN allows it by default)."""
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
@@ -18,7 +18,7 @@ def set_flags(precision: str) -> None:
 
 @contextmanager
 def flags_for(precision: str) -> Iterator[None]:
-    """The precision's flags, and the old ones afterwards: the judge's process may be a user's program."""
+    """The flags of a precision, and the old ones afterwards: the judge's process may be a user's program."""
     before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
     set_flags(precision)
     try:

@@ -1,6 +1,6 @@
-"""Where a call's time goes: kernels as CUPTI saw them on a GPU, torch's operations on a CPU.
+"""Where a call's time goes: kernels as CUPTI recorded them on a GPU, torch's operations on a CPU.
 
-The candidate shares this process, so what is told here is advice for the next attempt and never evidence.
+The candidate shares this process, so a profile is advice for the next attempt and never evidence.
 """
 
 import json
@@ -17,16 +17,16 @@ from torch.autograd.profiler import record_function
 
 from kbevolve.evaluators.worker.resources import stack_bytes, triton_spills
 
-#: Seconds of calls that are profiled, and how many at most: the share of a kernel is steady long before that.
+#: Seconds of profiled calls, and most calls: the share of each kernel is stable long before that.
 _SECONDS = 0.2
 _MOST_CALLS = 10
-#: Entries told, the longest first. A model of hundreds of launches is understood by its head.
+#: Most entries, the longest first. They explain a model of hundreds of launches.
 _MOST_ENTRIES = 12
 #: Characters of a name; a template's arguments can fill pages.
 _MOST_NAME = 300
-#: What of a CPU's time belongs to no operation of torch: the candidate's own compiled code, and Python.
+#: CPU time outside of torch's operations: the candidate's own compiled code, and Python.
 OWN_CODE = "own code"
-#: Categories of the trace that occupy the device.
+#: Categories of the trace that use the device.
 _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 Entry = dict[str, Any]
@@ -36,16 +36,16 @@ def profile(call: Callable[[], Any]) -> list[Entry]:
     """Entries of one call, the longest first.
 
     Args:
-        call: runs the kernel once; it should have run before, so that nothing compiles in it.
+        call: runs the kernel once; it must have run before, so that nothing compiles in it.
 
     Returns:
         Plain dictionaries: ``name``, ``microseconds`` (of all its launches in one call) and ``launches`` (a call); on
         CUDA also ``registers`` (a thread), ``spilled`` (bytes a thread), ``shared_memory`` (bytes a block),
-        ``occupancy`` (0 to 1) and ``blocks_per_sm``, where they are known.
+        ``occupancy`` (0 to 1) and ``blocks_per_sm`` where they are known.
     """
     cuda = torch.cuda.is_available()
     calls = _how_many(call)
-    # Not `torch.profiler.profile`: entered for the first time in a process it imports TorchInductor, for 4 s.
+    # Not `torch.profiler.profile`, which imports TorchInductor at its first use and takes 4 s.
     device = "cuda" if cuda else None
     with profiler(use_cpu=not cuda, use_device=device, use_kineto=True, acc_events=True) as session:
         for _ in range(calls):
@@ -70,7 +70,7 @@ def _how_many(call: Callable[[], Any]) -> int:
 
 
 def _trace(session: Any) -> list[Entry]:
-    """The events as the exported trace tells them: torch's own tables leave out registers and shared memory."""
+    """The events of the exported trace. torch's own tables leave out registers and shared memory."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "trace.json"
         session.export_chrome_trace(str(path))
@@ -79,7 +79,7 @@ def _trace(session: Any) -> list[Entry]:
 
 
 def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
-    """Kernels, copies and fills of the device, summed by name and registers."""
+    """Kernels, copies and fills on the device, summed by name and registers."""
     groups: dict[tuple[str, Any], list[Entry]] = defaultdict(list)
     for event in events:
         if event.get("cat") in _DEVICE_WORK:
@@ -99,14 +99,14 @@ def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
             "blocks_per_sm": facts.get("blocks per SM"),
         }
         occupancy = facts.get("est. achieved occupancy %")
-        if occupancy:  # 0 is what it tells of a launch that it could not estimate
+        if occupancy:  # 0 for a launch that it could not estimate
             entry["occupancy"] = occupancy / 100
         entries.append({field: value for field, value in entry.items() if value is not None})
     return entries
 
 
 def _operations(session: Any, calls: int) -> list[Entry]:
-    """Torch's operations with the time that they spent themselves, and the rest as `OWN_CODE`."""
+    """torch's operations with their own time, and the rest as `OWN_CODE`."""
     return [
         {
             "name": row.key[:_MOST_NAME],

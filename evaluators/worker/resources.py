@@ -1,6 +1,6 @@
-"""What the profiler does not tell of a compiled kernel: how much of it did not fit into registers.
+"""How much of a compiled kernel did not fit into registers, which the profiler does not report.
 
-Triton keeps that beside each compiled kernel; of CUDA C++ the object file tells it, to `cuobjdump`.
+Triton keeps that with each compiled kernel; for CUDA C++ `cuobjdump` reads it from the library.
 """
 
 import os
@@ -15,19 +15,19 @@ from typing import Any
 
 #: Triton counts spilled registers, of 4 bytes each.
 _REGISTER_BYTES = 4
-#: Seconds that `cuobjdump` may take for one library: milliseconds for a candidate's own.
+#: Seconds that `cuobjdump` may take for one library. It takes milliseconds for a candidate's own.
 _DUMP_SECONDS = 10.0
-#: Libraries looked into at most; a candidate builds one or two.
+#: Most libraries that are read; a candidate builds one or two.
 _MOST_LIBRARIES = 4
 
-#: Name as the profiler tells it, registers a thread -> bytes a thread.
+#: The profiler's name of a kernel, registers a thread -> bytes a thread.
 Bytes = dict[tuple[str, Any], int]
 
 _FUNCTION = re.compile(r"Function (?P<name>\S+?):\s+REG:(?P<registers>\d+) STACK:(?P<stack>\d+)")
 
 
 def triton_spills() -> Bytes:
-    """Spilled bytes of the Triton kernels that the candidate's file holds and that were compiled."""
+    """Spilled bytes of the compiled Triton kernels of the candidate's file."""
     found: Bytes = {}
     for kernel in compiled_kernels(sys.modules.get("candidate")):
         name, registers, spills = (getattr(kernel, field, None) for field in ("name", "n_regs", "n_spills"))
@@ -37,13 +37,13 @@ def triton_spills() -> Bytes:
 
 
 def compiled_kernels(module: ModuleType | None) -> Iterator[Any]:
-    """The compiled forms of all Triton kernels that a module holds."""
+    """The compiled forms of all Triton kernels of a module."""
     for value in list(vars(module).values()) if module is not None else ():
         yield from _compiled(value)
 
 
 def stack_bytes(names: Iterable[str]) -> Bytes:
-    """Stack bytes of kernels in the libraries that were built here: what was spilled, and arrays kept in memory."""
+    """Stack bytes of kernels in the candidate's libraries: spilled registers, and arrays in local memory."""
     dumped = [found for library in _built_libraries() for found in _FUNCTION.finditer(_dump(library))]
     found: Bytes = {}
     for name in names if dumped else ():
@@ -67,7 +67,7 @@ def _compiled(value: Any) -> Iterator[Any]:
 
 
 def _built_libraries() -> list[Path]:
-    """Libraries in this process that lie in its own directories, so were built by the candidate."""
+    """Libraries of this process in its own directories, which the candidate built."""
     own = tuple(str(Path(path).resolve()) + "/" for path in {os.environ.get("TMPDIR"), os.getcwd()} if path)
     try:
         maps = Path("/proc/self/maps").read_text()
@@ -82,7 +82,7 @@ def _dump(library: Path) -> str:
     if program is None:
         return ""
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [program, "--dump-resource-usage", str(library)],
             capture_output=True,
             text=True,
@@ -91,11 +91,11 @@ def _dump(library: Path) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    return said.stdout
+    return done.stdout
 
 
 def _toolkit_path() -> str:
-    """Where `cuobjdump` may be beside the PATH: the toolkit, and Triton, which brings its own."""
+    """Other folders that may hold `cuobjdump`: the toolkit's, and Triton's, which has its own."""
     roots = [os.environ.get("CUDA_HOME", "/usr/local/cuda")]
     triton = getattr(sys.modules.get("triton"), "__file__", None)
     if triton:
@@ -104,6 +104,6 @@ def _toolkit_path() -> str:
 
 
 def _means(mangled: str, name: str) -> bool:
-    """Whether a symbol is the kernel that the profiler calls so: its last name stands in there, behind its length."""
+    """Whether a symbol is the kernel with this profiler's name: it contains the last part of it after its length."""
     plain = re.sub(r"<.*|\(.*", "", name.replace("(anonymous namespace)::", "")).split("::")[-1].split()
     return bool(plain) and (mangled == plain[-1] or f"{len(plain[-1])}{plain[-1]}" in mangled)

@@ -1,7 +1,7 @@
 """Answers the judge's requests, one after another: open memory, load a candidate, try it, time one call of it.
 
 Requests and replies are plain JSON objects. A reply is ``{"ok": true, …}`` or ``{"ok": false, "stage": …, "type": …,
-"text": …, "frames": […]}``. What is to be compiled is told before it, ``{"phase": "building", …}``; see `builds.py`.
+"text": …, "frames": […]}``. Builds are requested before it by ``{"phase": "building", …}`` (`build_watch.py`).
 """
 
 import contextlib
@@ -14,25 +14,25 @@ from typing import Any
 import torch
 
 from kbevolve.evaluators.worker.baselines import wrap
-from kbevolve.evaluators.worker.builds import BuildWatch
+from kbevolve.evaluators.worker.build_watch import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
 from kbevolve.evaluators.worker.channel import Channel, Message
-from kbevolve.evaluators.worker.code import shown_by_triton
 from kbevolve.evaluators.worker.integrity import ProcessState
 from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
 from kbevolve.evaluators.worker.precision import set_flags
 from kbevolve.evaluators.worker.profiling import profile
+from kbevolve.evaluators.worker.ptx import triton_traits
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
 from kbevolve.evaluators.worker.values import SharedTensor, unpack
 
-# Bound before any candidate is imported: names that a candidate replaces afterwards are not looked up again.
+# Bound before any candidate is imported: a candidate cannot replace them.
 _clock = time.perf_counter_ns
 _copy = torch.Tensor.copy_
 
 
 def serve(*, socket_fd: int, device: str, threads: int, sandbox: str) -> None:
-    """Attach the GPU and say so; warm up on the first request; then answer requests until the judge hangs up."""
+    """Attach to the GPU and report it; warm up on the first request; then answer until the judge hangs up."""
     channel = Channel(socket.socket(fileno=socket_fd))
     torch.set_num_threads(threads)
     _attach(torch.device(device))
@@ -42,38 +42,37 @@ def serve(*, socket_fd: int, device: str, threads: int, sandbox: str) -> None:
         return
     service = Service(channel, torch.device(device))
     _warm_up(torch.device(device))
-    service.watch_compilers()
+    service.watch_triton()
     channel.send({"ok": True})
     for request, descriptors in requests:
         channel.send(service.answer(request, descriptors))
 
 
 def _requests(channel: Channel) -> Iterator[tuple[Message, list[int]]]:
-    """What the judge wants, until it hangs up."""
     with contextlib.suppress(EOFError):
         while True:
             yield channel.receive()
 
 
 def _attach(device: torch.device) -> None:
-    """Make this process known to the GPU's driver, half of what a start costs. Without a context it disturbs nobody.
+    """Initialise the GPU's driver, half of the cost of a start. Without a context that disturbs no measurement.
 
-    Torch makes a context in the same breath, so the driver is asked itself.
+    Torch would create a context, too, so the driver is called directly.
     """
     if device.type == "cuda":
-        with contextlib.suppress(OSError):  # torch tells better what is amiss
+        with contextlib.suppress(OSError):  # torch reports the cause better
             ctypes.CDLL("libcuda.so.1").cuInit(0)
 
 
 def _warm_up(device: torch.device) -> None:
-    """Pay for the CUDA context and Triton's own build now, while another kernel is being judged.
+    """Create the CUDA context and let Triton compile for itself, while another kernel is judged.
 
-    Not for cuBLAS: few kernels call it, and it keeps the driver, which starts one process at a time, for 0.1 s.
+    cuBLAS is left out: few kernels call it, and it occupies the driver, which starts one process at a time, for 0.1 s.
     """
     if device.type != "cuda":
         return
     torch.ones(1, device=device).sum().item()
-    with contextlib.suppress(Exception):  # without Triton, or with one that cannot work here, other kernels still run
+    with contextlib.suppress(Exception):  # without a working Triton other kernels still run
         from triton.runtime import driver
 
         driver.active.get_current_device()
@@ -84,25 +83,25 @@ class Service:
 
     def __init__(self, channel: Channel, device: torch.device) -> None:
         self._device = device
-        self._watch = BuildWatch(channel, self._synchronize)
+        self._builds = BuildWatch(channel, self._synchronize)
         self._stopwatch = Stopwatch(device)
         self._memory = torch.empty(0, dtype=torch.uint8)
         self._precision = "fp32"
         self._model: torch.nn.Module | None = None
         self._forward: Callable[..., Any] | None = None
         self._private: list[torch.Tensor] | None = None
-        self._bearings: ProcessState | None = None
+        self._before: ProcessState | None = None
 
-    def watch_compilers(self) -> None:
-        """See those too that came with what the warm-up imported."""
-        self._watch.watch_triton()
+    def watch_triton(self) -> None:
+        """Report Triton's compiling from now on, when the warm-up has imported it."""
+        self._builds.watch_triton()
 
     def answer(self, request: Message, descriptors: list[int]) -> Message:
-        """Carry out one request; whatever goes wrong in it is part of the answer."""
+        """Carry out one request; an error of the candidate is part of the answer."""
         try:
             return self._carry_out(request, descriptors)
         finally:
-            self._watch.settle()
+            self._builds.return_to_device()
 
     def _carry_out(self, request: Message, descriptors: list[int]) -> Message:
         stage = request["request"]
@@ -112,33 +111,33 @@ class Service:
                     self._memory = open_shared(request["ticket"], descriptors)
                     return {"ok": True}
                 case "import":
-                    self._bearings = ProcessState.taken()
+                    self._before = ProcessState.now()
                     self._module = import_candidate(request["source"])
                     return {"ok": True}
                 case "construct":
                     return self._construct(request)
-                case "reweigh":
-                    return self._reweigh(request)
+                case "set_weights":
+                    return self._set_weights(request)
                 case "try":
                     return self._try(request)
                 case "time":
                     return self._time(request)
                 case "profile":
                     return self._profile(request)
-                case "code":
-                    return {"ok": True, "shows": shown_by_triton()}
+                case "traits":
+                    return {"ok": True, "traits": triton_traits()}
             raise ValueError(f"no request {stage!r}")
         except BaseException as error:  # a candidate may raise SystemExit or KeyboardInterrupt as well
             if isinstance(error, FormatError):
                 stage = "format"
-            elif self._watch.caused(error):
+            elif self._builds.caused(error):
                 stage = "build"
             return {"ok": False, "stage": stage, **describe_error(error)}
 
     def _construct(self, request: Message) -> Message:
         self._precision = request["precision"]
         set_flags(self._precision)
-        self._model = None  # its memory first
+        self._model = None  # frees its memory first
         arguments = unpack(request["arguments"], [tensor.clone() for tensor in self._views(request["tensors"])])
         self._model, loaded = build_model(
             self._module,
@@ -148,12 +147,12 @@ class Service:
             device=self._device,
             weights=self._weights(request),
         )
-        self._forward = wrap(self._model, request["wrap"])
+        self._forward = wrap(self._model, request["baseline"])
         self._synchronize()
         return {"ok": True, "loaded": loaded}
 
-    def _reweigh(self, request: Message) -> Message:
-        """Other weights in the same tensors, as an optimiser's step would leave them."""
+    def _set_weights(self, request: Message) -> Message:
+        """Other weights in the same tensors, as after an optimiser's step."""
         assert self._model is not None
         own = self._model.state_dict()
         with torch.no_grad():
@@ -163,7 +162,7 @@ class Service:
         return {"ok": True}
 
     def _try(self, request: Message) -> Message:
-        """One call on inputs of its own at new addresses, in memory where nothing right is left to be found."""
+        """One call on its own inputs at new addresses, while the free memory holds no earlier result."""
         views = self._views(request["tensors"])
         mine = [view.clone() for view in views]
         inputs = unpack(request["inputs"], mine)
@@ -175,12 +174,12 @@ class Service:
             output = self._call(inputs)
             self._synchronize()
             milliseconds = (_clock() - start) / 1e6
-            told = self._deliver(output, request, mine)
+            delivered = self._deliver(output, request, mine)
         changed = [not _same(own, view) for own, view in zip(mine, views, strict=True)]
-        return {"ok": True, "times_ms": [milliseconds], "changed": changed, **told, **self._whereabouts()}
+        return {"ok": True, "times_ms": [milliseconds], "changed": changed, **delivered, "changes": self._changes()}
 
     def _time(self, request: Message) -> Message:
-        """One timed call on inputs that stay where they are while their contents change from call to call."""
+        """One timed call on inputs that keep their addresses while their contents change from call to call."""
         views = self._views(request["tensors"])
         if self._private is None:
             self._private = [view.clone() for view in views]
@@ -188,13 +187,13 @@ class Service:
         inputs = unpack(request["inputs"], private)
         set_flags(self._precision)
         with torch.no_grad():
-            milliseconds, told = self._stopwatch.time(
+            milliseconds, delivered = self._stopwatch.time(
                 lambda: self._call(inputs),
                 buffers=private,
                 contents=views,
                 deliver=lambda output: self._deliver(output, request, private),
             )
-        return {"ok": True, "times_ms": [milliseconds], **told, **self._whereabouts()}
+        return {"ok": True, "times_ms": [milliseconds], **delivered, "changes": self._changes()}
 
     def _profile(self, request: Message) -> Message:
         mine = [view.clone() for view in self._views(request["tensors"])]
@@ -210,20 +209,20 @@ class Service:
         return self._forward(*inputs)
 
     def _deliver(self, output: Any, request: Message, inputs: list[torch.Tensor]) -> Message:
-        """Copy the output where the judge will look, and say what it is."""
+        """Copy the output to the shared memory, and describe it."""
         structure, leaves, described = describe(output, inputs)
-        places = request["outputs"]
-        if len(places) == len(leaves):
-            for place, leaf, facts in zip(places, leaves, described, strict=True):
+        expected = request["outputs"]
+        if len(expected) == len(leaves):
+            for place, leaf, facts in zip(expected, leaves, described, strict=True):
                 if facts["plain"] and facts["shape"] == place["shape"] and facts["dtype"] == place["dtype"]:
                     _copy(SharedTensor.from_json(place).view(self._memory), leaf)
         self._synchronize()
         return {"structure": structure, "leaves": described}
 
-    def _whereabouts(self) -> Message:
-        """What the candidate left changed in this process, for the judge to see."""
-        assert self._bearings is not None
-        return {"changes": self._bearings.changes(self._precision)}
+    def _changes(self) -> list[str]:
+        """What the candidate left changed in this process."""
+        assert self._before is not None
+        return self._before.changes(self._precision)
 
     def _weights(self, request: Message) -> dict[str, torch.Tensor]:
         return {name: SharedTensor.from_json(place).view(self._memory) for name, place in request["weights"].items()}

@@ -1,8 +1,8 @@
 """Times one call: CUDA events behind a flushed L2 on a GPU, the monotonic clock on a CPU.
 
-Around the window, on the same stream: the inputs are written just before it, the output is copied out right behind
-its end, and then the inputs are destroyed. Work that is still running somewhere else (a side stream, a thread, a tensor
-that computes when it is looked at) finds nothing to read, or comes too late for the copy.
+On the same stream, the inputs are written just before the timed window, the output is copied right after it, and then
+the inputs are destroyed. Work that still runs elsewhere (a side stream, a thread, a tensor that computes when it is
+read) finds no inputs, or is too late for the copy.
 """
 
 import ctypes
@@ -12,20 +12,20 @@ from typing import Any
 
 import torch
 
-# Bound before any candidate is imported: names that a candidate replaces afterwards are not looked up again.
+# Bound before any candidate is imported: a candidate cannot replace them.
 _clock = time.perf_counter_ns
 _copy = torch.Tensor.copy_
 _fill = torch.Tensor.fill_
 _view = torch.Tensor.view
 _sum = torch.Tensor.sum
-# What the methods of torch.cuda call in the end; a build without CUDA has none of it.
+# What the methods of torch.cuda call in the end; a torch without CUDA has none of it.
 _synchronize: Any = getattr(torch._C, "_cuda_synchronize", None)
 _record: Any = getattr(torch._C._CudaEventBase, "record", None)
 _elapsed: Any = getattr(torch._C._CudaEventBase, "elapsed_time", None)
 
 #: `CU_LIMIT_PERSISTING_L2_CACHE_SIZE` of the driver's cuCtxSetLimit.
 _PERSISTING_L2 = 0x06
-#: As a float of any width it is NaN, as an integer nothing that an input holds.
+#: As a float of any width this byte is NaN, as an integer no value of an input.
 _POISON = 0xFF
 
 
@@ -49,12 +49,12 @@ class Stopwatch:
         contents: Sequence[torch.Tensor],
         deliver: Callable[[Any], Any],
     ) -> tuple[float, Any]:
-        """Milliseconds of one call, and what `deliver` said of its output.
+        """Milliseconds of one call, and what `deliver` returned for its output.
 
         Args:
             call: runs the kernel on the buffers.
             buffers: the candidate's inputs, always the same memory.
-            contents: what they shall hold during the call.
+            contents: their values during the call.
             deliver: copies the output away.
         """
         if self._device.type == "cuda":
@@ -75,9 +75,9 @@ class Stopwatch:
         contents: Sequence[torch.Tensor],
         deliver: Callable[[Any], Any],
     ) -> tuple[float, Any]:
-        # A candidate may have left another stream current; what is measured and copied is the default one.
+        # A candidate may have left another stream current; the default one is measured and copied.
         torch.cuda.set_stream(self._stream)
-        self._forget_l2()
+        self._reset_l2()
         for buffer, content in zip(buffers, contents, strict=True):
             _copy(buffer, content)
         self._flush_l2()
@@ -91,8 +91,8 @@ class Stopwatch:
         synchronize()
         return float(_elapsed(self._start, self._end)), delivered
 
-    def _forget_l2(self) -> None:
-        """Take back whatever part of the L2 was set aside: lines that persist there survive a flush."""
+    def _reset_l2(self) -> None:
+        """Reset the part of the L2 that is reserved for persisting lines, which survive a flush."""
         self._driver.cuCtxSetLimit(_PERSISTING_L2, ctypes.c_size_t(0))
         self._driver.cuCtxResetPersistingL2Cache()
 
@@ -101,8 +101,8 @@ class Stopwatch:
             size = 4 * torch.cuda.get_device_properties(self._device).L2_cache_size
             self._flush = torch.zeros(max(size, 1 << 20) // 4, dtype=torch.int32, device=self._device)
             self._flushed = torch.zeros((), dtype=torch.int64, device=self._device)
-        # Written, so that nothing of the call before is left; then other memory is read, so that those dirty lines are
-        # written back now and not inside the window.
+        # A write evicts all lines of the earlier call. Then other memory is read, so that the dirty lines are written
+        # back now and not inside the window.
         half = self._flush.numel() // 2
         _fill(self._flush[:half], 0)
         _copy(self._flushed, _sum(self._flush[half:]))
@@ -115,14 +115,14 @@ def synchronize() -> None:
 
 
 def poison(tensors: Sequence[torch.Tensor]) -> None:
-    """Overwrite tensors with bytes that are no number."""
+    """Overwrite tensors with bytes that are NaN."""
     for tensor in tensors:
         if tensor.numel():
             _fill(as_bytes(tensor), _POISON)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a tensor that fills it without gaps, as uint8 of one axis."""
+    """The memory of a tensor without gaps, as uint8 of one axis."""
     flat = tensor.as_strided((tensor.numel(),), (1,))
     return _view(flat, torch.uint8)
 

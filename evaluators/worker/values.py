@@ -1,7 +1,4 @@
-"""Python values on the wire: plain values as JSON, tensors as numbered places in shared memory.
-
-Nothing is ever pickled, in either direction.
-"""
+"""Python values in messages: plain values as JSON, tensors as numbered places in shared memory. Nothing is pickled."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -14,12 +11,12 @@ ALIGNMENT = 256
 
 
 class Unpackable(TypeError):
-    """A value of a type that has no form on the wire."""
+    """A value of a type that a message cannot hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedTensor:
-    """Where a tensor lies in shared memory, and how to read it."""
+    """The place of a tensor in shared memory, and how to read it."""
 
     #: Bytes from the start.
     offset: int
@@ -49,14 +46,14 @@ class SharedTensor:
 
 
 def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[SharedTensor], int]:
-    """Places for tensors one after another from byte `start`; also the first free byte behind them.
+    """Places for tensors one after another from byte `start`, and the first free byte after them.
 
-    Strides are kept when the tensor fills its memory without gaps (so a transposed input stays transposed).
+    The strides of a tensor without gaps are kept, so a transposed input stays transposed.
     """
     places = []
     for tensor in tensors:
         start = -(-start // ALIGNMENT) * ALIGNMENT
-        dense = torch.empty_like(tensor, device="meta")  # preserve_format: dense strides are kept, others become plain
+        dense = torch.empty_like(tensor, device="meta")  # preserve_format: keeps only dense strides
         place = SharedTensor(
             offset=start, shape=tuple(tensor.shape), stride=tuple(dense.stride()), dtype=dtype_name(tensor.dtype)
         )
@@ -66,7 +63,7 @@ def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Sh
 
 
 def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """`value` as JSON; tensors are appended to `tensors` and stand there as their index.
+    """`value` as JSON; tensors are appended to `tensors`, and their index is packed.
 
     Raises:
         Unpackable: it holds something other than tensors, plain values, lists, tuples, dictionaries and dtypes.

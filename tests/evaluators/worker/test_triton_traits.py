@@ -1,4 +1,4 @@
-"""A real worker is asked what shows in its code; whatever it says or does, that is no verdict."""
+"""A real worker reports the traits of its Triton kernels; no report and no failure decides a verdict."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -14,7 +14,7 @@ from kbevolve.evaluators.sandbox.worker import Worker
 
 CPU = find_device("cpu")
 MODEL = "\nclass ModelNew:\n    pass\n"
-#: What Triton leaves in a module, in a few lines.
+#: A module as Triton leaves it.
 TRITON = """
 from types import SimpleNamespace
 ptx = "mma.sync.aligned.m16n8k16 {%r1};\\n\\tcp.async.cg.shared.global [%r1], [%rd1], 16;"
@@ -26,7 +26,7 @@ RAISES = (
 )
 LIES = TRITON + (
     "\nimport sys\n"
-    "sys.modules['kbevolve.evaluators.worker.service'].shown_by_triton = lambda: ['atomics', 'telepathy', 7, {}]\n"
+    "sys.modules['kbevolve.evaluators.worker.service'].triton_traits = lambda: ['atomics', 'telepathy', 7, {}]\n"
 )
 DIES = TRITON + "\nimport os\nclass Last:\n    asm = property(lambda self: os._exit(0))\n"
 DIES += "product.device_caches[0][0]['key'] = Last()\n"
@@ -51,8 +51,8 @@ def worker() -> Iterator[Worker]:
     ],
     ids=["no Triton", "Triton", "raises", "lies", "dies"],
 )
-def test_a_worker_tells_or_does_not(worker: Worker, source: str, traits: tuple[Trait, ...] | None) -> None:
-    prepared = cast(Any, None)  # that it is asked for code rests on no problem
+def test_a_worker_reports_traits_or_none(worker: Worker, source: str, traits: tuple[Trait, ...] | None) -> None:
+    prepared = cast(Any, None)  # traits do not depend on the problem
     kernel = CandidateProcess(worker, CPU, prepared, EvaluationSettings(), source + MODEL, gate=DeviceGate(CPU))
     kernel.load()
     assert kernel.traits() == traits

@@ -1,4 +1,4 @@
-"""Triton compiles in a kernel's first call: the worker leaves the device before, and waits for it afterwards."""
+"""Triton compiles in the first call of a kernel: the worker leaves the device for that and returns afterwards."""
 
 import sys
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from torch.utils import cpp_extension
 
-from kbevolve.evaluators.worker.builds import BuildWatch
+from kbevolve.evaluators.worker.build_watch import BuildWatch
 from kbevolve.evaluators.worker.channel import Channel, Message
 
 
-class Conversation(Channel):
-    """Answers everything at once, and keeps what was said and done in order."""
+class RecordingChannel(Channel):
+    """Answers at once, and records messages and actions in order."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -23,24 +23,24 @@ class Conversation(Channel):
 
     def receive(self) -> tuple[Message, list[int]]:
         self.events.append("answered")
-        return {"go": True}, []
+        return {"continue": True}, []
 
 
 class Watched:
-    """A watch over a Triton made of a few lines."""
+    """A watch over a stand-in for Triton."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, function: Any, runtime: Any = None) -> None:
         for name in ("load", "load_inline", "_write_ninja_file_and_build_library"):
-            monkeypatch.setattr(cpp_extension, name, getattr(cpp_extension, name))  # to be put back
+            monkeypatch.setattr(cpp_extension, name, getattr(cpp_extension, name))  # restored after the test
         jit, knobs = ModuleType("triton.runtime.jit"), ModuleType("triton.knobs")
         vars(jit)["JITFunction"] = function
         monkeypatch.setitem(sys.modules, "triton.runtime.jit", jit)
         if runtime is not None:
             vars(knobs)["runtime"] = runtime
             monkeypatch.setitem(sys.modules, "triton.knobs", knobs)
-        self.conversation = Conversation()
-        self.events = self.conversation.events
-        self.watch = BuildWatch(self.conversation, lambda: self.events.append("synchronized"))
+        self.channel = RecordingChannel()
+        self.events = self.channel.events
+        self.watch = BuildWatch(self.channel, lambda: self.events.append("synchronized"))
         self.watch.watch_triton()
 
 
@@ -66,16 +66,16 @@ def new_function(events: Callable[[str], None]) -> type:
 
 
 def test_compiling_is_surrounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    function = new_function(said.append)
+    log: list[str] = []
+    function = new_function(log.append)
     watched = Watched(monkeypatch, function=function)
     assert function()._do_compile("right") == "right"
     assert watched.events == [*LEFT, *BACK]
-    assert said == ["compiled"]
+    assert log == ["compiled"]
 
 
-def test_an_error_brings_it_back_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An autotuner goes on with the next configuration, on the device."""
+def test_an_error_returns_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An autotuner continues with the next configuration, on the device."""
     function = new_function(lambda _: None)
     watched = Watched(monkeypatch, function=function)
     with pytest.raises(CompilationError) as error:
@@ -89,11 +89,11 @@ def call_hooks(holder: Any, before: str, after: str) -> None:
     assert not getattr(holder, after)(key="k", repr="f", already_compiled=False)
 
 
-@pytest.mark.parametrize("place", ["knobs", "class"])
-def test_hooks_where_there_is_no_such_method(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize("owner", ["knobs", "class"])
+def test_hooks_are_used_without_such_a_method(monkeypatch: pytest.MonkeyPatch, owner: str) -> None:
     runtime = SimpleNamespace(jit_cache_hook=None, jit_post_compile_hook=None)
     old = type("JITFunction", (), {"cache_hook": None, "compiled_hook": None})
-    if place == "knobs":
+    if owner == "knobs":
         watched = Watched(monkeypatch, function=type("JITFunction", (), {}), runtime=runtime)
         call_hooks(runtime, "jit_cache_hook", "jit_post_compile_hook")
     else:
@@ -102,23 +102,23 @@ def test_hooks_where_there_is_no_such_method(monkeypatch: pytest.MonkeyPatch, pl
     assert watched.events == [*LEFT, *BACK]
 
 
-def test_with_hooks_an_error_is_settled_with_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_hooks_the_reply_returns_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimpleNamespace(jit_cache_hook=None, jit_post_compile_hook=None)
     watched = Watched(monkeypatch, function=type("JITFunction", (), {}), runtime=runtime)
-    for _ in range(2):  # the second compile begins while nobody told that the first one failed
+    for _ in range(2):  # the second compile begins without a report that the first one failed
         runtime.jit_cache_hook(key="k")
-    watched.watch.settle()
-    watched.watch.settle()
+    watched.watch.return_to_device()
+    watched.watch.return_to_device()
     assert watched.events == [*LEFT, *BACK]
 
 
-def test_a_triton_without_either_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_triton_without_method_and_hooks_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, function=type("JITFunction", (), {}))
-    watched.watch.settle()
+    watched.watch.return_to_device()
     assert not watched.events
 
 
-def test_a_device_that_failed_is_no_compilers_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_device_is_no_compiler_error(monkeypatch: pytest.MonkeyPatch) -> None:
     function = new_function(lambda _: None)
     watched = Watched(monkeypatch, function=function)
 

@@ -1,7 +1,7 @@
-"""The program that Nsight Compute watches: one kernel, called once inside the range that is measured.
+"""The program that Nsight Compute profiles: one kernel, called once inside the profiled range.
 
-``python -P -m kbevolve.evaluators.worker.counted ORDERS``; the file ORDERS holds ``{"problem": source, "kernel":
-source, "precision": …}``. Nothing is judged here, so inputs and weights are the problem's own, from a fixed seed.
+``python -P -m kbevolve.evaluators.worker.nsight FILE``; the file holds ``{"problem": source, "kernel": source,
+"precision": …}``. Nothing is judged here, so inputs and weights are the problem's own, from a fixed seed.
 """
 
 import json
@@ -14,24 +14,24 @@ import torch
 from kbevolve.evaluators.worker.candidate import build_model, import_candidate
 from kbevolve.evaluators.worker.precision import DTYPES, cast, set_flags
 
-#: Calls before the one that counts: they compile, tune and warm up.
+#: Calls before the profiled one: they compile, tune and warm up.
 _WARM_UP = 3
 _SEED = 0
 
 
 def main() -> None:
     """Build the model, warm it up, and call it once between cudaProfilerStart and cudaProfilerStop."""
-    orders = json.loads(Path(sys.argv[1]).read_text())
-    precision, device = orders["precision"], torch.device("cuda")
+    request = json.loads(Path(sys.argv[1]).read_text())
+    precision, device = request["precision"], torch.device("cuda")
     problem = ModuleType("problem")
-    exec(compile(orders["problem"], "problem.py", "exec"), vars(problem))
+    exec(compile(request["problem"], "problem.py", "exec"), vars(problem))
     torch.manual_seed(_SEED)
     with torch.device(device):
         arguments = problem.get_init_inputs()
         reference = problem.Model(*arguments).to(device=device, dtype=DTYPES[precision])
         inputs = [_moved(value, device, precision) for value in problem.get_inputs()]
     weights = dict(reference.state_dict())
-    kernel = import_candidate(orders["kernel"])
+    kernel = import_candidate(request["kernel"])
     model, _ = build_model(kernel, arguments, seed=_SEED, precision=precision, device=device, weights=weights)
     del reference, weights
     set_flags(precision)

@@ -1,4 +1,4 @@
-"""What shows in PTX: lines that nvcc 13.0 and Triton 3.6 wrote for sm_90a, each with what it means and nothing else."""
+"""Traits of PTX: lines that nvcc 13.0 and Triton 3.6 wrote for sm_90a, each with exactly its traits."""
 
 import sys
 from types import ModuleType, SimpleNamespace
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import Trait
-from kbevolve.evaluators.worker.code import shown_by_triton, shown_in
+from kbevolve.evaluators.worker.ptx import ptx_traits, triton_traits
 
 VECTOR, SHARED, ASYNC, STREAMING, SHUFFLES, PACKED, MATRIX, ATOMICS = (trait.value for trait in Trait)
 
@@ -67,13 +67,13 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "shown"), LINES)
-def test_each_instruction_shows_what_it_is(line: str, shown: list[str]) -> None:
-    assert shown_in(f"\t// begin inline asm\n\t{line}\n\t// end inline asm\n\tret;\n") == shown
+def test_each_instruction_has_its_traits(line: str, shown: list[str]) -> None:
+    assert ptx_traits(f"\t// begin inline asm\n\t{line}\n\t// end inline asm\n\tret;\n") == shown
 
 
-def test_the_order_is_the_vocabularys() -> None:
+def test_the_order_is_that_of_the_enum() -> None:
     text = "\n".join(line for line, _ in reversed(LINES))
-    assert shown_in(text) == [trait.value for trait in Trait]
+    assert ptx_traits(text) == [trait.value for trait in Trait]
 
 
 @pytest.fixture
@@ -84,33 +84,33 @@ def candidate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def compiled(*texts: Any) -> SimpleNamespace:
-    """What Triton keeps of a function that was compiled so often."""
+    """A Triton function with these compiled forms."""
     kernels = {str(number): SimpleNamespace(asm={"ptx": text}) for number, text in enumerate(texts)}
     return SimpleNamespace(device_caches={0: (kernels, {}, None)})
 
 
-def test_a_file_without_triton_says_nothing(candidate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_triton_has_no_traits(candidate: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     vars(candidate).update(number=3, function=len, nothing=compiled())
-    assert shown_by_triton() is None
+    assert triton_traits() is None
     monkeypatch.delitem(sys.modules, "candidate")
-    assert shown_by_triton() is None
+    assert triton_traits() is None
 
 
 def test_all_kernels_of_a_file_and_all_their_forms_count(candidate: ModuleType) -> None:
     tuned = SimpleNamespace(fn=compiled("ld.global.b32 ...;", "cp.async.cg.shared.global ...;"))
     vars(candidate).update(sums=compiled("shfl.sync.bfly.b32 ...;"), product=tuned)
-    assert shown_by_triton() == [SHARED, ASYNC, SHUFFLES]
+    assert triton_traits() == [SHARED, ASYNC, SHUFFLES]
     vars(candidate).clear()
     vars(candidate).update(plain=compiled("ld.global.b32 ...;"))
-    assert shown_by_triton() == []
+    assert triton_traits() == []
 
 
 @pytest.mark.parametrize("text", [None, b"mma.sync", 3])
-def test_what_cannot_be_read_leaves_all_of_it_unknown(candidate: ModuleType, text: Any) -> None:
+def test_one_unreadable_kernel_leaves_all_unknown(candidate: ModuleType, text: Any) -> None:
     vars(candidate).update(known=compiled("mma.sync.x;"), unknown=compiled(text))
-    assert shown_by_triton() is None
+    assert triton_traits() is None
 
 
-def test_there_is_an_end(candidate: ModuleType) -> None:
+def test_too_many_kernels_are_not_read(candidate: ModuleType) -> None:
     vars(candidate).update(tuned=compiled(*["mma.sync.x;"] * 65))
-    assert shown_by_triton() is None
+    assert triton_traits() is None

@@ -1,0 +1,184 @@
+"""Sends builds to the judge, and reports when a compiler runs in this process after all.
+
+torch's `load` and `load_inline` work as usual (names, versions, bindings, loading) except for the step that compiles.
+The worker requests that step from the judge, whose builders keep what they built. Whoever compiles, this process
+leaves the device before and returns to it afterwards: it reports "building" and "loading", and waits for an answer to
+each.
+"""
+
+import contextlib
+import functools
+import inspect
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from torch.utils import cpp_extension
+
+from kbevolve.evaluators.worker.build_request import compiler_variables, request_of
+from kbevolve.evaluators.worker.channel import Channel
+
+#: Exceptions of Triton that mean "does not compile", by class name (Triton may not be installed).
+_COMPILER_ERRORS = {"CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"}
+#: torch's function that compiles the prepared sources to a library in the build folder.
+_STEP = "_write_ninja_file_and_build_library"
+
+
+class BuildWatch:
+    """Replaces torch's compiling step, and surrounds Triton's."""
+
+    def __init__(self, channel: Channel, synchronize: Callable[[], None]) -> None:
+        """`synchronize` waits for the device: no work may continue there while other kernels use it."""
+        self._channel = channel
+        self._wait_for_device = synchronize
+        self._failures: list[BaseException] = []
+        self._variables = compiler_variables()
+        # One build at a time. A build within a build (torch's within Triton's set-up) is part of the outer one.
+        self._lock = threading.RLock()
+        self._off_device = False
+        whole = not hasattr(cpp_extension, _STEP)
+        for name in ("load", "load_inline"):
+            setattr(cpp_extension, name, self._watched(getattr(cpp_extension, name), whole=whole))
+        if not whole:
+            setattr(cpp_extension, _STEP, self._requesting(getattr(cpp_extension, _STEP)))
+
+    def caused(self, error: BaseException) -> bool:
+        """Whether a compiler caused this error."""
+        link: BaseException | None = error
+        while link is not None:
+            if type(link).__name__ in _COMPILER_ERRORS or any(link is failure for failure in self._failures):
+                return True
+            link = link.__cause__ or link.__context__
+        return False
+
+    def watch_triton(self) -> None:
+        """Report Triton's compiling, which happens in the first call of a kernel, if Triton is imported."""
+        function = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
+        if hasattr(function, "_do_compile"):
+            self._surround(function)
+            return
+        knobs = getattr(sys.modules.get("triton.knobs"), "runtime", None)
+        for owner, before, after in (
+            (knobs, "jit_cache_hook", "jit_post_compile_hook"),
+            (function, "cache_hook", "compiled_hook"),
+        ):
+            if owner is not None and hasattr(owner, before) and hasattr(owner, after):
+                setattr(owner, before, self._hook(self._leave_device))
+                setattr(owner, after, self._hook(self.return_to_device))
+                return
+
+    # ---- torch -----------------------------------------------------------------------------------------------------
+
+    def _watched(self, build: Callable[..., Any], *, whole: bool) -> Callable[..., Any]:
+        """`load` or `load_inline` with its errors recorded; `whole`: this torch has no separate compiling step."""
+
+        @functools.wraps(build)
+        def watched(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                with self.off_device() if whole else contextlib.nullcontext():
+                    return build(*arguments, **keywords)
+            except BaseException as error:
+                self._failures.append(error)
+                raise
+
+        return watched
+
+    def _requesting(self, compile_here: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(compile_here)
+
+        @functools.wraps(compile_here)
+        def requesting(*arguments: Any, **keywords: Any) -> None:
+            build = signature.bind(*arguments, **keywords).arguments
+            with self._lock:
+                if not self._built_by_judge(build):
+                    with self.off_device():
+                        compile_here(*arguments, **keywords)
+
+        return requesting
+
+    def _built_by_judge(self, build: dict[str, Any]) -> bool:
+        """Request a build from the judge; False when this process must compile.
+
+        Raises:
+            RuntimeError: it does not compile, with the text of torch's builder.
+        """
+        possible = compiler_variables() == self._variables and not self._off_device
+        request = request_of(build) if possible else None
+        if request is None:
+            return False
+        self._synchronize()
+        self._channel.send({"phase": "building", "build": request})
+        answer, descriptors = self._channel.receive()
+        if "failed" in answer:
+            raise RuntimeError(f"Error building extension '{build['name']}': {answer['failed']}")
+        if "built" not in answer:
+            self._off_device = True  # the judge now expects a compiler here
+            return False
+        suffix = cpp_extension.EXEC_EXT if build.get("is_standalone") else cpp_extension.LIB_EXT
+        _save(descriptors[0], Path(build["build_directory"]) / f"{build['name']}{suffix}")
+        return True
+
+    # ---- the device ------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def off_device(self) -> Iterator[None]:
+        """Leave the device to other kernels during work that does not need it."""
+        with self._lock:
+            self._leave_device()
+            try:
+                yield
+            finally:
+                self.return_to_device()
+
+    def _leave_device(self) -> None:
+        with self._lock:
+            if not self._off_device:
+                self._synchronize()
+                self._channel.send({"phase": "building"})
+                self._channel.receive()
+                self._off_device = True
+
+    def return_to_device(self) -> None:
+        """Wait for the device again. Call it after each request, too: Triton's hooks do not report failed compiles."""
+        with self._lock:
+            if self._off_device:
+                self._off_device = False
+                self._channel.send({"phase": "loading"})
+                self._channel.receive()
+
+    def _synchronize(self) -> None:
+        # If the device failed, the next call fails again, and there it is not taken for a compiler's error.
+        with contextlib.suppress(RuntimeError):
+            self._wait_for_device()
+
+    # ---- Triton ----------------------------------------------------------------------------------------------------
+
+    def _surround(self, function: Any) -> None:
+        compile_here = function._do_compile
+
+        @functools.wraps(compile_here)
+        def surrounded(*arguments: Any, **keywords: Any) -> Any:
+            with self.off_device():
+                return compile_here(*arguments, **keywords)
+
+        function._do_compile = surrounded
+
+    def _hook(self, act: Callable[[], None]) -> Callable[..., bool]:
+        def hook(*_: Any, **__: Any) -> bool:
+            act()
+            return False  # not compiled yet: Triton continues
+
+        return hook
+
+
+def _save(descriptor: int, path: Path) -> None:
+    """Write what the descriptor holds as a program or library of this process."""
+    # A new file: the old one of this name may be mapped.
+    path.unlink(missing_ok=True)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755)
+    with os.fdopen(descriptor, "rb") as built, os.fdopen(target, "wb") as file:
+        shutil.copyfileobj(built, file)
