@@ -1,1 +1,4 @@
-"""Compiled kernels: built beside the device's work, by confined compilers, each only once."""
+"""Libraries of C++ and CUDA kernels: built by confined compilers while the device works, each only once.
+
+May import worker, rejection, disk_cache, device, lint and sandbox.
+"""

@@ -1,7 +1,7 @@
-"""Products by the name of their content, on disk: built once on this machine, by whichever process came first.
+"""Build products on disk by a digest of their request: built once on this machine, by the first process.
 
-An entry is a folder that is renamed into place when it is complete, so a reader sees all of it or nothing, whenever a
-writer was killed. A product's digest is kept beside it and looked at on every reading.
+An entry is a folder that is renamed into place when it is complete, so a reader sees all of it or nothing, even if a
+writer is killed. Every `get` checks the product against its digest.
 """
 
 import contextlib
@@ -15,75 +15,75 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: Bytes kept by default; what was not used for longest goes first. A library has 0.1 to 3 MB.
+#: Bytes kept by default; the least recently used entries are removed first. A library has 0.1 to 3 MB.
 MOST_BYTES = 4 << 30
-#: When it grew beyond that, this share is kept, so that not every entry starts a clearing.
+#: The share that is kept when it has grown larger, so that not every `put` removes entries.
 _KEPT_SHARE = 0.8
-#: Entries put between two looks at the size: looking takes a few milliseconds for thousands of entries.
-_LOOK_EVERY = 32
-#: Seconds after which an unfinished folder is taken for a dead writer's.
+#: Number of `put` calls between two checks of the size, which takes a few milliseconds for thousands of entries.
+_CHECK_EVERY = 32
+#: Seconds after which an unfinished folder counts as a dead writer's.
 _STALE_SECONDS = 3600.0
 _PRODUCT, _RECORD = "product", "record.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What is kept under one key."""
+    """The value of one key."""
 
     #: None for a failure.
     product: bytes | None
-    #: Plain values: the compiler's words, resources, seconds.
+    #: Plain values: the compiler's output, resources, seconds.
     record: dict[str, Any] = field(default_factory=dict)
 
 
 class BuildCache:
-    """Entries by kind and key; safe for several threads and processes."""
+    """Entries by kind and key, for several threads and processes."""
 
     def __init__(self, directory: Path, *, most_bytes: int = MOST_BYTES) -> None:
-        """Nothing is created before something is put there."""
+        """Nothing is created before the first `put`."""
         self.directory = directory
         self._most_bytes = most_bytes
         self._puts = 0
         self._lock = threading.Lock()
 
     def get(self, kind: str, key: str) -> CacheEntry | None:
-        """What was put there, None when there is nothing or nothing whole."""
-        place = self._place(kind, key)
+        """The entry; None when there is none, or a damaged one."""
+        folder = self._folder(kind, key)
         try:
-            record = json.loads((place / _RECORD).read_text())
+            record = json.loads((folder / _RECORD).read_text())
             digest = record.pop("digest")
-            product = None if digest is None else (place / _PRODUCT).read_bytes()
+            product = None if digest is None else (folder / _PRODUCT).read_bytes()
         except (OSError, ValueError, KeyError, AttributeError):
             return None
         if product is not None and hashlib.sha256(product).hexdigest() != digest:
-            self._discard(place)
+            self._discard(folder)
             return None
         with contextlib.suppress(OSError):
-            os.utime(place)
+            os.utime(folder)
         return CacheEntry(product=product, record=record)
 
     def put(self, kind: str, key: str, entry: CacheEntry) -> None:
-        """Keep an entry; one that is there already stays. A directory that cannot be written to is no error."""
-        place = self._place(kind, key)
+        """Keep an entry, unless there is one. A directory that cannot be written to is no error."""
+        folder = self._folder(kind, key)
         digest = None if entry.product is None else hashlib.sha256(entry.product).hexdigest()
         with contextlib.suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = Path(tempfile.mkdtemp(prefix=".", dir=place.parent))
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
             try:
                 if entry.product is not None:
                     (unfinished / _PRODUCT).write_bytes(entry.product)
                 (unfinished / _RECORD).write_text(json.dumps({**entry.record, "digest": digest}))
-                unfinished.rename(place)  # fails where there is one already
+                unfinished.rename(folder)  # fails when there is one
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
         with self._lock:
             self._puts += 1
-            due = self._puts % _LOOK_EVERY == 1
+            due = self._puts % _CHECK_EVERY == 1
         if due:
             self.clear()
 
     def clear(self) -> None:
-        """Remove what was not used for longest until the rest fits, and what dead writers left."""
+        """Remove the least recently used entries until the rest fits, and what dead writers left."""
         found = []
         for place in self.directory.glob("*/??/*"):
             with contextlib.suppress(OSError):
@@ -99,11 +99,11 @@ class BuildCache:
                 total -= size
 
     def _discard(self, place: Path) -> None:
-        """Out of sight at once, then piece by piece."""
+        """Rename it, so that no reader finds a part of it, then remove it."""
         with contextlib.suppress(OSError):
-            grave = place.with_name(f".{place.name}-{os.getpid()}-{threading.get_ident()}")
-            place.rename(grave)
-            shutil.rmtree(grave, ignore_errors=True)
+            discarded = place.with_name(f".{place.name}-{os.getpid()}-{threading.get_ident()}")
+            place.rename(discarded)
+            shutil.rmtree(discarded, ignore_errors=True)
 
-    def _place(self, kind: str, key: str) -> Path:
+    def _folder(self, kind: str, key: str) -> Path:
         return self.directory / kind / key[:2] / key

@@ -1,7 +1,7 @@
-"""The commands that build an order: torch's own, read from the file that torch would have handed to ninja.
+"""The commands of a build: torch's own, read from the file that torch would pass to ninja.
 
-So the standard, the include paths, the definitions and the libraries are those of the installed version of torch,
-whichever it is. Only the starting of Python, ninja and torch is left out.
+So the C++ standard, the include paths, the definitions and the libraries are those of the installed torch. Only the
+start of Python, ninja and torch is saved.
 """
 
 import functools
@@ -22,16 +22,16 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest, is_cuda
 from kbevolve.evaluators.sandbox.environment import cuda_architecture
 
-#: Raised when the same order would be built otherwise than before.
-_RECIPE = 3
-#: What decides about a product beside the order. Its values belong to the name of the product.
+#: Increased when the same request would be built or recorded in another way.
+_RECIPE = 4
+#: Variables that a product depends on; their values are part of its key.
 _VARIABLES = ("CC", "CXX", "CPATH", "LIBRARY_PATH", "CUDAHOSTCXX")
 _ASSIGNMENT = re.compile(r"^(\w+) = ?(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """What is run for one order, as words. Each ends where ``-c FILE -o OBJECT`` or the objects are to follow."""
+    """The commands of one request, as words. ``-c FILE -o OBJECT`` or the objects are added to them."""
 
     cxx: tuple[str, ...]
     #: None without CUDA.
@@ -43,42 +43,42 @@ class Commands:
     def compile(self, file: str, *, first: Sequence[str] = ()) -> tuple[str, ...]:
         """Compile one source to ``object.o``; `first`: flags before all others."""
         if is_cuda(file) and self.nvcc is not None:
-            # What ptxas tells about registers costs nothing and changes nothing.
+            # ptxas' report about registers costs nothing and changes nothing.
             return (self.nvcc[0], *first, *self.nvcc[1:], "-Xptxas", "-v", "-c", file, "-o", "object.o")
         return (self.cxx[0], *first, *self.cxx[1:], "-c", file, "-o", "object.o")
 
     def link_into(self, product: str, objects: Sequence[str]) -> tuple[str, ...]:
         """Link objects to a library or program.
 
-        Without the symbols that nobody outside asks for, and without a number of this build: what is equal but for
-        names inside then has equal bytes (`evaluators.builds.code`).
+        Internal symbols and the build id are stripped, so that products which differ only in internal names have equal
+        bytes (`evaluators.judging.binary_dedup`).
         """
         return (*self.link, "-Wl,--strip-all,--build-id=none", *objects, *self.libraries, "-o", product)
 
 
-def commands(order: BuildRequest) -> Commands:
-    """The commands for an order.
+def commands(request: BuildRequest) -> Commands:
+    """The commands for a request.
 
     Raises:
         BuildRefused: torch's builder refuses it.
-        EvaluatorError: this torch has another builder than we know.
+        EvaluatorError: this torch's builder is unknown.
     """
     from torch.utils import cpp_extension
 
-    architecture = order.architecture.replace(".", "")
-    # torch adds nothing about architectures where one is named.
-    target = () if _names_architecture(order) else (f"-gencode=arch=compute_{architecture},code=sm_{architecture}",)
+    architecture = request.architecture.replace(".", "")
+    # torch adds no architecture when the flags name one.
+    target = () if _names_architecture(request) else (f"-gencode=arch=compute_{architecture},code=sm_{architecture}",)
     given = {
-        "name": order.name,
-        "sources": [file for file, _ in order.sources],
-        "extra_cflags": list(order.cflags),
-        "extra_cuda_cflags": [*order.cuda_cflags, *target] if order.with_cuda else list(order.cuda_cflags),
+        "name": request.name,
+        "sources": [file for file, _ in request.sources],
+        "extra_cflags": list(request.cflags),
+        "extra_cuda_cflags": [*request.cuda_cflags, *target] if request.with_cuda else list(request.cuda_cflags),
         "extra_sycl_cflags": [],
-        "extra_ldflags": list(order.ldflags),
-        "extra_include_paths": list(order.include_paths),
-        "with_cuda": order.with_cuda,
+        "extra_ldflags": list(request.ldflags),
+        "extra_include_paths": list(request.include_paths),
+        "with_cuda": request.with_cuda,
         "with_sycl": False,
-        "is_standalone": order.standalone,
+        "is_standalone": request.standalone,
         "verbose": False,
     }
     try:
@@ -88,7 +88,7 @@ def commands(order: BuildRequest) -> Commands:
             _call(cpp_extension._write_ninja_file_to_build_library, {**given, "path": str(path)})
             found = dict(_ASSIGNMENT.findall(path.read_text()))
         cxx, cflags, ldflags = (shlex.split(found[name]) for name in ("cxx", "cflags", "ldflags"))
-        nvcc = [*shlex.split(found["nvcc"]), *shlex.split(found["cuda_cflags"])] if order.with_cuda else None
+        nvcc = [*shlex.split(found["nvcc"]), *shlex.split(found["cuda_cflags"])] if request.with_cuda else None
     except (OSError, ValueError) as error:
         raise BuildRefused(f"torch's builder: {error}") from None
     except (AttributeError, KeyError, TypeError) as error:
@@ -102,7 +102,7 @@ def commands(order: BuildRequest) -> Commands:
 
 @functools.cache
 def toolchain() -> str:
-    """Names all that decides what comes out beside the order: torch, Python, compilers. Asked for once a process."""
+    """A digest of torch, Python and the compilers, on which every product depends. Computed once in a process."""
     import torch
     from torch.utils import cpp_extension
 
@@ -117,16 +117,16 @@ def toolchain() -> str:
 
 
 def architecture(device_type: str, index: int) -> str:
-    """What a device's kernels are built for: "9.0a", …; "" for a CPU."""
+    """The target of a device's kernels: "9.0a", …; "" for a CPU."""
     return cuda_architecture(index) if device_type == "cuda" else ""
 
 
-def _names_architecture(order: BuildRequest) -> bool:
-    return any("arch" in flag and "TORCH_EXTENSION_NAME" not in flag for flag in order.cuda_cflags)
+def _names_architecture(request: BuildRequest) -> bool:
+    return any("arch" in flag and "TORCH_EXTENSION_NAME" not in flag for flag in request.cuda_cflags)
 
 
 def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """Call a function of torch with those of the arguments that it has in this version."""
+    """Call a function of torch with those arguments that this version has."""
     return function(**{name: given[name] for name in inspect.signature(function).parameters})
 
 

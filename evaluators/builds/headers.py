@@ -1,15 +1,15 @@
-"""Lighter ways to include torch: the same declarations, without those that a kernel does not use.
+"""Light headers for torch: the same declarations, without those that a kernel does not use.
 
-``torch/extension.h`` is long, and a kernel needs `at::Tensor`, a few operations and the bindings of it. A folder looked
-into before torch's own holds short headers of the same names. They include torch's own pieces: `Tensor`, the
+``torch/extension.h`` is long, and a kernel needs `at::Tensor`, a few operations and their bindings. A folder before
+torch's own on the include path holds short headers of the same names. They include parts of torch: `Tensor`, the
 operations that the file names, pybind's casters. Two heavy headers that every operation includes without need
-(`ATen/Context.h`, and `ATen/DeviceGuard.h` for its lists) stand empty there. Whatever then compiles was compiled from
-torch's declarations; whatever is missing is an error, and the file is compiled with torch's own headers.
+(`ATen/Context.h`, and `ATen/DeviceGuard.h` for its lists) are almost empty there. A file that compiles was compiled
+from torch's declarations. A missing declaration is an error, and then the file is compiled with torch's own headers.
 
-Where leaving something out could change a meaning without an error, a file is not tried: `torch::tensor` (another dtype
-than `at::tensor`'s), gradients, registrations, and files that ask which headers there are.
+A file is not tried where an omission could change a meaning without an error: `torch::tensor` (another dtype than
+`at::tensor`'s), gradients, registrations, and files that test which headers exist.
 
-For g++ the part that binds to Python is precompiled as well. nvcc has no precompiled headers (its `--pch` is NVRTC's).
+For g++ the bindings to Python are precompiled as well. nvcc has no precompiled headers (`--pch` is NVRTC's).
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from pathlib import Path
 from kbevolve.evaluators.builds.build_request import digest
 
 _GUARD = "#pragma once\n"
-#: torch/extension.h brings these in; `abs` without <cmath> would be the one of integers.
+#: torch/extension.h includes these; without <cmath>, `abs` would be the one of integers.
 _STANDARD = (
     *("algorithm", "array", "cassert", "cfloat", "climits", "cmath", "cstdint", "cstdio", "cstdlib", "cstring"),
     *("functional", "iostream", "limits", "map", "memory", "mutex", "numeric", "optional", "sstream", "stdexcept"),
     *("string", "tuple", "type_traits", "unordered_map", "utility", "vector"),
 )
-#: Fixed widths under torch's names, as the type in `at`.
+#: torch's names of fixed widths, and the types in `at`.
 _DTYPES = {
     **{"kUInt8": "kByte", "kInt8": "kChar", "kInt16": "kShort", "kInt32": "kInt", "kInt64": "kLong"},
     **{"kFloat16": "kHalf", "kFloat32": "kFloat", "kFloat64": "kDouble"},
@@ -59,7 +59,7 @@ FILES = {
     + "using Dtype = at::ScalarType;\n"
     + "".join(f"constexpr auto {name} = at::{kind};\n" for name, kind in _DTYPES.items())
     + "}\n",
-    # A macro and no pragma: this file may be a compiler's main file, when it is precompiled.
+    # A macro and no pragma, because this is the main file when it is precompiled.
     "kbevolve/bindings.h": "#ifndef KBEVOLVE_BOUND\n#define KBEVOLVE_BOUND\n#include <kbevolve/tensors.h>\n"
     + "#include <torch/csrc/utils/pybind.h>\n#include <torch/csrc/Exceptions.h>\n#endif\n",
     **dict.fromkeys(("torch/extension.h", "torch/types.h", "torch/all.h", "torch/torch.h", "ATen/ATen.h"), _ENTRY),
@@ -76,43 +76,43 @@ _NAMED = re.compile(r"\b(?:torch|at)\s*::\s*([a-z_][a-z0-9_]*)")
 _CALLED = re.compile(r"\b([a-z_][a-z0-9_]*)\s*\(")
 _USING = re.compile(r"using\s+namespace\s+(?:torch|at)\b")
 
-#: A header is precompiled for the flags that this many files came with: making one costs as much as it saves on three.
+#: A header is precompiled for the flags of this many files: making it costs as much as it saves on three.
 _WORTH_PRECOMPILING = 3
-#: Sets of flags with a precompiled header each, of 0.25 GB.
+#: Precompiled headers at most, each for one set of flags, of 0.25 GB.
 _MOST_PRECOMPILED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightHeaders:
-    """How one file is compiled lightly."""
+    """How one file is compiled with light headers."""
 
-    #: Folder to look into first.
+    #: First folder of the include path.
     folder: Path
-    #: Text of ``kbevolve_named.h``: what the file names beyond tensors.
+    #: Text of ``kbevolve_named.h``: includes for the operations that the file names.
     named: str
     #: Whether it binds to Python.
     binds: bool
 
     def flags(self, *, cuda: bool) -> tuple[str, ...]:
-        """What comes before all other flags; ``kbevolve_named.h`` lies in ``../named``."""
+        """Flags before all others; ``kbevolve_named.h`` is in ``../named``."""
         binding: tuple[str, ...] = ()
         if self.binds:
-            # g++ takes a precompiled header only for the very first include.
+            # g++ uses a precompiled header only for the very first include.
             binding = ("-DKBEVOLVE_BINDINGS", *(() if cuda else ("-include", str(_BINDINGS))))
         return ("-I../named", f"-I{self.folder}", *binding)
 
 
 class Headers:
-    """The folder of short headers, and what was precompiled of them; both lie in the cache, for all processes."""
+    """The folder of light headers, and what was precompiled of them, in the cache for all processes."""
 
     def __init__(self, directory: Path) -> None:
-        """`directory`: of the cache; nothing is written before it is needed."""
+        """`directory`: of the cache. Nothing is written before it is needed."""
         self._directory = directory
-        self._asked: Counter[str] = Counter()
+        self._uses: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def lighter(self, text: str) -> LightHeaders | None:
-        """How to compile this text lightly; None when it includes nothing of torch, or must not be tried."""
+        """Light headers for this text; None when it includes nothing of torch, or must not be tried."""
         if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text):
             return None
         folder = self._folder()
@@ -121,11 +121,11 @@ class Headers:
         )
 
     def due(self, command: Sequence[str]) -> str | None:
-        """Asked for each file that binds to Python: a name when the header should be precompiled for its flags now."""
+        """To be called for each file with bindings: a name when the header should now be precompiled for its flags."""
         name = precompiled_name(command)
         with self._lock:
-            self._asked[name] += 1
-            if self._asked[name] != _WORTH_PRECOMPILING:
+            self._uses[name] += 1
+            if self._uses[name] != _WORTH_PRECOMPILING:
                 return None
         folder = self._folder()
         if folder is None:
@@ -134,12 +134,12 @@ class Headers:
         return None if f"{name}.gch" in there or len(there) >= _MOST_PRECOMPILED else name
 
     def precompile(self, name: str, command: Sequence[str], make: Callable[[Sequence[str], Path], Path | None]) -> bool:
-        """Precompile the bindings for a compiler's words; whether there is such a header now.
+        """Precompile the bindings for a compiler command; whether there is such a header now.
 
         Args:
             name: of `due` or `precompiled_name`.
-            command: the C++ compiler's words, without what says which file.
-            make: runs words that end in ``-o object.o`` with a folder to look into; the file that came out.
+            command: of the C++ compiler, without a file.
+            make: runs a command that ends in ``-o object.o``, with a readable folder; returns the file that it made.
         """
         folder = self._folder()
         if folder is None:
@@ -161,11 +161,11 @@ class Headers:
     def _name(self) -> str:
         import torch
 
-        # In the path of a header, so in the name of what is precompiled from it.
+        # Part of a header's path, and so of the precompiled header.
         return digest(FILES, torch.__version__, str(Path(torch.__file__).parent))[:16]
 
     def _folder(self) -> Path | None:
-        """The folder, written if there was none; None where nothing can be written."""
+        """The folder, written if there is none; None where nothing can be written."""
         folder = self._directory / "headers" / self._name
         if folder.is_dir():
             return folder
@@ -185,12 +185,12 @@ class Headers:
 
 
 def precompiled_name(command: Sequence[str]) -> str:
-    """Names what is precompiled for these words of a C++ compiler."""
+    """The name of the header that is precompiled for this C++ compiler command."""
     return digest(command[0], _shared(command[1:]))[:16]
 
 
 def _precompiled(folder: Path) -> Path:
-    """g++ takes the first file in there that was made with its flags."""
+    """The folder in which g++ finds a file that was made with its flags."""
     return folder / f"{_BINDINGS}.gch"
 
 

@@ -1,4 +1,4 @@
-"""What comes of an order: the library, or why there is none."""
+"""The result of a build: a library, or the reason why there is none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kbevolve.evaluators.builds.traits import Traits, traits_of, words_for
 
 
 class FailureReason(StrEnum):
-    """Why nothing was built; only the first is a property of the order, and remembered."""
+    """Why nothing was built. Only `ERROR` is a property of the request, and is kept."""
 
     ERROR = "error"
     TIME = "time"
@@ -23,13 +23,13 @@ class BuiltLibrary:
     """A library or program."""
 
     library: bytes
-    #: Compilers' warnings.
+    #: Warnings of the compilers.
     log: str = ""
-    #: Of the CUDA kernels in it.
+    #: Of its CUDA kernels.
     resources: tuple[KernelResources, ...] = ()
-    #: What shows in its machine code; None where no disassembler is.
+    #: Of its machine code; None without a disassembler.
     traits: Traits | None = None
-    #: Seconds on the wall that compilers took for it; 0 when it was there already.
+    #: Wall seconds of the compilers; 0 when it had been built before.
     seconds: float = 0.0
     #: Sources that were compiled with lighter headers than torch's own.
     light: tuple[str, ...] = ()
@@ -40,31 +40,31 @@ class BuildFailure:
     """No library."""
 
     why: FailureReason
-    #: What the compiler said.
+    #: What the compiler printed.
     log: str
-    #: Seconds on the wall that compilers took; 0 when it was known already.
+    #: Wall seconds of the compilers; 0 when it was known before.
     seconds: float = 0.0
 
 
 BuildResult = BuiltLibrary | BuildFailure
 
 
-def to_plain(outcome: BuildResult) -> dict[str, Any]:
-    """Plain values, the library as bytes: what goes to another host."""
-    if isinstance(outcome, BuildFailure):
-        return {"library": None, "why": outcome.why.value, "log": outcome.log, "seconds": outcome.seconds}
+def to_plain(result: BuildResult) -> dict[str, Any]:
+    """Plain values, with the library as bytes: what is sent to another host."""
+    if isinstance(result, BuildFailure):
+        return {"library": None, "why": result.why.value, "log": result.log, "seconds": result.seconds}
     return {
-        "library": outcome.library,
-        "log": outcome.log,
-        "resources": [kernel.to_json() for kernel in outcome.resources],
-        "traits": words_for(outcome.traits),
-        "seconds": outcome.seconds,
-        "light": list(outcome.light),
+        "library": result.library,
+        "log": result.log,
+        "resources": [kernel.to_json() for kernel in result.resources],
+        "traits": words_for(result.traits),
+        "seconds": result.seconds,
+        "light": list(result.light),
     }
 
 
 def from_plain(tree: Mapping[str, Any]) -> BuildResult:
-    """Back from `to_plain`."""
+    """The inverse of `to_plain`."""
     if tree["library"] is None:
         return BuildFailure(why=FailureReason(tree["why"]), log=tree["log"], seconds=tree["seconds"])
     return BuiltLibrary(
@@ -77,14 +77,14 @@ def from_plain(tree: Mapping[str, Any]) -> BuildResult:
     )
 
 
-def to_entry(outcome: BuildResult) -> CacheEntry | None:
-    """What is kept of an outcome; None for one that says nothing about the order, but of the machine."""
-    if isinstance(outcome, BuildFailure) and outcome.why is not FailureReason.ERROR:
+def to_entry(result: BuildResult) -> CacheEntry | None:
+    """What the cache keeps of a result; None for a failure of the machine and not of the request."""
+    if isinstance(result, BuildFailure) and result.why is not FailureReason.ERROR:
         return None
-    record = to_plain(outcome)
+    record = to_plain(result)
     return CacheEntry(product=record.pop("library"), record=record)
 
 
 def from_entry(entry: CacheEntry) -> BuildResult:
-    """The outcome that an entry was made of, for which no compiler ran this time."""
+    """The result of an entry, for which no compiler ran this time."""
     return from_plain({**entry.record, "library": entry.product, "seconds": 0.0})

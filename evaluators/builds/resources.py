@@ -1,4 +1,4 @@
-"""What ptxas told about each kernel while it was compiled: registers, spills, shared memory."""
+"""ptxas' report about each kernel: registers, spills, shared memory."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ _LINE = re.compile(r"^ptxas info\s*:.*\n?|^\s+\d+ bytes stack frame.*\n?", re.MU
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
 _USED = re.compile(r"Used (?P<registers>\d+) registers(?:.*?(?P<shared>\d+) bytes smem)?")
 _STACK = re.compile(r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill")
-#: Kernels of which that is kept; a file of templates can hold thousands.
+#: Most kernels of which it is kept; a file of templates can hold thousands.
 _MOST_KERNELS = 64
 
 
@@ -20,7 +20,7 @@ _MOST_KERNELS = 64
 class KernelResources:
     """One kernel, as compiled for one architecture."""
 
-    #: Mangled, as the linker knows it.
+    #: Mangled.
     name: str
     #: Registers a thread.
     registers: int
@@ -28,7 +28,7 @@ class KernelResources:
     stack: int = 0
     spill_stores: int = 0
     spill_loads: int = 0
-    #: Bytes a block, without what is asked for at launch.
+    #: Bytes a block, without dynamic shared memory.
     shared_memory: int = 0
 
     def to_json(self) -> dict[str, Any]:
@@ -41,11 +41,11 @@ class KernelResources:
         return cls(**tree)
 
 
-def read_ptxas(said: str) -> tuple[KernelResources, ...]:
-    """What a compiler run with ``-Xptxas -v`` told about its kernels."""
+def read_ptxas(log: str) -> tuple[KernelResources, ...]:
+    """The kernels in the output of a compiler with ``-Xptxas -v``."""
     found: list[KernelResources] = []
     name, stack = "", (0, 0, 0)
-    for line in said.splitlines():
+    for line in log.splitlines():
         if entry := _ENTRY.search(line):
             name, stack = entry["name"], (0, 0, 0)
         elif measured := _STACK.search(line):
@@ -65,24 +65,24 @@ def read_ptxas(said: str) -> tuple[KernelResources, ...]:
     return tuple(found[:_MOST_KERNELS])
 
 
-def without_ptxas(said: str) -> str:
-    """The log without those lines, as it would be had nobody asked."""
-    return _LINE.sub("", said)
+def without_ptxas(log: str) -> str:
+    """The log without those lines, as it would be without ``-Xptxas -v``."""
+    return _LINE.sub("", log)
 
 
 def merged(parts: Sequence[Sequence[KernelResources]]) -> tuple[KernelResources, ...]:
-    """Of all sources of an extension."""
+    """The kernels of all sources of an extension."""
     return tuple(kernel for part in parts for kernel in part)[:_MOST_KERNELS]
 
 
 def resources_of(replies: Iterable[BuildReply]) -> tuple[KernelResources, ...]:
-    """Of all that was built for a worker, `Worker.built`."""
-    told = [reply.message["built"]["resources"] for reply in replies if "built" in reply.message]
-    return merged([[KernelResources.from_json(kernel) for kernel in kernels] for kernels in told])
+    """The kernels of all that was built for a worker, `Worker.built`."""
+    built = [reply.message["built"]["resources"] for reply in replies if "built" in reply.message]
+    return merged([[KernelResources.from_json(kernel) for kernel in kernels] for kernels in built])
 
 
 def completed(profile: Profile, resources: Sequence[KernelResources]) -> Profile:
-    """The profile with what the compiler told of each launch's kernel, which no candidate can have touched."""
+    """The profile with the compiler's facts about each launch's kernel, which no candidate can change."""
     return replace(profile, launches=tuple(_completed(launch, resources) for launch in profile.launches))
 
 
@@ -91,13 +91,13 @@ def _completed(launch: Launch, resources: Sequence[KernelResources]) -> Launch:
     own = [kernel for kernel in own if launch.registers in (None, kernel.registers)] or own
     if not own:
         return launch
-    # Instances of one template share a name; where registers do not tell them apart, the worst is told.
+    # Instances of one template share a name. Where registers do not distinguish them, the worst is reported.
     worst = max(own, key=lambda kernel: (kernel.spill_stores + kernel.spill_loads, kernel.registers))
     registers = worst.registers if launch.registers is None else launch.registers
     return replace(launch, registers=registers, spilled=worst.spill_stores)
 
 
 def _means(mangled: str, name: str) -> bool:
-    """Whether a symbol is the kernel of this shortened name: its last part stands in there, behind its length."""
+    """Whether a symbol is the kernel with this shortened name: it contains the last part of it after its length."""
     last = name.split("::")[-1]
     return mangled == last or f"{len(last)}{last}" in mangled

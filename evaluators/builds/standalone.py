@@ -1,4 +1,4 @@
-"""Builds an order in this process, from plain values to plain values: what a task on another host does."""
+"""Builds a request in this process, from plain values to plain values: a task on another host."""
 
 import tempfile
 from collections.abc import Mapping
@@ -14,41 +14,36 @@ from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.headers import Headers
 from kbevolve.evaluators.builds.product import to_plain
 
-#: Host and device part side by side.
+#: Host and device code side by side.
 _COMPILERS = 2
 
 
 def build_here(
-    order: Mapping[str, Any], *, architecture: str, tools: str, seconds: float, cache: str | None = None
+    request: Mapping[str, Any], *, architecture: str, tools: str, seconds: float, cache: str | None = None
 ) -> dict[str, Any]:
-    """Build an order with this host's compilers.
+    """Build a request with this host's compilers.
 
     Args:
-        order: `BuildRequest.to_json()`.
-        architecture: of the GPU that it shall run on, `BuildRequest.architecture`.
-        tools: `compiler.toolchain()` of who asks.
+        request: `BuildRequest.to_json()`.
+        architecture: `BuildRequest.architecture`.
+        tools: `compiler.toolchain()` of the caller.
         seconds: that compilers may take.
-        cache: directory of this host's cache; None for one that ends with the call.
+        cache: directory of this host's cache; None for a temporary one.
 
     Returns:
-        What `product.from_plain` reads: plain values, the library as bytes.
+        Plain values for `product.from_plain`, with the library as bytes.
 
     Raises:
-        BuildRefused: it is no order.
-        EvaluatorError: another torch or compiler is here, which would build something else under the same name.
+        BuildRefused: it is no valid request.
+        EvaluatorError: this host has another torch or compiler, whose product would differ.
     """
     if tools != toolchain():
         raise EvaluatorError(
             "this host has another torch, Python or compiler than the judge's; build where they are the same"
         )
-    with tempfile.TemporaryDirectory(prefix="kbevolve-cache-") as passing:
-        place = BuildCache(Path(cache or passing))
-        building = BuildJob(
-            BuildRequest.from_json(order, architecture=architecture),
-            tools,
-            cache=place,
-            headers=Headers(place.directory),
-            seconds=seconds,
-        )
+    with tempfile.TemporaryDirectory(prefix="kbevolve-cache-") as temporary:
+        kept = BuildCache(Path(cache or temporary))
+        parsed = BuildRequest.from_json(request, architecture=architecture)
+        job = BuildJob(parsed, tools, cache=kept, headers=Headers(kept.directory), seconds=seconds)
         with ThreadPoolExecutor(_COMPILERS) as steps:
-            return to_plain(building.outcome(steps, precompile=lambda name, command: None))
+            return to_plain(job.result(steps, precompile=lambda name, command: None))

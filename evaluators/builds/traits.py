@@ -1,4 +1,4 @@
-"""What shows in compiled code, put together from all who could look: our builders, and the worker."""
+"""Traits of compiled code, combined from the builders' and the worker's reports."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,41 +10,34 @@ Traits = tuple[Trait, ...]
 
 
 def traits_of(words: Any) -> Traits | None:
-    """The traits of these words, in the order of the enum. Words that nobody knows are left out; None for no list."""
+    """The traits with these words, in the order of the enum, without unknown words; None when it is no list."""
     if not isinstance(words, list):
         return None
     return tuple(trait for trait in Trait if trait.value in words)
 
 
 def words_for(traits: Traits | None) -> list[str] | None:
-    """Plain words, which `traits_of` reads."""
+    """Plain words for `traits_of`."""
     return None if traits is None else [trait.value for trait in traits]
 
 
 def united(parts: Iterable[Traits | None]) -> Traits | None:
-    """What shows in any of them; None where one could not be looked into, or there is none.
+    """The traits of all parts; None where one part is unknown, or there is none.
 
-    What stands in the part that nobody saw could be anything, so an incomplete picture would refute what is there.
+    The unknown part may have any trait, so the traits of the other parts would describe another kernel.
     """
-    seen: set[Trait] = set()
-    looked = False
-    for part in parts:
-        if part is None:
-            return None
-        looked = True
-        seen.update(part)
-    return tuple(trait for trait in Trait if trait in seen) if looked else None
+    known = list(parts)
+    if not known or None in known:
+        return None
+    return tuple(trait for trait in Trait if any(trait in part for part in known if part))
 
 
-def merged_traits(replies: Iterable[BuildReply], told: Traits | None) -> Traits | None:
-    """What shows in a kernel.
+def merged_traits(replies: Iterable[BuildReply], reported: Traits | None) -> Traits | None:
+    """The traits of a kernel; None when not all that was built is known.
 
     Args:
-        replies: of our builders to its worker, `Worker.built`.
-        told: what its worker said of Triton kernels; None for none.
-
-    Returns:
-        None when nobody could look, or not into all that was built.
+        replies: of the builders to its worker, `Worker.built`.
+        reported: the worker's own report about Triton kernels; None for none.
     """
     built = [reply.traits for reply in replies if "failed" not in reply.message]
-    return united(built if told is None else [*built, told])
+    return united(built if reported is None else [*built, reported])

@@ -1,4 +1,4 @@
-"""Orders come from processes that lie: what is no order is refused, and what is one is named by its content."""
+"""Requests of untrusted processes: invalid ones are refused, valid ones are named by their content."""
 
 from typing import Any
 
@@ -16,36 +16,38 @@ HOSTILE: dict[str, dict[str, Any]] = {
     "sources that are no list": {"sources": {"main.cpp": ""}},
     "source that leaves its folder": {"sources": [["../main.cpp", ""]]},
     "absolute source": {"sources": [["/etc/passwd", ""]]},
-    "text that is none": {"sources": [["main.cpp", 5]]},
-    "text that no file holds": {"sources": [["main.cpp", "\ud800"]]},
+    "text that is no text": {"sources": [["main.cpp", 5]]},
+    "text that is not unicode": {"sources": [["main.cpp", "\ud800"]]},
     "one name twice": {"sources": [["main.cpp", ""], ["main.cpp", ""]]},
     "too many": {"sources": [[f"{number}.cpp", ""] for number in range(17)]},
     "too long": {"sources": [["main.cpp", "x" * (3 << 20)]]},
     "command in a flag": {"cflags": ["$(touch /tmp/x)"]},
     "second command": {"ldflags": ["; rm -rf /"]},
-    "flag that is none": {"cflags": [1]},
+    "flag that is no text": {"cflags": [1]},
     "flags that are no list": {"cflags": "-O3"},
     "open quote": {"cflags": ["-DX='"]},
     "too many flags": {"cflags": ["-O3"] * 201},
     "relative folder": {"include_paths": ["include"]},
-    "CUDA where there is none": {"with_cuda": True},
+    "CUDA without a GPU": {"with_cuda": True},
 }
 
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_what_is_no_order_is_refused(change: dict[str, Any]) -> None:
+def test_an_invalid_request_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(BuildRefused):
         BuildRequest.from_json({**HONEST, **change})
 
 
-def test_an_order_survives_the_wire() -> None:
-    order = BuildRequest.from_json(HONEST | {"with_cuda": True, "cuda_cflags": ["-O3 -lineinfo"]}, architecture="9.0a")
-    assert order.with_cuda
-    assert BuildRequest.from_json(order.to_json(), architecture="9.0a") == order
+def test_a_request_survives_json() -> None:
+    request = BuildRequest.from_json(
+        HONEST | {"with_cuda": True, "cuda_cflags": ["-O3 -lineinfo"]}, architecture="9.0a"
+    )
+    assert request.with_cuda
+    assert BuildRequest.from_json(request.to_json(), architecture="9.0a") == request
 
 
-def test_the_key_tells_apart_all_that_matters() -> None:
-    order = BuildRequest.from_json(HONEST)
+def test_the_key_depends_on_every_field() -> None:
+    request = BuildRequest.from_json(HONEST)
     others = [
         BuildRequest.from_json(HONEST | change)
         for change in (
@@ -56,7 +58,7 @@ def test_the_key_tells_apart_all_that_matters() -> None:
             {"standalone": True},
         )
     ]
-    keys = {known.key("gcc 12") for known in (order, *others, order.made_plain())}
+    keys = {known.key("gcc 12") for known in (request, *others, request.made_plain())}
     assert len(keys) == len(others) + 2
-    assert order.key("gcc 13") not in keys
+    assert request.key("gcc 13") not in keys
     assert BuildRequest.from_json(HONEST).key("gcc 12") in keys

@@ -26,18 +26,18 @@ def key(number: int) -> str:
     return f"{number:064d}"
 
 
-def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
+def test_another_process_finds_an_entry(tmp_path: Path) -> None:
     BuildCache(tmp_path).put("library", key(1), CacheEntry(product=b"code", record={"log": "a warning"}))
     code = (
         "import sys; from pathlib import Path; from kbevolve.evaluators.builds.cache import BuildCache\n"
         f"print(BuildCache(Path(sys.argv[1])).get('library', '{key(1)}'))"
     )
-    said = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True).stdout
-    assert "b'code'" in said
-    assert "a warning" in said
+    output = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True).stdout
+    assert "b'code'" in output
+    assert "a warning" in output
 
 
-def test_failures_are_kept_and_kinds_are_apart(tmp_path: Path) -> None:
+def test_failures_are_kept_and_kinds_are_separate(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
     cache.put("library", key(1), CacheEntry(product=None, record={"log": "error"}))
     assert cache.get("library", key(1)) == CacheEntry(product=None, record={"log": "error"})
@@ -61,7 +61,7 @@ def test_a_damaged_product_is_a_miss_and_can_be_put_again(tmp_path: Path) -> Non
     assert cache.get("library", key(1)) is not None
 
 
-def test_a_killed_writer_leaves_whole_entries_only(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_only_complete_entries(tmp_path: Path) -> None:
     for _ in range(3):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, tmp_path], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
@@ -79,7 +79,7 @@ def test_a_killed_writer_leaves_whole_entries_only(tmp_path: Path) -> None:
         assert found.record == {"number": int(name)}
 
 
-def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_entries_are_removed_first(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path, most_bytes=10_000)
     for number in range(8):
         cache.put("library", key(number), CacheEntry(product=bytes(1500)))

@@ -1,4 +1,4 @@
-"""What shows in machine code, read from real excerpts, and from what the builders themselves compile."""
+"""Traits of machine code, from real excerpts and from what the builders compile."""
 
 import platform
 import shutil
@@ -80,11 +80,11 @@ def function(name: str, body: str) -> str:
         ("sum._omp_fn.0", "\n 60:\tlock cmpxchg %ecx,(%rdx)\n", (ATOMICS,)),
     ],
 )
-def test_a_function_shows_what_it_does(name: str, body: str, shown: tuple[Trait, ...]) -> None:
+def test_traits_of_a_function(name: str, body: str, shown: tuple[Trait, ...]) -> None:
     assert x86_traits(f"\nx.o:     file format elf64-x86-64\n\n\n{function(name, body)}") == shown
 
 
-def test_vectors_that_are_moved_and_vectors_that_are_added_belong_to_one_function() -> None:
+def test_vector_access_needs_arithmetic_in_the_same_function() -> None:
     apart = "\n\n".join((function("move", TENSOR), function("add", REGISTERS)))
     assert x86_traits(apart) == (PACKED,)
     assert x86_traits(function("both", TENSOR + REGISTERS.lstrip("\n"))) == (VECTOR, PACKED)
@@ -128,7 +128,7 @@ def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx
 
 
 @needs_objdump
-def test_a_built_library_comes_with_what_shows_in_it(pool: BuildPool) -> None:
+def test_a_built_library_has_traits(pool: BuildPool) -> None:
     assert built(pool, VECTORISED).traits == (VECTOR, ASYNC, PACKED)
     assert built(pool, VECTORISED).seconds == 0.0
     assert built(pool, VECTORISED).traits == (VECTOR, ASYNC, PACKED), "not kept"
@@ -137,7 +137,7 @@ def test_a_built_library_comes_with_what_shows_in_it(pool: BuildPool) -> None:
 
 
 @needs_objdump
-def test_all_sources_count_also_those_that_were_compiled_before(pool: BuildPool) -> None:
+def test_traits_include_sources_that_were_compiled_before(pool: BuildPool) -> None:
     other = ONE_BY_ONE.replace("scale", "other")
     built(pool, other, cflags=NOT_UNROLLED)
     built(pool, VECTORISED, cflags=NOT_UNROLLED)
@@ -145,11 +145,11 @@ def test_all_sources_count_also_those_that_were_compiled_before(pool: BuildPool)
 
 
 @needs_objdump
-def test_code_that_is_yet_to_be_made_is_not_looked_into(pool: BuildPool) -> None:
+def test_link_time_code_has_no_traits_yet(pool: BuildPool) -> None:
     assert built(pool, VECTORISED, cflags=("-O2", "-flto")).traits is None
 
 
-def test_without_a_disassembler_nobody_knows(pool: BuildPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_disassembler_traits_are_unknown(pool: BuildPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listings, "_objdump", lambda: None)
     assert built(pool, VECTORISED).traits is None
 
@@ -168,7 +168,7 @@ def test_a_disassembler_that_fails_is_no_failure_of_the_build(
     assert built(pool, ONE_BY_ONE).traits == (ASYNC,), "it was not run at all"
 
 
-def test_what_is_left_behind_is_read_with_care(tmp_path: Path) -> None:
+def test_texts_of_confined_processes_are_read_with_care(tmp_path: Path) -> None:
     text = "\tmma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f2};\n"
     assert listings.listed_traits("main.cu", tmp_path, b"") is None, "no PTX"
     (tmp_path / "kept").mkdir()
@@ -179,7 +179,7 @@ def test_what_is_left_behind_is_read_with_care(tmp_path: Path) -> None:
     assert listings.listed_traits("main.cu", tmp_path, b"") is None
 
 
-def test_nvcc_keeps_its_ptx_in_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_nvcc_keeps_its_ptx_in_a_separate_folder(tmp_path: Path) -> None:
     command = ("nvcc", "-O3", "-c", "main.cu", "-o", "object.o")
     assert listings.with_listing(command, "main.cu", tmp_path) == (*command, "--keep", "--keep-dir", "kept")
     assert (tmp_path / "kept").is_dir()
@@ -187,11 +187,11 @@ def test_nvcc_keeps_its_ptx_in_a_folder_of_its_own(tmp_path: Path) -> None:
     assert listings.with_listing(own, "main.cu", tmp_path / "other") == own
 
 
-# ---- from all who could look ----------------------------------------------------------------------------------------
+# ---- from all reports -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("told", "read"),
+    ("report", "read"),
     [
         (None, None),
         ("matrix units", None),
@@ -200,17 +200,17 @@ def test_nvcc_keeps_its_ptx_in_a_folder_of_its_own(tmp_path: Path) -> None:
         (["atomics", "telepathy", 3, None, "vector access", "atomics"], (VECTOR, ATOMICS)),
     ],
 )
-def test_what_a_worker_tells_is_read_field_by_field(told: object, read: tuple[Trait, ...] | None) -> None:
-    assert traits_of(told) == read
+def test_a_workers_report_is_checked(report: object, read: tuple[Trait, ...] | None) -> None:
+    assert traits_of(report) == read
 
 
-def test_an_incomplete_picture_is_none() -> None:
+def test_one_unknown_part_makes_all_unknown() -> None:
     assert united([]) is None
     assert united([(PACKED,), None]) is None
     assert united([(PACKED,), (), (VECTOR, PACKED)]) == (VECTOR, PACKED)
 
 
-def test_builders_and_workers_are_put_together() -> None:
+def test_reports_of_builders_and_worker_are_combined() -> None:
     def reply(traits: tuple[Trait, ...] | None, word: str = "built") -> BuildReply:
         return BuildReply(message={word: {}}, traits=traits)
 

@@ -1,4 +1,4 @@
-"""Lighter headers and precompiled ones: the same answers, torch's own where they do not do."""
+"""Light and precompiled headers give the same results; torch's own headers are used where they fail."""
 
 import json
 import shutil
@@ -50,24 +50,24 @@ def pool(tmp_path: Path) -> Iterator[BuildPool]:
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
-    """What is run, as it is run."""
+    """The commands that are run."""
     seen: list[tuple[str, ...]] = []
     run = build_job.run
 
-    def noted(command: tuple[str, ...], directory: Path, **others: Any) -> CompilerRun:
+    def recorded(command: tuple[str, ...], directory: Path, **others: Any) -> CompilerRun:
         seen.append(tuple(command))
         return run(command, directory, **others)
 
-    monkeypatch.setattr(build_job, "run", noted)
+    monkeypatch.setattr(build_job, "run", recorded)
     return seen
 
 
-def order(text: str, *, name: str = "softplus", plain: bool = False) -> BuildRequest:
+def request(text: str, *, name: str = "softplus", plain: bool = False) -> BuildRequest:
     return BuildRequest(name=name, sources=(("main.cpp", text),), plain=plain)
 
 
 def answers(built: BuiltLibrary, name: str, directory: Path) -> dict[str, object]:
-    """What the extension computes and says, in a process of its own, since a module is loaded once."""
+    """Values and messages of the extension, in a new process, because a module is loaded once."""
     library = directory / f"{name}.so"
     library.write_bytes(built.library)
     code = (
@@ -75,16 +75,16 @@ def answers(built: BuiltLibrary, name: str, directory: Path) -> dict[str, object
         f"spec = importlib.util.spec_from_file_location({name!r}, {str(library)!r})\n"
         "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module)\n"
         "x = torch.linspace(-3, 3, 7)\n"
-        "try: module.softplus(x[None]); said = ''\n"
-        "except RuntimeError as error: said = str(error).splitlines()[0]\n"
+        "try: module.softplus(x[None]); message = ''\n"
+        "except RuntimeError as error: message = str(error).splitlines()[0]\n"
         "y = module.softplus(x)\n"
-        "print(json.dumps([y.tolist(), str(y.dtype), y.requires_grad, said, module.softplus.__doc__]))\n"
+        "print(json.dumps([y.tolist(), str(y.dtype), y.requires_grad, message, module.softplus.__doc__]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return {"answers": json.loads(done.stdout)}
 
 
-def test_what_a_text_needs(tmp_path: Path) -> None:
+def test_the_includes_that_a_text_needs(tmp_path: Path) -> None:
     headers = Headers(tmp_path)
     light = headers.lighter(TORCH)
     assert light is not None
@@ -108,9 +108,9 @@ def test_what_a_text_needs(tmp_path: Path) -> None:
         TORCH.replace("<cmath>", "<torch/script.h>"),
         "#if __has_include(<torch/nn.h>)\n#endif\n" + TORCH,
     ],
-    ids=["nothing of torch", "gradients", "tensor of numbers", "registration", "scripts", "asks for headers"],
+    ids=["nothing of torch", "gradients", "tensor of numbers", "registration", "scripts", "tests for headers"],
 )
-def test_what_is_not_tried(tmp_path: Path, text: str) -> None:
+def test_texts_that_are_not_tried(tmp_path: Path, text: str) -> None:
     assert Headers(tmp_path).lighter(text) is None
 
 
@@ -121,14 +121,14 @@ def test_light_and_precompiled_headers_give_the_same_answers(
     found = {}
     assert pool.prepare()
     for name, plain in (("whole", True), ("light", False)):
-        built = pool.build(order(TORCH, name=name, plain=plain))
+        built = pool.build(request(TORCH, name=name, plain=plain))
         assert isinstance(built, BuiltLibrary), built
         assert built.light == (() if plain else ("main.cpp",))
         found[name] = answers(built, name, tmp_path)
     strip = {name: json.dumps(known).replace(name, "") for name, known in found.items()}
     assert strip["whole"] == strip["light"]
     assert "one dimension, not 2" in strip["light"]
-    # The precompiled header is what g++ took: without it, it would say so.
+    # g++ marks the precompiled header that it uses with "!".
     *words, _, _, _ = next(command for command in reversed(commands) if "-c" in command)
     source, named = tmp_path / "work" / "main.cpp", tmp_path / "named" / "kbevolve_named.h"
     for file, text in ((source, TORCH), (named, "#include <ATen/ops/zeros.h>\n")):
@@ -144,30 +144,32 @@ def test_light_and_precompiled_headers_give_the_same_answers(
     assert any(line.startswith("! ") and line.endswith(".gch") for line in shown.splitlines()), shown[:2000]
 
 
-#: The lighter headers have nothing in this one, which compiles in a second.
+#: The light ATen/Context.h lacks this declaration. The file compiles in a second.
 CONTEXT = """
 #include <ATen/Context.h>
 extern "C" long threads() { return at::globalContext().deterministicAlgorithms(); }
 """
 
 
-def test_what_lighter_headers_lack_is_built_with_torchs_own(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    built = pool.build(order(CONTEXT))
+def test_a_file_for_which_light_headers_fail_is_built_with_torchs_own(
+    pool: BuildPool, commands: list[tuple[str, ...]]
+) -> None:
+    built = pool.build(request(CONTEXT))
     assert isinstance(built, BuiltLibrary), built
     assert built.light == ()
-    assert len(commands) == 3  # lightly, again, linked
+    assert len(commands) == 3  # with light headers, again, linked
 
 
-def test_an_error_is_told_with_torchs_own_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    failure = pool.build(order(CONTEXT.replace("deterministicAlgorithms", "determined")))
+def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
+    failure = pool.build(request(CONTEXT.replace("deterministicAlgorithms", "determined")))
     assert isinstance(failure, BuildFailure)
     assert "has no member named 'determined'" in failure.log
-    assert "globalContext" not in failure.log.split("error:")[0]  # which the lighter ones would not know
+    assert "globalContext" not in failure.log.split("error:")[0]  # which the light headers lack
     assert len(commands) == 2
 
 
-def test_plain_tries_nothing_else(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    assert isinstance(pool.build(order(CONTEXT, plain=True)), BuiltLibrary)
+def test_a_plain_request_tries_no_light_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
+    assert isinstance(pool.build(request(CONTEXT, plain=True)), BuiltLibrary)
     assert len(commands) == 2
     assert not any("named" in word for command in commands for word in command)
 
@@ -177,7 +179,7 @@ def test_plain_tries_nothing_else(pool: BuildPool, commands: list[tuple[str, ...
 def test_nvcc_compiles_for_this_gpu_with_light_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
-    """Compiled and linked; running it is a GPU test. Where torch has no CUDA, empty libraries stand for its own."""
+    """Compiled and linked; running it is a GPU test. If torch has no CUDA, empty libraries replace its own."""
     assert NVCC is not None
     home = Path(
         subprocess.run([NVCC, "--dryrun", "-x", "cu", "/dev/null"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The builders: each order once, at most so many compilers, and what came of it is there the next time."""
+"""The build pool builds each request once, with a limited number of compilers, and keeps the results."""
 
 import ctypes
 import threading
@@ -31,8 +31,8 @@ from tests.evaluators.builds.sources import LIBRARY
 CPU = find_device("cpu")
 
 
-class Counted:
-    """Stands before `build_job.run`: how often, and how many at once."""
+class CountedRuns:
+    """Counts the calls of `build_job.run`, and how many run at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands: list[str] = []
@@ -54,8 +54,8 @@ class Counted:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    return Counted(monkeypatch)
+def counted(monkeypatch: pytest.MonkeyPatch) -> CountedRuns:
+    return CountedRuns(monkeypatch)
 
 
 def new_pool(directory: Path, *, builders: int = 2, seconds: float = 60) -> BuildPool:
@@ -68,12 +68,12 @@ def pool(tmp_path: Path) -> Iterator[BuildPool]:
         yield pool
 
 
-def order(text: str = LIBRARY, *, name: str = "twice", cflags: tuple[str, ...] = ()) -> BuildRequest:
+def request(text: str = LIBRARY, *, name: str = "twice", cflags: tuple[str, ...] = ()) -> BuildRequest:
     return BuildRequest(name=name, sources=(("main.cpp", text),), cflags=cflags)
 
 
-def test_what_is_built_works(pool: BuildPool, tmp_path: Path) -> None:
-    built = pool.build(order())
+def test_a_built_library_works(pool: BuildPool, tmp_path: Path) -> None:
+    built = pool.build(request())
     assert isinstance(built, BuiltLibrary)
     assert built.seconds > 0
     library = tmp_path / "twice.so"
@@ -81,14 +81,14 @@ def test_what_is_built_works(pool: BuildPool, tmp_path: Path) -> None:
     assert ctypes.CDLL(str(library)).twice(21) == 42
 
 
-def test_the_same_order_twice_at_once_is_one_build(pool: BuildPool, counted: Counted) -> None:
+def test_equal_requests_at_once_are_one_build(pool: BuildPool, counted: CountedRuns) -> None:
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: pool.build(order()), range(4)))
+        found = list(threads.map(lambda _: pool.build(request()), range(4)))
     assert len({known.library for known in found if isinstance(known, BuiltLibrary)}) == 1
     assert len(counted.commands) == 2, counted.commands  # one object, one link
 
 
-def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: Counted) -> None:
+def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: CountedRuns) -> None:
     second = ("second.cpp", "int other() { return 1; }")
     pool.build(BuildRequest(name="twice", sources=(("main.cpp", LIBRARY), second)))
     before = len(counted.commands)
@@ -97,36 +97,36 @@ def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: Counte
     assert len(counted.commands) - before == 2  # the changed object and the link
 
 
-def test_no_more_compilers_at_once_than_the_width(tmp_path: Path, counted: Counted) -> None:
+def test_no_more_compilers_at_once_than_the_width(tmp_path: Path, counted: CountedRuns) -> None:
     with new_pool(tmp_path, builders=2) as pool, ThreadPoolExecutor(6) as threads:
-        list(threads.map(lambda number: pool.build(order(f"{LIBRARY}// {number}")), range(6)))
+        list(threads.map(lambda number: pool.build(request(f"{LIBRARY}// {number}")), range(6)))
     assert counted.most_at_once == 2
 
 
-def test_a_failure_tells_the_line_and_is_remembered(pool: BuildPool, counted: Counted) -> None:
+def test_a_failure_shows_the_line_and_is_kept(pool: BuildPool, counted: CountedRuns) -> None:
     broken = LIBRARY + "int wrong( { return 0; }\n"
-    failure = pool.build(order(broken))
+    failure = pool.build(request(broken))
     assert isinstance(failure, BuildFailure)
     assert failure.why is FailureReason.ERROR
     excerpt = compiler_excerpt(failure.log, broken)
     assert "main.cpp:2" in excerpt
     assert "int wrong( { return 0; }" in excerpt
     count = len(counted.commands)
-    again = pool.build(order(broken))
+    again = pool.build(request(broken))
     assert isinstance(again, BuildFailure)
     assert (again.log, again.seconds) == (failure.log, 0.0)
     assert len(counted.commands) == count
 
 
-def test_an_undefined_symbol_is_the_linkers(pool: BuildPool) -> None:
-    failure = pool.build(order('extern "C" int gone(); int f() { return gone(); }', cflags=()))
-    assert isinstance(failure, BuiltLibrary)  # a library may leave it to whoever loads it, as with torch's builder
+def test_a_missing_library_is_a_failure_and_an_undefined_symbol_is_not(pool: BuildPool) -> None:
+    failure = pool.build(request('extern "C" int gone(); int f() { return gone(); }', cflags=()))
+    assert isinstance(failure, BuiltLibrary)  # found when the library is loaded, as with torch's builder
     failure = pool.build(BuildRequest(name="x", sources=(("main.cpp", LIBRARY),), ldflags=("-lno-such-library",)))
     assert isinstance(failure, BuildFailure)
     assert "no-such-library" in failure.log
 
 
-#: Takes minutes: each level of the recursion makes two of the next.
+#: Takes minutes: each level of the recursion instantiates two of the next.
 BOMB = """
 template <int depth, long place> struct Bomb {
   static constexpr long value = Bomb<depth - 1, 2 * place>::value + Bomb<depth - 1, 2 * place + 1>::value;
@@ -137,83 +137,87 @@ long f() { return Bomb<40, 0>::value; }
 
 
 @pytest.mark.parametrize("text", [BOMB, '#include "/dev/zero"\n'], ids=["templates", "endless include"])
-def test_what_never_ends_is_stopped_and_not_remembered(tmp_path: Path, counted: Counted, text: str) -> None:
+def test_an_endless_build_is_stopped_and_not_kept(tmp_path: Path, counted: CountedRuns, text: str) -> None:
     with new_pool(tmp_path, seconds=1.0) as pool:
         began = time.monotonic()
-        other = pool.submit(order())
+        other = pool.submit(request())
         for _ in range(2):
-            failure = pool.build(order(text))
+            failure = pool.build(request(text))
             assert isinstance(failure, BuildFailure)
             assert failure.why in (FailureReason.TIME, FailureReason.MEMORY)
-        assert isinstance(other.result(), BuiltLibrary), "another's build suffers"
+        assert isinstance(other.result(), BuiltLibrary), "another build must not suffer"
         assert time.monotonic() - began < 10
     assert len(counted.commands) == 4
 
 
-def test_flags_run_nothing_where_it_matters(pool: BuildPool, tmp_path: Path) -> None:
-    """A compiler's flag can name a program; it runs under guard, and reaches nothing that is kept."""
+def test_a_program_named_by_a_flag_is_confined(pool: BuildPool, tmp_path: Path) -> None:
+    """A compiler flag can name a program. It runs confined, and reaches nothing that is kept."""
     before = sorted((tmp_path / "disk_cache").rglob("*"))
     stolen = tmp_path / "stolen"
     program = tmp_path / "wrapper"
     program.write_text(f'#!/bin/sh\ntouch {stolen}\nexec "$@"\n')
     program.chmod(0o755)
-    outcome = pool.build(order(cflags=("-wrapper", str(program))))
-    assert isinstance(outcome, BuildFailure)
+    result = pool.build(request(cflags=("-wrapper", str(program))))
+    assert isinstance(result, BuildFailure)
     assert not stolen.exists()
     kept = [path for path in sorted((tmp_path / "disk_cache").rglob("product")) if path not in before]
     assert not kept
 
 
-def test_elsewhere_builds_what_is_not_known(tmp_path: Path) -> None:
-    asked: list[BuildRequest] = []
+def test_a_remote_builder_builds_what_is_not_in_the_cache(tmp_path: Path) -> None:
+    received: list[BuildRequest] = []
 
-    def elsewhere(order: BuildRequest, seconds: float) -> BuiltLibrary:
-        asked.append(order)
-        return BuiltLibrary(library=b"from afar", seconds=2.0)
+    def elsewhere(request: BuildRequest, seconds: float) -> BuiltLibrary:
+        received.append(request)
+        return BuiltLibrary(library=b"remote", seconds=2.0)
 
     with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), elsewhere=elsewhere) as pool:
         for _ in range(2):
-            built = pool.build(order())
+            built = pool.build(request())
             assert isinstance(built, BuiltLibrary)
-            assert built.library == b"from afar"
-    assert asked == [order()]
+            assert built.library == b"remote"
+    assert received == [request()]
 
 
 def build_there(directory: Path) -> bytes:
-    """In another process: a pool of its own over the same disk_cache."""
+    """Runs in another process: another pool with the same disk cache."""
     with new_pool(directory) as pool:
-        built = pool.build(order())
+        built = pool.build(request())
         assert isinstance(built, BuiltLibrary)
         return built.library
 
 
-def test_another_process_shares_the_shelf_or_builds_for_us(pool: BuildPool, counted: Counted, tmp_path: Path) -> None:
+def test_another_process_shares_the_cache_or_builds_for_us(
+    pool: BuildPool, counted: CountedRuns, tmp_path: Path
+) -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as host:
         there = host.submit(build_there, tmp_path / "disk_cache").result()
         task = partial(build_here, architecture="", tools=toolchain(), seconds=30)
-        built, failed = (from_plain(host.submit(task, order(text).to_json()).result()) for text in (LIBRARY, "int f("))
-        refused = host.submit(partial(task, tools="of somebody else"), order().to_json())
+        built, failed = (
+            from_plain(host.submit(task, request(text).to_json()).result()) for text in (LIBRARY, "int f(")
+        )
+        refused = host.submit(partial(task, tools="another toolchain"), request().to_json())
         assert isinstance(refused.exception(), EvaluatorError)
-    known = pool.build(order())
+    known = pool.build(request())
     assert isinstance(known, BuiltLibrary)
     assert isinstance(built, BuiltLibrary)
-    assert known.library == built.library == there, "one order is one library, wherever it is built"
+    assert known.library == built.library == there, "equal requests give equal libraries in all processes"
     assert known.seconds == 0.0
     assert not counted.commands
     assert isinstance(failed, BuildFailure)
     assert "error" in failed.log
 
 
-def test_a_closed_pool_takes_no_orders(tmp_path: Path) -> None:
+def test_a_closed_pool_accepts_no_requests(tmp_path: Path) -> None:
     pool = new_pool(tmp_path)
     pool.close()
     assert pool.builder({"name": "twice", "sources": [["main.cpp", LIBRARY]]}, seconds=10) is None
 
 
-def test_closing_ends_what_runs_and_whoever_waits_is_told(tmp_path: Path) -> None:
+def test_closing_ends_compilers_and_answers_all_requests(tmp_path: Path) -> None:
     pool = new_pool(tmp_path, builders=1)
-    told = {"sources": [["main.cpp", BOMB]], "name": "bomb"}
-    waiting = [pool.builder({**told, "name": f"bomb{number}"}, seconds=60) for number in range(3)]
+    bomb = {"sources": [["main.cpp", BOMB]], "name": "bomb"}
+    waiting = [pool.builder({**bomb, "name": f"bomb{number}"}, seconds=60) for number in range(3)]
     time.sleep(0.5)
     began = time.monotonic()
     pool.close()
@@ -225,7 +229,7 @@ def test_closing_ends_what_runs_and_whoever_waits_is_told(tmp_path: Path) -> Non
     pool.close()
 
 
-def test_nobody_is_timed_on_the_cores_that_precompile_a_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_kernel_is_timed_while_a_header_is_precompiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end, timed = threading.Event(), threading.Event(), threading.Event()
 
     def precompile(*_: object, **__: object) -> bool:
@@ -236,7 +240,7 @@ def test_nobody_is_timed_on_the_cores_that_precompile_a_header(tmp_path: Path, m
         with gate.exclusive():
             timed.set()
 
-    monkeypatch.setattr(pool_module, "precompile", precompile)
+    monkeypatch.setattr(pool_module, "precompile_header", precompile)
     gate = DeviceGate(CPU)
     with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=2, while_precompiling=gate.shared) as pool:
         pool._precompile("header", ("c++",))
@@ -244,33 +248,33 @@ def test_nobody_is_timed_on_the_cores_that_precompile_a_header(tmp_path: Path, m
         alone = threading.Thread(target=time_alone)
         alone.start()
         assert isinstance(pool.build(BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),))), BuiltLibrary)
-        assert not timed.is_set(), "it was timed beside a compiler"
+        assert not timed.is_set(), "timed while a compiler runs"
         may_end.set()
         assert timed.wait(10)
         alone.join()
 
 
 @pytest.mark.parametrize(("architecture", "nice"), [("9.0a", 10), ("", 0)])
-def test_compilers_yield_to_a_kernel_that_is_timed_on_a_gpu(
+def test_compilers_yield_to_timing_on_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, nice: int
 ) -> None:
-    asked = []
+    seen = []
 
     def run(command: Sequence[str], directory: Path, **how: Any) -> CompilerRun:
-        asked.append(how["nice"])
-        return CompilerRun(code=1, said="error: no", seconds=0.0)
+        seen.append(how["nice"])
+        return CompilerRun(code=1, log="error: no", seconds=0.0)
 
     monkeypatch.setattr(build_job, "run", run)
-    order = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),), architecture=architecture)
+    twice = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),), architecture=architecture)
     with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1) as pool:
         pool.architecture = architecture
-        assert not isinstance(pool.build(order), BuiltLibrary)
+        assert not isinstance(pool.build(twice), BuiltLibrary)
         assert not pool.prepare()
-    assert asked
-    assert set(asked) == {nice}
+    assert seen
+    assert set(seen) == {nice}
 
 
-def test_a_pool_that_is_closed_precompiles_nothing(tmp_path: Path) -> None:
+def test_a_closed_pool_precompiles_nothing(tmp_path: Path) -> None:
     pool = BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1)
     pool.close()
     pool._precompile("header", ("c++",))

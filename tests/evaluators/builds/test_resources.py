@@ -1,4 +1,4 @@
-"""What ptxas says is read, and taken out of what people read."""
+"""ptxas' report is read, and removed from the log that people read."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from kbevolve.evaluators.builds.resources import (
 )
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
-SAID = """\
+REPORT = """\
 ptxas info    : 12 bytes gmem
 ptxas info    : Compiling entry function '_Z3sumPKfPfi' for 'sm_90a'
 ptxas info    : Function properties for _Z3sumPKfPfi
@@ -27,7 +27,7 @@ ptxas info    : Used 10 registers, used 0 barriers
 
 
 def test_registers_spills_and_shared_memory() -> None:
-    assert read_ptxas(SAID) == (
+    assert read_ptxas(REPORT) == (
         KernelResources(
             name="_Z3sumPKfPfi", registers=255, stack=416, spill_stores=408, spill_loads=404, shared_memory=1024
         ),
@@ -35,18 +35,18 @@ def test_registers_spills_and_shared_memory() -> None:
     )
 
 
-def test_only_warnings_are_left_in_the_log() -> None:
-    assert without_ptxas(SAID) == 'cuda.cu(3): warning #177-D: variable "x" was declared but never referenced\n'
+def test_only_warnings_remain_in_the_log() -> None:
+    assert without_ptxas(REPORT) == 'cuda.cu(3): warning #177-D: variable "x" was declared but never referenced\n'
 
 
-def test_there_is_an_end() -> None:
-    assert len(merged([read_ptxas(SAID)] * 100)) == 64
+def test_the_number_of_kernels_is_limited() -> None:
+    assert len(merged([read_ptxas(REPORT)] * 100)) == 64
 
 
 def test_a_profile_is_completed_by_name_and_registers() -> None:
     replies = [
         BuildReply(message={"failed": "…"}),
-        BuildReply(message={"built": {"resources": [kernel.to_json() for kernel in read_ptxas(SAID)]}}),
+        BuildReply(message={"built": {"resources": [kernel.to_json() for kernel in read_ptxas(REPORT)]}}),
     ]
     launch = Launch(name="mine::sum", share=0.9, microseconds=9.0, launches=1.0, registers=255)
     other = replace(launch, name="at::native::sum", library=True)

@@ -1,4 +1,4 @@
-"""A compiler under guard reads what it needs, writes in its own folder, and ends when its time is over."""
+"""A confined compiler reads what it needs, writes only into its own directory, and ends with its time."""
 
 import os
 import signal
@@ -24,23 +24,23 @@ def test_it_compiles_and_leaves_nothing() -> None:
     with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text("int f() { return 1; }")
         ran = run(["c++", "-c", "a.cpp", "-o", "object.o"], directory, seconds=20)
-        assert (ran.code, ran.said, ran.timed_out) == (0, "", False)
+        assert (ran.code, ran.log, ran.timed_out) == (0, "", False)
         assert (directory / "work" / "object.o").is_file()
     assert not directory.exists()
 
 
 @confinable
-@pytest.mark.parametrize("include", [str(ROOT / "pyproject.toml"), str(ROOT / "evaluators" / "judge.py")])
-def test_it_does_not_read_what_is_not_a_compilers(include: str) -> None:
+@pytest.mark.parametrize("include", [str(ROOT / "pyproject.toml"), str(ROOT / "evaluators" / "judging" / "judge.py")])
+def test_it_cannot_read_other_files(include: str) -> None:
     with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text(f'#include "{include}"\n')
         ran = run(["c++", "-c", "a.cpp", "-o", "object.o"], directory, seconds=20)
     assert ran.code != 0
-    assert "No such file" in ran.said or "ermission denied" in ran.said
+    assert "No such file" in ran.log or "ermission denied" in ran.log
 
 
 @confinable
-def test_it_does_not_write_elsewhere(tmp_path: Path) -> None:
+def test_it_cannot_write_elsewhere(tmp_path: Path) -> None:
     with build_directory() as directory:
         (directory / "work" / "a.cpp").write_text("int f() { return 1; }")
         ran = run(["c++", "-c", "a.cpp", "-o", str(tmp_path / "object.o")], directory, seconds=20)
@@ -48,15 +48,15 @@ def test_it_does_not_write_elsewhere(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_the_environment_holds_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-secret-key")
     with build_directory() as directory:
-        said = run(["env"], directory, seconds=10).said
-    assert "PATH=" in said
-    assert "a-secret-key" not in said
+        output = run(["env"], directory, seconds=10).log
+    assert "PATH=" in output
+    assert "a-secret-key" not in output
 
 
-def test_what_never_ends_is_stopped_with_its_helpers() -> None:
+def test_an_endless_command_is_stopped_with_its_helpers() -> None:
     with build_directory() as directory:
         began = time.monotonic()
         ran = run(["sh", "-c", "sleep 60 & sleep 60"], directory, seconds=0.5)
@@ -75,47 +75,47 @@ def test_an_endless_file_is_stopped() -> None:
 @pytest.mark.parametrize(
     "words", ["as: object.o: No space left on device", "c++: fatal error: vfork: Resource temporarily unavailable"]
 )
-def test_what_the_machine_lacks_is_not_the_sources_fault(words: str) -> None:
+def test_a_lack_of_resources_is_no_error_of_the_source(words: str) -> None:
     with build_directory() as directory:
         ran = run(["sh", "-c", f"echo '{words}'; exit 1"], directory, seconds=10)
     assert ran.code == 1
     assert ran.out_of_memory
 
 
-def test_many_helpers_are_too_many() -> None:
+def test_too_many_processes_are_stopped() -> None:
     with build_directory() as directory:
         ran = run(["sh", "-c", "for i in $(seq 100); do sleep 30 & done; wait"], directory, seconds=20)
-        assert "too many processes" in ran.said
+        assert "too many processes" in ran.log
         assert ran.seconds < 15
 
 
-def test_endless_words_are_cut() -> None:
+def test_endless_output_is_cut() -> None:
     with build_directory() as directory:
         ran = run(["yes", "error"], directory, seconds=0.5)
     assert ran.timed_out
-    assert len(ran.said) <= 200_000
+    assert len(ran.log) <= 200_000
 
 
 @pytest.mark.parametrize("nice", [0, 7])
-def test_it_yields_to_others_as_much_as_it_is_told(nice: int) -> None:
-    tells = "import os; print(os.nice(0)); print(open('/proc/self/autogroup').read())"
+def test_it_has_the_requested_nice_value(nice: int) -> None:
+    code = "import os; print(os.nice(0)); print(open('/proc/self/autogroup').read())"
     with build_directory() as directory:
-        ran = run([sys.executable, "-c", tells], directory, seconds=20, nice=nice)
-    own, group = ran.said.split("\n", 1)
+        ran = run([sys.executable, "-c", code], directory, seconds=20, nice=nice)
+    own, group = ran.log.split("\n", 1)
     assert int(own) == os.nice(0) + nice
-    if "autogroup" in group:  # else this system has none
+    if "autogroup" in group:  # otherwise this system has no autogroups
         assert group.split()[-1] == str(nice)
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_a_missing_program_is_reported() -> None:
     with build_directory() as directory:
         ran = run(["no-such-compiler"], directory, seconds=10)
     assert ran.code == 127
-    assert "no-such-compiler" in ran.said
+    assert "no-such-compiler" in ran.log
 
 
-def test_compilers_die_with_whoever_started_them() -> None:
-    """Killed in the middle of a build, it leaves no compiler; its folder goes when the next one looks."""
+def test_compilers_die_with_the_process_that_started_them() -> None:
+    """A killed builder leaves no compiler; the next builder removes its directory."""
     code = (
         "from kbevolve.evaluators.builds.sandboxed_compiler import run, build_directory\n"
         "with build_directory() as directory:\n"
@@ -125,12 +125,12 @@ def test_compilers_die_with_whoever_started_them() -> None:
     builder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert builder.stdout is not None
     directory = Path(builder.stdout.readline().strip())
-    patience = time.monotonic() + 10
-    while not process_table.leaked(directory) and time.monotonic() < patience:
+    deadline = time.monotonic() + 10
+    while not process_table.leaked(directory) and time.monotonic() < deadline:
         time.sleep(0.05)
     builder.send_signal(signal.SIGKILL)
     builder.communicate()
-    while process_table.leaked(directory) and time.monotonic() < patience:
+    while process_table.leaked(directory) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not process_table.leaked(directory)
     remove_stale_directories()

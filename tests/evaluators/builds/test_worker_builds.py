@@ -1,4 +1,4 @@
-"""Real workers order their builds from a pool, and load what it built as torch would have."""
+"""Real workers request builds from a pool, and load the libraries as torch would."""
 
 import contextlib
 import time
@@ -39,10 +39,10 @@ assert path is None or path.endswith("twice.so"), path
 where = path or os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "twice", "twice.so")
 assert ctypes.CDLL(where).twice(21) == 42
 """
-#: Cannot be told in an order: what it includes lies beside it.
-BESIDE = LOAD.replace("twice", "beside").replace("int beside", "int twice").replace(").beside(", ").twice(")
-BESIDE = BESIDE.replace("folder", "company").replace("r'''extern", "r'''#include \"two.h\"\nextern")
-BESIDE = BESIDE.replace("with open", "open('company/two.h', 'w').write('#define TWO 2')\nwith open")
+#: No request: it includes a file beside the source.
+INCLUDING = LOAD.replace("twice", "beside").replace("int beside", "int twice").replace(").beside(", ").twice(")
+INCLUDING = INCLUDING.replace("folder", "company").replace("r'''extern", "r'''#include \"two.h\"\nextern")
+INCLUDING = INCLUDING.replace("with open", "open('company/two.h', 'w').write('#define TWO 2')\nwith open")
 
 
 def named(name: str) -> str:
@@ -50,21 +50,21 @@ def named(name: str) -> str:
     return INLINE.replace('load_inline("three"', f'load_inline("{name}"').replace('== "three"', f'== "{name}"')
 
 
-class Place:
-    """A worker with a pool, and what went on between them."""
+class WorkerWithPool:
+    """A worker with a build pool, and a record of its requests."""
 
     def __init__(self, pool: BuildPool) -> None:
         self.pool = pool
-        self.orders: list[Message] = []
+        self.requests: list[Message] = []
         self.away: list[str] = []
         self.worker = Worker(CPU)
         self.worker.wait_ready()
         self.worker.builder = self.build
         self.worker.while_compiling = self.leave
 
-    def build(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
-        self.orders.append(order)
-        return self.pool.builder(order, seconds=seconds)
+    def build(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
+        self.requests.append(request)
+        return self.pool.builder(request, seconds=seconds)
 
     @contextlib.contextmanager
     def leave(self) -> Iterator[None]:
@@ -86,55 +86,55 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
 
 
 @pytest.fixture(scope="module")
-def lasting(pool: BuildPool) -> Iterator[Place]:
-    place = Place(pool)
+def module_worker(pool: BuildPool) -> Iterator[WorkerWithPool]:
+    place = WorkerWithPool(pool)
     yield place
     place.worker.kill()
 
 
 @pytest.fixture
-def shared(lasting: Place) -> Place:
-    """A worker that several tests use, each with extensions of other names."""
-    lasting.orders.clear()
-    lasting.away.clear()
-    lasting.worker.built.clear()
-    return lasting
+def shared(module_worker: WorkerWithPool) -> WorkerWithPool:
+    """A worker for several tests, whose extensions have different names."""
+    module_worker.requests.clear()
+    module_worker.away.clear()
+    module_worker.worker.built.clear()
+    return module_worker
 
 
 @pytest.fixture
-def place(pool: BuildPool) -> Iterator[Place]:
-    """A worker that does not survive."""
-    place = Place(pool)
+def place(pool: BuildPool) -> Iterator[WorkerWithPool]:
+    """A worker for one test."""
+    place = WorkerWithPool(pool)
     yield place
     place.worker.kill()
 
 
-def test_both_builders_of_torch_order_and_load(shared: Place) -> None:
+def test_load_and_load_inline_use_the_pool(shared: WorkerWithPool) -> None:
     assert shared.load(INLINE + LOAD) == {"ok": True}, shared.worker.printed
-    assert [order["name"] for order in shared.orders] == ["three", "twice"]
-    assert shared.orders[1]["cflags"] == ["-O3"]
+    assert [request["name"] for request in shared.requests] == ["three", "twice"]
+    assert shared.requests[1]["cflags"] == ["-O3"]
     assert shared.away == ["left", "back"] * 2
     assert [reply.seconds > 0 for reply in shared.worker.built] == [True, True]
 
 
-def test_the_next_worker_finds_it_built(shared: Place, place: Place) -> None:
+def test_the_next_worker_finds_it_built(shared: WorkerWithPool, place: WorkerWithPool) -> None:
     source = named("again")
     for known, builder in enumerate((shared, place)):
         assert builder.load(source) == {"ok": True}
         assert (builder.worker.built[0].seconds == 0) is bool(known)
 
 
-def test_other_sources_under_a_known_name_are_a_new_version(shared: Place) -> None:
-    """As torch has it: a module once imported stays what it was."""
+def test_other_sources_under_a_known_name_are_a_new_version(shared: WorkerWithPool) -> None:
+    """As in torch: an imported module does not change."""
     source = named("version").replace("assert built.__name__", "assert True or built.__name__")
     assert shared.load(source) == {"ok": True}
     assert shared.load(source.replace("FromLong(3)", "FromLong(4)").replace("three() == 3", "three() == 4")) == {
         "ok": True
     }
-    assert [order["name"] for order in shared.orders] == ["version", "version_v1"]
+    assert [request["name"] for request in shared.requests] == ["version", "version_v1"]
 
 
-def test_an_error_reads_as_torchs_own(shared: Place) -> None:
+def test_an_error_looks_like_torchs_own(shared: WorkerWithPool) -> None:
     source = named("broken").replace("PyLong_FromLong(3)", "PyLong_FromLong(3")
     reply = shared.load(source)
     assert (reply["ok"], reply["stage"], reply["type"]) == (False, "build", "RuntimeError")
@@ -147,26 +147,26 @@ def test_an_error_reads_as_torchs_own(shared: Place) -> None:
     assert shared.away == ["left", "back"]
 
 
-def test_what_cannot_be_ordered_is_compiled_by_the_worker(shared: Place) -> None:
-    assert shared.load(BESIDE) == {"ok": True}, shared.worker.printed
-    assert not shared.orders
+def test_a_build_without_a_request_is_compiled_by_the_worker(shared: WorkerWithPool) -> None:
+    assert shared.load(INCLUDING) == {"ok": True}, shared.worker.printed
+    assert not shared.requests
     assert shared.away == ["left", "back"]
 
 
-def test_an_order_that_is_refused_is_compiled_by_the_worker(shared: Place) -> None:
+def test_a_refused_request_is_compiled_by_the_worker(shared: WorkerWithPool) -> None:
     source = LOAD.replace("twice", "refused").replace("int refused", "int twice").replace(").refused(", ").twice(")
     source = source.replace("folder", "other").replace('"-O3"', "\"-DX='(1)'\"")
     assert shared.load(source) == {"ok": True}, shared.worker.printed
-    assert [order["name"] for order in shared.orders] == ["refused"]
+    assert [request["name"] for request in shared.requests] == ["refused"]
     assert shared.away == ["left", "back"]
 
 
-def test_with_a_changed_environment_the_worker_compiles(place: Place) -> None:
+def test_with_a_changed_environment_the_worker_compiles(place: WorkerWithPool) -> None:
     assert place.load("import os\nos.environ['CPATH'] = '/usr/include'\n" + LOAD) == {"ok": True}
-    assert not place.orders
+    assert not place.requests
 
 
-def test_a_build_without_end_is_stopped(place: Place) -> None:
+def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
     endless = LOAD.replace(LIBRARY, '#include "/dev/zero"\n')
     began = time.monotonic()
     with pytest.raises(Rejection) as stopped:
@@ -177,11 +177,11 @@ def test_a_build_without_end_is_stopped(place: Place) -> None:
     assert place.away == ["left", "back"]
 
 
-def test_waiting_for_others_counts_against_no_limit(place: Place) -> None:
-    """Neither for a builder nor for the device: both take longer here than anything may."""
+def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
+    """Neither for a builder nor for the device; both take longer here than the limits."""
 
-    def slow(order: Message, *, seconds: float) -> Future[BuildReply] | None:
-        future = place.pool.builder(order, seconds=seconds)
+    def slow(request: Message, *, seconds: float) -> Future[BuildReply] | None:
+        future = place.pool.builder(request, seconds=seconds)
         assert future is not None
         late: Future[BuildReply] = Future()
         future.add_done_callback(lambda done: (time.sleep(1.5), late.set_result(done.result())))
@@ -199,16 +199,16 @@ def test_waiting_for_others_counts_against_no_limit(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "messages",
     [
         '{"phase": "loading"}',
         '{"phase": "building", "build": {}}{"phase": "building", "build": {}}',
     ],
-    ids=["back before it left", "left twice"],
+    ids=["loading before building", "building twice"],
 )
-def test_phases_out_of_order_end_it(place: Place, said: str) -> None:
-    """A candidate that speaks in its worker's name."""
-    parts = said.replace("}{", "}\n{").splitlines() if "}}{" in said else [said]
+def test_forged_phases_end_the_worker(place: WorkerWithPool, messages: str) -> None:
+    """The candidate writes messages in its worker's name."""
+    parts = messages.replace("}{", "}\n{").splitlines() if "}}{" in messages else [messages]
     forged = (
         "import os, time\n"
         "for descriptor in map(int, os.listdir('/proc/self/fd')):\n"
