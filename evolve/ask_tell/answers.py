@@ -1,6 +1,6 @@
-"""What people and agents tell, brought into the form in which a model would have answered, and into the archive.
+"""Answers of people and agents: brought into the form in which a model would answer, and written to the archive.
 
-From there it goes the way of every answer: the same parsing, the same follow-up when it cannot be used, the same judge.
+From there they are treated like a model's answers: same parsing, same second request when useless, same judge.
 """
 
 import json
@@ -15,69 +15,70 @@ from kbevolve.archive.records import Operator, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.configs.playbook import load_playbook
+from kbevolve.configs.text_file import read_text
 from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
 
-#: Who told, when nobody says.
-SOMEBODY = "somebody"
+#: The name of an author who gives none.
+ANONYMOUS = "anonymous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An answer as it is given: a reply, or an idea, code or both, or nothing at all to pass."""
+class GivenAnswer:
+    """An answer as it was given: a whole reply; an idea, code or both; or `passed`."""
 
-    #: Id of the question, with its run or without.
+    #: Id of the question, with or without its run.
     question: str
-    #: The whole answer in text, as a model would give it.
+    #: The whole answer, as a model would write it.
     reply: str | None = None
-    #: An idea: "title: why it is faster", or JSON as the question asks for it.
+    #: "title: why it is faster", or JSON as the question asks for it.
     idea: str | None = None
     #: A whole ModelNew file.
     code: str | None = None
-    #: No answer: the child goes on without, or ends.
+    #: No answer: the attempt ends without one.
     passed: bool = False
-    #: Name of a person or an agent, kept as a model's name is.
-    by: str = SOMEBODY
+    #: Name of the person or agent, kept as a model's name is.
+    by: str = ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """An answer that was not taken, and why."""
+class RefusedAnswer:
+    """An answer that was not accepted."""
 
     question: str
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """What became of answers."""
+class AnswerReport:
+    """Which answers were accepted."""
 
     #: Ids of the questions.
     taken: tuple[str, ...] = ()
-    #: Those whose answer was there already, the same.
+    #: Questions that already had the same answer.
     known: tuple[str, ...] = ()
-    refused: tuple[Refused, ...] = ()
-    #: Runs that can go on.
+    refused: tuple[RefusedAnswer, ...] = ()
+    #: Runs that can continue.
     runs: tuple[str, ...] = ()
 
 
-def answer(archive: Archive, told: Sequence[Told], run: Run | None = None) -> Receipt:
-    """Write answers down; each stands alone, and what is wrong with one is no matter to the others.
+def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = None) -> AnswerReport:
+    """Write answers to the archive. A refused one does not affect the others.
 
     Args:
-        archive: where the questions were asked.
-        told: the answers.
-        run: of which run an id is that names none.
+        archive: where the questions are.
+        given: the answers.
+        run: the run of ids that name none; None for the latest one.
     """
     taken: dict[Outcome, list[str]] = {Outcome.TAKEN: [], Outcome.KNOWN: []}
     refused, runs = [], []
-    for one in told:
+    for one in given:
         try:
             question = _question(archive, one, run)
             text, following = composed(one, question)
         except (UsageError, ArchiveError) as error:
-            refused.append(Refused(question=one.question, why=str(error)))
+            refused.append(RefusedAnswer(question=one.question, why=str(error)))
             continue
-        by = one.by.strip() or SOMEBODY
+        by = one.by.strip() or ANONYMOUS
         outcome = archive.questions(archive.run(question.run)).tell(
             Answer(run=question.run, place=question.place, text=text, following=following, by=by)
         )
@@ -85,8 +86,8 @@ def answer(archive: Archive, told: Sequence[Told], run: Run | None = None) -> Re
             taken[outcome].append(question.id)
             runs.append(question.run)
         else:
-            refused.append(Refused(question=question.id, why=outcome.value))
-    return Receipt(
+            refused.append(RefusedAnswer(question=question.id, why=outcome.value))
+    return AnswerReport(
         taken=tuple(taken[Outcome.TAKEN]),
         known=tuple(taken[Outcome.KNOWN]),
         refused=tuple(refused),
@@ -94,44 +95,39 @@ def answer(archive: Archive, told: Sequence[Told], run: Run | None = None) -> Re
     )
 
 
-def composed(told: Told, question: Question) -> tuple[str, str | None]:
-    """The text that answers a question, and the one that answers the next request of its child, None for none.
+def composed(given: GivenAnswer, question: Question) -> tuple[str, str | None]:
+    """The text that answers a question, and the text that answers the next request of its child; None for none.
 
     Raises:
-        UsageError: it is no answer to this question.
+        UsageError: it does not answer this question.
     """
-    given = [name for name in ("reply", "idea", "code") if getattr(told, name) is not None]
-    if bool(given) == told.passed or ("reply" in given and len(given) > 1):
+    parts = [name for name in ("reply", "idea", "code") if getattr(given, name) is not None]
+    if bool(parts) == given.passed or ("reply" in parts and len(parts) > 1):
         raise UsageError("an answer is a whole reply, or an idea, code or both, or it passes; give one of these")
-    if told.passed:
+    if given.passed:
         return "", "" if question.stage is Stage.IDEA else None
-    if told.reply is not None:
-        return told.reply, None
-    code = None if told.code is None else _fenced(told.code)
+    if given.reply is not None:
+        return given.reply, None
+    code = None if given.code is None else _fenced(given.code)
     if question.stage is Stage.IDEA:
-        if not (told.idea or "").strip():
-            raise UsageError("it asks for an idea; give one, with the code if that is there already")
-        return _as_json(str(told.idea)), code
+        if not (given.idea or "").strip():
+            raise UsageError("it asks for an idea; give one, with the code if you have it already")
+        return _as_json(str(given.idea)), code
     if code is None:
         raise UsageError("it asks for code that carries out an idea; give the file, or a whole reply")
-    if told.idea is not None and question.operator is not Operator.CROSS:
+    if given.idea is not None and question.operator is not Operator.CROSS:
         raise UsageError("it asks for code, and the idea of its child is decided; give the code alone")
-    return (f"IDEA: {' '.join(told.idea.split())}\n\n{code}" if told.idea else code), None
+    return (f"IDEA: {' '.join(given.idea.split())}\n\n{code}" if given.idea else code), None
 
 
-def read_answers(file: Path) -> list[Told]:
-    """Answers from a file: a JSON array of objects, or one object a line, with the fields of `Told`.
+def read_answers(file: Path) -> list[GivenAnswer]:
+    """Answers from a file: a JSON array of objects, or one object a line, with the fields of `GivenAnswer`.
 
     Raises:
-        UsageError: it cannot be read, or holds something else.
+        UsageError: it cannot be read, or has another form.
     """
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}; --answers wants a file of JSON") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: not UTF-8 text; --answers wants a file of JSON") from None
-    return [_told(entry, file, number) for number, entry in _entries(text, file)]
+    text = read_text(file, option="--answers", wants="file of JSON")
+    return [_given(entry, file, number) for number, entry in _entries(text, file)]
 
 
 def _entries(text: str, file: Path) -> Iterator[tuple[int, Any]]:
@@ -143,7 +139,7 @@ def _entries(text: str, file: Path) -> Iterator[tuple[int, Any]]:
     if whole is not None:
         yield from enumerate(whole if isinstance(whole, list) else [whole], start=1)
         return
-    # Not splitlines: some characters that it takes for line ends may stand in JSON as they are.
+    # Not splitlines: it also splits at characters that JSON allows inside strings.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
@@ -152,37 +148,39 @@ def _entries(text: str, file: Path) -> Iterator[tuple[int, Any]]:
                 raise UsageError(f"{file}, line {number}: not JSON: {error}") from None
 
 
-def _told(entry: Any, file: Path, number: int) -> Told:
-    known = {field.name for field in fields(Told)}
+def _given(entry: Any, file: Path, number: int) -> GivenAnswer:
+    known = {field.name for field in fields(GivenAnswer)}
     where = f"{file}, entry {number}"
     if not isinstance(entry, Mapping) or entry.get("question") is None:
-        raise UsageError(f"{where}: no object with a `question`; its fields are {', '.join(sorted(known))}")
+        raise UsageError(f"{where}: not an object with a `question`; its fields are {', '.join(sorted(known))}")
     unknown = sorted(entry.keys() - known)
     if unknown:
-        raise UsageError(f"{where}: unknown field {unknown[0]!r}; there are {', '.join(sorted(known))}")
+        raise UsageError(f"{where}: unknown field {unknown[0]!r}; the fields are {', '.join(sorted(known))}")
     values = {name: value for name, value in entry.items() if value is not None}
     if isinstance(values.get("idea"), Mapping | list):
         values["idea"] = json.dumps(values["idea"])
     for name, value in values.items():
         if not isinstance(value, bool if name == "passed" else str):
             raise UsageError(f"{where}: {name} is {value!r}; it wants {'true' if name == 'passed' else 'text'}")
-    return Told(**values)
+    return GivenAnswer(**values)
 
 
-def _question(archive: Archive, told: Told, run: Run | None) -> Question:
-    found = parse_id(told.question)
+def _question(archive: Archive, given: GivenAnswer, run: Run | None) -> Question:
+    found = parse_id(given.question)
     if found is None:
-        raise UsageError(f"{told.question!r} is no question; ids are as `kbevolve ask` prints them, e.g. g3/i1/s0/q1")
+        raise UsageError(
+            f"{given.question!r} is not the id of a question; `kbevolve ask` prints them, e.g. g3/i1/s0/q1"
+        )
     named, place = found
-    asked_of = archive.run(named) if named else run or archive.run("latest")
-    question = archive.questions(asked_of).asked(place)
+    of_run = archive.run(named) if named else run or archive.run("latest")
+    question = archive.questions(of_run).asked(place)
     if question is None:
         raise UsageError(Outcome.UNASKED.value)
     return question
 
 
 def _as_json(idea: str) -> str:
-    """An idea as the prompt wants it; what cannot be read as JSON is "title: mechanism"."""
+    """An idea as the prompt wants it; text that is not JSON is "title: mechanism"."""
     if parse_ideas(idea, load_playbook(), proposed_by=""):
         return idea
     title, *mechanism = re.split(r":\s|\n", idea.strip(), maxsplit=1)
@@ -190,7 +188,7 @@ def _as_json(idea: str) -> str:
 
 
 def _fenced(code: str) -> str:
-    """A file in a fence that nothing in the file closes."""
+    """A file inside a code fence that is longer than any in the file."""
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}python\n{code.rstrip()}\n{fence}\n"

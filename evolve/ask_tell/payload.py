@@ -1,13 +1,12 @@
-"""What a run asks, as plain values: for `kbevolve ask`, for agents, for whoever writes a client.
+"""The JSON of `kbevolve ask`, for agents and scripts.
 
-A question that is on a sheet is handed out: from then on it can be answered.
+A question in it counts as asked: from then on it can be answered.
 """
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from kbevolve.archive.parts import flat
 from kbevolve.archive.record_json import plain
@@ -17,97 +16,165 @@ from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.ask_tell.ask import AskResult, AttemptNews
 from kbevolve.evolve.proposers.interactive import OpenQuestion
 
-#: Facts of an evaluation that tell somebody who wrote the kernel how it fared.
-_TOLD = ("verdict", "message", "speedup", "speedup_low", "speedup_high", "time_ms", "reference_ms", "tags")
+#: Facts of an evaluation that the author of the kernel gets, and those of a parent.
+_RESULT = ("verdict", "message", "speedup", "speedup_low", "speedup_high", "time_ms", "reference_ms", "tags")
+_PARENT = ("verdict", "speedup")
 
 
-def sheet(
-    archive: Archive, asked: AskResult, *, count: int | None = None, fresh: bool = False, prompts: Path | None = None
-) -> dict[str, Any]:
-    """What a run asks, how far it got, and what happened meanwhile. None and empty values are left out of the news.
+class QuestionPayload(TypedDict):
+    """An open question with everything that a model would receive."""
+
+    question: str
+    stage: str
+    operator: str
+    child: str
+    #: `kernel`, and `verdict` and `speedup` where they are known.
+    parents: list[dict[str, Any]]
+    note: NotRequired[str]
+    #: Moment of the first time that it was asked; None when this is the first time.
+    asked_before: str | None
+    #: Either both of these …
+    system: NotRequired[str]
+    messages: NotRequired[list[dict[str, str]]]
+    #: … or the name of a text file.
+    prompt: NotRequired[str]
+
+
+class BestPayload(TypedDict):
+    """The best kernel of the run."""
+
+    kernel: str
+    speedup: float | None
+    #: Whether it has won a contest.
+    confirmed: bool
+
+
+class PendingPayload(TypedDict):
+    """A kernel without a verdict."""
+
+    kernel: str
+    child: str
+
+
+class AskPayload(TypedDict):
+    """Everything that `kbevolve ask` prints."""
+
+    run: str
+    problem: str
+    device: str
+    over: bool
+    #: One sentence on what is to be done.
+    state: str
+    generation: int | None
+    best: BestPayload | None
+    #: New attempts: `child`, `operator`, `state`, `kernel`, `by`, `note` and facts of the evaluation, where known.
+    news: list[dict[str, Any]]
+    questions: list[QuestionPayload]
+    #: How many questions are open, in `questions` or not.
+    open: int
+    waiting: list[PendingPayload]
+
+
+def payload_of(
+    archive: Archive, result: AskResult, *, count: int | None = None, fresh: bool = False, prompts: Path | None = None
+) -> AskPayload:
+    """What a run asks, how far it is, and what is new.
 
     Args:
         archive: where the run is.
-        asked: how far it got.
-        count: questions on the sheet at most; None for all.
-        fresh: only questions that nobody was handed before, so that several who ask do not share any.
-        prompts: a folder for the prompts, a text file each, instead of on the sheet.
+        result: how far it is.
+        count: the largest number of questions; None for all.
+        fresh: only questions that were not asked before, so that several askers share none.
+        prompts: a folder for the prompts, a text file each, instead of in the payload.
 
     Raises:
         ArchiveError: the folder cannot be written.
     """
-    questions = archive.questions(asked.run)
-    found = archive.evaluations(asked.run.id) if asked.open else {}
-    candidates = [one for one in asked.open if not (fresh and questions.asked(one.question.place))][:count]
+    questions = archive.questions(result.run)
+    found = archive.evaluations(result.run.id) if result.open else {}
+    candidates = [one for one in result.open if not (fresh and questions.asked(one.question.place))][:count]
     shown = [
-        {**_question(one, found), "asked_before": first.asked or None, **_prompt(one, prompts)}
+        _question(one, found, first.asked or None, prompts)
         for one, first in zip(candidates, questions.hand_out([one.question for one in candidates]), strict=True)
         if not (fresh and first.asked)  # another process was quicker
     ]
-    summary = archive.summary(asked.run)
-    best = {"kernel": summary.best_kernel, "speedup": summary.best_speedup, "confirmed": summary.champion is not None}
-    sheet: dict[str, Any] = plain(
-        {
-            "run": asked.run.id,
-            "problem": asked.run.problem_name,
-            "device": asked.run.device,
-            "over": asked.over,
-            "state": _state(asked),
-            "generation": summary.generations,
-            "best": best if summary.best_kernel else None,
-            "news": [_news(one) for one in _once(asked.news)],
-            "questions": shown,
-            "open": len(asked.open),
-            "waiting": [{"kernel": one.kernel.id, "child": one.birth.id.partition("/")[2]} for one in asked.waiting],
-        }
+    summary, best = archive.summary(result.run), None
+    if summary.best_kernel:
+        confirmed = summary.champion is not None
+        best = BestPayload(kernel=summary.best_kernel, speedup=summary.best_speedup, confirmed=confirmed)
+    payload: AskPayload = plain(
+        AskPayload(
+            run=result.run.id,
+            problem=result.run.problem_name,
+            device=result.run.device,
+            over=result.over,
+            state=_state(result),
+            generation=summary.generations,
+            best=best,
+            news=[_news(one) for one in _once(result.news)],
+            questions=shown,
+            open=len(result.open),
+            waiting=[PendingPayload(kernel=one.kernel.id, child=_child(one.birth.id)) for one in result.waiting],
+        )
     )
-    return sheet
+    return payload
 
 
-def _state(asked: AskResult) -> str:
-    """One sentence on what is to be done."""
-    if asked.interrupted:
-        return asked.reason.value
-    if asked.over:
-        return f"over: {asked.reason.value}"
+def _state(result: AskResult) -> str:
+    if result.interrupted:
+        return result.reason.value
+    if result.over:
+        return f"over: {result.reason.value}"
     parts = []
-    if asked.open:
-        parts.append(f"{len(asked.open)} question{'s are' if len(asked.open) > 1 else ' is'} open")
-    if asked.waiting:
-        parts.append(f"{len(asked.waiting)} kernel{'s wait' if len(asked.waiting) > 1 else ' waits'} for a verdict")
+    if result.open:
+        parts.append(f"{len(result.open)} question{'s are' if len(result.open) > 1 else ' is'} open")
+    if result.waiting:
+        parts.append(f"{len(result.waiting)} kernel{'s wait' if len(result.waiting) > 1 else ' waits'} for a verdict")
     return " and ".join(parts) or "a contest waits for a judge: ask where the device is, without --no-judge"
 
 
-def _question(one: OpenQuestion, found: Mapping[str, Evaluation]) -> dict[str, Any]:
-    parents = [{"kernel": parent, **_facts(found.get(parent), ("verdict", "speedup"))} for parent in one.parents]
-    return {
-        "question": one.question.id,
-        "stage": one.question.stage.value,
-        "operator": one.question.operator.value,
-        "child": one.question.place.child,
-        "parents": parents,
-        **({"note": one.note} if one.note else {}),
-    }
+def _child(birth: str) -> str:
+    """The id of an attempt without its run."""
+    return birth.partition("/")[2]
 
 
-def _prompt(one: OpenQuestion, folder: Path | None) -> dict[str, Any]:
-    """The prompt as it stands, or the file that holds it."""
-    if folder is None:
-        return {"system": one.system, "messages": [asdict(message) for message in one.messages]}
-    turns = [f"[system]\n{one.system.rstrip()}"]
-    turns += [f"[{message.role}]\n{message.content.rstrip()}" for message in one.messages]
+def _question(
+    one: OpenQuestion, found: Mapping[str, Evaluation], asked_before: str | None, prompts: Path | None
+) -> QuestionPayload:
+    payload = QuestionPayload(
+        question=one.question.id,
+        stage=one.question.stage.value,
+        operator=one.question.operator.value,
+        child=one.question.place.child,
+        parents=[{"kernel": parent, **_facts(found.get(parent), _PARENT)} for parent in one.parents],
+        asked_before=asked_before,
+    )
+    if one.note:
+        payload["note"] = one.note
+    if prompts is None:
+        payload["system"] = one.system
+        payload["messages"] = [{"role": message.role, "content": message.content} for message in one.messages]
+    else:
+        payload["prompt"] = _write_prompt(one, prompts)
+    return payload
+
+
+def _write_prompt(one: OpenQuestion, folder: Path) -> str:
+    """The name of the file with the prompt."""
+    turns = [("system", one.system), *((message.role, message.content) for message in one.messages)]
+    text = "\n\n".join(f"[{role}]\n{content.rstrip()}" for role, content in turns)
     file = folder / f"{str(one.question.place).replace('/', '-')}.md"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text("\n\n".join(turns) + "\n", encoding="utf-8", errors="replace")
+        file.write_text(f"{text}\n", encoding="utf-8", errors="replace")
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise ArchiveError(f"{file}: {reason}; name a folder where you may write: --prompts DIR") from None
-    return {"prompt": str(file)}
+    return str(file)
 
 
 def _once(news: Sequence[AttemptNews]) -> Iterator[AttemptNews]:
-    """Without starting kernels that another island began with, too."""
+    """Each starting kernel once, however many islands start with it."""
     seen = set()
     for one in news:
         if one.birth.operator is not Operator.SEED or one.birth.kernel not in seen:
@@ -118,17 +185,17 @@ def _once(news: Sequence[AttemptNews]) -> Iterator[AttemptNews]:
 def _news(one: AttemptNews) -> dict[str, Any]:
     birth = one.birth
     facts = {
-        "child": birth.id.partition("/")[2],
+        "child": _child(birth.id),
         "operator": birth.operator.value,
         "state": birth.state.value,
         "kernel": birth.kernel,
         "by": birth.model or None,
         "note": birth.note or None,
     }
-    return {name: value for name, value in facts.items() if value is not None} | _facts(one.evaluation, _TOLD)
+    return {name: value for name, value in facts.items() if value is not None} | _facts(one.evaluation, _RESULT)
 
 
-def _facts(evaluation: Evaluation | None, names: tuple[str, ...]) -> dict[str, Any]:
-    """What is known, by name; nothing without an evaluation."""
+def _facts(evaluation: Evaluation | None, names: Sequence[str]) -> dict[str, Any]:
+    """Known facts by name; empty without an evaluation."""
     facts = {} if evaluation is None else {name: flat(evaluation)[name] for name in names}
     return {name: value for name, value in facts.items() if value not in (None, "", ())}

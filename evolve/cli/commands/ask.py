@@ -16,7 +16,7 @@ from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.ask_tell.ask import ask as ask_run
 from kbevolve.evolve.ask_tell.ask import check_askable
-from kbevolve.evolve.ask_tell.payload import sheet
+from kbevolve.evolve.ask_tell.payload import AskPayload, payload_of
 from kbevolve.evolve.cli.commands.run import overrides_of, settings_options
 from kbevolve.evolve.cli.options import archive_option, archive_words, kernelbench_option
 from kbevolve.evolve.cli.render.tables import printable
@@ -111,7 +111,7 @@ def ask(
             run = archive.run(which or "latest")
             settings = settings_of(run, {})
         asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=say)
-        found = sheet(archive, asked, count=count, fresh=fresh, prompts=prompts)
+        found = payload_of(archive, asked, count=count, fresh=fresh, prompts=prompts)
         _write(json.dumps(found, indent=2, allow_nan=False), output)
         for line in _remarks(run, found, archive_path, births):
             say(line)
@@ -139,7 +139,7 @@ def _told(news: dict[str, Any]) -> str:
     return f"{news['child']}, {news['operator']}: {became}{note}"
 
 
-def _remarks(run: Run, found: dict[str, Any], archive_path: Path, births: Path | None) -> list[str]:
+def _remarks(run: Run, found: AskPayload, archive_path: Path, births: Path | None) -> list[str]:
     """What to do next, for a person."""
     where = archive_words(archive_path)
     lines = [_told(one) for one in found["news"]]

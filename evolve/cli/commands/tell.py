@@ -8,7 +8,7 @@ import click
 
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.ask_tell.answers import SOMEBODY, Receipt, Told, answer, read_answers
+from kbevolve.evolve.ask_tell.answers import ANONYMOUS, AnswerReport, GivenAnswer, answer, read_answers
 from kbevolve.evolve.cli.options import archive_option, archive_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import printable
@@ -35,7 +35,7 @@ _TEXT_FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
     metavar="FILE",
     help="Many answers: JSON objects with question and idea, code, reply or passed, in an array or one a line.",
 )
-@click.option("--by", metavar="NAME", help=f"Who answers; it is kept as a model's name is.  [default: {SOMEBODY}]")
+@click.option("--by", metavar="NAME", help=f"Who answers; it is kept as a model's name is.  [default: {ANONYMOUS}]")
 @click.option(
     "--run",
     "which",
@@ -80,9 +80,11 @@ def tell(
         if answers is not None:
             told = read_answers(answers)
         else:
-            told = [Told(question=question or "", idea=idea, code=_text(code), reply=_text(reply), passed=passed)]
-        receipt = answer(archive, [replace(one, by=by) if by else one for one in told], run)
-    return _report_answers(receipt, archive_path, as_json)
+            told = [
+                GivenAnswer(question=question or "", idea=idea, code=_text(code), reply=_text(reply), passed=passed)
+            ]
+        report = answer(archive, [replace(one, by=by) if by else one for one in told], run)
+    return _report_answers(report, archive_path, as_json)
 
 
 def _text(file: Path | None) -> str | None:
@@ -96,19 +98,19 @@ def _text(file: Path | None) -> str | None:
         raise UsageError(f"{file}: not UTF-8 text; name a file that holds the answer") from None
 
 
-def _report_answers(receipt: Receipt, archive_path: Path, as_json: bool) -> int:
-    for one in receipt.refused:
+def _report_answers(report: AnswerReport, archive_path: Path, as_json: bool) -> int:
+    for one in report.refused:
         click.echo(f"kbevolve: {printable(one.question)}: refused: {printable(one.why)}", err=True)
     if as_json:
-        print_json_line(receipt)
+        print_json_line(report)
     else:
-        for question in receipt.taken:
+        for question in report.taken:
             click.echo(f"{question}: taken.")
-        for question in receipt.known:
+        for question in report.known:
             click.echo(f"{question}: the same answer is there already.")
-        for run in receipt.runs:
+        for run in report.runs:
             click.echo(f"Go on: kbevolve ask --run {run}{archive_words(archive_path)}")
-    return 1 if receipt.refused else 0
+    return 1 if report.refused else 0
 
 
 def _report_findings(told: ImportReport, results: Path, archive_path: Path, as_json: bool) -> int:

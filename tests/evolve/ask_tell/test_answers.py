@@ -11,7 +11,7 @@ from kbevolve.archive.records import Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.playbook import load_playbook
-from kbevolve.evolve.ask_tell.answers import Told, answer, composed, read_answers
+from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer, composed, read_answers
 from kbevolve.evolve.proposers.codegen.edits import read_answer
 from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
 
@@ -37,7 +37,7 @@ def ideas(text: str) -> list[tuple[str, str]]:
     ],
 )
 def test_an_idea_may_be_a_line_or_json(idea: str, wanted: list[tuple[str, str]]) -> None:
-    text, following = composed(Told(question="", idea=idea), IDEA)
+    text, following = composed(GivenAnswer(question="", idea=idea), IDEA)
     assert ideas(text) == wanted
     assert following is None
 
@@ -45,22 +45,22 @@ def test_an_idea_may_be_a_line_or_json(idea: str, wanted: list[tuple[str, str]])
 @pytest.mark.parametrize("code", [CODE, f'"""```python\nno\n```"""\n{CODE}', f"# `````\n{CODE}", CODE.rstrip()])
 def test_code_comes_out_of_its_fence_as_it_went_in(code: str) -> None:
     for text in (
-        composed(Told(question="", code=code), WRITE)[0],
-        composed(Told(question="", code=code, idea="both"), CROSS)[0],
-        composed(Told(question="", code=code, idea="A: b"), IDEA)[1] or "",
+        composed(GivenAnswer(question="", code=code), WRITE)[0],
+        composed(GivenAnswer(question="", code=code, idea="both"), CROSS)[0],
+        composed(GivenAnswer(question="", code=code, idea="A: b"), IDEA)[1] or "",
     ):
         assert read_answer(text, None).source.strip() == code.strip()
 
 
 def test_a_crossing_states_its_idea_with_its_code() -> None:
-    text, _ = composed(Told(question="", code=CODE, idea="tiles of one,\nloads of the other"), CROSS)
+    text, _ = composed(GivenAnswer(question="", code=CODE, idea="tiles of one,\nloads of the other"), CROSS)
     assert text.startswith("IDEA: tiles of one, loads of the other\n")
 
 
 def test_a_reply_is_taken_as_it_is_and_who_passes_says_nothing() -> None:
-    assert composed(Told(question="", reply="prose\r\n"), WRITE) == ("prose\r\n", None)
-    assert composed(Told(question="", passed=True), IDEA) == ("", "")
-    assert composed(Told(question="", passed=True), WRITE) == ("", None)
+    assert composed(GivenAnswer(question="", reply="prose\r\n"), WRITE) == ("prose\r\n", None)
+    assert composed(GivenAnswer(question="", passed=True), IDEA) == ("", "")
+    assert composed(GivenAnswer(question="", passed=True), WRITE) == ("", None)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_reply_is_taken_as_it_is_and_who_passes_says_nothing() -> None:
 )
 def test_what_does_not_answer_the_question_is_refused(given: Any, question: Question, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        composed(Told(question="", **given), question)
+        composed(GivenAnswer(question="", **given), question)
 
 
 def test_each_answer_stands_alone(small_archive: Any) -> None:
@@ -89,19 +89,19 @@ def test_each_answer_stands_alone(small_archive: Any) -> None:
         )
         archive.questions(run).hand_out([first, second])
         told = [
-            Told(question="nonsense", idea="A: b"),
-            Told(question=first.id, idea="A: b", by=" anna "),
-            Told(question="g9/i1/s0/q1", idea="C: d"),
-            Told(question="g9/i2/s0/q1", idea="C: d"),
-            Told(question="no-such-run/g9/i1/s0/q1", idea="C: d"),
-            Told(question=second.id, code=CODE),
+            GivenAnswer(question="nonsense", idea="A: b"),
+            GivenAnswer(question=first.id, idea="A: b", by=" anna "),
+            GivenAnswer(question="g9/i1/s0/q1", idea="C: d"),
+            GivenAnswer(question="g9/i2/s0/q1", idea="C: d"),
+            GivenAnswer(question="no-such-run/g9/i1/s0/q1", idea="C: d"),
+            GivenAnswer(question=second.id, code=CODE),
         ]
         receipt = answer(archive, told)
         assert receipt.taken == (first.id, second.id)
         assert receipt.runs == (run.id,)
         assert [one.question for one in receipt.refused] == [told[index].question for index in (0, 3, 4, 5)]
         whys = [one.why for one in receipt.refused]
-        assert "is no question; ids are as `kbevolve ask` prints them" in whys[0]
+        assert "is not the id of a question; `kbevolve ask` prints them" in whys[0]
         assert "nobody was asked that" in whys[1]
         assert "no run 'no-such-run'" in whys[2]
         assert "asks for an idea" in whys[3]
@@ -118,9 +118,9 @@ def test_answers_come_from_an_array_or_from_lines(tmp_path: Path) -> None:
         {"question": "g1/i2/s0/q1", "passed": True},
     ]
     told = [
-        Told(question="g1/i0/s0/q1", idea='{"title": "A", "mechanism": "b"}', code=CODE, by="anna"),
-        Told(question="g1/i1/s0/q1", reply="r"),
-        Told(question="g1/i2/s0/q1", passed=True),
+        GivenAnswer(question="g1/i0/s0/q1", idea='{"title": "A", "mechanism": "b"}', code=CODE, by="anna"),
+        GivenAnswer(question="g1/i1/s0/q1", reply="r"),
+        GivenAnswer(question="g1/i2/s0/q1", passed=True),
     ]
     file = tmp_path / "answers.json"
     file.write_text(json.dumps(entries, indent=1))
@@ -134,12 +134,12 @@ def test_answers_come_from_an_array_or_from_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('{"question": "g1/i0/s0/q1", "anser": "r"}', "entry 1: unknown field 'anser'; there are by, code, idea"),
-        ('["g1/i0/s0/q1"]', "entry 1: no object with a `question`"),
+        ('{"question": "g1/i0/s0/q1", "anser": "r"}', "entry 1: unknown field 'anser'; the fields are by, code, idea"),
+        ('["g1/i0/s0/q1"]', "entry 1: not an object with a `question`"),
         ('{"question": "g1/i0/s0/q1"}\n{oops', "line 2: not JSON"),
         ('{"question": "g1/i0/s0/q1", "code": 3}', "code is 3; it wants text"),
         ('{"question": "g1/i0/s0/q1", "passed": "yes"}', "passed is 'yes'; it wants true"),
-        ('{"question": null, "reply": "r"}', "no object with a `question`"),
+        ('{"question": null, "reply": "r"}', "not an object with a `question`"),
         ('{"question": "g1/i0/s0/q1", "by": 3}', "by is 3; it wants text"),
     ],
 )

@@ -15,7 +15,7 @@ from kbevolve.configs.errors import EvaluatorError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.ask_tell import ask as asking
-from kbevolve.evolve.ask_tell.answers import Told, answer
+from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer
 from kbevolve.evolve.ask_tell.ask import AskResult, ask
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
 from kbevolve.evolve.llm.reply_cache import cached
@@ -76,7 +76,7 @@ class Home:
 
     def tell(self, one: OpenQuestion, **given: Any) -> None:
         given = given or {"reply": script(one.messages)}
-        receipt = answer(self.archive, [Told(question=one.question.id, by="anna", **given)])
+        receipt = answer(self.archive, [GivenAnswer(question=one.question.id, by="anna", **given)])
         assert receipt.taken == (one.question.id,), receipt
 
     def go(self, choose: Callable[[Sequence[OpenQuestion]], Sequence[OpenQuestion]] = lambda open_: open_) -> int:
@@ -266,7 +266,7 @@ def test_models_people_and_tunables_take_turns_at_one_run() -> None:
     assert {one.question.place.generation for one in (first, second)} == {3}
     home.tell(first)  # one stage of two: the rest of this child is the model's
     assert home.resume(model, search=home.settings.search.model_copy(update={"generations": 4}))
-    late = answer(home.archive, [Told(question=second.question.id, reply="too late")])
+    late = answer(home.archive, [GivenAnswer(question=second.question.id, reply="too late")])
     assert [one.why for one in late.refused] == ["the child was born without it meanwhile"]
     assert home.births()[: len(before)] == before
     written = home.births()
