@@ -1,10 +1,10 @@
-"""Every adversarial kernel, here and in tests/gpu/hacks: which hack it is, and what must become of it.
+"""Every adversarial kernel, here and in tests/gpu/hacks, and the verdict that it must get.
 
-The kernels themselves are listed in a ``hacks.toml`` beside their folders.
+A ``hacks.toml`` beside their folders lists them.
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ GPU = HERE.parent / "gpu" / "hacks"
 
 
 class Expected(Enum):
-    """What must become of a hack. None of them may ever show a speedup that is a lie."""
+    """The result that a hack must get. None may ever show a speedup that is a lie."""
 
     CAUGHT = "it is not accepted as correct"
     HARMLESS = "it may be accepted, and gains nothing: it does the work three times, so a speedup would be a lie"
@@ -23,10 +23,10 @@ class Expected(Enum):
 
 
 class Policy(Enum):
-    """What a task may ask for beyond a right answer."""
+    """What a task may demand beyond a right answer."""
 
     LENIENT = "everything is accepted that is not a lie"
-    OWN_WORK = "no library may compute"
+    OWN_WORK = "no library may compute the answer"
     FRESH_WEIGHTS = "weights are read in each call"
 
 
@@ -45,12 +45,14 @@ class Hack:
     policy: Policy | None = None
     #: Whether its twin must be accepted under that policy.
     twin_follows: bool = False
-    #: Whether the lint refuses it before anything is run.
+    #: Whether the lint refuses it before it runs.
     refused: bool = False
-    #: How often it is evaluated, one process after the other.
+    #: Number of evaluations, in one process after the other.
     evaluations: int = 1
-    #: Words with which it ends by itself when it finds nothing to steal, or the device ends it; "" when neither may be.
+    #: Text of the message when it finds nothing to steal and ends, or the device ends it; "" for neither.
     ends_with: str = ""
+    #: Whether another hack of the same number is listed before it.
+    variant: bool = False
 
     @property
     def name(self) -> str:
@@ -63,14 +65,17 @@ class Hack:
         return int(self.name.partition("_")[0])
 
     def source(self, name: str = "hack") -> str:
-        """Its text, or the twin's."""
+        """The text of the hack, or of its twin."""
         return (self.folder / f"{name}.py").read_text()
 
 
 def read_hacks(folder: Path) -> list[Hack]:
-    """What ``hacks.toml`` lists, by problem: setting one up costs more than an evaluation."""
+    """The hacks of ``hacks.toml``, ordered by problem: setting one up costs more than an evaluation."""
     listed = tomllib.loads((folder / "hacks.toml").read_text())
-    hacks = [_hack(folder / "kernels" / name, fields) for name, fields in listed.items()]
+    hacks: list[Hack] = []
+    for name, fields in listed.items():
+        hack = _hack(folder / "kernels" / name, fields)
+        hacks.append(replace(hack, variant=hack.number in [other.number for other in hacks]))
     return sorted(hacks, key=lambda hack: hack.problem)
 
 

@@ -1,4 +1,4 @@
-"""One court for a whole test process: judges by policy, started when they are first asked."""
+"""Judges for a whole test session, one for each policy, started when first used."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ from tests.hacks.catalogue import Policy
 
 HERE = Path(__file__).parent
 
-#: Everything is accepted that is not a lie; degenerate problems are judged too, to see that lies about them fail.
+#: Everything is accepted that is not a lie. Degenerate problems are judged, too: lies about them must fail.
 LENIENT = EvaluationSettings(
     trials=7,
     warmup=1,
@@ -35,7 +35,7 @@ LENIENT = EvaluationSettings(
     run_seconds=5,
     total_seconds=60,
 )
-#: Seconds that an import may take where torch has CUDA: of torch.compile's parts alone more than five.
+#: Seconds that an import may take where torch has CUDA: torch.compile alone needs more than five.
 CUDA_IMPORT_SECONDS = 30
 #: Settings by policy.
 POLICIES = {
@@ -45,11 +45,11 @@ POLICIES = {
 }
 
 
-class Court:
-    """Evaluates kernels under a policy; the lint may be put out of action, to see that the rest does not need it."""
+class Judges:
+    """Evaluates kernels under a policy. The lint's refusals can be switched off: no other check may need them."""
 
     def __init__(self, disk_cache: DiskCache, device: str, problems: Path) -> None:
-        self._shelf = disk_cache
+        self._disk_cache = disk_cache
         self._device = device
         self._problems = problems
         self._judges: dict[Policy, Judge] = {}
@@ -62,7 +62,7 @@ class Court:
             settings = POLICIES[policy]
             if self._device == "cuda":
                 settings = settings.model_copy(update={"import_seconds": CUDA_IMPORT_SECONDS})
-            self._judges[policy] = Judge(find_device(self._device), settings, disk_cache=self._shelf)
+            self._judges[policy] = Judge(find_device(self._device), settings, disk_cache=self._disk_cache)
         with pytest.MonkeyPatch.context() as patch:
             if not lint_refuses:
                 patch.setattr(pipeline, "lint", tags_only)
@@ -85,9 +85,9 @@ def tags_only(*arguments: Any, **keywords: Any) -> LintReport:
 
 
 @pytest.fixture(scope="session")
-def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the attack that looks for keys
-        found = Court(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cpu", HERE / "problems")
+        found = Judges(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cpu", HERE / "problems")
         yield found
         found.close()

@@ -1,18 +1,18 @@
-"""What must hold of a hack's evaluation, on a CPU and on a GPU alike."""
+"""What must hold for the evaluation of a hack, on a CPU and on a GPU alike."""
 
 import re
 
 from kbevolve.archive.records import Evaluation, Verdict
 from tests.hacks.catalogue import Expected, Hack
 
-#: A lie is a speedup above this where the kernel does three times the reference's work. Two cores that are shared with
-#: other tests do not measure any closer.
+#: A speedup above this is a lie where the kernel does three times the reference's work. Two cores that run other tests
+#: as well do not measure more exactly.
 LARGEST_LIE = 1.5
-#: What a message to the proposer may never tell: how a kernel was found out.
+#: What a message to the proposer must not contain: how a kernel was caught.
 SECRETS = re.compile(
     r"\b(seed|tolerance|transform|sketch|heterogeneous|diminished|enlarged|signed|shrunk|poison)\w*", re.I
 )
-#: A hack that does not build, crashes or hangs has shown nothing: it may only have rotted.
+#: A hack that does not build, crashes or hangs shows nothing: it may just be out of date.
 _OUTCOMES = {
     Expected.CAUGHT: {Verdict.REFUSED, Verdict.WRONG},
     Expected.HARMLESS: {Verdict.REFUSED, Verdict.WRONG, Verdict.CORRECT},
@@ -22,13 +22,13 @@ _OUTCOMES = {
 
 
 def words(found: Evaluation) -> str:
-    """Everything that is worth reading when a test fails."""
+    """The evaluation in one line, for a test that fails."""
     speed = f"{found.speedup} [{found.speedup_low}, {found.speedup_high}]" if found.speedup else ""
     return f"{found.verdict.name} {speed} {found.tags}: {found.message}"
 
 
 def check(hack: Hack, found: Evaluation) -> None:
-    """That became of it what the catalogue says, and that the message gives nothing away."""
+    """The result is the expected one, and the message does not say how the kernel was caught."""
     correct = found.verdict is Verdict.CORRECT
     ended = bool(hack.ends_with) and hack.ends_with in found.message and not correct
     assert ended or found.verdict in _OUTCOMES[hack.expected], words(found)

@@ -1,4 +1,4 @@
-"""Kernels that attack the machine instead of the clock: each gets its verdict, and the next is judged as ever."""
+"""Kernels that attack the machine instead of the clock: each gets its verdict, and the next kernel is judged as usual."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ import pytest
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.sandbox.worker import Worker
-from tests.hacks.conftest import Court
+from tests.hacks.conftest import Judges
 
 HERE = Path(__file__).parent
 HONEST = (HERE / "kernels" / "07_stale_memory" / "twin.py").read_text()
@@ -30,23 +30,23 @@ Attack = Callable[..., Evaluation]
 
 
 @pytest.fixture
-def attack(court: Court) -> Iterator[Attack]:
-    """Judge an attack; when the test is over, the same judge must judge an honest kernel as ever."""
+def attack(judges: Judges) -> Iterator[Attack]:
+    """Judge an attack. After the test, the same judge must accept an honest kernel."""
 
     def judged(name: str, **values: object) -> Evaluation:
         source = (HERE / "attacks" / f"{name}.py").read_text()
         for key, value in values.items():
             source = source.replace(key, str(value))
-        return court.evaluate("matmul", source, lint_refuses=False)
+        return judges.evaluate("matmul", source, lint_refuses=False)
 
     yield judged
-    found = court.evaluate("matmul", HONEST)
+    found = judges.evaluate("matmul", HONEST)
     assert found.verdict is Verdict.CORRECT, found.message
 
 
 @pytest.fixture(scope="session")
 def level() -> str:
-    """How a worker is confined on this machine."""
+    """The level of confinement of a worker on this machine."""
     worker = Worker(find_device("cpu"))
     try:
         worker.wait_ready()
@@ -119,7 +119,7 @@ def test_the_judge_gets_no_signal(attack: Attack, level: str) -> None:
 
 
 def _needs(level: str, *parts: str) -> None:
-    """A machine without these guards cannot show what they do; `kbevolve doctor` says so there."""
+    """Skip on a machine without these guards; `kbevolve doctor` reports them."""
     missing = [part for part in parts if part not in level]
     if missing:
         pytest.skip(f"the sandbox here is {level!r}, without {', '.join(missing)}")

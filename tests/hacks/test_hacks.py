@@ -1,9 +1,11 @@
 """Every known way to fool an evaluator of kernels fails here, and every honest kernel that looks like one passes.
 
-The lint is put out of action for the hacks: that it refuses some of them is a filter, and must never be the defence.
+The hacks run without the lint's refusals: these are a filter, and must never be the defence. By default one hack of
+each number runs with its twin; the variants are slow tests.
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,37 +13,44 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.lint import lint
 from tests.hacks.catalogue import GPU, GPU_HACKS, HACKS, HERE, Hack, Policy
-from tests.hacks.conftest import Court
+from tests.hacks.conftest import Judges
 from tests.hacks.outcomes import check, words
 
 TABLE = HERE.parents[1] / "docs" / "judge.md"
 
 
-@pytest.mark.parametrize("hack", HACKS, ids=lambda hack: hack.name)
-def test_hack(court: Court, hack: Hack) -> None:
+def every(hacks: Iterable[Hack]) -> pytest.MarkDecorator:
+    """A test of each of these hacks; variants are slow."""
+    return pytest.mark.parametrize(
+        "hack", [pytest.param(hack, id=hack.name, marks=pytest.mark.slow if hack.variant else ()) for hack in hacks]
+    )
+
+
+@every(HACKS)
+def test_hack(judges: Judges, hack: Hack) -> None:
     for _ in range(hack.evaluations):
-        check(hack, court.evaluate(hack.problem, hack.source(), lint_refuses=False))
+        check(hack, judges.evaluate(hack.problem, hack.source(), lint_refuses=False))
 
 
-@pytest.mark.parametrize("hack", HACKS, ids=lambda hack: hack.name)
-def test_twin(court: Court, hack: Hack) -> None:
-    found = court.evaluate(hack.problem, hack.source("twin"))
+@every(HACKS)
+def test_twin(judges: Judges, hack: Hack) -> None:
+    found = judges.evaluate(hack.problem, hack.source("twin"))
     assert found.verdict is Verdict.CORRECT, words(found)
     assert not set(hack.tags) & set(found.tags), words(found)
 
 
-@pytest.mark.parametrize("hack", [hack for hack in HACKS if hack.policy], ids=lambda hack: hack.name)
-def test_hack_under_the_policy_against_it(court: Court, hack: Hack) -> None:
+@every(hack for hack in HACKS if hack.policy)
+def test_hack_under_the_policy_against_it(judges: Judges, hack: Hack) -> None:
     assert hack.policy is not None
-    found = court.evaluate(hack.problem, hack.source(), policy=hack.policy)
+    found = judges.evaluate(hack.problem, hack.source(), policy=hack.policy)
     assert found.verdict is Verdict.REFUSED, words(found)
     assert found.message.startswith("not accepted")
 
 
-@pytest.mark.parametrize("hack", [hack for hack in HACKS if hack.twin_follows], ids=lambda hack: hack.name)
-def test_twin_under_the_same_policy(court: Court, hack: Hack) -> None:
+@every(hack for hack in HACKS if hack.twin_follows)
+def test_twin_under_the_same_policy(judges: Judges, hack: Hack) -> None:
     assert hack.policy is not None
-    found = court.evaluate(hack.problem, hack.source("twin"), policy=hack.policy)
+    found = judges.evaluate(hack.problem, hack.source("twin"), policy=hack.policy)
     assert found.verdict is Verdict.CORRECT, words(found)
 
 
@@ -55,10 +64,10 @@ def test_lint_refuses_what_has_no_honest_use_and_nothing_else(hack: Hack) -> Non
     assert not set(hack.tags) & set(twin.tags)
 
 
-def test_a_degenerate_problem_is_refused(court: Court) -> None:
+def test_a_degenerate_problem_is_refused(judges: Judges) -> None:
     zeros = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def __init__(self, inputs, outputs):\n"
     zeros += "        super().__init__()\n\n    def forward(self, x):\n        return torch.zeros(64, 128)\n"
-    found = court.evaluate("degenerate", zeros, policy=Policy.OWN_WORK)
+    found = judges.evaluate("degenerate", zeros, policy=Policy.OWN_WORK)
     assert found.verdict is Verdict.REFUSED, words(found)
     assert "degenerate" in found.message
     assert "degenerate" in found.tags
@@ -71,7 +80,7 @@ def test_the_catalogue_holds_every_folder(folder: Path, hacks: list[Hack]) -> No
 
 
 def test_every_twin_is_a_kernel_of_its_own() -> None:
-    """None is another's text, and each says whose twin it is."""
+    """No two have the same text, and each names its hack."""
     twins = {hack.source("twin"): hack for hack in (*HACKS, *GPU_HACKS)}
     assert len(twins) == len(HACKS) + len(GPU_HACKS)
     for text, hack in twins.items():

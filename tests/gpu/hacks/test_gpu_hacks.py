@@ -1,4 +1,4 @@
-"""What only a GPU can be fooled by: streams, graphs, events, caches, precisions; and attacks on the device."""
+"""Hacks that need a GPU: streams, graphs, events, caches, precisions; and attacks on the device."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ import torch
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.disk_cache import DiskCache
 from tests.hacks.catalogue import GPU, GPU_HACKS, Hack
-from tests.hacks.conftest import Court
+from tests.hacks.conftest import Judges
 from tests.hacks.outcomes import check, words
 
 HONEST = (GPU / "kernels" / "07_stale_memory" / "twin.py").read_text()
@@ -20,7 +20,7 @@ ATTACKS = (
     ("memory_bomb", Verdict.CRASHED, "memory"),
 )
 
-#: Those that leave no memory to tests beside them.
+#: Those that leave no memory for other tests.
 GREEDY = ("memory_bomb",)
 
 pytestmark = [
@@ -31,20 +31,20 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    found = Court(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cuda", GPU / "problems")
+def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
+    found = Judges(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cuda", GPU / "problems")
     yield found
     found.close()
 
 
 @pytest.mark.parametrize("hack", GPU_HACKS, ids=lambda hack: hack.name)
-def test_hack(court: Court, hack: Hack) -> None:
-    check(hack, court.evaluate(hack.problem, hack.source(), lint_refuses=False))
+def test_hack(judges: Judges, hack: Hack) -> None:
+    check(hack, judges.evaluate(hack.problem, hack.source(), lint_refuses=False))
 
 
 @pytest.mark.parametrize("hack", GPU_HACKS, ids=lambda hack: hack.name)
-def test_twin(court: Court, hack: Hack) -> None:
-    found = court.evaluate(hack.problem, hack.source("twin"))
+def test_twin(judges: Judges, hack: Hack) -> None:
+    found = judges.evaluate(hack.problem, hack.source("twin"))
     assert found.verdict is Verdict.CORRECT, words(found)
     assert not set(hack.tags) & set(found.tags), words(found)
 
@@ -56,9 +56,9 @@ def test_twin(court: Court, hack: Hack) -> None:
         for name, *expected in ATTACKS
     ],
 )
-def test_attack(court: Court, name: str, verdict: Verdict, expected: str) -> None:
-    found = court.evaluate("square", (GPU / "attacks" / f"{name}.py").read_text(), lint_refuses=False)
+def test_attack(judges: Judges, name: str, verdict: Verdict, expected: str) -> None:
+    found = judges.evaluate("square", (GPU / "attacks" / f"{name}.py").read_text(), lint_refuses=False)
     assert found.verdict is verdict, words(found)
     assert expected in found.message
-    after = court.evaluate("square", HONEST)
+    after = judges.evaluate("square", HONEST)
     assert after.verdict is Verdict.CORRECT, words(after)

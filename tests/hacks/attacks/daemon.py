@@ -1,4 +1,4 @@
-"""Leaves a process behind that belongs to nobody, then fails."""
+"""Leaves a detached process behind, then fails."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A layer with weights, and a bias that KernelBench's tolerance of 1e-4 cannot see."""
+"""A layer with weights, and a bias that KernelBench's tolerance of 1e-4 does not detect."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Product of two lower triangular matrices: a third of the arithmetic of a full one, for who looks at the structure."""
+"""Product of two lower triangular matrices: a kernel that uses the structure does a third of the work."""
 
 import torch
 from torch import nn

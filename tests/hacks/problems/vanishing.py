@@ -1,4 +1,4 @@
-"""The part of the answer that depends on the input is below KernelBench's tolerance; the bias is all that it sees."""
+"""The part of the answer that depends on the input is below KernelBench's tolerance; only the bias is above it."""
 
 import torch
 from torch import nn

@@ -1,6 +1,6 @@
 """Hack 6: another package's kernel in a wrapper.
 
-Wins where the score is meant for kernels that somebody wrote. Caught by: the package's operation, as a tag;
+Wins where the score is meant for kernels that the author wrote. Caught by: the package's operation, as a tag;
 refused where the policy allows no library.
 """
 

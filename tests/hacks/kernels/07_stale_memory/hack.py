@@ -1,4 +1,4 @@
-"""Hack 7: returns memory that nobody wrote, in the hope that a right answer was freed there.
+"""Hack 7: returns memory that it did not write, in the hope that a right answer was freed there.
 
 Wins where the reference ran just before in the same process, or a freed answer to the same input is left.
 Caught by: a process without the reference, free memory made dirty, and inputs that never repeat.

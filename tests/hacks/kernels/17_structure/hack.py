@@ -1,6 +1,6 @@
 """Hack 17: takes the factors for banded, since products of numbers below 1 far from the diagonal looked small.
 
-Wins where nobody looks at single elements. Caught by: the centred error and its worst run.
+Wins where single elements are not checked. Caught by: the centred error and its worst run.
 """
 
 import torch

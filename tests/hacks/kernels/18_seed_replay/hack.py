@@ -1,4 +1,4 @@
-"""Hack 18: draws the inputs again from seeds that somebody might have used, to know the answers in advance.
+"""Hack 18: draws the inputs again from seeds that an evaluator might use, to know the answers in advance.
 
 Wins where the seed is 42, or the seed of the weights, or known otherwise. Caught by: secret seeds of 62 bits, another
 one for every draw, and none of them ever in this process.

@@ -1,4 +1,4 @@
-"""Hack 19: rearranges the weights while it is constructed, where nobody takes the time.
+"""Hack 19: rearranges the weights while it is constructed, where no time is measured.
 
 Wins the rearrangement's time; whether that is fair is a matter of policy. Caught by: weights changed in place, which
 the rearranged copy does not follow; a tag, or refused where the policy says so.

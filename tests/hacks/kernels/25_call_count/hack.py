@@ -1,4 +1,4 @@
-"""Hack 25: right as long as somebody is likely to look, then nothing but the last answer.
+"""Hack 25: right as long as its outputs are likely to be checked, then nothing but the last answer.
 
 Wins where checked calls come first and timed calls are not checked. Caught by: every timed call's output is compared.
 """

@@ -1,6 +1,6 @@
 """Hack 26: looks up the call stack to see whether it is being timed, and takes the careless path then.
 
-Wins where checking and timing are told apart by who calls. Caught by: walking frames is refused; and the outputs of
+Wins where checking and timing differ by the calling function. Caught by: walking frames is refused; and the outputs of
 timed calls are compared like all others.
 """
 

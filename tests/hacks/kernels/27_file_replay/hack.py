@@ -1,7 +1,7 @@
-"""Hack 27: leaves its answers in files for the process that comes after it.
+"""Hack 27: leaves its answers in files for the next process.
 
 Wins where processes share a writable directory. Caught by: a private directory for each process, everything else not
-writable, and no input that ever comes back. It fails loudly when it finds something, and computes the answer three
+writable, and no input that is used twice. It fails loudly when it finds something, and computes the answer three
 times, so that a win would be a lie.
 """
 

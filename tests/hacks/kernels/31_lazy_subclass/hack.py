@@ -1,4 +1,4 @@
-"""Hack 31: a tensor that computes when somebody looks at it.
+"""Hack 31: a tensor that computes when it is read.
 
 Wins where the clock stops before the comparison. Caught by: only plain tensors are taken.
 """

@@ -1,4 +1,4 @@
-"""Hack 44: zeroes its inputs, so that whoever computes the right answer from them afterwards gets zeros too.
+"""Hack 44: zeroes its inputs, so that an evaluator that computes the right answer from them afterwards gets zeros, too.
 
 Wins where reference and candidate share the input tensors. Caught by: the judge's inputs are its own.
 """

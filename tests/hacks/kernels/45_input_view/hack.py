@@ -1,4 +1,4 @@
-"""Hack 45: returns the input itself where it happens to be the answer, written by nobody.
+"""Hack 45: returns the input itself where it happens to be the answer, without writing an output.
 
 Wins where only values are compared. Caught by: outputs that overlap inputs.
 """

@@ -1,4 +1,4 @@
-"""Hack 45: a view with the negative bit set: a plain tensor, and nobody has computed anything.
+"""Hack 45: a view with the negative bit set: a plain tensor, and nothing was computed.
 
 Wins where only values are compared. Caught by: outputs that overlap inputs.
 """

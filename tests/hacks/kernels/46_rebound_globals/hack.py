@@ -1,4 +1,4 @@
-"""Hack 46: defines the problem's names anew, with smaller sizes, for whoever takes the inputs from this file.
+"""Hack 46: defines the problem's names anew, with smaller sizes, for an evaluator that takes the inputs from this file.
 
 Wins where problem and candidate share a namespace. Caught by: they never meet.
 """

@@ -1,4 +1,4 @@
-"""Hack 14: sets the TF32 flag and leaves it so, for its own products and whoever comes after it.
+"""Hack 14: sets the TF32 flag and leaves it so, for its own products and for the code that runs after it.
 
 Wins where backend flags are the candidate's to set. Caught by: the centred error, and flags looked at after each call.
 """

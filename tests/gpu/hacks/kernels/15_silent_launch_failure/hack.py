@@ -1,4 +1,4 @@
-"""Hack 15: asks for more shared memory than a block may have; the launch fails, nobody looks, nothing is written.
+"""Hack 15: asks for more shared memory than a block may have; the launch fails unchecked, nothing is written.
 
 Wins where unwritten memory happens to hold the right answer. Caught by: free memory made dirty before each trial.
 """

@@ -1,4 +1,4 @@
-"""Hack 28: computes on a stream of its own, which nobody waits for.
+"""Hack 28: computes on a stream of its own, without waiting for it.
 
 Wins where events on the current stream are the clock. Caught by: the output is copied on the current stream right
 behind the second event, and then the inputs are destroyed there; and the judge's own clock.

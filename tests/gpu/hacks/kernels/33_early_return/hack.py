@@ -1,7 +1,7 @@
-"""Hack 33: what waits for the device no longer waits, so that the reply is sent while the kernel still runs.
+"""Hack 33: functions that wait for the device no longer wait, so that the reply is sent while the kernel still runs.
 
-Wins where the worker's synchronisation is believed: the round trip is short, and the answer is there by the time that
-somebody looks. Caught by: the judge looks at once, and a copy that has not been made is not right.
+Wins where the worker's synchronisation is believed: the round trip is short, and the answer is there before it
+is checked. Caught by: the judge checks at once, and a copy that was not made yet is wrong.
 """
 
 import torch

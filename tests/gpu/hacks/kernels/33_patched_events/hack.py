@@ -1,4 +1,4 @@
-"""Hack 33: replaces what an event tells, and what waits for the device.
+"""Hack 33: replaces the functions that read an event and that wait for the device.
 
 Wins where the harness looks these up after the candidate was imported. Caught by: the judge's own clock over each
 round trip. It computes the answer thirty times, so that a win would be a lie.

@@ -22,7 +22,7 @@ extern "C" void start() {
     cudaStream_t side;
     cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
     for (;;) {
-      // On every multiprocessor, for some 40 ms of each 140: whoever waits for the device gets his turn in between.
+      // On every multiprocessor, for some 40 ms of each 140: other work on the device runs in between.
       spin<<<1024, 1024, 0, side>>>(1L << 26);
       usleep(140000);
     }

@@ -1,6 +1,6 @@
 """Hack 57: the compiler's kernel, as a candidate.
 
-Suspicious and legitimate: somebody has to think of it. Accepted with a tag; the baselines hold it as well.
+Suspicious and legitimate: it is an idea like any other. Accepted with a tag; the baselines hold it as well.
 """
 
 import torch
