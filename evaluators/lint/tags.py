@@ -38,7 +38,8 @@ REFUSALS = {
     "call what they offer, and keep changes to functions and classes of your own",
     "exec": "running a decoded text as code; write the code out in the file",
     "network": "opening connections or downloading; the file must contain everything it needs",
-    "subprocess": "starting, stopping or signalling processes; build C++ and CUDA through torch.utils.cpp_extension",
+    "subprocess": "starting, stopping or signalling processes; "
+    "build C++ and CUDA with torch.utils.cpp_extension.load_inline",
     "token-pasting": "names of system or CUDA functions put together from pieces; write the whole name",
     "foreign-library": "access to the process's memory through system calls; take the tensors' data_ptr() instead",
 }

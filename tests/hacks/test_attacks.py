@@ -1,4 +1,4 @@
-"""Kernels that attack the machine instead of the clock: each gets its verdict, and the next kernel is judged as usual."""
+"""Kernels that attack the machine, not the clock: each gets its verdict, and the next kernel is judged as usual."""
 
 import socket
 import time
