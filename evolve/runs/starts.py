@@ -37,7 +37,7 @@ def new_starts(context: RunContext, say: Callable[[str], None]) -> tuple[Startin
         context.device.type,
         inductor=settings.inductor_seed,
         precision=settings.evaluation.precision,
-        tell=say,
+        say=say,
     )
     return found + given_starts(settings)
 

@@ -1,7 +1,7 @@
-"""OpenEvolve as a guest: its own controller, prompts and database, in a process of its own; model and judge are ours.
+"""OpenEvolve as a proposer: its own controller, prompts and database run in a process of their own; the models and the
+judge are ours.
 
-It decides; we answer. `inside` runs there and turns its two needs, an answer of a model and a score of a program, into
-questions; `guest` is that process as seen from here; `proposer` answers the questions in the order in which they come,
-and makes a child of every program. OpenEvolve is seeded, so it asks the same again when it gets the same answers: a
-resumed run tells a new process what the archive knows, and goes on where that ends.
+`controller` runs in that process and sends its two needs, a model's answer and a program's score, as questions;
+`process` starts it; `proposer` answers the questions in their order and makes a child of every program. OpenEvolve is
+seeded, so equal answers give equal questions: a resumed run replays the archive's answers to a new process first.
 """

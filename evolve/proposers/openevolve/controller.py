@@ -1,7 +1,7 @@
-"""What runs in OpenEvolve's process: its controller, whose model and whose evaluator are questions to our process.
+"""The program in OpenEvolve's process: its controller, whose model and evaluator are questions to our process.
 
-Started by `guest` with the number of an open socket. Questions and answers are lines of JSON. Only one process asks at
-a time: the controller about the program it begins with, then its one worker, which inherits the socket.
+`process` starts it with the number of an open socket. Questions and answers are lines of JSON. Only one process asks at
+a time: the controller about the first program, then its one worker, which inherits the socket.
 """
 
 import asyncio
@@ -17,21 +17,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-#: Files in the folder it works in: the program it begins with, and the module that it loads as its evaluator.
+#: Files in the working directory: the first program, and the module that OpenEvolve loads as its evaluator.
 PROGRAM, EVALUATION = "program.py", "evaluation.py"
-#: Seconds, iterations and characters that stand for no limit: limits are our process's.
-FOREVER = 10**8
+#: Seconds, iterations and characters that mean no limit: our process sets the limits.
+UNLIMITED = 10**8
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class QuestionSocket:
     """The socket to our process."""
 
     descriptor: int
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """A question and its answer. When nobody answers any more, this process and all of its children end."""
-        self._write(json.dumps(question).encode("ascii") + b"\n")
+        """A question and its answer. When our process is gone, this one and its worker end."""
+        text = json.dumps(question).encode("ascii") + b"\n"
+        while text:
+            try:
+                text = text[os.write(self.descriptor, text) :]
+            except OSError:
+                _end()
         return self.read()
 
     def read(self) -> dict[str, Any]:
@@ -48,70 +53,65 @@ class Line:
         answer: dict[str, Any] = json.loads(text)
         return answer
 
-    def _write(self, text: bytes) -> None:
-        while text:
-            try:
-                text = text[os.write(self.descriptor, text) :]
-            except OSError:
-                _end()
-
-    def client(self, model: Any) -> "Client":
-        """The model that OpenEvolve's settings name, as it wants one."""
-        return Client(self, model.name)
+    def client(self, model: Any) -> "SocketModel":
+        """The model of an entry in OpenEvolve's settings."""
+        return SocketModel(self, model.name)
 
     def evaluate(self, path: str) -> Any:
-        """Have a program judged, as OpenEvolve's evaluation files do."""
+        """Have a program judged: the interface of OpenEvolve's evaluation files."""
         from openevolve.evaluation_result import EvaluationResult
 
         found = self.ask({"program": Path(path).read_text(encoding="utf-8")})
         return EvaluationResult(metrics=found["metrics"], artifacts=found["artifacts"])
 
 
-class Client:
+class SocketModel:
     """A model of OpenEvolve's ensemble."""
 
-    def __init__(self, line: Line, model: str) -> None:
+    def __init__(self, questions: QuestionSocket, model: str) -> None:
         self.model = model
         self.last_usage: dict[str, Any] | None = None
-        self._line = line
+        self._questions = questions
 
     async def generate_with_context(self, system_message: str, messages: list[dict[str, str]], **_: Any) -> str:
-        """The answer to a conversation; temperature and the like are our process's settings."""
-        found = self._line.ask({"model": self.model, "system": system_message, "messages": messages})
+        """The answer to a conversation; our process sets temperature and the like."""
+        found = self._questions.ask({"model": self.model, "system": system_message, "messages": messages})
         return str(found["text"])
 
 
 def main() -> None:
-    """Run OpenEvolve until our process has had enough."""
-    line = Line(int(sys.argv[1]))
-    task = line.read()
-    _seed_chances(task["seed"])
+    """Run OpenEvolve until our process ends it."""
+    questions = QuestionSocket(int(sys.argv[1]))
+    task = questions.read()
+    _fix_randomness(task["seed"])
     folder = Path(task["folder"])
     (folder / PROGRAM).write_text(task["program"], encoding="utf-8")
     (folder / EVALUATION).write_text(
-        f"from {__spec__.name} import Line\n\nevaluate = Line({line.descriptor}).evaluate\n", encoding="utf-8"
+        f"from {__spec__.name} import QuestionSocket\n\nevaluate = QuestionSocket({questions.descriptor}).evaluate\n",
+        encoding="utf-8",
     )
     from openevolve.controller import OpenEvolve
 
     controller = OpenEvolve(
-        str(folder / PROGRAM), str(folder / EVALUATION), _config(task, line), output_dir=str(folder / "output")
+        str(folder / PROGRAM), str(folder / EVALUATION), _config(task, questions), output_dir=str(folder / "output")
     )
     logging.getLogger().setLevel(logging.WARNING)
     asyncio.run(controller.run())
     _end()
 
 
-def _config(task: Mapping[str, Any], line: Line) -> Any:
-    """Its defaults, but for model, judge, task, seed and limits. One worker, so that the order is always the same."""
+def _config(task: Mapping[str, Any], questions: QuestionSocket) -> Any:
+    """Its defaults, except for model, judge, task, seed and limits. One worker makes the order reproducible."""
     from openevolve.config import Config, DatabaseConfig, EvaluatorConfig, LLMConfig, LLMModelConfig, PromptConfig
 
     models = [
-        LLMModelConfig(name=name, weight=weight, init_client=line.client) for name, weight in task["models"].items()
+        LLMModelConfig(name=name, weight=weight, init_client=questions.client)
+        for name, weight in task["models"].items()
     ]
     return Config(
-        max_iterations=FOREVER,
-        checkpoint_interval=FOREVER,
-        max_code_length=FOREVER,
+        max_iterations=UNLIMITED,
+        checkpoint_interval=UNLIMITED,
+        max_code_length=UNLIMITED,
         log_level="WARNING",
         random_seed=task["seed"],
         language="python",
@@ -119,15 +119,15 @@ def _config(task: Mapping[str, Any], line: Line) -> Any:
         prompt=PromptConfig(system_message=task["system"]),
         database=DatabaseConfig(random_seed=task["seed"], log_prompts=False),
         evaluator=EvaluatorConfig(
-            timeout=FOREVER, max_retries=0, cascade_evaluation=False, parallel_evaluations=1, enable_artifacts=True
+            timeout=UNLIMITED, max_retries=0, cascade_evaluation=False, parallel_evaluations=1, enable_artifacts=True
         ),
     )
 
 
-def _seed_chances(seed: int) -> None:
+def _fix_randomness(seed: int) -> None:
     """Let every process of one seed make the same choices.
 
-    Programs are named at random, and its database draws from sets of names. Its worker draws what prompts show from
+    Programs get random names, and its database draws from sets of names. Its worker draws parts of the prompts from
     Python's own generator, which a new process seeds anew.
     """
     names = random.Random(f"{seed}/controller")
@@ -141,7 +141,7 @@ def _seed_chances(seed: int) -> None:
 
 
 def _end() -> NoReturn:
-    """End the controller and its worker at once, whichever of them this is."""
+    """End the controller and its worker at once, from either of them."""
     os.killpg(0, signal.SIGKILL)
     raise AssertionError("unreachable: this process was in the group")
 

@@ -1,4 +1,4 @@
-"""OpenEvolve's process as seen from here: it is begun, asks, is answered, and ends with us."""
+"""OpenEvolve's process: start it, answer its questions, end it."""
 
 import contextlib
 import json
@@ -17,15 +17,17 @@ from typing import Any
 from kbevolve.configs.errors import ProposerError
 from kbevolve.evolve.llm.client import Message
 
-#: Variables that its process keeps. Keys are none of its business: our process asks the models.
-KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
-#: Seconds in which it has to end after its group was killed.
-GRACE = 10.0
+#: The program that runs in it.
+CONTROLLER = "kbevolve.evolve.proposers.openevolve.controller"
+#: Environment variables of its process. It gets no keys: our process asks the models.
+ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+#: Seconds in which it must end after its group was killed.
+KILL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """It wants a model's answer."""
+class ModelQuestion:
+    """It needs a model's answer."""
 
     model: str
     system: str
@@ -33,23 +35,23 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """The whole request as archives keep it."""
+        """The whole request, as archives store it."""
         return "\n\n".join([f"[system]\n{self.system}", *(f"[{one.role}]\n{one.content}" for one in self.messages)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """It wants a program judged."""
+class ScoreQuestion:
+    """It needs the score of a program."""
 
     source: str
 
 
-class Guest:
-    """OpenEvolve at work. It asks one question at a time, and waits for the answer.
+class OpenEvolveProcess:
+    """A running OpenEvolve. It asks one question at a time and waits for the answer.
 
     Args:
-        program: what it begins with; its first question is how good that is.
-        system: who the model is and what the task is: the system message of all its prompts.
+        program: its first program; its first question is that program's score.
+        system: the system message of all its prompts: the model's role and the task.
         models: name -> weight in its ensemble.
         seed: of all its choices.
 
@@ -63,20 +65,14 @@ class Guest:
         try:
             with theirs, (self._folder / "log").open("wb") as log:
                 self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-P",
-                        "-m",
-                        "kbevolve.evolve.proposers.openevolve.controller",
-                        str(theirs.fileno()),
-                    ],
+                    [sys.executable, "-P", "-m", CONTROLLER, str(theirs.fileno())],
                     cwd=self._folder,
                     env=_environment(),
                     pass_fds=(theirs.fileno(),),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C is for us; and so its worker ends with it
+                    start_new_session=True,  # no Ctrl-C from the terminal, and its worker ends with it
                 )
         except OSError as error:
             ours.close()
@@ -87,7 +83,7 @@ class Guest:
         task = {"program": program, "system": system, "models": dict(models), "seed": seed, "folder": str(self._folder)}
         self._send(task)
 
-    def next(self) -> Asked | Written:
+    def next(self) -> ModelQuestion | ScoreQuestion:
         """Its next question; waits for it.
 
         Raises:
@@ -98,42 +94,40 @@ class Guest:
         except (OSError, ValueError):
             line = b""
         if not line:
-            raise ProposerError(
-                f"OpenEvolve's process has ended: {self._last_words()}; `kbevolve resume` starts another"
-            )
+            raise ProposerError(f"OpenEvolve's process has ended: {self._log_end()}; `kbevolve resume` starts another")
         question = json.loads(line)
         if "program" in question:
-            return Written(source=question["program"])
-        return Asked(
+            return ScoreQuestion(source=question["program"])
+        return ModelQuestion(
             model=question["model"],
             system=question["system"],
             messages=tuple(Message(role=one["role"], content=one["content"]) for one in question["messages"]),
         )
 
     def answer(self, text: str) -> None:
-        """What the model wrote."""
+        """Send the model's answer."""
         self._send({"text": text})
 
     def score(self, metrics: Mapping[str, float], artifacts: Mapping[str, str]) -> None:
-        """What the judge found: numbers, of which `combined_score` decides, and texts for its next prompts."""
+        """Send the judge's result: numbers, of which `combined_score` decides, and texts for its next prompts."""
         self._send({"metrics": dict(metrics), "artifacts": dict(artifacts)})
 
     def close(self) -> None:
-        """End it, with all that it has started; safe to call twice and from another thread."""
+        """End it and all its processes; safe to call twice and from another thread."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever waits for its question
-        self._process.wait(timeout=GRACE)
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for its question
+        self._process.wait(timeout=KILL_SECONDS)
         self._lines.close()
         self._socket.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send(self, answer: Mapping[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it has ended; whoever asks for its next question hears why
+        with contextlib.suppress(OSError):  # it has ended; `next` says why
             self._socket.sendall(json.dumps(answer).encode("ascii") + b"\n")
 
-    def _last_words(self) -> str:
+    def _log_end(self) -> str:
         try:
             lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
         except OSError:
@@ -142,6 +136,6 @@ class Guest:
 
 
 def _environment() -> dict[str, str]:
-    """What its process may see of ours; with hashes of strings that are the same in every process of a seed."""
-    kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+    """The environment of its process; hashes of strings are the same in every process."""
+    kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     return kept | {"PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}

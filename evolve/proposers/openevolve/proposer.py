@@ -1,4 +1,4 @@
-"""The proposer that lets OpenEvolve propose: every program it writes is a child, and the judge's verdict its score."""
+"""The proposer that runs OpenEvolve: every program it writes is a child, and its score is from the judge's verdict."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, card_lines
-from kbevolve.evolve.proposers.openevolve.process import Asked, Guest, Written
+from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess, ScoreQuestion
 from kbevolve.evolve.state.attempts import Attempt
 
-#: How its prompts introduce the program to be changed (``diff_user.txt`` of version 0.4.0).
+#: How its prompts introduce the program to change (``diff_user.txt`` of version 0.4.0).
 CURRENT = "# Current Program\n```python\n"
 
 
@@ -28,7 +28,7 @@ class WeightedModel:
 
 
 class OpenEvolveProposer:
-    """Implements `Proposer` for one run, whose children it is asked for one after another.
+    """Implements `Proposer` for one run, which asks for its children one after another.
 
     Args:
         models: by name.
@@ -40,36 +40,37 @@ class OpenEvolveProposer:
         self._models = models
         self._texts = PromptTexts(playbook=load_playbook(), precision=precision, ideas_per_call=1)
         self._seed = seed
-        self._guest: Guest | None = None
-        #: What it waits for.
-        self._question: Asked | Written | None = None
-        #: Source of every program it has -> kernel id, to see which one a prompt is about.
+        self._process: OpenEvolveProcess | None = None
+        #: The question that it waits on.
+        self._question: ModelQuestion | ScoreQuestion | None = None
+        #: Source of every program it has -> kernel id, to find the one that a prompt is about.
         self._programs: dict[str, str] = {}
-        #: Generations from here on are news to it, but for the newest child when that was asked for live.
+        #: It has no results yet from this generation on.
         self._since = 1
+        #: Whether it already has the model's answer for the newest child.
         self._live = False
 
     def propose(self, brief: Brief) -> Proposal:
         """Its next program.
 
         Raises:
-            ProposerError: the model cannot be reached, its process has ended, or it does not ask what it has asked
-                before.
+            ProposerError: the model cannot be reached, its process has ended, or it does not repeat the archive's
+                questions.
         """
-        guest = self._guest or self._begin(brief)
+        process = self._process or self._start(brief)
         for attempt in brief.learnt.attempts(self._since):
             self._since = attempt.birth.generation + 1
             if attempt.birth.prompt:
-                self._relive(guest, attempt, brief)
+                self._replay(process, attempt, brief)
         asked = self._question
-        if not isinstance(asked, Asked):
-            raise ProposerError("OpenEvolve waits for a score that nobody has; `kbevolve resume` begins it anew")
+        if not isinstance(asked, ModelQuestion):
+            raise ProposerError("OpenEvolve waits for a score that is missing; `kbevolve resume` starts it anew")
         reply = self._models[asked.model].model.complete(asked.system, asked.messages, child=self._name())
         parent = self._parent(asked)
-        self._answer(guest, reply.answer)
+        self._answer(process, reply.answer)
         self._live = True
         written = self._question
-        kernel = Kernel.from_source(written.source) if isinstance(written, Written) else None
+        kernel = Kernel.from_source(written.source) if isinstance(written, ScoreQuestion) else None
         state = BirthState.NO_CODE if kernel is None else BirthState.CREATED
         if kernel is not None and brief.known(kernel.id):
             state = BirthState.DUPLICATE
@@ -86,62 +87,62 @@ class OpenEvolveProposer:
         )
 
     def close(self) -> None:
-        """End its process and all requests."""
+        """End its process and cancel all requests."""
         for one in self._models.values():
             end_requests(one.model)
-        if self._guest is not None:
-            self._guest.close()
+        if self._process is not None:
+            self._process.close()
 
-    # ---- what it is told -----------------------------------------------------------------------------------------
+    # ---- what it receives ----------------------------------------------------------------------------------------
 
-    def _begin(self, brief: Brief) -> Guest:
-        """Start it with a program that it is told the score of."""
+    def _start(self, brief: Brief) -> OpenEvolveProcess:
+        """Start it with a program and that program's score."""
         start = brief.parents[0]
-        guest = self._guest = Guest(
+        process = self._process = OpenEvolveProcess(
             program=start.kernel.source,
             system=f"{self._texts.system(brief)}\n{_task(brief)}",
             models={name: one.weight for name, one in self._models.items()},
             seed=self._seed,
         )
-        self._next(guest)
-        self._score(guest, start.evaluation, brief)
-        return guest
+        self._next(process)
+        self._score(process, start.evaluation, brief)
+        return process
 
-    def _relive(self, guest: Guest, attempt: Attempt, brief: Brief) -> None:
-        """Tell it what came of a child; and before, of one that an earlier process asked for, what the model wrote."""
+    def _replay(self, process: OpenEvolveProcess, attempt: Attempt, brief: Brief) -> None:
+        """Send a child's score; and first the model's answer, for a child that an earlier process asked for."""
         if not self._live:
             asked = self._question
-            if not isinstance(asked, Asked) or asked.text != attempt.birth.prompt:
+            if not isinstance(asked, ModelQuestion) or asked.text != attempt.birth.prompt:
                 raise ProposerError(
-                    f"OpenEvolve does not ask again what it asked for {attempt.birth.id}; resume the run with the "
-                    "openevolve that it was begun with, or start a new one"
+                    f"OpenEvolve does not repeat its question for {attempt.birth.id}; resume the run with the "
+                    "openevolve version that started it, or start a new run"
                 )
-            self._answer(guest, attempt.birth.reply)
+            self._answer(process, attempt.birth.reply)
         self._live = False
-        if isinstance(self._question, Written):
-            self._score(guest, attempt.evaluation, brief)
+        if isinstance(self._question, ScoreQuestion):
+            self._score(process, attempt.evaluation, brief)
 
-    def _answer(self, guest: Guest, text: str) -> None:
-        guest.answer(text)
-        self._next(guest)
+    def _answer(self, process: OpenEvolveProcess, text: str) -> None:
+        process.answer(text)
+        self._next(process)
 
-    def _score(self, guest: Guest, evaluation: Evaluation | None, brief: Brief) -> None:
+    def _score(self, process: OpenEvolveProcess, evaluation: Evaluation | None, brief: Brief) -> None:
         works = evaluation is not None and evaluation.verdict is Verdict.CORRECT
         shown = (evaluation.timing.speedup_low or 0.0) if evaluation and works else 0.0
-        told = feedback(evaluation, card=brief.task.card) if evaluation else ""
-        # What a kernel has at least shown, as for every other strategy.
-        guest.score({"combined_score": shown, "correct": float(works)}, {"feedback": told} if told else {})
-        self._next(guest)
+        text = feedback(evaluation, card=brief.task.card) if evaluation else ""
+        # The low end of the interval, as for every other strategy.
+        process.score({"combined_score": shown, "correct": float(works)}, {"feedback": text} if text else {})
+        self._next(process)
 
-    def _next(self, guest: Guest) -> None:
-        self._question = guest.next()
-        if isinstance(self._question, Written):
+    def _next(self, process: OpenEvolveProcess) -> None:
+        self._question = process.next()
+        if isinstance(self._question, ScoreQuestion):
             self._programs[self._question.source] = Kernel.from_source(self._question.source).id
 
-    # ---- what its prompts tell -----------------------------------------------------------------------------------
+    # ---- what its prompts contain --------------------------------------------------------------------------------
 
-    def _parent(self, asked: Asked) -> str | None:
-        """Kernel id of the program that a prompt asks to change; None when that cannot be seen."""
+    def _parent(self, asked: ModelQuestion) -> str | None:
+        """Kernel id of the program that a prompt asks to change; None when the prompt does not show it."""
         current = asked.messages[-1].content.rpartition(CURRENT)[2]
         found = [source for source in self._programs if current.startswith(source)]
         return self._programs[max(found, key=len)] if found else None

@@ -2,12 +2,12 @@
 
 ``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE``
 
-It traces the reference with torch.compile, takes the module that Inductor generates before that is compiled, and
-writes a file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them.
-On failure it ends with status 1 and says why in the last line of stderr.
+It traces the reference with torch.compile, takes the module that Inductor generates before compiling it, and writes a
+file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them. On failure it ends
+with status 1; the last line of stderr is the reason.
 
-A program, not a function: it runs the user's file and imports torch and its compilers, none of which belongs into the
-search's process.
+A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
+not do.
 """
 
 import ast
@@ -22,10 +22,10 @@ from unittest import mock
 
 from kbevolve.configs.reference import as_model_new, with_forward, without
 
-#: Names at the top of a generated module that only serve to run it by itself.
+#: Top-level names of a generated module that only serve to run it alone.
 _BENCHMARK = ("get_args", "benchmark_compiled_module")
 
-#: One thread: Inductor's default is a pool of compiler processes, which would outlive the import.
+#: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
 _HEADER = '''\
 """What torch.compile (Inductor, PyTorch {version}) generates, called by a ModelNew."""
 
@@ -35,26 +35,26 @@ torch._inductor.config.compile_threads = 1
 {trust}
 '''
 
-#: Inductor compiles six small programs to find out whether the compiler knows this CPU's vector instructions: 7 of the
-#: 10 s that a first kernel takes to build on two cores (measured). A compiler that does not know them costs the seed.
+#: Inductor compiles six small programs to test whether the compiler supports this CPU's vector instructions: 7 of the
+#: 10 s that a first kernel takes to build on two cores (measured). Without that support this seed fails to build.
 _TRUST = "torch._inductor.config.cpp.vec_isa_ok = True\n"
 
 
 class GeneratedError(Exception):
-    """Raised to stop Inductor as soon as its code is there: compiling it is the worker's part."""
+    """Stops Inductor as soon as its code is complete: the worker compiles it later."""
 
 
 class CannotWrapError(Exception):
-    """The generated code cannot stand alone in a file; the message says why."""
+    """The generated code does not work as a file of its own; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """What torch.compile made of one model."""
+    """The result of torch.compile for one model."""
 
     #: The generated module.
     code: str
-    #: For each argument of its `call`, in order: where the tensor comes from, e.g. "self.gemm.weight" or "x".
+    #: The tensor for each argument of its `call`, in order, e.g. "self.gemm.weight" or "x".
     arguments: tuple[str, ...]
     #: Number of tensors that the graph returns.
     outputs: int
@@ -63,11 +63,11 @@ class Capture:
 
 
 def capture(model: Any, inputs: list[Any]) -> Capture:
-    """Trace a model and generate its code, without compiling that.
+    """Trace a model and generate its code, without compiling it.
 
     Raises:
         CannotWrapError: the result is not one tensor or a flat sequence of tensors.
-        Exception: whatever torch.compile raises, e.g. for a graph that breaks.
+        Exception: from torch.compile, e.g. for a graph break.
     """
     import torch
     from torch._inductor.compile_fx import compile_fx
@@ -89,7 +89,7 @@ def capture(model: Any, inputs: list[Any]) -> Capture:
                 raise
         return graph.forward
 
-    # The hook that PyTorch's own `run_and_get_code` uses. Graphs come from no cache: they would be stopped elsewhere.
+    # The hook of PyTorch's own `run_and_get_code`. Without the cache, because cached graphs skip the hook.
     with (
         torch.no_grad(),
         torch._inductor.config.patch({"fx_graph_cache": False, "compile_threads": 1, "cpp.vec_isa_ok": True}),
@@ -110,8 +110,7 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     """The kernel file: generated kernels, then `ModelNew` with the reference's constructor.
 
     Raises:
-        CannotWrapError: the code rests on constants or on code around it that are not in its text, or its names clash
-            with the reference's.
+        CannotWrapError: the code needs constants or code outside its text, or its names clash with the reference's.
     """
     _check_signature(found)
     generated = _pruned(found.code)
@@ -123,7 +122,7 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     if clash:
         raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
     call = f"call([{', '.join(found.arguments)}])"
-    # Parameters ask for gradients, and the generated code writes into its buffers with out=.
+    # Parameters require gradients, and the generated code writes into its buffers with out=.
     body = f"return {call}[0]" if found.single else f"return {call}"
     model_new = with_forward(model_new, body, decorator="torch.no_grad()")
     trust = _TRUST if "async_compile.cpp" in generated else ""
@@ -131,13 +130,13 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
 
 
 def _arguments(graph: Any) -> tuple[str, ...]:
-    """Where each input of the graph comes from, as an expression in `forward`."""
+    """Each input of the graph as an expression in `forward`."""
     expressions = []
     for node in graph.graph.nodes:
         if node.op != "placeholder":
             continue
         source = node.meta["grapharg"].source.name
-        # PyTorch before 2.9 has a method there.
+        # A method before PyTorch 2.9.
         text = source() if callable(source) else source
         text = re.sub(r"\b[LG]\['(\w+)'\]", r"\1", text)
         text = re.sub(r"\._(?:modules|parameters|buffers)\['([A-Za-z_]\w*)'\]", r".\1", text)
@@ -148,7 +147,7 @@ def _arguments(graph: Any) -> tuple[str, ...]:
 
 
 def _check_signature(found: Capture) -> None:
-    """The generated `call` takes and returns what the graph does, and rests on nothing outside its text."""
+    """Check that the generated `call` takes and returns what the graph does, and needs nothing outside its text."""
     constant = re.search(r"^(_tensor_constant\w*|_frozen_param\w*|constant\d+|_torchbind\w*) = None", found.code, re.M)
     if constant:
         raise CannotWrapError(f"it keeps a constant tensor ({constant[1]}) outside its text")
@@ -172,7 +171,7 @@ def _check_signature(found: Capture) -> None:
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple)
     ]
     if taken != [len(found.arguments)] or returned != [found.outputs]:
-        # More results than the graph's are inputs that it changed; torch.compile copies those back outside `call`.
+        # Additional results are inputs that it changed; torch.compile copies those back outside `call`.
         raise CannotWrapError(
             f"the generated call takes {taken} and returns {returned} tensors; "
             f"the model takes {len(found.arguments)} and returns {found.outputs}"
@@ -180,22 +179,20 @@ def _check_signature(found: Capture) -> None:
 
 
 def _pruned(code: str) -> str:
-    """The generated module without its benchmark, its notes about this machine, and names that nothing uses."""
+    """The generated module without its benchmark, notes about this machine, and unused names."""
     code = re.sub(r"^# (AOT ID|kernel path):.*\n", "", code, flags=re.M)
-    idle = _idle(code)
-    while idle:
-        code = without(code, idle)
-        idle = _idle(code)
+    while unused := _unused(code):
+        code = without(code, unused)
     return code
 
 
-def _idle(code: str) -> list[ast.stmt]:
+def _unused(code: str) -> list[ast.stmt]:
     tree = ast.parse(code)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
-    return [node for node in tree.body if _is_idle(node, used | {"call"})]
+    return [node for node in tree.body if _is_unused(node, used | {"call"})]
 
 
-def _is_idle(node: ast.stmt, used: set[str]) -> bool:
+def _is_unused(node: ast.stmt, used: set[str]) -> bool:
     match node:
         case ast.If() | ast.Expr(value=ast.Constant()):  # `if __name__ == "__main__"`, and notes in a string
             return True

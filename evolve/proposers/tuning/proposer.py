@@ -1,8 +1,8 @@
 """The proposer that needs no model: other values for the tunables that kernels declare.
 
 It is the whole proposer of an offline run and one operator of an LLM run. A child differs from its parent in a few
-values; which ones is decided by a posterior draw over the settings of the same skeleton that the brief's history holds
-(`evolve.proposers.tuning.surrogate`), so a value that paid on one island is tried on the next.
+values. A posterior draw over the settings of the same skeleton in the brief's history chooses them
+(`evolve.proposers.tuning.surrogate`), so a value that helped on one island is tried on the next.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,9 @@ from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
 from kbevolve.islands.island import Member
 
-#: Candidates that the posterior draw chooses from; more would leave no diversity, fewer waste what was learnt.
+#: Candidates for the posterior draw; more would leave no diversity, fewer would waste what was learnt.
 CANDIDATES = 24
-#: How many values a mutation changes: mostly one, so that credit is clear, at times three, to leave a ridge.
+#: How many values a mutation changes: mostly one, so that credit is clear, sometimes three, to leave a ridge.
 CHANGES = (1, 1, 1, 2, 2, 3)
 #: Draws of a whole random setting before the space counts as exhausted.
 LAST_TRIES = 200
@@ -26,7 +26,7 @@ class TunablesProposer:
     """Implements `Proposer` for TUNE (one parent) and CROSS (two parents of one skeleton)."""
 
     def propose(self, brief: Brief) -> Proposal:
-        """A setting of the main parent's tunables that this run has not had; EXHAUSTED when there is none."""
+        """A setting of the main parent's tunables that is new to this run; EXHAUSTED when there is none."""
         source = brief.parents[0].kernel.source
         tunables = declared(source)
         if not tunables:
@@ -44,11 +44,11 @@ class TunablesProposer:
         )
 
     def _fresh(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> list[tuple[Kernel, dict[str, str]]]:
-        """Candidates of which this run has none, each once."""
+        """Candidates that are new to this run, each once."""
         settings = self._nearby(brief, source, tunables)
         found = _unknown(brief, source, settings)
         if not found:
-            # The neighbourhood is used up: anywhere in the space, the first that is new.
+            # The neighbourhood is exhausted: the first new setting anywhere in the space.
             found = _unknown(brief, source, (_anywhere(tunables, brief.rng) for _ in range(LAST_TRIES)), limit=1)
         return found
 

@@ -1,13 +1,12 @@
-"""A small model of what each tunable value is worth, learnt from the settings measured so far.
+"""A small model of the worth of each tunable value, learnt from the settings measured so far.
 
 Bayesian linear regression of log speedup on one-hot values (Rasmussen and Williams 2006, section 2.1.1), with a draw
-from the posterior instead of its mean: Thompson sampling explores values nobody tried without a schedule to tune.
+from the posterior instead of its mean: Thompson sampling explores untried values without a schedule to tune.
 
-Settings count the less, the further they are behind the best. Speeds of one skeleton span a factor of a hundred, most
-of it between the naive settings and all others; what separates the best from the next best is lost in a fit of the
-whole span, and a value that took the search away from the naive ones would look unbeatable. On L2/gemm_bias_relu (two
-CPU cores, 100 children, 2026-11-21) the unweighted fit kept the first inner loop that worked and ended at 0.73 times
-eager's speed; with weights the run ended at 2.7 times.
+Slow settings have less weight. Speeds of one skeleton span a factor of a hundred, most of it between naive settings and
+all others. A fit of the whole span loses the difference between the best and the next best, and a value that first left
+the naive settings would look unbeatable. On L2/gemm_bias_relu (two CPU cores, 100 children, 2026-11-21) the unweighted
+fit kept the first inner loop that worked and ended at 0.73 times eager's speed, the weighted fit at 2.7 times.
 """
 
 import math
@@ -17,11 +16,11 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-#: Prior standard deviation of what one value is worth, in log speedup: a factor of about 1.5 either way.
+#: Prior standard deviation of the worth of one value, in log speedup: a factor of about 1.5 either way.
 PRIOR_SD = 0.4
-#: Standard deviation of what an additive model cannot explain: interactions between tunables, and noise.
+#: Standard deviation of what an additive model does not explain: interactions between tunables, and noise.
 NOISE_SD = 0.25
-#: A setting that is behind the best by this much in log speedup (a factor of two) counts 1/e.
+#: A setting that is slower than the best by this much in log speedup (a factor of two) has weight 1/e.
 REACH = 0.7
 
 

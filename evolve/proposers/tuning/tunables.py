@@ -5,7 +5,7 @@ A line of Python or of C++ declares one, its current value among the choices::
     BLOCK_M = 64  # tune: 32, 64, 128
     #define UNROLL 4  // tune: 1, 2, 4, 8
 
-A switch for an idea is a tunable with the choices 0 and 1. Values are plain words: nothing here interprets them.
+A switch for an idea is a tunable with the choices 0 and 1. Values are plain words, which nothing here interprets.
 """
 
 import re
@@ -34,7 +34,7 @@ class Tunable:
     choices: tuple[str, ...]
 
 
-# Asked for every kernel of an island at every child. As many are remembered as islands and history hold.
+# Called for every kernel of an island at every child; the cache holds as many as islands and history do.
 @lru_cache(maxsize=4096)
 def declared(source: str) -> tuple[Tunable, ...]:
     """The tunables of a kernel, in order of appearance.
@@ -45,7 +45,7 @@ def declared(source: str) -> tuple[Tunable, ...]:
     found: dict[str, Tunable] = {}
     for match in _DECLARATION.finditer(source):
         name, value = match["macro"] or match["name"], match["value"]
-        # A note may follow the list in parentheses or after a semicolon: only words before it are choices.
+        # A note may follow the list, in parentheses or after a semicolon; only words before it are choices.
         words = [word.strip() for word in re.split(r"[;(]", match["choices"])[0].split(",")]
         choices = tuple(dict.fromkeys(word for word in words if word))
         if name not in found and len(choices) > 1:
@@ -68,8 +68,8 @@ def with_values(source: str, values: Mapping[str, str]) -> str:
     return _DECLARATION.sub(replace, source)
 
 
-# Likewise, for every kernel of the history.
+# Called likewise for every kernel of the history.
 @lru_cache(maxsize=4096)
 def skeleton(source: str) -> str:
-    """Identity of a kernel without the values of its tunables: settings of one skeleton can be compared and crossed."""
+    """Identity of a kernel without its tunables' values: settings of one skeleton can be compared and crossed."""
     return digest(with_values(source, dict.fromkeys(values_of(source), "?")))

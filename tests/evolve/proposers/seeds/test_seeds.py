@@ -163,12 +163,12 @@ def test_the_reference_as_a_kernel_computes_the_same(tmp_path: Path) -> None:
     assert_computes_the_same(starting_kernels(problem, "cpu", inductor=False)[0].kernel.source, problem, tmp_path)
 
 
-def test_inductor_s_failure_costs_one_kernel_and_is_told_in_a_line(tmp_path: Path) -> None:
-    told: list[str] = []
+def test_inductor_s_failure_is_one_line_and_costs_one_kernel(tmp_path: Path) -> None:
+    said: list[str] = []
     problem = problem_of(MODEL + "\nraise OSError('no licence\\nsee the manual')\n", tmp_path)
-    kernels = starting_kernels(problem, "cpu", inductor=True, tell=told.append)
+    kernels = starting_kernels(problem, "cpu", inductor=True, say=said.append)
     assert [start.note for start in kernels] == ["the reference itself"]
-    assert told == ["no starting kernel from torch.compile: OSError: no licence"]
+    assert said == ["no starting kernel from torch.compile: OSError: no licence"]
 
 
 def test_inductor_s_process_group_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_the_last_starting_kernel_is_inductor_s_at_the_cpu_s_sizes(tmp_path: Pat
         ("z = self", "self.offset += 1; z = self", "the generated call takes"),
     ],
 )
-def test_what_cannot_stand_alone_gives_no_kernel(old: str, new: str, complaint: str, tmp_path: Path) -> None:
+def test_code_that_does_not_work_alone_gives_no_kernel(old: str, new: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(InductorError, match=complaint) as error:
         inductor_source(problem_of(MODEL.replace(old, new), tmp_path), "cpu")
     assert "\n" not in str(error.value)
@@ -223,7 +223,7 @@ def captured(code: str = GENERATED, arguments: tuple[str, ...] = ("x", "self.off
     return Capture(code=code, arguments=arguments, outputs=1, single=True)
 
 
-def test_the_file_holds_what_is_used_and_nothing_of_the_machine() -> None:
+def test_the_file_has_what_is_used_and_nothing_about_the_machine() -> None:
     text = wrap(captured(), MODEL, version="9.9")
     compile(text, "kernel.py", "exec")
     assert text.startswith('"""What torch.compile (Inductor, PyTorch 9.9) generates')
@@ -262,7 +262,7 @@ def test_the_file_holds_what_is_used_and_nothing_of_the_machine() -> None:
         ("class Runner:", "class Scaled: ...\nclass Runner:", "both define Scaled"),
     ],
 )
-def test_code_that_rests_on_more_than_its_text_is_refused(old: str, new: str, complaint: str) -> None:
+def test_code_that_needs_more_than_its_text_is_refused(old: str, new: str, complaint: str) -> None:
     assert old in GENERATED
     with pytest.raises(CannotWrapError, match=complaint):
         wrap(captured(GENERATED.replace(old, new)), MODEL, version="9.9")
