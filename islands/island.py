@@ -1,4 +1,4 @@
-"""An island: its active kernels, and what happens when a child arrives."""
+"""An island: its active kernels, and how a new kernel changes them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,10 +7,10 @@ from enum import IntEnum
 from kbevolve.archive.records import Evaluation, Kernel
 
 #: Share of the 95 % interval's lower half that is taken off a speedup: about one standard error of four or five rounds.
-#: These tell little of their own spread. With the whole of it, a kernel that was measured in an unquiet minute counted
-#: for less than what it was made from (docs/search.md).
+#: So few rounds say little about their spread. With the whole half, a kernel measured on a busy machine counted for
+#: less than its parent (docs/search.md).
 CAUTION = 0.3
-#: Active kernels of an island beside the elites of its niches (SEARCH section 2).
+#: Active kernels of an island in addition to the elites of its niches (SEARCH section 2).
 CROWD = 24
 
 
@@ -30,24 +30,24 @@ class Member:
     evaluation: Evaluation
     #: Niche key (`islands.niches`).
     niche: str
-    #: Births of which it was the main parent, in this run.
+    #: Attempts of this run with it as the main parent.
     children: int = 0
 
     @property
     def fitness(self) -> float:
-        """By it members are ranked; see `fitness_of`."""
+        """Rank among members; see `fitness_of`."""
         return fitness_of(self.evaluation)
 
     @property
     def shown(self) -> float:
-        """Lower end of the 95 % interval of the speedup: what the kernel has at least shown."""
+        """Lower end of the 95 % interval of the speedup."""
         return self.evaluation.timing.speedup_low or 0.0
 
 
 def fitness_of(evaluation: Evaluation) -> float:
     """The speedup less about one standard error; 0 for a kernel that was not timed.
 
-    A bound as `Member.shown` is one, but a looser one: who breeds is no claim, and costs a child if it was luck.
+    A looser lower bound than `Member.shown`: the choice of a parent is no claim, and an error costs one child.
     """
     low, speedup = evaluation.timing.speedup_low or 0.0, evaluation.timing.speedup or 0.0
     return speedup * (low / speedup) ** CAUTION if low > 0 and speedup > 0 else low
@@ -57,8 +57,8 @@ def fitness_of(evaluation: Evaluation) -> float:
 class Island:
     """The active kernels of one island: its fittest, whatever their niche, and the elite of every niche.
 
-    Two views because each fails alone: the fittest soon resemble each other, and where all kernels fall into one
-    niche (settings of one skeleton often do) a grid of elites would be a single parent (SEARCH section 2).
+    Both, because each alone fails: the fittest soon resemble each other; and where all kernels are in one niche
+    (parameter settings of one skeleton often are), a grid of elites has a single parent (SEARCH section 2).
     """
 
     index: int
@@ -79,11 +79,11 @@ class Island:
         return self.crowd[0] if self.crowd else None
 
     def entry(self, member: Member) -> Entry:
-        """What `member` would do to its niche. A tie keeps the elite: being newer is no merit.
+        """What `member` would do to its niche. A tie keeps the older elite.
 
-        Nor is it one to be the machine code of another member, in whatever words, and whatever it was measured at.
+        A kernel with the same binary as another member does nothing, whatever time was measured for it.
         """
-        if self._has_twin(member):
+        if self._has_identical(member):
             return Entry.NONE
         elite = self.elites.get(member.niche)
         if elite is None:
@@ -96,8 +96,8 @@ class Island:
         return last is None or (-fitness, kernel_id) < (-last.fitness, last.kernel.id)
 
     def with_member(self, member: Member) -> "Island":
-        """The island after `member` arrived; the same when it was there already, or one of its machine code."""
-        if self._has_twin(member):
+        """The island with `member`; unchanged if the island has it, or a kernel with the same binary."""
+        if self._has_identical(member):
             return self
         elites = {**self.elites, member.niche: member} if self.entry(member) else self.elites
         crowd = self.crowd
@@ -105,7 +105,7 @@ class Island:
             crowd = _ranked((*crowd, member))[:CROWD]
         return Island(index=self.index, elites=elites, crowd=crowd)
 
-    def _has_twin(self, member: Member) -> bool:
+    def _has_identical(self, member: Member) -> bool:
         code = member.evaluation.compiled.binary_hash
         return bool(code) and any(
             one.evaluation.compiled.binary_hash == code and one.kernel.id != member.kernel.id

@@ -1,4 +1,4 @@
-"""How islands share: the dealing of the starting kernels, and the ring of migration."""
+"""How islands share kernels: the distribution of the starting kernels, and the ring of migration."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migrant:
-    """A kernel on its way to another island."""
+    """A kernel that moves to another island."""
 
-    #: Index of the island it comes from.
+    #: Index of its island.
     origin: int
-    #: Index of the island it arrives on.
+    #: Index of the island that receives it.
     target: int
     member: Member
 
@@ -23,21 +23,21 @@ class Migrant:
 def deal(everywhere: Sequence[Item], dealt: Sequence[Item], islands: int) -> list[list[Item]]:
     """Starting kernels of each island.
 
-    `everywhere` goes to every island; `dealt` goes round, one to an island in turn, and round again until every
-    island has one, so that islands start from different kernels whenever there are enough of them.
+    Each island gets all of `everywhere`. The islands get those of `dealt` in turn, repeated until every island has one,
+    so that islands start from different kernels if there are enough.
     """
-    hands = [list(everywhere) for _ in range(islands)]
+    starts = [list(everywhere) for _ in range(islands)]
     if dealt:
         for turn in range(max(islands, len(dealt))):
-            hands[turn % islands].append(dealt[turn % len(dealt)])
-    return hands
+            starts[turn % islands].append(dealt[turn % len(dealt)])
+    return starts
 
 
 def ring(islands: Sequence[Island]) -> list[Migrant]:
     """Each island's best goes to the next island, where it would enter or improve a niche.
 
     All migrants are chosen before any arrives, so the order of the islands does not matter and nothing travels
-    further than one island at a time.
+    further than one island.
     """
     if len(islands) < 2:
         return []
@@ -51,14 +51,14 @@ def ring(islands: Sequence[Island]) -> list[Migrant]:
 
 
 def restart(islands: Sequence[Island]) -> Migrant | None:
-    """The worst island's new beginning: the best kernel of the best island. None where there is no such pair.
+    """The best kernel of the best island, as the restart of the worst island. None where there is no such pair.
 
     Of islands with the same best, which migration makes often, the last one is the worst.
     """
-    bred = [island for island in islands if island.best is not None]
-    if len(bred) < 2:
+    filled = [island for island in islands if island.best is not None]
+    if len(filled) < 2:
         return None
-    ranked = sorted(bred, key=lambda island: (-_fitness(island), island.index))
+    ranked = sorted(filled, key=lambda island: (-_fitness(island), island.index))
     best, worst = ranked[0], ranked[-1]
     assert best.best is not None, "empty islands were left out"
     return Migrant(origin=best.index, target=worst.index, member=best.best)

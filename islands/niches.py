@@ -5,7 +5,7 @@ measurement noise moves a kernel. The axes follow KernelFoundry's static tuple a
 bins that adapt to the population lose kernels when they move. The backend is a label, not an axis.
 
 Words in a source are claims: a kernel may ask for three stages and get none. What has an unmistakable instruction is
-decided by the compiled code, where somebody could look into it; the rest stays with the source.
+decided by the compiled code, where it could be disassembled; the rest is decided by the source.
 """
 
 import re
@@ -116,30 +116,30 @@ _LAUNCH = {
 }
 
 
-class _Say(Enum):
-    """What instructions have to say about a level."""
+class _Rule(Enum):
+    """What instructions say about a level."""
 
-    DECIDE = auto()  # the level is there exactly where one of them is
-    NEEDED = auto()  # without any of them it is not there; with them the source decides
-    ENOUGH = auto()  # with one of them it is there; without them the source decides
+    DECIDE = auto()  # the level is reached exactly if one of them is there
+    NEEDED = auto()  # without any of them it is not reached; with them the source decides
+    ENOUGH = auto()  # with one of them it is reached; without them the source decides
 
 
-_Rules = Mapping[int, tuple[_Say, set[Trait]]]
+_Rules = Mapping[int, tuple[_Rule, set[Trait]]]
 
 #: Axis -> level -> what instructions say about it, and which. Levels that are not named stay with the source.
 _COMPILED: Mapping[str, _Rules] = {
     "memory": {
-        1: (_Say.DECIDE, {Trait.VECTOR_ACCESS}),
+        1: (_Rule.DECIDE, {Trait.VECTOR_ACCESS}),
         # Reductions use shared memory too, so that it is there does not make a tile.
-        2: (_Say.NEEDED, {Trait.SHARED_MEMORY}),
-        3: (_Say.DECIDE, {Trait.ASYNC_COPY, Trait.STREAMING}),
+        2: (_Rule.NEEDED, {Trait.SHARED_MEMORY}),
+        3: (_Rule.DECIDE, {Trait.ASYNC_COPY, Trait.STREAMING}),
     },
     "compute": {
-        2: (_Say.DECIDE, {Trait.WARP_SHUFFLES, Trait.PACKED_ARITHMETIC}),
-        3: (_Say.DECIDE, {Trait.MATRIX_UNITS}),
+        2: (_Rule.DECIDE, {Trait.WARP_SHUFFLES, Trait.PACKED_ARITHMETIC}),
+        3: (_Rule.DECIDE, {Trait.MATRIX_UNITS}),
     },
     # Blocks that meet in one place. Partial sums that a second launch adds up need none.
-    "decomposition": {2: (_Say.ENOUGH, {Trait.ATOMICS})},
+    "decomposition": {2: (_Rule.ENOUGH, {Trait.ATOMICS})},
 }
 #: What is packed for the caches of a CPU lies in memory like any other.
 _COMPILED_CPU = {**_COMPILED, "memory": {level: rule for level, rule in _COMPILED["memory"].items() if level != 2}}
@@ -150,7 +150,7 @@ def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> Niche:
 
     Args:
         kernel: whose source is read.
-        traits: what its compiled code shows; None where nobody could look, and the source is believed.
+        traits: what its compiled code shows; None where it could not be disassembled, and the source decides.
     """
     text = active_code(kernel.source)
     body = text.native if kernel.backend in (Backend.CUDA, Backend.CPP) else text.python
@@ -165,11 +165,11 @@ def _level(marks: tuple[str, ...], text: str, rules: _Rules, shown: Collection[T
     for level, (say, wanted) in rules.items() if shown is not None else ():
         there = not wanted.isdisjoint(shown or ())
         match say:
-            case _Say.DECIDE:
+            case _Rule.DECIDE:
                 found[level] = there
-            case _Say.NEEDED:
+            case _Rule.NEEDED:
                 found[level] &= there
-            case _Say.ENOUGH:
+            case _Rule.ENOUGH:
                 found[level] |= there
     return max((level for level, there in found.items() if there), default=0)
 

@@ -1,18 +1,18 @@
-"""How the islands of one run differ: not in their seed alone, or isolation would only make them slower.
+"""How the islands of one run differ: by more than their seed, because isolation alone would only make them slower.
 
 One island is free in everything. Of several on a GPU the first writes Triton and the second CUDA C++; where there is
-one language, as on a CPU, they differ in the family of techniques that their ideas come from. The last of three or more
-is free, chooses its ideas with little regard to what paid so far, and asks its models at a higher temperature.
+one language, as on a CPU, they differ in the family of techniques of their ideas. The last of three or more is free and
+exploratory: it chooses its ideas with little regard to credit, and asks its models at a higher temperature.
 """
 
 from dataclasses import dataclass
 
 from kbevolve.archive.records import Backend
 
-#: Share of ideas that are chosen without looking at credit, and on an island that ventures.
-FLOOR, VENTURING = 0.15, 0.6
-#: Of the temperature that the settings give a model, on an island that ventures: 1.0 for the usual 0.8, and never above
-#: what all endpoints take.
+#: Share of ideas that are chosen without looking at credit, and on an exploratory island.
+FLOOR, EXPLORATORY_FLOOR = 0.15, 0.6
+#: Factor on the temperature of the settings on an exploratory island (1.0 for the usual 0.8), and the highest
+#: temperature that all endpoints accept.
 WARM, HOTTEST = 1.25, 2.0
 
 #: Families of techniques (`configs/playbook.yaml`).
@@ -35,22 +35,22 @@ DIVISION = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is particular to an island."""
+    """What is special about an island."""
 
     #: A few words.
     name: str
-    #: What new files are written in there; None for whatever the device takes.
+    #: Language of new files; None for any that the device supports.
     backend: Backend | None = None
-    #: Techniques that are proposed there before others; empty for all alike.
+    #: Techniques that are proposed before others; empty for no preference.
     techniques: frozenset[str] = frozenset()
     #: Share of its ideas that are chosen without looking at credit.
     floor: float = FLOOR
-    #: Times the settings' temperature; 1 or `WARM`.
-    warmth: float = 1.0
+    #: Factor on the settings' temperature; 1 or `WARM`.
+    temperature_factor: float = 1.0
 
 
 FREE = Policy(name="free")
-VENTURE = Policy(name="free, venturing", floor=VENTURING, warmth=WARM)
+EXPLORATORY = Policy(name="free, exploratory", floor=EXPLORATORY_FLOOR, temperature_factor=WARM)
 _BY_DEVICE = {
     "cuda": (
         Policy(name="Triton", backend=Backend.TRITON),
@@ -66,10 +66,10 @@ _BY_DEVICE = {
 
 
 def policy_of(island: int, *, islands: int, device_type: str) -> Policy:
-    """What is particular to an island, of so many, on a ``"cpu"`` or ``"cuda"`` device."""
+    """What is special about an island, of so many, on a ``"cpu"`` or ``"cuda"`` device."""
     if islands == 1:
         return FREE
     if islands > 2 and island == islands - 1:
-        return VENTURE
+        return EXPLORATORY
     own = _BY_DEVICE[device_type]
     return own[island % len(own)]

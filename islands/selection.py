@@ -1,4 +1,4 @@
-"""Who breeds: pure choices from an island and an explicit `Random`."""
+"""Selection of parents: pure functions of an island and an explicit `Random`."""
 
 import re
 from collections import Counter
@@ -35,11 +35,11 @@ class RankSelection:
 
     def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
         """See `Selection`."""
-        everyone = [member for member in island.members if eligible(member)]
-        elites = [member for member in everyone if member.kernel.id == island.elites[member.niche].kernel.id]
+        candidates = [member for member in island.members if eligible(member)]
+        elites = [member for member in candidates if member.kernel.id == island.elites[member.niche].kernel.id]
         chosen: list[Member] = []
-        while len(chosen) < min(2, len(everyone)):
-            among = elites if rng.random() < self.elite_share else everyone
+        while len(chosen) < min(2, len(candidates)):
+            among = elites if rng.random() < self.elite_share else candidates
             among = [member for member in among if member not in chosen]
             weights = [
                 (rank + 1) ** -self.pressure / (1 + self.discount * member.children)
@@ -52,9 +52,9 @@ class RankSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NicheSelection:
-    """Half of the draws are elites of the niches that were bred from least; for a run whose best leads nowhere.
+    """Half of the draws are elites of the niches with the fewest children; for a run without progress.
 
-    A niche's children are those of its members that live on the island. Of equals the fitter elite comes first.
+    A niche's children are those of its members that live on the island. Of equal niches the fitter elite is chosen.
     """
 
     #: How the other half is drawn, and every second parent.
@@ -63,13 +63,13 @@ class NicheSelection:
 
     def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
         """See `Selection`."""
-        look = rng.random() < self.share
+        is_drawn = rng.random() < self.share
         ranked = self.otherwise(island, rng, eligible)
         children = Counter[str]()
         for member in island.members:
             children[member.niche] += member.children
         elites = [elite for elite in island.elites.values() if eligible(elite)]
-        if not (look and elites):
+        if not (is_drawn and elites):
             return ranked
         first = min(elites, key=lambda elite: (children[elite.niche], -elite.fitness, elite.kernel.id))
         return (first, *(member for member in ranked if member.kernel.id != first.kernel.id))[: max(len(ranked), 1)]
@@ -77,10 +77,10 @@ class NicheSelection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RivalSelection:
-    """Some draws are rivals of the best: the fittest elite that does without one trait of its niche.
+    """Some draws are rivals of the best: the fittest elite without one trait of the best kernel's niche.
 
-    What all the best share may be what stands in the way of something better, and whoever gives it up is slower at
-    first: by rank alone he would not be bred from. A trait is an axis of the niche on which the best is above level 0.
+    A trait that all good kernels share may prevent a better one. A kernel without it is slower at first, so by rank
+    alone it would have no children. A trait is an axis of the niche on which the best kernel is above level 0.
     """
 
     #: How the other draws are made, and every second parent.
@@ -89,10 +89,10 @@ class RivalSelection:
 
     def __call__(self, island: Island, rng: Random, eligible: Callable[[Member], bool]) -> tuple[Member, ...]:
         """See `Selection`."""
-        look = rng.random() < self.share
+        is_drawn = rng.random() < self.share
         ranked = self.otherwise(island, rng, eligible)
         elites = sorted(filter(eligible, island.elites.values()), key=lambda elite: (-elite.fitness, elite.kernel.id))
-        if not (look and elites):
+        if not (is_drawn and elites):
             return ranked
         traits = [axis for axis, level in enumerate(_levels(elites[0])) if level]
         given_up = rng.choice(traits) if traits else None
@@ -103,7 +103,7 @@ class RivalSelection:
 
 
 def _levels(member: Member) -> list[int]:
-    """On each axis of its niche, however the axes are named."""
+    """The level on each axis of its niche; axes may have any name."""
     return [int(level) for level in _LEVEL.findall(member.niche)]
 
 

@@ -1,28 +1,28 @@
-"""What a run does while nothing better comes: it explores, then goes back, then stops."""
+"""What a run does without progress: it explores, then backtracks, then stops."""
 
 from enum import IntEnum
 
-#: An improvement counts from this factor on: less is within what machines and hours differ by.
+#: The smallest factor that counts as an improvement: less is within the differences between machines and hours.
 ACCEPTED = 1.01
-#: Fewer evaluations without an improvement are bad luck.
+#: Fewer evaluations without an improvement may be chance.
 LEAST_WINDOW = 25
 
 
 class Stage(IntEnum):
-    """How a run breeds, in the order in which it comes to it."""
+    """How a run searches, in order."""
 
     SEARCHING = 0  # as always
     EXPLORING = 1  # flatter ranks, more rewrites, fresh ideas
-    BACKTRACKING = 2  # the worst island begins anew from the best of another; parents from niches hardly bred from
-    OVER = 3  # nothing more is to be expected
+    BACKTRACKING = 2  # the worst island restarts from the best of another; parents from niches with few children
+    OVER = 3  # no more progress is expected
 
 
 def window(evaluations: int, patience: float) -> int:
     """Evaluations without an improvement after which a run takes the next stage; 0 for never.
 
     Args:
-        evaluations: that the run is going to make.
-        patience: the share of them; 0 for a run that goes on as it is, whatever comes.
+        evaluations: of the whole run.
+        patience: share of them; 0 for a run that never changes its stage.
     """
     return max(LEAST_WINDOW, int(evaluations * patience)) if patience else 0
 

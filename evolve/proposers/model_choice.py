@@ -21,7 +21,7 @@ FLOOR = 0.1
 class ByTemperature:
     """One proposer for each temperature at which islands ask the same model."""
 
-    #: `Policy.warmth` -> the proposer at that temperature.
+    #: `Policy.temperature_factor` -> the proposer at that temperature.
     proposers: Mapping[float, Proposer]
 
     def propose(self, brief: Brief) -> Proposal:
@@ -30,7 +30,7 @@ class ByTemperature:
         Raises:
             ProposerError: the model cannot be reached.
         """
-        return self.proposers[brief.island.policy.warmth].propose(brief)
+        return self.proposers[brief.island.policy.temperature_factor].propose(brief)
 
     def close(self) -> None:
         """Cancel the requests of other threads."""

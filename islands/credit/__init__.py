@@ -1,1 +1,1 @@
-"""credit."""
+"""What each operator and technique gained so far, and the bandit that chooses by it."""

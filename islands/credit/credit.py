@@ -1,4 +1,4 @@
-"""What each arm brought so far, on top of what was believed before."""
+"""The gains of each arm so far, added to prior beliefs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from kbevolve.islands.credit.bandit import choose
 from kbevolve.islands.credit.posterior import Belief
 
-#: Share of what was learnt that is left after each child.
+#: Share of the evidence that is left after each child.
 FADING = 0.97
 _NOTHING: Mapping[str, Belief] = MappingProxyType({})
 

@@ -1,10 +1,10 @@
 """What is believed of each technique against each bottleneck, from the general to the particular.
 
-A run has a hundred children for more than a hundred pairs of technique and bottleneck, so most pairs would never be
-known by their own children alone. Each belief starts from the one above it: what other problems taught of the
-technique, then of the pair; what this run taught of the technique, then of the pair; and last what the pair did on the
-island itself. Whatever comes from above counts as a few children at most, so that the particular can refute the
-general. (An island's children are in the tallies above it, too: that makes a belief those few children too sure.)
+A run has a hundred children for more than a hundred pairs of technique and bottleneck: too few for most pairs. So each
+belief starts from a more general one. The order: the technique on other problems, the pair on other problems, the
+technique in this run, the pair in this run, the pair on this island. A more general belief counts as a few children at
+most, so that the particular can refute the general. (An island's children are in the run's tallies, too: a belief is
+too sure by those few children.)
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from kbevolve.islands.credit.credit import FADING
 from kbevolve.islands.credit.posterior import Belief, Tally
 
-#: Children that what comes from above is worth at most.
+#: Children that a more general belief counts as, at most.
 CARRIED = 4.0
 #: A technique; or a technique and a bottleneck; or both and an island.
 Key = tuple[str, ...]
@@ -28,7 +28,7 @@ class Experience:
 
     #: What other problems taught, of techniques and of pairs.
     elsewhere: Mapping[Key, Tally] = field(default_factory=lambda: _NO_TALLIES)
-    #: Of this run, of techniques, of pairs, and of pairs on an island; beside each the child at which it was last told.
+    #: Of this run, of techniques, of pairs, and of pairs on an island; with each, the number of its last child.
     here: Mapping[Key, tuple[int, Tally]] = field(default_factory=lambda: _NOTHING)
     #: Children so far.
     children: int = 0
@@ -38,8 +38,8 @@ class Experience:
 
         Args:
             technique: what its idea is filed under.
-            bottleneck: the class of what the idea is against; "" when nobody said.
-            island: where it was born.
+            bottleneck: the class of what the idea is against; "" when unknown.
+            island: of the child.
             gain: log of its speedup over its parent; None when it was not valid.
         """
         children = self.children + 1
@@ -74,6 +74,6 @@ class Experience:
             yield self._now(key, self.children)
 
     def _now(self, key: Key, children: int) -> Tally:
-        """A tally with what was forgotten since it was last told."""
+        """A tally, faded since its last child."""
         at, tally = self.here.get(key, (children, Tally()))
         return tally.faded(FADING ** (children - at))

@@ -1,1 +1,1 @@
-"""source."""
+"""Text analysis of kernel files: canonical form, active code, similarity."""

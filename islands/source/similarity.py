@@ -1,8 +1,8 @@
-"""How alike two kernels are, whatever their own names are.
+"""How similar two kernels are, whatever names they use.
 
 The resemblance of two texts is the share of their shingles, runs of a few tokens, that they have in common (Broder
 1997, "On the resemblance and containment of documents"). It says how much text two kernels share, not whether they do
-the same (`canonical` does): good for a question, never for a verdict.
+the same (`canonical` does): good for a question to the model, never for a verdict.
 """
 
 import ast
@@ -32,7 +32,7 @@ def shingles(source: str) -> Shingles:
     """What is compared of a kernel: runs of its live tokens (`active_code`), its own names all written ``$``."""
     text = active_code(source)
     own = (_bound(text.python) | set(_DECLARED.findall(text.native))) - _PRESCRIBED
-    tokens = [*_told(text.python, own), "\x00", *_told(text.native, own)]
+    tokens = [*_masked(text.python, own), "\x00", *_masked(text.native, own)]
     return frozenset(tuple(tokens[start : start + _SHINGLE]) for start in range(max(1, len(tokens) - _SHINGLE + 1)))
 
 
@@ -42,10 +42,10 @@ def resemblance(one: Shingles, other: Shingles) -> float:
     return shared / (len(one) + len(other) - shared)
 
 
-def _told(text: str, own: set[str]) -> Iterator[str]:
+def _masked(text: str, own: set[str]) -> Iterator[str]:
     before = ""
     for token in _TOKEN.findall(text):
-        # An attribute belongs to somebody else, even if a variable has the same name.
+        # An attribute is another name, even if a variable is called the same.
         yield "$" if token in own and before != "." else token
         before = token
 

@@ -12,7 +12,7 @@ def test_islands_differ_in_what_they_are_for(device_type: str) -> None:
         policies = [policy_of(island, islands=islands, device_type=device_type) for island in range(islands)]
         assert len({policy.name for policy in policies}) == islands
     assert policies[-1].floor > FLOOR
-    assert [policy.warmth for policy in policies] == [1.0, 1.0, 1.0, WARM]
+    assert [policy.temperature_factor for policy in policies] == [1.0, 1.0, 1.0, WARM]
     assert len({policy_of(island, islands=40, device_type=device_type).name for island in range(40)}) == 4
 
 

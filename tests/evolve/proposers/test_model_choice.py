@@ -20,7 +20,7 @@ from kbevolve.evolve.proposers.model_choice import SeveralModels
 from kbevolve.evolve.state.knowledge import Memory, Spending
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.island import Member
-from kbevolve.islands.policy import VENTURE, policy_of
+from kbevolve.islands.policy import EXPLORATORY, policy_of
 from tests.evolve.doubles import KnownEvaluator, ScriptedModel, ScriptedProposer, brief_of, kernel, problem
 
 IDEAS = json.dumps([{"title": f"Idea {n}", "mechanism": "m", "technique": "unrolling"} for n in range(4)])
@@ -166,7 +166,7 @@ def test_an_exploratory_island_asks_at_a_higher_temperature_up_to_the_limit_of_e
 ) -> None:
     llm = {"model": "large", "temperature": temperature}
     writer = proposers(made, Settings.from_tree({"llm": llm}))[Operator.REWRITE]
-    for policy, hot in ((policy_of(0, islands=3, device_type="cpu"), expected[0]), (VENTURE, expected[1])):
+    for policy, hot in ((policy_of(0, islands=3, device_type="cpu"), expected[0]), (EXPLORATORY, expected[1])):
         writer.propose(brief(5, policy=policy))
         assert [own.temperature for own, _, model in made if model.requests] == pytest.approx([hot])
         for _, _, model in made:
