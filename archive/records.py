@@ -427,6 +427,18 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDevice:
+    """A device on which a run of this archive was judged."""
+
+    #: As evaluations name it.
+    fingerprint: str
+    #: "cpu" or "cuda".
+    type: str
+    #: One line for people and models.
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One search: everything that is needed to replay it."""
 

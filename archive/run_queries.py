@@ -1,13 +1,273 @@
-"""Runs as an archive holds them: which there are, which one is meant, and which have what in common with another."""
+"""The runs of an archive, and everything that belongs to one run.
+
+What belongs to a run is found through indices: it costs the same in an archive of one run and of a thousand. What a
+search asks while it goes on is in `archive.run_view`.
+"""
 
 import json
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 from kbevolve.archive import rows
+from kbevolve.archive.champion import champion_of
 from kbevolve.archive.connection import Connection
 from kbevolve.archive.prefixes import by_prefix, only
-from kbevolve.archive.records import Run
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Placement, Run, StopReason
 from kbevolve.configs.errors import ArchiveError, nearest
+
+#: Kernels that passed at first and failed when they were judged again under the same conditions (problem, device,
+#: precision), and those that had their verdict from one of them.
+FAILED = """
+with failed as (
+    select distinct later.kernel from evaluations as later
+    join evaluations as first on first.number = (
+        select min(number) from evaluations
+        where kernel = later.kernel and problem = later.problem and device = later.device
+            and precision = later.precision)
+    where later.verdict <> 'CORRECT' and first.verdict = 'CORRECT'
+        and later.problem = ? and later.device = ? and later.precision = ?)
+select kernel from failed union select kernel from evaluations where identical_to in (select kernel from failed)
+"""
+_KERNELS_OF_RUN = "select kernel from births where run = ? and kernel is not null"
+_FAILED_OF_RUN = f"select kernel from ({FAILED}) where kernel in ({_KERNELS_OF_RUN})"
+#: First evaluation of each kernel of a run, under the run's own conditions. The search decided on the first; a later
+#: one was repeated for an export, or is the failure of a kernel that did not pass again.
+_EVALUATIONS_OF_RUN = f"""
+from evaluations where number in (
+    select min(number) from evaluations
+    where kernel in ({_KERNELS_OF_RUN}) and problem = ? and device = ? and precision = ? group by kernel)
+"""
+#: The last moment at which a run wrote something in a stretch of time. Evaluations are found by the births of that
+#: stretch.
+_LAST_FACT = """
+select max(at) as at from (
+    select at from births where run = ?1
+    union all select at from generation_ends where run = ?1
+    union all select at from confirmations where run = ?1
+    union all select at from stops where run = ?1
+    union all select evaluations.at from births join evaluations on evaluations.kernel = births.kernel
+        where births.run = ?1 and births.at >= ?2)
+where at >= ?2 and at < ?3
+"""
+#: Later than every moment, as text.
+_NEVER = "~"
+_BIRTH = ", ".join(f"births.{name}" for name in Birth.__dataclass_fields__ if name not in ("prompt", "reply"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """A run and its results so far."""
+
+    run: Run
+    #: Children asked for, starting kernels included, with and without a kernel.
+    births: int
+    #: Kernels with a verdict, and those of them that are CORRECT.
+    evaluated: int
+    correct: int
+    #: The newest generation that has a birth.
+    generations: int
+    #: Evaluation of the fittest kernel (highest lower end of the speedup's interval) of those that did not fail later,
+    #: None while nothing is correct.
+    best: Evaluation | None
+    #: The champion's confirmation, whose speedup is published; None while no kernel was confirmed.
+    champion: Confirmation | None
+    #: Why it stopped, None while it runs, or when its process was killed.
+    stopped: StopReason | None
+
+    @property
+    def best_kernel(self) -> str | None:
+        """Id of the champion, or else of the fittest kernel."""
+        published = self.champion or self.best
+        return published.kernel if published else None
+
+    @property
+    def best_speedup(self) -> float | None:
+        """Its speedup over eager: the confirmed one where there is a champion."""
+        published = self.champion or (self.best and self.best.timing)
+        return published.speedup if published else None
+
+
+class Runs:
+    """The runs of an open archive. Threads may share it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, which: str = "latest") -> Run:
+        """A run by its id, the unique start of it, or "latest".
+
+        Raises:
+            ArchiveError: there is none, or several start so; the message names the nearest.
+        """
+        if which == "latest":
+            row = self._connection.row("select * from runs order by number desc limit 1")
+            if row is None:
+                path = self._connection.path
+                raise ArchiveError(f"{path} has no run yet; start one: kbevolve run --problem L1/matmul")
+            return rows.run_from(row)
+        found = by_prefix(self._connection, "runs", which)
+        if not found:
+            known = [row["id"] for row in self._connection.rows("select id from runs")]
+            raise ArchiveError(f"no run {which!r} in {self._connection.path}. {nearest(which, known)}")
+        return rows.run_from(self._connection.rows("select * from runs where id = ?", only(found, "runs", which))[0])
+
+    def latest_of(self, problem_name: str) -> Run:
+        """The newest run of a problem, by the name it was asked for, or its path.
+
+        Raises:
+            ArchiveError: there is none; the message names the nearest.
+        """
+        file = Path(problem_name).expanduser()
+        row = self._connection.row(
+            "select runs.* from runs join problems on problems.id = runs.problem "
+            "where runs.problem_name in (?, ?) or problems.path in (?, ?) order by runs.number desc limit 1",
+            problem_name,
+            file.stem if file.suffix == ".py" else problem_name,
+            str(file),
+            str(file.absolute()),
+        )
+        if row is None:
+            known = {row["problem_name"] for row in self._connection.rows("select distinct problem_name from runs")}
+            raise ArchiveError(f"no run of {problem_name} in {self._connection.path}. {nearest(problem_name, known)}")
+        return rows.run_from(row)
+
+    def like(self, run: Run) -> list[Run]:
+        """The runs on the same problem text and the same device, `run` among them, the oldest first."""
+        found = self._connection.rows(
+            "select * from runs where problem = ? and device = ? order by number", run.problem, run.device
+        )
+        return [rows.run_from(row) for row in found]
+
+    def on_other_problems(self, run: Run, *, limit: int) -> list[Run]:
+        """Earlier runs on other problems on the same device, the newest first."""
+        found = self._connection.rows(
+            "select * from runs where problem <> ? and device = ?"
+            " and number < (select number from runs where id = ?) order by number desc limit ?",
+            run.problem,
+            run.device,
+            run.id,
+            limit,
+        )
+        return [rows.run_from(row) for row in found]
+
+    def summaries(self) -> list[RunSummary]:
+        """Every run with its counts and its best kernel, newest first."""
+        found = self._connection.rows("select * from runs order by number desc")
+        return [self.summary(rows.run_from(row)) for row in found]
+
+    def summary(self, run: Run) -> RunSummary:
+        """Counts and best kernel of one run."""
+        query, conditions = self._connection.rows, self._conditions(run.id)
+        births, generations = query("select count(*), max(generation) from births where run = ?", run.id)[0]
+        stop = self._connection.row(
+            "select reason, births from stops where run = ? order by number desc limit 1", run.id
+        )
+        # Counted by SQLite: a list of runs must not build a record for each of their kernels.
+        evaluated, correct = query(
+            f"select count(*), total(verdict = 'CORRECT') {_EVALUATIONS_OF_RUN}", run.id, *conditions
+        )[0]
+        best = self._connection.row(
+            f"select * {_EVALUATIONS_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
+            "order by speedup_low desc, identical_to is not null, kernel limit 1",
+            run.id,
+            *conditions,
+            *conditions,
+            run.id,
+        )
+        return RunSummary(
+            run=run,
+            births=births,
+            evaluated=evaluated,
+            correct=int(correct),
+            generations=generations or 0,
+            best=rows.evaluation_from(best) if best else None,
+            champion=self.champion(run.id),
+            # A stop that has births after it is history: the run was resumed.
+            stopped=rows.member(StopReason, stop["reason"]) if stop and stop["births"] == births else None,
+        )
+
+    def births(self, run_id: str, *, texts: bool = True) -> list[Birth]:
+        """The births of a run in order of generation, island and slot.
+
+        Without `texts`, prompts and replies are left out ("") and reading stays cheap however long they are.
+        """
+        return births_where(self._connection, "births.run = ? order by generation, island, slot", run_id, texts=texts)
+
+    def kernels(self, run_id: str) -> dict[str, Kernel]:
+        """The kernels of a run, by id."""
+        found = self._connection.rows(f"select * from kernels where id in ({_KERNELS_OF_RUN})", run_id)
+        return {row["id"]: rows.kernel_from(row) for row in found}
+
+    def ideas(self, run_id: str) -> dict[str, Idea]:
+        """The ideas that the births of a run carry out, by id."""
+        found = self._connection.rows(
+            "select * from ideas where id in (select idea from births where run = ? and idea is not null)", run_id
+        )
+        return {row["id"]: rows.idea_from(row) for row in found}
+
+    def placements(self, run_id: str) -> list[Placement]:
+        """The placements of a run, in the order they were made."""
+        found = self._connection.rows("select * from placements where run = ? order by number", run_id)
+        return [rows.placement_from(row) for row in found]
+
+    def evaluations(self, run_id: str) -> dict[str, Evaluation]:
+        """Kernel id to its first evaluation on the run's problem, device and precision, without blocks.
+
+        Evaluations by an earlier run count, too: such kernels are not measured twice.
+        """
+        sql = f"select * {_EVALUATIONS_OF_RUN} order by number"
+        found = self._connection.rows(sql, run_id, *self._conditions(run_id))
+        return {row["kernel"]: rows.evaluation_from(row) for row in found}
+
+    def failed(self, run_id: str) -> set[str]:
+        """Kernels of a run that passed at first, but not when they were judged again under its conditions."""
+        return {row["kernel"] for row in self._connection.rows(_FAILED_OF_RUN, *self._conditions(run_id), run_id)}
+
+    def confirmations(self, run_id: str) -> list[Confirmation]:
+        """The confirmations of a run, in the order they were made; without blocks."""
+        found = self._connection.rows("select * from confirmations where run = ? order by number", run_id)
+        return [rows.confirmation_from(row) for row in found]
+
+    def champion(self, run_id: str) -> Confirmation | None:
+        """The confirmation that a run publishes (`archive.champion`); None while no kernel was confirmed."""
+        made = self.confirmations(run_id)
+        return champion_of(made, self.failed(run_id)) if made else None
+
+    def tokens(self, run_id: str) -> tuple[int, int]:
+        """Prompt and completion tokens that a run has used."""
+        sums = "select coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0) from births where run = ?"
+        prompt, completion = self._connection.rows(sums, run_id)[0]
+        return int(prompt), int(completion)
+
+    def transfer(self, run_id: str) -> str | None:
+        """What a run was given of other problems (`Archive.add_transfer`); None when nothing was recorded."""
+        row = self._connection.row("select knowledge from transfers where run = ?", run_id)
+        return None if row is None else str(row["knowledge"])
+
+    def wall_seconds(self, run_id: str) -> float:
+        """Seconds of all sessions of a run together; 0 for one that was over before sessions were recorded.
+
+        A session that was killed has no end: it lasted up to the last fact that the run wrote before the next session.
+        Finding that reads the births of the run.
+        """
+        sessions = self._connection.rows(
+            "select started_at, max(ended_at) as ended_at from sessions where run = ?"
+            " group by started_at order by started_at",
+            run_id,
+        )
+        starts = [str(row["started_at"]) for row in sessions]
+        total = 0.0
+        for row, (start, following) in zip(sessions, pairwise([*starts, _NEVER]), strict=True):
+            end = row["ended_at"] or self._connection.rows(_LAST_FACT, run_id, start, following)[0]["at"] or start
+            seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+            total += max(seconds, 0.0)  # a clock may be set back
+        return total
+
+    def _conditions(self, run_id: str) -> tuple[str, str, str]:
+        run = self.get(run_id)
+        return run.problem, run.device, precision_of(run)
 
 
 def precision_of(run: Run) -> str:
@@ -20,64 +280,14 @@ def strategy_of(run: Run) -> str:
     return str(json.loads(run.settings).get("search", {}).get("strategy", "evolve"))
 
 
-def runs(connection: Connection) -> list[Run]:
-    """All runs, newest first."""
-    return [rows.run_from(row) for row in connection.rows("select * from runs order by number desc")]
-
-
-def run(connection: Connection, which: str) -> Run:
-    """A run by id, unique prefix, or "latest"."""
-    if which == "latest":
-        row = connection.row("select * from runs order by number desc limit 1")
-        if row is None:
-            raise ArchiveError(f"{connection.path} has no run yet; start one: kbevolve run --problem L1/matmul")
-        return rows.run_from(row)
-    found = by_prefix(connection, "runs", which)
-    if not found:
-        known = [row["id"] for row in connection.rows("select id from runs")]
-        raise ArchiveError(f"no run {which!r} in {connection.path}. {nearest(which, known)}")
-    return rows.run_from(connection.rows("select * from runs where id = ?", only(found, "runs", which))[0])
-
-
-def latest_run_of(connection: Connection, problem_name: str) -> Run:
-    """The newest run of a problem, by the name it was asked for or by its file."""
-    file = Path(problem_name).expanduser()
-    row = connection.row(
-        "select runs.* from runs join problems on problems.id = runs.problem "
-        "where runs.problem_name in (?, ?) or problems.path in (?, ?) order by runs.number desc limit 1",
-        problem_name,
-        file.stem if file.suffix == ".py" else problem_name,
-        str(file),
-        str(file.absolute()),
-    )
-    if row is None:
-        known = {row["problem_name"] for row in connection.rows("select distinct problem_name from runs")}
-        raise ArchiveError(f"no run of {problem_name} in {connection.path}. {nearest(problem_name, known)}")
-    return rows.run_from(row)
-
-
-def runs_like(connection: Connection, run: Run) -> list[Run]:
-    """The runs on the same problem text and device, the oldest first."""
+def births_where(connection: Connection, where: str, key: str, *, texts: bool) -> list[Birth]:
+    """Births by a condition with one parameter and an order; prompts and replies are "" without `texts`."""
+    prompt, reply, joins = "null", "null", ""
+    if texts:
+        prompt, reply = "prompts.text", "replies.text"
+        joins = "left join texts as prompts on prompts.id = births.prompt"
+        joins += " left join texts as replies on replies.id = births.reply"
     found = connection.rows(
-        "select * from runs where problem = ? and device = ? order by number", run.problem, run.device
+        f"select {_BIRTH}, {prompt} as prompt, {reply} as reply from births {joins} where {where}", key
     )
-    return [rows.run_from(row) for row in found]
-
-
-def runs_elsewhere(connection: Connection, run: Run, *, limit: int) -> list[Run]:
-    """Earlier runs on other problems on the same device, the newest first."""
-    found = connection.rows(
-        "select * from runs where problem <> ? and device = ?"
-        " and number < (select number from runs where id = ?) order by number desc limit ?",
-        run.problem,
-        run.device,
-        run.id,
-        limit,
-    )
-    return [rows.run_from(row) for row in found]
-
-
-def transfer(connection: Connection, run_id: str) -> str | None:
-    """What a run was given when it began, as it was written down; None when nothing was."""
-    row = connection.row("select knowledge from transfers where run = ?", run_id)
-    return None if row is None else str(row["knowledge"])
+    return [rows.birth_from(row) for row in found]

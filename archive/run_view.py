@@ -2,7 +2,7 @@
 
 Every answer is found through an index and holds few rows, whatever else the archive holds: a child costs the same in a
 run of a hundred kernels and of a million, and nothing of the past has to stay in memory. The one exception,
-`Ledger.contenders`, says so.
+`RunView.contenders`, says so.
 """
 
 from collections.abc import Collection
@@ -29,7 +29,7 @@ _FIRST = (
 )
 
 
-class Ledger:
+class RunView:
     """The questions about one run. Threads may share it.
 
     Args:

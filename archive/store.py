@@ -9,35 +9,34 @@ killed leaves whole facts or none.
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kbevolve.archive import queries, rows, run_queries
+from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.conversations import Questions
-from kbevolve.archive.known_devices import KnownDevice, known_device, remember
-from kbevolve.archive.queries import RunSummary
+from kbevolve.archive.conversations import Questions, Replies
+from kbevolve.archive.kernel_queries import Kernels, Problems
+from kbevolve.archive.prefixes import ambiguous, by_prefix
 from kbevolve.archive.records import (
     Birth,
     Confirmation,
     Evaluation,
     Idea,
     Kernel,
+    KnownDevice,
     Placement,
     ProblemCard,
     Run,
     StopReason,
 )
-from kbevolve.archive.replies import Replies
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_queries import Runs
+from kbevolve.archive.run_view import RunView
 from kbevolve.archive.schema import bring_up_to_date
-from kbevolve.archive.sittings import wall_seconds
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
-
-__all__ = ["Archive", "RunSummary"]
 
 
 class Archive:
@@ -56,6 +55,10 @@ class Archive:
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         self._connection = Connection(path, create=create)
+        #: What is read, by what it is about.
+        self.runs = Runs(self._connection)
+        self.kernels = Kernels(self._connection)
+        self.problems = Problems(self._connection)
         try:
             bring_up_to_date(self._connection)
         except BaseException:
@@ -126,7 +129,7 @@ class Archive:
             for problem, kernel, evaluation in found:
                 self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
                 self._connection.insert("kernels", rows.kernel_row(kernel), known="id")
-                new.append(evaluation not in queries.evaluations_of(self._connection, kernel.id))
+                new.append(evaluation not in self.kernels.evaluations(kernel.id))
                 if new[-1]:
                     self._insert_evaluation(evaluation)
         return new
@@ -154,12 +157,13 @@ class Archive:
     def add_card(self, card: ProblemCard) -> None:
         """Remember what was found out about a problem that is there, unless the newest card says the same."""
         with self._fact(f"card of problem {card.problem}"):
-            if queries.card(self._connection, card.problem, card.device, card.precision) != card:
+            if self.problems.card(card.problem, card.device, card.precision) != card:
                 self._connection.insert("cards", {**rows.card_row(card), "at": _now()})
 
     def add_device(self, device: KnownDevice) -> None:
         """Remember what a device is, unless it is known."""
-        remember(self._connection, device)
+        with self._fact(f"device {device.fingerprint}"):
+            self._connection.insert("devices", {**asdict(device), "at": _now()}, known="fingerprint")
 
     def add_placement(self, placement: Placement) -> None:
         """Remember that a kernel entered a niche."""
@@ -221,160 +225,43 @@ class Archive:
                 problem = f"was refused: {error}"
             raise ArchiveError(f"{self.path}: {what} {problem}") from error
 
-    # Reading: runs
+    # Reading
 
-    def runs(self) -> list[RunSummary]:
-        """Every run with its counts and its best kernel, newest first."""
-        return [queries.summary(self._connection, run) for run in run_queries.runs(self._connection)]
-
-    def summary(self, run: Run) -> RunSummary:
-        """Counts and best kernel of one run."""
-        return queries.summary(self._connection, run)
-
-    def run(self, which: str = "latest") -> Run:
-        """A run by its id, the unique start of it, or "latest".
-
-        Raises:
-            ArchiveError: there is none, or several start so; the message names the nearest.
-        """
-        return run_queries.run(self._connection, which)
-
-    def latest_run_of(self, problem_name: str) -> Run:
-        """The newest run of a problem, by the name it was asked for, or its path.
-
-        Raises:
-            ArchiveError: there is none; the message names the nearest.
-        """
-        return run_queries.latest_run_of(self._connection, problem_name)
-
-    def runs_like(self, run: Run) -> list[Run]:
-        """The runs on the same problem text and the same device, `run` among them, the oldest first."""
-        return run_queries.runs_like(self._connection, run)
-
-    def runs_elsewhere(self, run: Run, *, limit: int) -> list[Run]:
-        """Earlier runs on other problems on the same device, the newest first."""
-        return run_queries.runs_elsewhere(self._connection, run, limit=limit)
-
-    def transfer(self, run_id: str) -> str | None:
-        """What a run was given of other problems (`add_transfer`); None when nothing was written down."""
-        return run_queries.transfer(self._connection, run_id)
-
-    def problem(self, problem_id: str) -> Problem:
-        """A problem by its id, with the text that was run, wherever its file is now."""
-        return queries.problem(self._connection, problem_id)
-
-    def births(self, run_id: str, *, texts: bool = True) -> list[Birth]:
-        """The births of a run in order of generation, island and slot.
-
-        Without `texts`, prompts and replies are left out ("") and reading stays cheap however long they are.
-        """
-        return queries.births(self._connection, run_id, texts=texts)
-
-    def placements(self, run_id: str) -> list[Placement]:
-        """The placements of a run, in the order they were made."""
-        return queries.placements(self._connection, run_id)
-
-    def ideas(self, run_id: str) -> dict[str, Idea]:
-        """The ideas that the births of a run carry out, by id."""
-        return queries.ideas(self._connection, run_id)
-
-    def ledger(self, run: Run) -> Ledger:
+    def run_view(self, run: Run) -> RunView:
         """What a search asks of a run while it goes on."""
-        return Ledger(self._connection, run)
+        return RunView(self._connection, run)
 
     def questions(self, run: Run) -> Questions:
-        """What people and agents outside were asked and told in a run."""
+        """The questions to people and agents outside in a run, and their answers."""
         return Questions(self._connection, run.id)
 
     def replies(self, run: Run) -> Replies:
-        """What models answered in a run, request by request."""
+        """The replies of models in a run, request by request."""
         return Replies(self._connection, run.id)
 
-    def tokens(self, run_id: str) -> tuple[int, int]:
-        """Prompt and completion tokens that a run has used."""
-        return queries.tokens(self._connection, run_id)
-
-    def wall_seconds(self, run_id: str) -> float:
-        """Seconds of all sittings at a run together; 0 for one that was over before sittings were written down."""
-        return wall_seconds(self._connection, run_id)
-
-    # Reading: kernels
-
-    def kernel(self, which: str) -> Kernel:
-        """A kernel by its id or the unique start of it.
-
-        Raises:
-            ArchiveError: there is none, or several start so.
-        """
-        return queries.kernel(self._connection, which)
-
-    def kernels(self, run_id: str) -> dict[str, Kernel]:
-        """The kernels that were born in a run, by id."""
-        return queries.kernels(self._connection, run_id)
-
     def find(self, which: str) -> Kernel | Run:
-        """A kernel or a run, by its id or the start of it, or "latest" for the newest run.
+        """A kernel or a run, by its id or the unique start of it, or "latest" for the newest run.
 
         Raises:
             ArchiveError: there is neither, or several start so.
         """
-        return queries.find(self._connection, which)
-
-    def births_of(self, kernel_id: str) -> list[Birth]:
-        """Every birth of a kernel, in every run, the first first."""
-        return queries.births_of(self._connection, kernel_id)
-
-    def evaluation(
-        self, kernel_id: str, problem_id: str, device: str, precision: str, *, blocks: bool = False
-    ) -> Evaluation | None:
-        """The first evaluation of a kernel under these conditions; None when it was not evaluated so."""
-        return queries.evaluation(self._connection, kernel_id, problem_id, device, precision, blocks=blocks)
-
-    def evaluations(self, run_id: str) -> dict[str, Evaluation]:
-        """Kernel id to its first evaluation on the run's problem, device and precision, without blocks.
-
-        Kernels that an earlier run measured count: they are not measured twice.
-        """
-        return queries.evaluations(self._connection, self.run(run_id))
-
-    def evaluations_of(self, kernel_id: str) -> list[Evaluation]:
-        """Every evaluation of a kernel, on every problem and device, with its blocks, the first first."""
-        return queries.evaluations_of(self._connection, kernel_id)
-
-    def confirmations(self, run_id: str) -> list[Confirmation]:
-        """The confirmations of a run, in the order they were made; without blocks."""
-        return queries.confirmations(self._connection, run_id)
-
-    def confirmations_of(self, kernel_id: str) -> list[Confirmation]:
-        """Every confirmation of a kernel, in every run, with its blocks, the first first."""
-        return queries.confirmations_of(self._connection, kernel_id)
-
-    def failed(self, run_id: str) -> set[str]:
-        """Kernels of a run that passed at first, but not when they were judged again under its conditions."""
-        return queries.failed(self._connection, self.run(run_id))
-
-    def champion(self, run_id: str) -> Confirmation | None:
-        """The confirmation that a run publishes (`archive.champion`); None while nobody was confirmed."""
-        return queries.champion(self._connection, self.run(run_id))
-
-    def card(self, problem_id: str, device: str, precision: str) -> ProblemCard | None:
-        """The newest card of a problem under these conditions; None when there is none."""
-        return queries.card(self._connection, problem_id, device, precision)
-
-    def best(self, problem_id: str, device: str, precision: str) -> Evaluation | None:
-        """The best CORRECT kernel of a problem by what it has at least shown, None when there is none.
-
-        A run with a champion is represented by that one alone, with its confirmed speedup.
-        """
-        return queries.best(self._connection, problem_id, device, precision)
+        kernels, runs = (by_prefix(self._connection, table, which) for table in ("kernels", "runs"))
+        if which == "latest" or (runs and (not kernels or runs == [which])):
+            return self.runs.get(which)
+        if kernels and (not runs or kernels == [which]):
+            return self.kernels.get(which)
+        if not kernels:
+            raise ArchiveError(
+                f"no kernel and no run {which!r} in {self.path}; `kbevolve archive ls` lists the runs, "
+                "`kbevolve archive ls latest` the kernels of the last"
+            )
+        raise ArchiveError(ambiguous(kernels + runs, "kernels and runs", which))
 
     def device(self, fingerprint: str) -> KnownDevice | None:
-        """What a device is; None when no run was judged on it since devices are written down."""
-        return known_device(self._connection, fingerprint)
-
-    def devices(self, problem_id: str) -> list[str]:
-        """Fingerprints of the devices on which a problem has a CORRECT kernel."""
-        return queries.devices(self._connection, problem_id)
+        """What a device is; None when no run was judged on it since devices are recorded."""
+        sql = "select fingerprint, type, description from devices where fingerprint = ?"
+        row = self._connection.row(sql, fingerprint)
+        return KnownDevice(**dict(row)) if row else None
 
 
 def _now() -> str:

@@ -309,7 +309,7 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
     briefs, writes = Stopwatch(), Stopwatch()
     began: list[float] = []
     with Archive(path) as archive:
-        run = archive.run() if kernels else open_run(archive)
+        run = archive.runs.get() if kernels else open_run(archive)
         last = kernels // ISLANDS
         timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_generation_end")
         search = search_on(timed, run, last + children // ISLANDS, ready)

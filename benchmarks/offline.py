@@ -102,9 +102,9 @@ def measure(problem: str, folder: Path, arguments: argparse.Namespace) -> dict[s
 
 def _figures(path: Path) -> dict[str, Any]:
     with Archive(path, create=False) as archive:
-        run = archive.run()
-        evaluations = archive.evaluations(run.id)
-        births = archive.births(run.id)
+        run = archive.runs.get()
+        evaluations = archive.runs.evaluations(run.id)
+        births = archive.runs.births(run.id)
     seeds = {birth.kernel: birth.note for birth in births if birth.operator is Operator.SEED and birth.kernel}
     correct = {key: found for key, found in evaluations.items() if found.verdict is Verdict.CORRECT}
     best = max(correct.values(), key=lambda found: found.timing.speedup_low or 0.0)

@@ -204,17 +204,17 @@ def _kept(archive: Path) -> Counter[str]:
 def _content(path: Path) -> dict[str, Any]:
     """Everything in an archive but moments, seconds and the number of sessions."""
     with Archive(path, create=False) as archive:
-        run = archive.run()
-        births = [replace(birth, run="", seconds=0.0) for birth in archive.births(run.id)]
-        kernels = archive.kernels(run.id)
+        run = archive.runs.get()
+        births = [replace(birth, run="", seconds=0.0) for birth in archive.runs.births(run.id)]
+        kernels = archive.runs.kernels(run.id)
         content: dict[str, Any] = {
             "births": births,
             "kernels": kernels,
-            "ideas": archive.ideas(run.id),
-            "evaluations": {name: archive.evaluations_of(name) for name in sorted(kernels)},
-            "placements": [replace(one, run="") for one in archive.placements(run.id)],
-            "confirmations": [replace(one, run="") for one in archive.confirmations(run.id)],
-            "stopped": archive.summary(run).stopped,
+            "ideas": archive.runs.ideas(run.id),
+            "evaluations": {name: archive.kernels.evaluations(name) for name in sorted(kernels)},
+            "placements": [replace(one, run="") for one in archive.runs.placements(run.id)],
+            "confirmations": [replace(one, run="") for one in archive.runs.confirmations(run.id)],
+            "stopped": archive.runs.summary(run).stopped,
         }
     with sqlite3.connect(path) as connection:
         content["generation_ends"] = connection.execute(

@@ -94,14 +94,14 @@ def _work(path: Path, arrivals: Path, key: str) -> NoReturn:
             return model and _Watched(model=model, arrivals=noted)
 
         with Archive(path, create=False) as archive:
-            run: Run = archive.run()
+            run: Run = archive.runs.get()
             settings = settings_of(run, {})
             proposers = build_proposers(
                 settings,
                 cached(make, archive.replies(run)),
                 Interaction(questions=archive.questions(run)),
             )
-            problem = archive.problem(run.problem)
+            problem = archive.problems.get(run.problem)
             run_session(
                 RunContext(archive=archive, run=run, problem=problem, device=DEVICE, settings=settings),
                 JudgeDevices(devices=(DEVICE,), device=DEVICE),

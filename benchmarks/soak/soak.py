@@ -95,7 +95,7 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
                         f" {found.execution.seconds:6.2f} s",
                         flush=True,
                     )
-    archived = [len(archive.evaluations_of(patient.kernel.id)) for patient in children]
+    archived = [len(archive.kernels.evaluations(patient.kernel.id)) for patient in children]
     return {
         "seconds": round(time.perf_counter() - started, 1),
         "verdicts": {name: dict(counts) for name, counts in sorted(verdicts.items())},

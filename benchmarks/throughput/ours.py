@@ -127,6 +127,6 @@ def _keep(
     stem = f"throughput-{problem.name.rpartition('/')[2]}"
     with Archive(path) as archive:
         # Facts are written once: another pass over the mix is another run.
-        known = sum(summary.run.id.startswith(stem) for summary in archive.runs())
+        known = sum(summary.run.id.startswith(stem) for summary in archive.runs.summaries())
         run = open_run(archive, problem, device, name=f"{stem}-{known + 1}", began=began)
         add_all(archive, run, judged)

@@ -71,7 +71,7 @@ class AgentTools:
                             "state": one.stopped.value if one.stopped else "under way, or its process was killed",
                         }
                     )
-                    for one in archive.runs()
+                    for one in archive.runs.summaries()
                 ]
             }
 
@@ -172,12 +172,12 @@ class AgentTools:
     def kernel(self, kernel: Annotated[str, Field(description="A kernel's id, or the start of it.")]) -> dict[str, Any]:
         """Show a kernel: its source, its backend, and all its evaluations."""
         with self._open() as archive:
-            found = archive.kernel(kernel)
+            found = archive.kernels.get(kernel)
             return {
                 "kernel": found.id,
                 "backend": found.backend.value,
                 "source": found.source,
-                "evaluations": [_facts(one) for one in archive.evaluations_of(found.id)],
+                "evaluations": [_facts(one) for one in archive.kernels.evaluations(found.id)],
             }
 
     def lineage(
@@ -186,14 +186,14 @@ class AgentTools:
         """Show the lineage of a kernel: itself, its parent, that one's parent and so on, each with its idea, its author
         and its speedup over eager."""
         with self._open() as archive:
-            found = archive.kernel(kernel)
-            births = archive.births_of(found.id)
+            found = archive.kernels.get(kernel)
+            births = archive.kernels.births(found.id)
             if not births:
                 raise UsageError(f"kernel {found.id} has no lineage here; it was only evaluated")
             run = births[0].run
-            evaluations, ideas = archive.evaluations(run), archive.ideas(run)
+            evaluations, ideas = archive.runs.evaluations(run), archive.runs.ideas(run)
             line = []
-            for birth in main_line(found.id, archive.births(run, texts=False)):
+            for birth in main_line(found.id, archive.runs.births(run, texts=False)):
                 evaluation, idea = evaluations.get(birth.kernel or ""), ideas.get(birth.idea or "")
                 line.append(
                     {
@@ -222,7 +222,7 @@ class AgentTools:
         output = Path(file)
         check_output(output, force=overwrite)
         with self._open() as archive:
-            archive.latest_run_of(problem)
+            archive.runs.latest_of(problem)
             device = find_device(self._device)
             choice = choose(archive, problem, device, which=kernel)
             evaluation = measure_and_write(archive, choice, device, plain_judge, output)
@@ -238,7 +238,7 @@ class AgentTools:
         return Archive(self._path, create=False)
 
     def _continue(self, archive: Archive, which: str, *, count: int, fresh: bool, judge: bool) -> dict[str, Any]:
-        run = archive.run(which)
+        run = archive.runs.get(which)
         result = ask(archive, run, settings_of(run, {}), judge=judge, say=self._show())
         return dict(payload_of(archive, result, count=count, fresh=fresh))
 

@@ -79,7 +79,7 @@ def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = Non
             refused.append(RefusedAnswer(question=one.question, why=str(error)))
             continue
         by = one.by.strip() or ANONYMOUS
-        outcome = archive.questions(archive.run(question.run)).tell(
+        outcome = archive.questions(archive.runs.get(question.run)).tell(
             Answer(run=question.run, place=question.place, text=text, following=following, by=by)
         )
         if outcome in taken:
@@ -172,7 +172,7 @@ def _question(archive: Archive, given: GivenAnswer, run: Run | None) -> Question
             f"{given.question!r} is not the id of a question; `kbevolve ask` prints them, e.g. g3/i1/s0/q1"
         )
     named, place = found
-    of_run = archive.run(named) if named else run or archive.run("latest")
+    of_run = archive.runs.get(named) if named else run or archive.runs.get("latest")
     question = archive.questions(of_run).asked(place)
     if question is None:
         raise UsageError(Outcome.UNASKED.value)

@@ -111,12 +111,15 @@ def ask(
     evaluation = settings.evaluation.model_copy(update={"baselines": False})
     settings = settings.model_copy(update={"proposer": "ask", "evaluation": evaluation})
     with run_lock(archive, run, patience=PATIENCE):
-        births, judged = {birth.id for birth in archive.births(run.id, texts=False)}, archive.evaluations(run.id)
+        births, judged = (
+            {birth.id for birth in archive.runs.births(run.id, texts=False)},
+            archive.runs.evaluations(run.id),
+        )
         reason, interaction = _advance(archive, run, settings, devices, judge, say)
-        found = archive.evaluations(run.id)
+        found = archive.runs.evaluations(run.id)
         news = [
             AttemptNews(birth=birth, evaluation=found.get(birth.kernel or ""))
-            for birth in archive.births(run.id, texts=False)
+            for birth in archive.runs.births(run.id, texts=False)
             if birth.id not in births or (birth.kernel in found and birth.kernel not in judged)
         ]
         return AskResult(
@@ -143,7 +146,7 @@ def _advance(
     judge: bool,
     say: Callable[[str], None],
 ) -> tuple[StopReason, Interaction]:
-    problem = archive.problem(run.problem)
+    problem = archive.problems.get(run.problem)
 
     def session(devices: JudgeDevices, absent: AbsentJudges | None) -> tuple[StopReason, Interaction]:
         interaction = Interaction(questions=archive.questions(run))
@@ -163,7 +166,7 @@ def _advance(
     # just begun.
     absent = AbsentJudges(archive=archive, run=run)
     known = _known_devices(archive, run) or devices
-    if known is not None and (not judge or archive.ledger(run).last_ended() is not None):
+    if known is not None and (not judge or archive.run_view(run).last_ended() is not None):
         result = session(known, absent)
         if not judge or not absent.needed:
             return result

@@ -91,14 +91,14 @@ def payload_of(
         ArchiveError: the folder cannot be written.
     """
     questions = archive.questions(result.run)
-    found = archive.evaluations(result.run.id) if result.open else {}
+    found = archive.runs.evaluations(result.run.id) if result.open else {}
     candidates = [one for one in result.open if not (fresh and questions.asked(one.question.place))][:count]
     shown = [
         _question(one, found, first.asked or None, prompts)
         for one, first in zip(candidates, questions.hand_out([one.question for one in candidates]), strict=True)
         if not (fresh and first.asked)  # another process was quicker
     ]
-    summary, best = archive.summary(result.run), None
+    summary, best = archive.runs.summary(result.run), None
     if summary.best_kernel:
         confirmed = summary.champion is not None
         best = BestPayload(kernel=summary.best_kernel, speedup=summary.best_speedup, confirmed=confirmed)

@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbevolve.archive.batch_file import FindingsFile
 from kbevolve.archive.batch_results import Conditions, Finding
-from kbevolve.archive.findings_file import FindingsFile
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem

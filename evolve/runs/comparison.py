@@ -54,7 +54,7 @@ def compared_runs(
         strategies: their names.
         seeds: how many, from the seed of the settings on.
     """
-    summaries = [one for one in archive.runs() if one.run.problem == problem.id and one.run.device == device]
+    summaries = [one for one in archive.runs.summaries() if one.run.problem == problem.id and one.run.device == device]
     known: dict[str, tuple[Run, bool]] = {}
     for summary in summaries:  # newest first: the oldest of equal runs counts
         identity = _identity(Settings.model_validate_json(summary.run.settings))
@@ -78,20 +78,20 @@ def tracks(archive: Archive, runs: Iterable[tuple[str, Run]]) -> dict[str, list[
     """Strategy -> the tracks of its runs, given as strategy and run."""
     found: dict[str, list[Track]] = {}
     for strategy, run in runs:
-        births = archive.births(run.id, texts=False)
+        births = archive.runs.births(run.id, texts=False)
         found.setdefault(strategy, []).append(track(_curve(archive, run), births, strategy=strategy))
     return found
 
 
 def _curve(archive: Archive, run: Run) -> Curve:
-    source = archive.problem(run.problem).source_for(run.device.partition("/")[0])
+    source = archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
     return curve(
         run,
-        archive.births(run.id, texts=False),
-        archive.evaluations(run.id),
+        archive.runs.births(run.id, texts=False),
+        archive.runs.evaluations(run.id),
         {},
         reference=Kernel.from_source(as_model_new(source)).id,
-        champion=archive.champion(run.id),
+        champion=archive.runs.champion(run.id),
     )
 
 

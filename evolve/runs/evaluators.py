@@ -125,7 +125,7 @@ class AbsentJudges:
         Raises:
             Unanswered: there is none.
         """
-        known = self.archive.card(problem.id, self.run.device, precision_of(self.run))
+        known = self.archive.problems.card(problem.id, self.run.device, precision_of(self.run))
         return known or self._wait(f"no judge has seen {problem.name} on {self.run.device}; `kbevolve ask` there first")
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> NoReturn:

@@ -48,18 +48,18 @@ def choose(archive: Archive, problem_name: str, device: Device, *, which: str | 
     Raises:
         ArchiveError: the archive has no run of the problem, no such kernel, or nothing correct on this device.
     """
-    newest = archive.latest_run_of(problem_name)
-    problem = archive.problem(newest.problem)
+    newest = archive.runs.latest_of(problem_name)
+    problem = archive.problems.get(newest.problem)
     if which is not None:
-        kernel = archive.kernel(which)
+        kernel = archive.kernels.get(which)
     else:
-        best = archive.best(problem.id, device.fingerprint, _evaluation_settings(newest).precision)
+        best = archive.problems.best(problem.id, device.fingerprint, _evaluation_settings(newest).precision)
         if best is None:
             raise ArchiveError(_nothing_correct(archive, problem_name, problem, device))
-        kernel = archive.kernel(best.kernel)
+        kernel = archive.kernels.get(best.kernel)
     run = _birth_run(archive, kernel, newest)
-    then = archive.evaluation(kernel.id, problem.id, device.fingerprint, _evaluation_settings(run).precision)
-    champion = archive.champion(run.id) if run.device == device.fingerprint else None
+    then = archive.kernels.evaluation(kernel.id, problem.id, device.fingerprint, _evaluation_settings(run).precision)
+    champion = archive.runs.champion(run.id) if run.device == device.fingerprint else None
     confirmation = champion if champion and champion.kernel == kernel.id else None
     measured = confirmation or (then and then.timing)
     return ExportChoice(
@@ -106,13 +106,13 @@ def measure_and_write(
     moment = datetime.now(UTC)
     archive.add_evaluation(evaluation)
     if evaluation.verdict is Verdict.CORRECT:
-        measured = archive.evaluations(choice.run.id)
+        measured = archive.runs.evaluations(choice.run.id)
         text = exported_source(
             choice.kernel,
             evaluation,
             run=choice.run,
             device=device.description,
-            line=main_line(choice.kernel.id, archive.births(choice.run.id, texts=False)),
+            line=main_line(choice.kernel.id, archive.runs.births(choice.run.id, texts=False)),
             speedups={kernel: found.timing.speedup for kernel, found in measured.items()},
             command=_repeat(choice, device, output),
             moment=moment,
@@ -129,8 +129,8 @@ def _evaluation_settings(run: Run) -> EvaluationSettings:
 
 def _birth_run(archive: Archive, kernel: Kernel, newest: Run) -> Run:
     """The first run on this problem that created the kernel; the newest one for a kernel from elsewhere."""
-    for birth in archive.births_of(kernel.id):
-        run = archive.run(birth.run)
+    for birth in archive.kernels.births(kernel.id):
+        run = archive.runs.get(birth.run)
         if run.problem == newest.problem:
             return run
     return newest
@@ -146,7 +146,7 @@ def _repeat(choice: ExportChoice, device: Device, output: Path) -> str:
 
 
 def _nothing_correct(archive: Archive, problem_name: str, problem: Problem, device: Device) -> str:
-    others = archive.devices(problem.id)
+    others = archive.problems.devices(problem.id)
     if not others:
         return (
             f"{archive.path} has no correct kernel of {problem_name} yet; go on: kbevolve resume, "

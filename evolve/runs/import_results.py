@@ -53,7 +53,7 @@ def import_results(archive: Archive, file: Path, run: Run | None = None) -> Impo
             refused.append((number, why))
         else:
             accepted.append(finding)
-    births = {one.evaluation.kernel: archive.births_of(one.evaluation.kernel) for one in accepted}
+    births = {one.evaluation.kernel: archive.kernels.births(one.evaluation.kernel) for one in accepted}
     waited = _waiting_runs(archive, accepted, births)
     new = archive.add_found([(one.problem, one.kernel, one.evaluation) for one in accepted])
     added = {one.evaluation.kernel for one, is_new in zip(accepted, new, strict=True) if is_new}
@@ -94,10 +94,10 @@ def _waiting_runs(
     for finding in findings:
         kernel, *conditions = finding.conditions
         found = finding.evaluation
-        if archive.evaluation(kernel, found.problem, found.device, found.precision) is not None:
+        if archive.kernels.evaluation(kernel, found.problem, found.device, found.precision) is not None:
             continue
         for birth in births[kernel]:
-            run = runs.setdefault(birth.run, archive.run(birth.run))
+            run = runs.setdefault(birth.run, archive.runs.get(birth.run))
             if [run.problem, precision_of(run), run.device] == conditions:
                 waiting.setdefault(kernel, []).append(run.id)
     return waiting

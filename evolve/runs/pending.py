@@ -34,9 +34,9 @@ class PendingKernel:
 
 def pending_kernels(archive: Archive, run: Run) -> list[PendingKernel]:
     """The kernels of a run that have no verdict under its conditions, each once, in order of creation."""
-    kernels, judged = archive.kernels(run.id), archive.evaluations(run.id)
+    kernels, judged = archive.runs.kernels(run.id), archive.runs.evaluations(run.id)
     first: dict[str, Birth] = {}
-    for birth in archive.births(run.id, texts=False):
+    for birth in archive.runs.births(run.id, texts=False):
         if birth.kernel is not None and birth.state is not BirthState.NEAR_DUPLICATE and birth.kernel not in judged:
             first.setdefault(birth.kernel, birth)
     return [PendingKernel(birth=birth, kernel=kernels[kernel_id]) for kernel_id, birth in first.items()]
@@ -58,7 +58,7 @@ def write_pending(archive: Archive, run: Run, folder: Path) -> list[PendingKerne
     found = pending_kernels(archive, run)
     if not found:
         return []
-    problem, settings = archive.problem(run.problem), json.loads(run.settings).get("evaluation", {})
+    problem, settings = archive.problems.get(run.problem), json.loads(run.settings).get("evaluation", {})
     texts = {one.file: one.kernel.source for one in found} | {
         PROBLEM: problem.source,
         SETTINGS: f"# How run {run.id} judges.\n" + yaml.safe_dump({"evaluation": settings}, sort_keys=False),

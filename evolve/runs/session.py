@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from time import monotonic
 
-from kbevolve.archive.known_devices import KnownDevice
-from kbevolve.archive.records import Operator, ProblemCard, Run, StopReason
+from kbevolve.archive.records import KnownDevice, Operator, ProblemCard, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, Unanswered, UsageError
 from kbevolve.configs.problem import Problem
@@ -147,7 +146,7 @@ def _check_device(context: RunContext) -> None:
 def _session(context: RunContext) -> Iterator[Callable[[], float]]:
     """Write when the session starts and ends; yields a clock of the seconds that all sessions have lasted."""
     archive, run, device = context.archive, context.run, context.device
-    before, started = archive.wall_seconds(run.id), monotonic()
+    before, started = archive.runs.wall_seconds(run.id), monotonic()
     began = archive.start_session(run.id)
     try:
         archive.add_device(KnownDevice(fingerprint=run.device, type=device.type, description=device.description))
@@ -178,7 +177,7 @@ def _card(context: RunContext, judges: Judges) -> ProblemCard:
     Prompts quote these times, and a prompt must not depend on the number of sessions or on a replay.
     """
     found = judges.card(context.problem)
-    known = context.archive.card(found.problem, found.device, found.precision)
+    known = context.archive.problems.card(found.problem, found.device, found.precision)
     card = known if known is not None and known.flags.keys() == found.flags.keys() else found
     context.archive.add_card(card)
     return card

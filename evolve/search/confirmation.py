@@ -129,7 +129,7 @@ class Contests:
 
     def recall(self) -> None:
         """Read the contests of earlier sessions, all at once: no choice of a parent depends on them."""
-        self._champions.record(self._context.archive.confirmations(self._context.run.id))
+        self._champions.record(self._context.archive.runs.confirmations(self._context.run.id))
         self._others = True
 
     def consider(self, evaluation: Evaluation) -> None:

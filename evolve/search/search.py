@@ -180,8 +180,8 @@ class Search:
         self._recorded, self._replayed = newest, closed if closed is not None else newest - 1
         self.live = self._replayed < 0
         archive, run = self.context.archive, self.context.run.id
-        failed = archive.failed(run)
-        valid = [one for one in archive.confirmations(run) if one.kernel not in failed]
+        failed = archive.runs.failed(run)
+        valid = [one for one in archive.runs.confirmations(run) if one.kernel not in failed]
         self._stopping.recall(valid, replayed=self._replayed)
         self._contests.recall()
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kbevolve.archive.records import Kernel, ProblemCard, Run
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_view import RunView
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.reference import as_model_new
@@ -29,9 +29,9 @@ class RunContext:
     transfer: TransferredKnowledge = field(default_factory=TransferredKnowledge)
 
     @cached_property
-    def view(self) -> Ledger:
+    def view(self) -> RunView:
         """What the archive holds of the run."""
-        return self.archive.ledger(self.run)
+        return self.archive.run_view(self.run)
 
     @cached_property
     def reference(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Verdict
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Likeness
 from kbevolve.islands.source.similarity import Shingles, resemblance, shingles
 
@@ -57,7 +57,7 @@ class NearDuplicates:
         ledger: what the archive holds of the run.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: RunView) -> None:
         self._ledger = ledger
         self._shingles = lru_cache(maxsize=2 * REMEMBERED)(self._read_shingles)
 

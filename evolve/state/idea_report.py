@@ -80,10 +80,10 @@ class Scores:
 
 def of_run(archive: Archive, run: Run) -> Scores:
     """The scores of a run; credit as its next child would be told."""
-    text = archive.transfer(run.id)
+    text = archive.runs.transfer(run.id)
     elsewhere = dict(from_text(text, archive).tallies) if text else {}
     memory, born = memory_of(archive, run, elsewhere), list(carried_out(archive, run))
-    problem = archive.problem(run.problem).name
+    problem = archive.problems.get(run.problem).name
     return Scores(
         ideas=_ideas({problem: born}),
         techniques=_techniques({problem: born}, memory.experience),
@@ -96,8 +96,8 @@ def of_archive(archive: Archive) -> Scores:
     """The scores of all runs together; credit as if they were one run."""
     born: dict[str, list[CarriedOut]] = {}
     experience = Experience()
-    for summary in reversed(archive.runs()):
-        problem = archive.problem(summary.run.problem).name
+    for summary in reversed(archive.runs.summaries()):
+        problem = archive.problems.get(summary.run.problem).name
         for one in carried_out(archive, summary.run):
             born.setdefault(problem, []).append(one)
             log = one.gain.log if one.gain else None

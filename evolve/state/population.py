@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_view import RunView
 from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.duplicates import KnownFailures
@@ -46,7 +46,7 @@ class Population:
     """
 
     def __init__(
-        self, islands: int, ledger: Ledger, *, since: float = 0.0, elsewhere: Mapping[Key, Tally] | None = None
+        self, islands: int, ledger: RunView, *, since: float = 0.0, elsewhere: Mapping[Key, Tally] | None = None
     ) -> None:
         self.islands = [Island(index=index) for index in range(islands)]
         #: Distinct kernels by verdict, and births by state.

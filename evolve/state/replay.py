@@ -25,11 +25,11 @@ class CarriedOut:
 
 def carried_out(archive: Archive, run: Run) -> Iterator[CarriedOut]:
     """Every birth of a run that carried out an idea, in order."""
-    ideas = archive.ideas(run.id)
+    ideas = archive.runs.ideas(run.id)
     if not ideas:
         return
-    found = archive.evaluations(run.id)
-    for birth in archive.births(run.id, texts=False):
+    found = archive.runs.evaluations(run.id)
+    for birth in archive.runs.births(run.id, texts=False):
         if birth.idea is not None and birth.operator is not Operator.SEED:
             evaluation = found.get(birth.kernel) if birth.kernel else None
             gain = Gain.of(evaluation, _parent(birth, found))
@@ -38,8 +38,8 @@ def carried_out(archive: Archive, run: Run) -> Iterator[CarriedOut]:
 
 def memory_of(archive: Archive, run: Run, elsewhere: dict[Key, Tally] | None = None) -> Memory:
     """What a run knows by now, as its next child would be told; how far it stagnates is left out."""
-    learning, ideas, found = Learning(elsewhere), archive.ideas(run.id), archive.evaluations(run.id)
-    for birth in archive.births(run.id, texts=False):
+    learning, ideas, found = Learning(elsewhere), archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
+    for birth in archive.runs.births(run.id, texts=False):
         if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
             idea = ideas[birth.idea] if birth.idea is not None else None
             evaluation = found.get(birth.kernel) if birth.kernel else None

@@ -63,11 +63,11 @@ class TransferredKnowledge:
 
 def received_by(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge:
     """What a run receives: as it was recorded; or gathered now, and recorded."""
-    text = archive.transfer(run.id)
+    text = archive.runs.transfer(run.id)
     if text is None:
         text = _of_its_seed(archive, run)
         # A run that an older version began, which recorded no transfer, received nothing.
-        if text is None and not archive.ledger(run).last_generation():
+        if text is None and not archive.run_view(run).last_generation():
             text = as_text(gather(archive, run, problem))
         text = text or as_text(TransferredKnowledge())
         archive.add_transfer(run.id, text)
@@ -77,15 +77,15 @@ def received_by(archive: Archive, run: Run, problem: Problem) -> TransferredKnow
 def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge:
     """What earlier runs on other problems, on the same device at the same precision, have learnt."""
     precision = precision_of(run)
-    card = archive.card(run.problem, run.device, precision)
+    card = archive.problems.card(run.problem, run.device, precision)
     tallies: dict[Key, Tally] = {}
     kernels: dict[str, TransferredKernel] = {}
     ideas: dict[str, TransferredIdea] = {}
-    for other in archive.runs_elsewhere(run, limit=RUNS):
+    for other in archive.runs.on_other_problems(run, limit=RUNS):
         if precision_of(other) != precision:
             continue
-        theirs = archive.problem(other.problem)
-        similar = alike(problem, theirs, card, archive.card(other.problem, other.device, precision))
+        theirs = archive.problems.get(other.problem)
+        similar = alike(problem, theirs, card, archive.problems.card(other.problem, other.device, precision))
         for child in carried_out(archive, other):
             idea, gain = child.idea, child.gain
             keys: tuple[Key, ...] = ((idea.technique,), (idea.technique, bottleneck_class(idea.bottleneck)))
@@ -121,7 +121,9 @@ def from_text(text: str, archive: Archive) -> TransferredKnowledge:
             for key, (valid, invalid, gains, squares) in tree["tallies"]
         },
         kernels=tuple(
-            TransferredKernel(problem=problem, kernel=kernel, speedup=speedup, source=archive.kernel(kernel).source)
+            TransferredKernel(
+                problem=problem, kernel=kernel, speedup=speedup, source=archive.kernels.get(kernel).source
+            )
             for problem, kernel, speedup in tree["kernels"]
         ),
         ideas=tuple(
@@ -142,19 +144,19 @@ def alike(one: Problem, other: Problem, card: ProblemCard | None = None, others:
 
 def _of_its_seed(archive: Archive, run: Run) -> str | None:
     """What the first run of the same problem with the same seed received."""
-    for other in archive.runs_like(run):
+    for other in archive.runs.like(run):
         same = other.id != run.id and other.seed == run.seed and precision_of(other) == precision_of(run)
-        if same and (text := archive.transfer(other.id)) is not None:
+        if same and (text := archive.runs.transfer(other.id)) is not None:
             return text
     return None
 
 
 def _best(archive: Archive, run: Run, problem: Problem) -> TransferredKernel | None:
     """The best kernel of a run, when it writes kernels of its own and beats eager."""
-    summary = archive.summary(run)
+    summary = archive.runs.summary(run)
     if summary.best_kernel is None or (summary.best_speedup or 0.0) <= 1.0:
         return None
-    kernel = archive.kernel(summary.best_kernel)
+    kernel = archive.kernels.get(summary.best_kernel)
     if kernel.backend is Backend.TORCH:
         return None
     speedup = round(summary.best_speedup or 0.0, 3)

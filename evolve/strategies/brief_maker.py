@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from kbevolve.archive.records import Operator
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_view import RunView
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.base import Brief, Learnt
 from kbevolve.evolve.state.population import Population
@@ -30,7 +30,7 @@ class Directed:
         *,
         breeding: Breeding,
         settings: SearchSettings,
-        ledger: Ledger,
+        ledger: RunView,
         closed: Callable[[], int],
     ) -> None:
         self._strategy = strategy

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from kbevolve.archive.records import Birth, Verdict
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Attempt
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
@@ -29,7 +29,7 @@ class Knowledge:
         closed: the newest generation that is closed.
     """
 
-    def __init__(self, population: Population, ledger: Ledger, *, island: int, closed: int) -> None:
+    def __init__(self, population: Population, ledger: RunView, *, island: int, closed: int) -> None:
         self._population = population
         self._ledger = ledger
         self._island = island

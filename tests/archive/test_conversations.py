@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.conversations import Answer, Outcome, Place, Question, Questions, Stage, parse_id
-from kbevolve.archive.known_devices import KnownDevice
-from kbevolve.archive.records import Birth, BirthState, Operator
+from kbevolve.archive.records import Birth, BirthState, KnownDevice, Operator
 from kbevolve.archive.store import Archive
 
 PLACE = Place(9, 0, 0, 1)
@@ -24,7 +23,7 @@ def archive(small_archive: Any) -> Iterator[Archive]:
 
 @pytest.fixture
 def questions(archive: Archive) -> Questions:
-    return archive.questions(archive.run())
+    return archive.questions(archive.runs.get())
 
 
 def question(questions: Questions, place: Place = PLACE) -> Question:
@@ -83,9 +82,9 @@ def test_the_first_answer_counts(questions: Questions) -> None:
 def test_what_nobody_asked_is_not_answered(archive: Archive, questions: Questions) -> None:
     questions.hand_out([question(questions)])
     assert questions.tell(told(questions, place=PLACE._replace(number=2))) is Outcome.UNASKED
-    elsewhere = archive.run(questions.run)
+    elsewhere = archive.runs.get(questions.run)
     archive.add_run(replace(elsewhere, id="another-run"))
-    assert archive.questions(archive.run("another-run")).tell(told(questions)) is Outcome.UNASKED
+    assert archive.questions(archive.runs.get("another-run")).tell(told(questions)) is Outcome.UNASKED
 
 
 def test_a_child_that_was_born_takes_no_answer(archive: Archive, questions: Questions) -> None:

@@ -85,9 +85,9 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
         born |= {int(number) for what, number in acknowledged if what == "birth"}
         judged |= {int(number) for what, number in acknowledged if what == "evaluation"}
         with Archive(path, create=False) as archive:
-            births = archive.births("run")
+            births = archive.runs.births("run")
             found = {birth.generation for birth in births}
-            evaluations = archive.evaluations("run")
+            evaluations = archive.runs.evaluations("run")
         assert born <= found
         assert judged <= {birth.generation for birth in births if birth.kernel in evaluations}
         assert len(found - born) <= 1  # at most the one whose acknowledgement was on its way
@@ -103,10 +103,10 @@ def test_two_runs_may_write_while_others_read(tmp_path: Path) -> None:
     seen = 0
     with Archive(path, create=False) as reader:
         while any(writer.poll() is None for writer in writers):
-            counts = [summary.births for summary in reader.runs()]
+            counts = [summary.births for summary in reader.runs.summaries()]
             assert sum(counts) >= seen
             seen = sum(counts)
-        assert {summary.run.id: summary.evaluated for summary in reader.runs()} == {"one": 60, "two": 60}
+        assert {summary.run.id: summary.evaluated for summary in reader.runs.summaries()} == {"one": 60, "two": 60}
     for writer in writers:
         _, errors = writer.communicate(timeout=60)
         assert (writer.returncode, errors) == (0, "")
@@ -123,7 +123,7 @@ def test_a_disk_that_takes_no_more_is_one_line_and_the_archive_stays_whole(tmp_p
     born = [int(line.split()[1]) for line in out.splitlines() if line.startswith("birth")]
     assert len(born) > 5
     with Archive(path) as archive:
-        assert [birth.generation for birth in archive.births("run")] == born
+        assert [birth.generation for birth in archive.runs.births("run")] == born
     assert_sound(path)
     again = start_writer(path, "run", first=len(born), count=3)  # room was made: it goes on
     assert again.communicate(timeout=60)[1] == ""
@@ -141,10 +141,10 @@ def test_a_full_database_names_the_remedy(small_archive: Any) -> None:
         )  # fmt: skip
         with pytest.raises(ArchiveError, match="the disk is full; make room, then `kbevolve resume`"):
             archive.add_birth(birth, kernel=kernel)
-        assert archive.births(small_archive.run.id) == list(small_archive.births)
+        assert archive.runs.births(small_archive.run.id) == list(small_archive.births)
         archive._connection.rows("pragma max_page_count = 1000000")
         archive.add_birth(birth, kernel=kernel)
-        assert archive.births(small_archive.run.id)[-1] == birth
+        assert archive.runs.births(small_archive.run.id)[-1] == birth
 
 
 def test_a_file_that_someone_holds_is_waited_for_and_then_named(
@@ -155,7 +155,7 @@ def test_a_file_that_someone_holds_is_waited_for_and_then_named(
     holder = sqlite3.connect(small_archive.path, isolation_level=None)
     holder.execute("begin immediate")
     with Archive(small_archive.path) as archive:
-        assert archive.run() == small_archive.run  # reading never waits
+        assert archive.runs.get() == small_archive.run  # reading never waits
         run = Run(id="x", problem_name="p", problem=small_archive.problem.id, device="d", seed=0, settings="{}")
         with pytest.raises(ArchiveError, match="another process has held it"):
             archive.add_run(run)
@@ -201,7 +201,7 @@ def test_a_damaged_file_names_the_remedy(small_archive: Any) -> None:
         pytest.raises(ArchiveError, match=r"the file is damaged; save what can be read: .*\.recover"),
         Archive(small_archive.path) as archive,
     ):
-        archive.runs()
+        archive.runs.summaries()
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_every_kernel_of_a_run_can_be_exported(small_archive: Any) -> None:
     from kbevolve.archive.store import Archive
 
     with Archive(small_archive.path) as archive:
-        kernels = archive.kernels(small_archive.run.id)
+        kernels = archive.runs.kernels(small_archive.run.id)
     speedups = {kernel: one.timing.speedup for kernel, one in small_archive.evaluations.items()}
     for kernel in kernels.values():
         text = exported_source(

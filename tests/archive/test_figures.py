@@ -19,7 +19,7 @@ from tests.conftest import confirmation
 
 def curve_of(sample: Any) -> Curve:
     with Archive(sample.path) as archive:
-        ideas = archive.ideas(sample.run.id)
+        ideas = archive.runs.ideas(sample.run.id)
     return curve(sample.run, sample.births, sample.evaluations, ideas)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from kbevolve.archive.batch_file import FindingsFile
 from kbevolve.archive.batch_results import read_findings, to_line
-from kbevolve.archive.findings_file import FindingsFile
 from kbevolve.configs.errors import ArchiveError, UsageError
 from tests.archive.test_batch_results import failed, finding
 

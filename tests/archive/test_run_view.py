@@ -19,34 +19,34 @@ def archive(small_archive: Any) -> Any:
 
 
 def test_generations_hold_their_births_and_verdicts_in_order(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.ledger(small_archive.run)
+    ledger = archive.run_view(small_archive.run)
     assert ledger.last_generation() == 8
     for generation in range(9):
         born = [replace(birth, prompt="", reply="") for birth in small_archive.births if birth.generation == generation]
         assert ledger.births(generation) == born
-        expected = archive.evaluations(small_archive.run.id)
+        expected = archive.runs.evaluations(small_archive.run.id)
         assert ledger.verdicts(generation) == [
             (birth, expected.get(birth.kernel) if birth.kernel else None) for birth in born
         ]
-        placements = [one for one in archive.placements(small_archive.run.id) if one.generation == generation]
+        placements = [one for one in archive.runs.placements(small_archive.run.id) if one.generation == generation]
         assert ledger.placements(generation) == placements
     assert ledger.births(9) == []
 
 
 def test_another_run_says_nothing_about_this_one(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.ledger(replace(small_archive.run, id="another"))
+    ledger = archive.run_view(replace(small_archive.run, id="another"))
     assert (ledger.last_generation(), ledger.last_ended(), ledger.births(0)) == (None, None, [])
     birth = next(birth for birth in small_archive.births if birth.kernel)
     assert not ledger.knows(birth.kernel, generation=99)
     assert ledger.first_birth(birth.kernel) is None
     assert ledger.evaluation(birth.kernel) is not None, "what was judged for another run is not judged again"
-    elsewhere = archive.ledger(replace(small_archive.run, device="another"))
+    elsewhere = archive.run_view(replace(small_archive.run, device="another"))
     assert elsewhere.evaluation(birth.kernel) is None
     assert {found for _, found in elsewhere.verdicts(0)} == {None}
 
 
 def test_a_kernel_is_known_from_the_generation_that_bore_it(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.ledger(small_archive.run)
+    ledger = archive.run_view(small_archive.run)
     first: dict[str, Any] = {}
     for birth in small_archive.births:
         if birth.kernel:
@@ -68,7 +68,7 @@ def test_a_kernel_is_known_from_the_generation_that_bore_it(archive: Archive, sm
 
 
 def test_generations_are_closed_once(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.ledger(small_archive.run)
+    ledger = archive.run_view(small_archive.run)
     assert ledger.last_ended() is None
     for generation in range(3):
         archive.add_generation_end(small_archive.run.id, generation)
@@ -78,8 +78,8 @@ def test_generations_are_closed_once(archive: Archive, small_archive: Any) -> No
 
 
 def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_archive: Any) -> None:
-    ledger = archive.ledger(small_archive.run)
-    found = archive.evaluations(small_archive.run.id)
+    ledger = archive.run_view(small_archive.run)
+    found = archive.runs.evaluations(small_archive.run.id)
     for generation in (0, 3, 8):
         born = {birth.kernel for birth in small_archive.births if birth.generation <= generation and birth.kernel}
         fit = {name: found[name].timing.speedup_low for name in born if name in found}
@@ -92,22 +92,22 @@ def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_a
 
 
 def test_failures_are_told_from_the_evaluation_that_is_newer(archive: Archive, small_archive: Any) -> None:
-    ledger, run = archive.ledger(small_archive.run), small_archive.run
+    ledger, run = archive.run_view(small_archive.run), small_archive.run
     before = ledger.newest_evaluation()
-    assert ledger.failed_since(0) == archive.failed(run.id) == set()
+    assert ledger.failed_since(0) == archive.runs.failed(run.id) == set()
     best = small_archive.evaluations[small_archive.best]
     wrong = next(one for one in small_archive.evaluations.values() if one.verdict is not Verdict.CORRECT)
     archive.add_evaluation(best)  # passed again
     archive.add_evaluation(wrong)  # never passed
     assert ledger.failed_since(0) == set()
     archive.add_evaluation(replace(wrong, kernel=best.kernel))
-    assert ledger.failed_since(before) == ledger.failed_since(0) == archive.failed(run.id) == {best.kernel}
+    assert ledger.failed_since(before) == ledger.failed_since(0) == archive.runs.failed(run.id) == {best.kernel}
     assert ledger.failed_since(ledger.newest_evaluation()) == set()
-    assert archive.ledger(replace(run, id="another")).failed_since(0) == set()
+    assert archive.run_view(replace(run, id="another")).failed_since(0) == set()
 
 
 def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Archive, small_archive: Any) -> None:
-    ledger, run = archive.ledger(small_archive.run), small_archive.run
+    ledger, run = archive.run_view(small_archive.run), small_archive.run
     best = small_archive.evaluations[small_archive.best]
     born = [birth for birth in small_archive.births if birth.kernel]
     early, late = (Kernel.from_source(f"# {name}\nvalue = {name!r}\n") for name in ("early", "late"))
@@ -116,16 +116,16 @@ def test_who_had_the_verdict_of_a_kernel_that_failed_falls_with_it(archive: Arch
     archive.add_evaluation(
         changed(best, kernel=early.id, speedup_low=best.timing.speedup_low, identical_to=best.kernel)
     )
-    assert ledger.failed_since(0) == archive.failed(run.id) == set()
-    assert archive.summary(run).best_kernel == best.kernel, "of equals the one that was judged"
+    assert ledger.failed_since(0) == archive.runs.failed(run.id) == set()
+    assert archive.runs.summary(run).best_kernel == best.kernel, "of equals the one that was judged"
     archive.add_evaluation(replace(best, verdict=Verdict.WRONG))
     before = ledger.newest_evaluation()
-    assert ledger.failed_since(before - 1) == archive.failed(run.id) == {best.kernel, early.id}
+    assert ledger.failed_since(before - 1) == archive.runs.failed(run.id) == {best.kernel, early.id}
     archive.add_evaluation(changed(best, kernel=late.id, identical_to=best.kernel))  # by another judge
     assert ledger.failed_since(before) == {late.id}
-    assert archive.failed(run.id) == {best.kernel, early.id, late.id}
-    assert archive.summary(run).best_kernel not in (best.kernel, early.id, late.id)
-    problem_best = archive.best(run.problem, run.device, best.precision)
+    assert archive.runs.failed(run.id) == {best.kernel, early.id, late.id}
+    assert archive.runs.summary(run).best_kernel not in (best.kernel, early.id, late.id)
+    problem_best = archive.problems.best(run.problem, run.device, best.precision)
     assert problem_best is None or problem_best.kernel not in (best.kernel, early.id, late.id)
 
 
@@ -154,13 +154,13 @@ def test_every_question_of_a_child_goes_through_its_index(
 
     monkeypatch.setattr(connection, "rows", explained)
     monkeypatch.setattr(connection, "row", lambda *query: next(iter(explained(*query)), None))
-    ask(archive.ledger(small_archive.run))
+    ask(archive.run_view(small_archive.run))
     assert index in plans[0]
     assert not [plan for plan in plans if plan.startswith("SCAN")], plans
 
 
 def test_threads_may_ask_while_another_one_writes(archive: Archive, small_archive: Any) -> None:
-    ledger, errors, over = archive.ledger(small_archive.run), [], threading.Event()
+    ledger, errors, over = archive.run_view(small_archive.run), [], threading.Event()
     birth = next(birth for birth in small_archive.births if birth.kernel)
 
     def ask() -> None:

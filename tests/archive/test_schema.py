@@ -54,8 +54,8 @@ def test_what_a_file_went_through_is_recorded(small_archive: Any) -> None:
 def test_an_older_file_is_brought_up_to_date(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _number_column))
     with Archive(small_archive.path, create=False) as archive:
-        assert archive.run() == small_archive.run
-        assert archive.births(small_archive.run.id) == list(small_archive.births)
+        assert archive.runs.get() == small_archive.run
+        assert archive.runs.births(small_archive.run.id) == list(small_archive.births)
     assert "owner" in columns(small_archive.path)
 
 
@@ -77,7 +77,7 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
     connection.commit()
     connection.close()
     with Archive(path, create=False) as archive:
-        (found,) = archive.evaluations_of("k")
+        (found,) = archive.kernels.evaluations("k")
         assert (
             found.accuracy.worst_tile,
             found.timing.comparison,
@@ -87,10 +87,10 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
         assert (found.execution.sandbox, found.profile) == ("", None)
         assert (found.execution.started_at, found.execution.phases, found.execution.device_instance) == (0.0, {}, "")
         assert (found.timing.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
-        (summary,) = archive.runs()
+        (summary,) = archive.runs.summaries()
         assert (summary.best_kernel, summary.best_speedup, summary.champion) == ("k", 2.0, None)
         archive.add_confirmation(confirmation("r", "k"))
-        assert archive.summary(archive.run("r")).best_speedup == confirmation("r", "k").speedup
+        assert archive.runs.summary(archive.runs.get("r")).best_speedup == confirmation("r", "k").speedup
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     with pytest.raises(sqlite3.IntegrityError, match="insert-only"):
@@ -129,7 +129,7 @@ def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkey
     old_archive(path, 2, monkeypatch)
     fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
-        old = archive.evaluations(small_archive.run.id)
+        old = archive.runs.evaluations(small_archive.run.id)
         assert {one.execution.started_at for one in old.values()} == {0.0}
         assert all(one.execution.phases == {} for one in old.values())
         assert old == {
@@ -143,7 +143,7 @@ def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkey
             device_instance="node7/cuda:1",
         )
         archive.add_evaluation(newer)
-        assert archive.evaluations_of(newer.kernel)[-1] == newer
+        assert archive.kernels.evaluations(newer.kernel)[-1] == newer
 
 
 def test_a_file_of_the_eighth_format_learns_of_compiled_code(
@@ -153,7 +153,7 @@ def test_a_file_of_the_eighth_format_learns_of_compiled_code(
     old_archive(path, 8, monkeypatch)
     fill(path, small_archive.path)
     with Archive(path, create=False) as archive:
-        old = archive.evaluations(small_archive.run.id)
+        old = archive.runs.evaluations(small_archive.run.id)
         assert {(one.compiled.traits, one.compiled.binary_hash, one.compiled.identical_to) for one in old.values()} == {
             (None, "", None)
         }
@@ -162,7 +162,7 @@ def test_a_file_of_the_eighth_format_learns_of_compiled_code(
             first, traits=(Trait.ATOMICS, Trait.MATRIX_UNITS), binary_hash="c0de", identical_to=second.kernel
         )
         archive.add_evaluation(newer)
-        assert archive.evaluations_of(newer.kernel)[-1] == newer
+        assert archive.kernels.evaluations(newer.kernel)[-1] == newer
 
 
 def test_a_file_of_the_ninth_format_learns_new_words(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,13 +190,13 @@ def test_a_file_of_the_ninth_format_learns_new_words(small_archive: Any, monkeyp
     connection.commit()
     connection.close()
     with Archive(path, create=False) as archive:
-        births = archive.births(run)
+        births = archive.runs.births(run)
         assert births[:-3] == list(small_archive.births)
         assert [birth.state.name for birth in births[-3:]] == ["CREATED", "NEAR_DUPLICATE", "DUPLICATE"]
         assert {(one.proposed_kernel, one.canonical_hash, one.model_alias) for one in births[-3:]} == {
             (kernel, "f", "alias")
         }
-        found = archive.evaluations_of(kernel)[-1]
+        found = archive.kernels.evaluations(kernel)[-1]
         assert found.tags == (*words.values(), "flags")
         assert found.execution.phases == {"device wait": 1, "lint": 2, "cleanup": 3, "memory wait": 4}
         assert (found.execution.started_at, found.execution.device_instance, found.timing.comparison) == (
@@ -204,8 +204,8 @@ def test_a_file_of_the_ninth_format_learns_new_words(small_archive: Any, monkeyp
             "n/cuda:1",
             Comparison.TIE,
         )
-        assert (archive.wall_seconds(run), archive.transfer(run)) == (60, "{}")
-        assert archive.ledger(small_archive.run).last_ended() == 3
+        assert (archive.runs.wall_seconds(run), archive.runs.transfer(run)) == (60, "{}")
+        assert archive.run_view(small_archive.run).last_ended() == 3
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     assert connection.execute("pragma foreign_key_check").fetchall() == []
@@ -224,7 +224,7 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(small_archive: Any, mo
             Archive(small_archive.path)
     assert not {"owner", "half"} & columns(small_archive.path)
     with Archive(small_archive.path) as archive:
-        assert archive.run() == small_archive.run
+        assert archive.runs.get() == small_archive.run
 
 
 def test_a_file_from_a_newer_version_names_both_and_the_remedy(small_archive: Any) -> None:
@@ -258,7 +258,7 @@ def test_an_sqlite_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_an_up_to_date_file_opens_without_sqlite_utils(small_archive: Any) -> None:
     program = (
-        "import sys; from kbevolve.archive.store import Archive; Archive(sys.argv[1], create=False).runs(); "
+        "import sys; from kbevolve.archive.store import Archive; Archive(sys.argv[1], create=False).runs.summaries(); "
         "print(sorted({'sqlite_utils', 'numpy', 'torch', 'pydantic'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -268,7 +268,7 @@ def test_an_up_to_date_file_opens_without_sqlite_utils(small_archive: Any) -> No
 
 
 def test_many_processes_may_make_the_same_file(tmp_path: Path) -> None:
-    program = "import sys; from kbevolve.archive.store import Archive; sys.stdin.read(); Archive(sys.argv[1]).runs()"
+    program = "import sys; from kbevolve.archive.store import Archive; sys.stdin.read(); Archive(sys.argv[1])"
     path = tmp_path / "kbevolve.db"
     processes = [
         subprocess.Popen(

@@ -28,14 +28,14 @@ def birth_of(run_id: str) -> Birth:
 def test_sittings_add_up_without_the_pauses(clock: list[int]) -> None:
     archive = Archive(":memory:")
     run, other = (open_run(archive, settings(), name) for name in ("one", "two"))
-    assert archive.wall_seconds(run.id) == 0
+    assert archive.runs.wall_seconds(run.id) == 0
     for begins, ends in ((0, 5), (20, 22)):
         clock[0] = begins
         began = archive.start_session(run.id)
         clock[0] = ends
         archive.end_session(run.id, began)
-    assert archive.wall_seconds(run.id) == 7 * 60
-    assert archive.wall_seconds(other.id) == 0
+    assert archive.runs.wall_seconds(run.id) == 7 * 60
+    assert archive.runs.wall_seconds(other.id) == 0
 
 
 def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
@@ -46,13 +46,13 @@ def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
     archive.add_generation_end(run.id, 0)
     clock[0] = 9
     archive.add_generation_end(other.id, 0)
-    assert archive.wall_seconds(run.id) == 3 * 60, "facts of another run are none of this one"
+    assert archive.runs.wall_seconds(run.id) == 3 * 60, "facts of another run are none of this one"
     clock[0] = 30
     archive.start_session(run.id)
-    assert archive.wall_seconds(run.id) == 3 * 60
+    assert archive.runs.wall_seconds(run.id) == 3 * 60
     clock[0] = 40
     archive.add_stop(run.id, StopReason.INTERRUPTED)
-    assert archive.wall_seconds(run.id) == (3 + 10) * 60
+    assert archive.runs.wall_seconds(run.id) == (3 + 10) * 60
 
 
 def test_what_was_judged_is_a_fact_of_the_sitting(clock: list[int]) -> None:
@@ -63,7 +63,7 @@ def test_what_was_judged_is_a_fact_of_the_sitting(clock: list[int]) -> None:
     archive.add_birth(birth_of(run.id), kernel=kernel())
     clock[0] = 4
     archive.add_evaluation(KnownEvaluator().evaluate(problem(), kernel()))
-    assert archive.wall_seconds(run.id) == 4 * 60
+    assert archive.runs.wall_seconds(run.id) == 4 * 60
 
 
 def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +83,12 @@ def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypa
     connection.commit()
     connection.close()
     with Archive(path, create=False) as archive:
-        assert archive.wall_seconds(run.id) == 0, "nobody wrote down how long that took"
-        assert archive.ledger(run).last_ended() == 0
-        (birth,) = archive.births(run.id)
+        assert archive.runs.wall_seconds(run.id) == 0, "nobody wrote down how long that took"
+        assert archive.run_view(run).last_ended() == 0
+        (birth,) = archive.runs.births(run.id)
         assert (birth.kernel, birth.model_alias) == (kernel().id, "")
         archive.end_session(run.id, archive.start_session(run.id))
-        assert archive.wall_seconds(run.id) < 5
+        assert archive.runs.wall_seconds(run.id) < 5
     connection = sqlite3.connect(path)
     assert connection.execute("pragma foreign_key_check").fetchall() == []
     with pytest.raises(sqlite3.IntegrityError, match="insert-only"):

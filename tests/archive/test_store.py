@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.conversations import Answer, Place, Question, Stage
-from kbevolve.archive.known_devices import KnownDevice
 from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import (
     Birth,
@@ -20,6 +19,7 @@ from kbevolve.archive.records import (
     Evaluation,
     Idea,
     Kernel,
+    KnownDevice,
     Launch,
     Measurement,
     Operator,
@@ -202,23 +202,28 @@ def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, s
             )
     archive.add_placements(placements)
 
-    assert archive.problem(problem.id) == problem
-    assert archive.run(run.id) == run
-    assert archive.births(run.id) == births
-    assert archive.kernels(run.id) == kernels
-    assert archive.ideas(run.id) == ideas
-    assert archive.placements(run.id) == placements
-    assert archive.tokens(run.id) == (sum(b.prompt_tokens for b in births), sum(b.completion_tokens for b in births))
-    assert archive.evaluations(run.id) == {
+    assert archive.problems.get(problem.id) == problem
+    assert archive.runs.get(run.id) == run
+    assert archive.runs.births(run.id) == births
+    assert archive.runs.kernels(run.id) == kernels
+    assert archive.runs.ideas(run.id) == ideas
+    assert archive.runs.placements(run.id) == placements
+    assert archive.runs.tokens(run.id) == (
+        sum(b.prompt_tokens for b in births),
+        sum(b.completion_tokens for b in births),
+    )
+    assert archive.runs.evaluations(run.id) == {
         kernel: dataclasses.replace(one, blocks=()) for kernel, one in evaluations.items()
     }
-    assert archive.confirmations(run.id) == [dataclasses.replace(one, blocks=()) for one in confirmations]
+    assert archive.runs.confirmations(run.id) == [dataclasses.replace(one, blocks=()) for one in confirmations]
     for confirmed in confirmations:
-        assert archive.confirmations_of(confirmed.kernel) == [confirmed]
+        assert archive.kernels.confirmations(confirmed.kernel) == [confirmed]
     for kernel, one in evaluations.items():
-        found = archive.evaluation(kernel, problem.id, run.device, "fp32", blocks=True)
+        found = archive.kernels.evaluation(kernel, problem.id, run.device, "fp32", blocks=True)
         assert found == one
-    assert [dataclasses.replace(birth, prompt="", reply="") for birth in births] == archive.births(run.id, texts=False)
+    assert [dataclasses.replace(birth, prompt="", reply="") for birth in births] == archive.runs.births(
+        run.id, texts=False
+    )
 
 
 def test_births_come_in_order_of_generation_island_slot(archive: Archive, problem: Problem) -> None:
@@ -233,7 +238,7 @@ def test_births_come_in_order_of_generation_island_slot(archive: Archive, proble
                 state=BirthState.EXHAUSTED,
             )
         )  # fmt: skip
-    assert [(birth.generation, birth.island, birth.slot) for birth in archive.births(run.id)] == keys
+    assert [(birth.generation, birth.island, birth.slot) for birth in archive.runs.births(run.id)] == keys
 
 
 def test_a_birth_is_written_once_and_all_or_nothing(small_archive: Any) -> None:
@@ -243,8 +248,8 @@ def test_a_birth_is_written_once_and_all_or_nothing(small_archive: Any) -> None:
         with pytest.raises(ArchiveError, match=f"birth {again.id} is there already"):
             archive.add_birth(again, kernel=kernel, idea=idea)
         with pytest.raises(ArchiveError, match="no kernel"):
-            archive.kernel(kernel.id)
-        assert archive.births(small_archive.run.id) == list(small_archive.births)
+            archive.kernels.get(kernel.id)
+        assert archive.runs.births(small_archive.run.id) == list(small_archive.births)
 
 
 def test_what_a_fact_names_must_be_there(archive: Archive, problem: Problem) -> None:
@@ -260,13 +265,13 @@ def test_what_a_fact_names_must_be_there(archive: Archive, problem: Problem) -> 
         archive.add_birth(birth)
     with pytest.raises(ArchiveError, match="not there"):
         archive.add_stop("no-such-run", StopReason.GENERATIONS)
-    assert archive.births(run.id) == []
+    assert archive.runs.births(run.id) == []
 
 
 def test_problems_are_added_once(archive: Archive, problem: Problem) -> None:
     archive.add_problem(problem)
     archive.add_problem(dataclasses.replace(problem, summary="of a later version"))
-    assert archive.problem(problem.id) == problem
+    assert archive.problems.get(problem.id) == problem
 
 
 def test_the_first_evaluation_is_the_one_that_counts(small_archive: Any) -> None:
@@ -274,23 +279,25 @@ def test_the_first_evaluation_is_the_one_that_counts(small_archive: Any) -> None
     with Archive(small_archive.path) as archive:
         later = changed(first, speedup=0.01, speedup_low=0.01)
         archive.add_evaluation(later)
-        assert archive.evaluation(first.kernel, first.problem, first.device, "fp32", blocks=True) == first
-        assert archive.evaluations(small_archive.run.id)[first.kernel].timing.speedup == first.timing.speedup
-        assert archive.best(first.problem, first.device, "fp32").kernel == first.kernel
-        assert archive.evaluations_of(first.kernel) == [first, later]
+        assert archive.kernels.evaluation(first.kernel, first.problem, first.device, "fp32", blocks=True) == first
+        assert archive.runs.evaluations(small_archive.run.id)[first.kernel].timing.speedup == first.timing.speedup
+        assert archive.problems.best(first.problem, first.device, "fp32").kernel == first.kernel
+        assert archive.kernels.evaluations(first.kernel) == [first, later]
 
 
 def test_a_kernel_that_failed_later_is_not_the_best(small_archive: Any) -> None:
     first, run = small_archive.evaluations[small_archive.best], small_archive.run
     with Archive(small_archive.path) as archive:
-        assert archive.failed(run.id) == set(), "kernels that never passed have not failed later"
+        assert archive.runs.failed(run.id) == set(), "kernels that never passed have not failed later"
         archive.add_evaluation(dataclasses.replace(first, verdict=Verdict.WRONG, device="cuda/other"))
-        assert archive.summary(run).best_kernel == first.kernel, "it failed elsewhere"
+        assert archive.runs.summary(run).best_kernel == first.kernel, "it failed elsewhere"
         archive.add_evaluation(dataclasses.replace(first, verdict=Verdict.WRONG))
-        assert archive.failed(run.id) == {first.kernel}
-        assert archive.summary(run).best_kernel != first.kernel
-        assert archive.best(first.problem, first.device, "fp32").kernel == archive.summary(run).best_kernel
-        assert archive.evaluations(run.id)[first.kernel].verdict is Verdict.CORRECT, "what was decided on stays"
+        assert archive.runs.failed(run.id) == {first.kernel}
+        assert archive.runs.summary(run).best_kernel != first.kernel
+        assert (
+            archive.problems.best(first.problem, first.device, "fp32").kernel == archive.runs.summary(run).best_kernel
+        )
+        assert archive.runs.evaluations(run.id)[first.kernel].verdict is Verdict.CORRECT, "what was decided on stays"
 
 
 def test_a_contest_is_written_whole_or_not_at_all(small_archive: Any) -> None:
@@ -300,27 +307,27 @@ def test_a_contest_is_written_whole_or_not_at_all(small_archive: Any) -> None:
     with Archive(small_archive.path) as archive:
         with pytest.raises(ArchiveError, match="not there"):
             archive.add_contest([confirmation(run.id, kernel), unknown], [failure])
-        assert archive.confirmations(run.id) == []
-        assert archive.failed(run.id) == set()
+        assert archive.runs.confirmations(run.id) == []
+        assert archive.runs.failed(run.id) == set()
         archive.add_contest([confirmation(run.id, kernel)], [failure])
         with pytest.raises(ArchiveError, match="confirmation is there already"):
             archive.add_confirmation(confirmation(run.id, kernel, speedup=9.0))
-        assert [one.speedup for one in archive.confirmations(run.id)] == [2.0]
-        assert archive.failed(run.id) == {kernel}
-        assert archive.champion(run.id) is None, "it holds no title, whatever it won"
+        assert [one.speedup for one in archive.runs.confirmations(run.id)] == [2.0]
+        assert archive.runs.failed(run.id) == {kernel}
+        assert archive.runs.champion(run.id) is None, "it holds no title, whatever it won"
 
 
 def test_the_champion_is_what_a_run_publishes(make_archive: Any) -> None:
     sample = make_archive(confirmed=True)
     then = sample.evaluations[sample.best].timing.speedup
     with Archive(sample.path) as archive:
-        champion, summary = archive.champion(sample.run.id), archive.summary(sample.run)
+        champion, summary = archive.runs.champion(sample.run.id), archive.runs.summary(sample.run)
         assert champion is not None
         assert (champion.kernel, champion.purpose) == (sample.best, "final")
         assert summary.best.timing.speedup == then
         assert summary.best_speedup == champion.speedup != then
-        assert archive.confirmations_of(sample.best)[0].blocks
-        assert [one.kernel for one in archive.confirmations(sample.run.id)].count(sample.best) == 1
+        assert archive.kernels.confirmations(sample.best)[0].blocks
+        assert [one.kernel for one in archive.runs.confirmations(sample.run.id)].count(sample.best) == 1
 
 
 def test_a_run_with_a_champion_is_represented_by_it(make_archive: Any) -> None:
@@ -328,13 +335,13 @@ def test_a_run_with_a_champion_is_represented_by_it(make_archive: Any) -> None:
     slower = sample.births[0].kernel
     conditions = (sample.problem.id, sample.run.device, "fp32")
     with Archive(sample.path) as archive:
-        assert archive.best(*conditions).kernel == sample.best
+        assert archive.problems.best(*conditions).kernel == sample.best
         archive.add_evaluation(changed(sample.evaluations[sample.best], verdict=Verdict.WRONG, speedup=None))
-        assert archive.champion(sample.run.id).kernel == slower
-        assert archive.best(*conditions).kernel == slower, "though others of that run once looked better"
+        assert archive.runs.champion(sample.run.id).kernel == slower
+        assert archive.problems.best(*conditions).kernel == slower, "though others of that run once looked better"
     other = make_archive(run_id="unconfirmed", seed=2)
     with Archive(sample.path) as archive:
-        assert archive.best(*conditions).kernel == other.best
+        assert archive.problems.best(*conditions).kernel == other.best
 
 
 def test_a_card_is_written_once_until_it_changes(archive: Archive, problem: Problem) -> None:
@@ -343,16 +350,16 @@ def test_a_card_is_written_once_until_it_changes(archive: Archive, problem: Prob
         problem=problem.id, device="cpu/x", precision="fp32", flags={"degenerate": "zeros pass"}, input_bytes=12,
         flops=10**15, eager_ms=0.1, roofline_ms={"fp32": 1 / 3}, floor_ms={"half": 1e-9},
     )  # fmt: skip
-    assert archive.card(problem.id, "cpu/x", "fp32") is None
+    assert archive.problems.card(problem.id, "cpu/x", "fp32") is None
     for _ in range(3):
         archive.add_card(card)
-    assert archive.card(problem.id, "cpu/x", "fp32") == card
-    assert archive.card(problem.id, "cpu/x", "bf16") is None
+    assert archive.problems.card(problem.id, "cpu/x", "fp32") == card
+    assert archive.problems.card(problem.id, "cpu/x", "bf16") is None
     assert count(archive, "cards") == 1
     warmer = dataclasses.replace(card, eager_ms=0.2)
     archive.add_card(warmer)
     archive.add_card(card)
-    assert archive.card(problem.id, "cpu/x", "fp32") == card
+    assert archive.problems.card(problem.id, "cpu/x", "fp32") == card
     assert count(archive, "cards") == 3
     with pytest.raises(ArchiveError, match="not there"):
         archive.add_card(dataclasses.replace(card, problem="0" * 16))
@@ -368,10 +375,13 @@ def test_conditions_are_never_mixed(small_archive: Any) -> None:
         for change in ({"device": "cuda/other"}, {"precision": "bf16"}):
             other = changed(first, speedup=100.0, speedup_low=100.0, **change)
             archive.add_evaluation(other)
-            assert archive.evaluation(other.kernel, other.problem, other.device, other.precision, blocks=True) == other
-        assert archive.evaluation(first.kernel, "0" * 16, first.device, "fp32") is None
-        assert archive.summary(small_archive.run).best_speedup == first.speedup
-        assert archive.devices(first.problem) == sorted((first.device, "cuda/other"))
+            assert (
+                archive.kernels.evaluation(other.kernel, other.problem, other.device, other.precision, blocks=True)
+                == other
+            )
+        assert archive.kernels.evaluation(first.kernel, "0" * 16, first.device, "fp32") is None
+        assert archive.runs.summary(small_archive.run).best_speedup == first.timing.speedup
+        assert archive.problems.devices(first.problem) == sorted((first.device, "cuda/other"))
 
 
 def test_a_run_sees_kernels_that_an_earlier_run_measured(small_archive: Any) -> None:
@@ -379,15 +389,15 @@ def test_a_run_sees_kernels_that_an_earlier_run_measured(small_archive: Any) -> 
     with Archive(small_archive.path) as archive:
         run = dataclasses.replace(small_archive.run, id="second")
         archive.add_run(run)
-        assert archive.evaluations(run.id) == {}
+        assert archive.runs.evaluations(run.id) == {}
         archive.add_birth(
             Birth(
                 run=run.id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.CREATED,
                 kernel=kernel,
             )
         )  # fmt: skip
-        assert list(archive.evaluations(run.id)) == [kernel]
-        assert [birth.run for birth in archive.births_of(kernel)] == [small_archive.run.id, "second"]
+        assert list(archive.runs.evaluations(run.id)) == [kernel]
+        assert [birth.run for birth in archive.kernels.births(kernel)] == [small_archive.run.id, "second"]
 
 
 def test_each_text_is_stored_once(small_archive: Any) -> None:
@@ -433,7 +443,7 @@ def test_our_code_says_neither_update_nor_delete() -> None:
 def test_summaries_count_what_happened(small_archive: Any, make_archive: Any) -> None:
     make_archive(run_id="later", seed=5, stop=None, generations=2)
     with Archive(small_archive.path, create=False) as archive:
-        later, first = archive.runs()
+        later, first = archive.runs.summaries()
     assert (later.run.id, later.stopped, later.generations) == ("later", None, 2)
     evaluations = small_archive.evaluations.values()
     assert first.births == len(small_archive.births)
@@ -448,34 +458,34 @@ def test_a_stop_is_history_once_the_run_goes_on(small_archive: Any) -> None:
     run = small_archive.run
     with Archive(small_archive.path) as archive:
         archive.add_stop(run.id, StopReason.INTERRUPTED)
-        assert archive.summary(run).stopped is StopReason.INTERRUPTED
+        assert archive.runs.summary(run).stopped is StopReason.INTERRUPTED
         archive.add_birth(
             Birth(run=run.id, generation=9, island=0, slot=0, operator=Operator.TUNE, state=BirthState.EXHAUSTED)
         )
-        assert archive.summary(run).stopped is None
+        assert archive.runs.summary(run).stopped is None
         archive.add_stop(run.id, StopReason.EXHAUSTED)
-        assert archive.summary(run).stopped is StopReason.EXHAUSTED
+        assert archive.runs.summary(run).stopped is StopReason.EXHAUSTED
 
 
 def test_runs_and_kernels_are_named_by_their_beginnings(small_archive: Any, make_archive: Any) -> None:
     make_archive(run_id="matmul-20261121-083012-ffff", seed=5, generations=1)
     with Archive(small_archive.path) as archive:
-        assert archive.run().id == archive.run("latest").id == "matmul-20261121-083012-ffff"
-        assert archive.run("matmul-20261121-083012-3").id == small_archive.run.id
+        assert archive.runs.get().id == archive.runs.get("latest").id == "matmul-20261121-083012-ffff"
+        assert archive.runs.get("matmul-20261121-083012-3").id == small_archive.run.id
         with pytest.raises(ArchiveError, match=r"2 runs start with 'matmul': .*3f2a, .*ffff; give more"):
-            archive.run("matmul")
+            archive.runs.get("matmul")
         with pytest.raises(ArchiveError, match=r"no run 'matmul-20261121-083012-3f2b' in .*Nearest: .*-3f2a"):
-            archive.run("matmul-20261121-083012-3f2b")
-        assert archive.kernel(small_archive.best[:9]).id == small_archive.best
+            archive.runs.get("matmul-20261121-083012-3f2b")
+        assert archive.kernels.get(small_archive.best[:9]).id == small_archive.best
         with pytest.raises(ArchiveError, match="more than 4 kernels start with ''"):
-            archive.kernel("")
+            archive.kernels.get("")
         with pytest.raises(ArchiveError, match="no kernel 'zz'"):
-            archive.kernel("zz")
+            archive.kernels.get("zz")
         slip = small_archive.best[:-1] + ("0" if small_archive.best[-1] != "0" else "1")
         with pytest.raises(ArchiveError, match=f"Nearest: .*{small_archive.best}"):
-            archive.kernel(slip)
-        assert archive.find(small_archive.best[:9]) == archive.kernel(small_archive.best)
-        assert archive.find("latest") == archive.run()
+            archive.kernels.get(slip)
+        assert archive.find(small_archive.best[:9]) == archive.kernels.get(small_archive.best)
+        assert archive.find("latest") == archive.runs.get()
         with pytest.raises(ArchiveError, match="no kernel and no run 'zz'"):
             archive.find("zz")
 
@@ -483,15 +493,15 @@ def test_runs_and_kernels_are_named_by_their_beginnings(small_archive: Any, make
 def test_an_exact_id_wins_over_a_longer_one(small_archive: Any, make_archive: Any) -> None:
     make_archive(run_id=small_archive.run.id + "0", seed=5, generations=1)
     with Archive(small_archive.path) as archive:
-        assert archive.run(small_archive.run.id).id == small_archive.run.id
+        assert archive.runs.get(small_archive.run.id).id == small_archive.run.id
 
 
 def test_an_empty_archive_says_how_to_fill_it(archive: Archive) -> None:
-    assert archive.runs() == []
+    assert archive.runs.summaries() == []
     with pytest.raises(ArchiveError, match="has no run yet; start one: kbevolve run"):
-        archive.run()
+        archive.runs.get()
     with pytest.raises(ArchiveError, match=r"no run of L1/matmul in :memory:\. There are none\."):
-        archive.latest_run_of("L1/matmul")
+        archive.runs.latest_of("L1/matmul")
 
 
 def test_a_problem_is_found_by_name_path_and_file(tmp_path: Path, archive: Archive, problem: Problem) -> None:
@@ -499,9 +509,9 @@ def test_a_problem_is_found_by_name_path_and_file(tmp_path: Path, archive: Archi
     archive.add_problem(own)
     archive.add_run(make_run(own, problem_name="mine"))
     for name in ("mine", str(tmp_path / "mine.py"), "elsewhere/mine.py"):
-        assert archive.latest_run_of(name).problem == own.id
+        assert archive.runs.latest_of(name).problem == own.id
     with pytest.raises(ArchiveError, match="Nearest: mine"):
-        archive.latest_run_of("min")
+        archive.runs.latest_of("min")
 
 
 def test_a_name_that_a_newer_version_added_is_said_in_words(small_archive: Any) -> None:
@@ -512,7 +522,7 @@ def test_a_name_that_a_newer_version_added_is_said_in_words(small_archive: Any) 
     connection.commit()
     connection.close()
     with Archive(small_archive.path) as archive, pytest.raises(ArchiveError, match=r"StopReason 'MELTED'.*newer"):
-        archive.runs()
+        archive.runs.summaries()
 
 
 def test_text_that_utf_8_lacks_is_kept_as_well_as_can_be(small_archive: Any) -> None:
@@ -520,7 +530,7 @@ def test_text_that_utf_8_lacks_is_kept_as_well_as_can_be(small_archive: Any) -> 
     found = next(iter(small_archive.evaluations.values()))
     with Archive(small_archive.path) as archive:
         archive.add_evaluation(dataclasses.replace(found, message="before \ud800 after", blocks=()))
-        assert archive.evaluations_of(found.kernel)[-1].message == "before ? after"
+        assert archive.kernels.evaluations(found.kernel)[-1].message == "before ? after"
 
 
 def test_what_was_found_elsewhere_comes_once_and_needs_no_birth(small_archive: Any) -> None:
@@ -529,18 +539,18 @@ def test_what_was_found_elsewhere_comes_once_and_needs_no_birth(small_archive: A
     stranger = Kernel.from_source("class ModelNew: pass\n")
     other = Problem(name="L1/other", source="N = 5", path=Path("other.py"), cpu_sizes={}, summary="")
     with Archive(small_archive.path) as archive:
-        best = archive.kernel(small_archive.best)
+        best = archive.kernels.get(small_archive.best)
         again = changed(known, started_at=2e9, phases={"timing": 1.0}, device_instance="node7/cuda:1")
         found = dataclasses.replace(again, kernel=stranger.id, problem=other.id)
         told = [(problem, best, known), (problem, best, again), (other, stranger, found), (other, stranger, found)]
         assert archive.add_found(told) == [False, True, True, False]
         assert archive.add_found(told) == [False] * 4
-        assert archive.evaluations_of(best.id) == [known, again]
-        assert archive.evaluations_of(stranger.id) == [found]
-        assert archive.kernel(stranger.id) == stranger
-        assert archive.births_of(stranger.id) == []
-        assert archive.problem(other.id) == other
-        assert archive.evaluation(best.id, problem.id, run.device, "fp32", blocks=True) == known
+        assert archive.kernels.evaluations(best.id) == [known, again]
+        assert archive.kernels.evaluations(stranger.id) == [found]
+        assert archive.kernels.get(stranger.id) == stranger
+        assert archive.kernels.births(stranger.id) == []
+        assert archive.problems.get(other.id) == other
+        assert archive.kernels.evaluation(best.id, problem.id, run.device, "fp32", blocks=True) == known
 
 
 def test_what_was_found_elsewhere_comes_whole_or_not_at_all(small_archive: Any) -> None:
@@ -551,4 +561,4 @@ def test_what_was_found_elsewhere_comes_whole_or_not_at_all(small_archive: Any) 
         with pytest.raises(ArchiveError, match="names a run, problem, kernel or idea that is not there"):
             archive.add_found([(small_archive.problem, stranger, good), (small_archive.problem, stranger, broken)])
         with pytest.raises(ArchiveError, match="no kernel"):
-            archive.kernel(stranger.id)
+            archive.kernels.get(stranger.id)

@@ -46,7 +46,7 @@ def test_the_bulk_path_leaves_the_rows_that_a_search_leaves(tmp_path: Path) -> N
     for table in bulk:
         assert bulk[table] == searched[table], table
     with Archive(tmp_path / "bulk.db") as archive:
-        again = search_on(archive, archive.run(), 50, iter(()))
+        again = search_on(archive, archive.runs.get(), 50, iter(()))
         again.run()
         history = again.population.history()
     assert again.population.islands == search.population.islands, "replayed otherwise than lived through"

@@ -9,7 +9,8 @@ from rich.text import Text
 from kbevolve.archive.formatting import CONFIRMED, as_times, speedup_words, time_words
 from kbevolve.archive.lineage import lineage as line_of
 from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, Verdict
-from kbevolve.archive.store import Archive, RunSummary
+from kbevolve.archive.run_queries import RunSummary
+from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.options import archive_option
@@ -73,9 +74,9 @@ def ls(
         raise UsageError("--best and --verdict choose children of a run; name it: kbevolve archive ls latest --best")
     with Archive(archive_path, create=False) as store:
         if which is None:
-            _list_runs(store.runs()[:limit], as_json=as_json)
+            _list_runs(store.runs.summaries()[:limit], as_json=as_json)
         else:
-            _list_children(store, store.run(which), best=best, verdict=verdict, limit=limit, as_json=as_json)
+            _list_children(store, store.runs.get(which), best=best, verdict=verdict, limit=limit, as_json=as_json)
 
 
 @archive.command(epilog="Example: kbevolve archive show 3f2a --source > kernel.py")
@@ -91,7 +92,7 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
         if isinstance(found, Run):
             if only_source or conversation:
                 raise UsageError(f"{which} is a run; --source and --conversation are for kernels")
-            _show_run(store, store.summary(found), as_json=as_json)
+            _show_run(store, store.runs.summary(found), as_json=as_json)
         elif only_source:
             portraits.print_source(Console(), found.source)
         else:
@@ -106,12 +107,12 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
 def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -> None:
     """Show how a kernel came to be: its parents back to a starting kernel, with speedups and ideas."""
     with Archive(archive_path, create=False) as store:
-        kernel = store.kernel(which)
-        run = store.run(run_id) if run_id else store.run(_birth(store, kernel).run)
-        line = line_of(kernel.id, store.births(run.id, texts=False))
+        kernel = store.kernels.get(which)
+        run = store.runs.get(run_id) if run_id else store.runs.get(_birth(store, kernel).run)
+        line = line_of(kernel.id, store.runs.births(run.id, texts=False))
         if not line:
             raise ArchiveError(f"kernel {kernel.id} was not born in run {run.id}; leave out --run for the run it was")
-        evaluations, ideas = store.evaluations(run.id), store.ideas(run.id)
+        evaluations, ideas = store.runs.evaluations(run.id), store.runs.ideas(run.id)
     if as_json:
         print_json(line)
     else:
@@ -126,13 +127,13 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
     """Show what changed from the parent of KERNEL to KERNEL, or from KERNEL to OTHER."""
     with Archive(archive_path, create=False) as store:
         if second is None:
-            newer = store.kernel(first)
-            older = store.kernel(_parent(store, newer))
+            newer = store.kernels.get(first)
+            older = store.kernels.get(_parent(store, newer))
         else:
-            older, newer = store.kernel(first), store.kernel(second)
+            older, newer = store.kernels.get(first), store.kernels.get(second)
         labels = {}
         for kernel in (older, newer):
-            measured = store.evaluations_of(kernel.id)
+            measured = store.kernels.evaluations(kernel.id)
             labels[kernel.id] = speedup_words(measured[0]) if measured and measured[0].timing.speedup else ""
     portraits.print_source(Console(), portraits.unified_diff(older, newer, labels), "diff")
 
@@ -150,9 +151,12 @@ def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_p
     if run_id and problem_name:
         raise UsageError(f"both --run {run_id} and --problem {problem_name}: give one of them")
     with Archive(archive_path, create=False) as store:
-        run = store.latest_run_of(problem_name) if problem_name else store.run(run_id or "latest")
+        run = store.runs.latest_of(problem_name) if problem_name else store.runs.get(run_id or "latest")
         throughput = throughput_of(
-            run, store.births(run.id, texts=False), store.evaluations(run.id).values(), store.tokens(run.id)
+            run,
+            store.runs.births(run.id, texts=False),
+            store.runs.evaluations(run.id).values(),
+            store.runs.tokens(run.id),
         )
     if as_json:
         print_json(throughput)
@@ -192,8 +196,8 @@ def _best_words(summary: RunSummary) -> str:
 def _list_children(
     store: Archive, run: Run, *, best: bool, verdict: str | None, limit: int | None, as_json: bool
 ) -> None:
-    evaluations, ideas = store.evaluations(run.id), store.ideas(run.id)
-    children = [(birth, evaluations.get(birth.kernel or "")) for birth in store.births(run.id, texts=False)]
+    evaluations, ideas = store.runs.evaluations(run.id), store.runs.ideas(run.id)
+    children = [(birth, evaluations.get(birth.kernel or "")) for birth in store.runs.births(run.id, texts=False)]
     if verdict or best:
         wanted = Verdict[verdict.replace("-", "_").upper()] if verdict else Verdict.CORRECT
         # A kernel that came up again is shown once here: these are lists of kernels, not of births.
@@ -229,20 +233,20 @@ def _show_run(store: Archive, summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary)
     else:
-        portraits.print_fields(Console(), portraits.run_fields(summary, store.tokens(summary.run.id)))
+        portraits.print_fields(Console(), portraits.run_fields(summary, store.runs.tokens(summary.run.id)))
 
 
 def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json: bool) -> None:
-    births, evaluations = store.births_of(kernel.id), store.evaluations_of(kernel.id)
-    confirmations = store.confirmations_of(kernel.id)
-    ideas = store.ideas(births[0].run) if births else {}
+    births, evaluations = store.kernels.births(kernel.id), store.kernels.evaluations(kernel.id)
+    confirmations = store.kernels.confirmations(kernel.id)
+    ideas = store.runs.ideas(births[0].run) if births else {}
     if as_json:
         idea = ideas.get(births[0].idea or "") if births else None
         facts = {"kernel": kernel, "births": births, "idea": idea, "evaluations": evaluations}
         print_json({**facts, "confirmations": confirmations})
         return
     console = Console()
-    problems = {birth.run: store.run(birth.run).problem_name for birth in births[:1]}
+    problems = {birth.run: store.runs.get(birth.run).problem_name for birth in births[:1]}
     portraits.print_fields(console, portraits.kernel_fields(kernel, births, ideas, problems))
     for evaluation in evaluations:
         click.echo()
@@ -265,7 +269,7 @@ def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json:
 
 
 def _birth(store: Archive, kernel: Kernel) -> Birth:
-    births = store.births_of(kernel.id)
+    births = store.kernels.births(kernel.id)
     if not births:
         raise ArchiveError(f"kernel {kernel.id} has no birth in {store.path}; it was only evaluated")
     return births[0]
@@ -273,7 +277,7 @@ def _birth(store: Archive, kernel: Kernel) -> Birth:
 
 def _parent(store: Archive, kernel: Kernel) -> str:
     """The main parent of a kernel's first birth that has one."""
-    for birth in store.births_of(kernel.id):
+    for birth in store.kernels.births(kernel.id):
         if birth.parents and birth.parents[0] != kernel.id:
             return birth.parents[0]
     raise UsageError(f"{kernel.id} is a starting kernel without a parent; name two: kbevolve archive diff KERNEL OTHER")

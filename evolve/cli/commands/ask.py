@@ -108,7 +108,7 @@ def ask(
         if settings is not None and devices is not None:
             run = open_run(archive, problem, devices.device, settings)
         else:
-            run = archive.run(which or "latest")
+            run = archive.runs.get(which or "latest")
             settings = settings_of(run, {})
         asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=say)
         found = payload_of(archive, asked, count=count, fresh=fresh, prompts=prompts)

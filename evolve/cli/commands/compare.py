@@ -209,10 +209,10 @@ def _plan_words(runs: Sequence[ComparedRun], strategies: Sequence[str], seeds: i
 
 
 def _run_words(archive: Archive, run: Run, one: ComparedRun) -> str:
-    summary = archive.summary(run)
+    summary = archive.runs.summary(run)
     best = f"{as_times(summary.best_speedup)}" if summary.best_speedup else "nothing correct"
     confirmed = f" {CONFIRMED}" if summary.champion else ""
-    wall = duration_words(archive.wall_seconds(run.id))
+    wall = duration_words(archive.runs.wall_seconds(run.id))
     return f"{one.strategy}, seed {one.seed}: {best}{confirmed}, {summary.evaluated} evaluations, {wall}, {run.id}"
 
 

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.findings_file import FindingsFile
+from kbevolve.archive.batch_file import FindingsFile
 from kbevolve.archive.formatting import speedup_words, time_words, verdict_words
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Kernel, Verdict

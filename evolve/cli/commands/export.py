@@ -61,7 +61,7 @@ def export(
         raise UsageError("name the problem and the file: kbevolve export --problem L1/matmul -o best.py")
     check_output(output, force=force)
     with Archive(archive_path, create=False) as archive:
-        archive.latest_run_of(problem_name)  # a wrong name is told before torch is imported to find the device
+        archive.runs.latest_of(problem_name)  # a wrong name is told before torch is imported to find the device
         found = find_device(device or "auto")
         choice = choose(archive, problem_name, found, which=which)
         then = f", {as_times(choice.speedup_then)} eager in its run" if choice.speedup_then else ""
@@ -78,7 +78,7 @@ def export(
 
 def _export_births(archive_path: Path, run_id: str | None, folder: Path) -> int:
     with Archive(archive_path, create=False) as archive:
-        run = archive.run(run_id or "latest")
+        run = archive.runs.get(run_id or "latest")
         written = write_pending(archive, run, folder)
     if not written:
         click.echo(f"Every kernel of run {run.id} has its verdict; nothing written.")

@@ -55,7 +55,7 @@ def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Pa
     which ideas are exhausted and why, and the lessons that its next children are told.
     """
     with Archive(archive_path, create=False) as archive:
-        run = archive.run(run_id) if run_id else None
+        run = archive.runs.get(run_id) if run_id else None
         found = of_run(archive, run) if run else of_archive(archive)
     if as_json:
         print_json({"run": run.id if run else None, **found.as_json(limit)})

@@ -44,8 +44,8 @@ def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) 
     if run_ids and problem_name:
         raise UsageError("--run and --problem both choose the runs; give one of them")
     if problem_name is not None:
-        return archive.runs_like(archive.latest_run_of(problem_name))
-    runs = list({run.id: run for run in (archive.run(run_id) for run_id in run_ids or ("latest",))}.values())
+        return archive.runs.like(archive.runs.latest_of(problem_name))
+    runs = list({run.id: run for run in (archive.runs.get(run_id) for run_id in run_ids or ("latest",))}.values())
     for run in runs[1:]:
         for what in ("problem", "device"):
             if getattr(run, what) != getattr(runs[0], what):
@@ -57,14 +57,14 @@ def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) 
 
 
 def _curve(archive: Archive, run: Run) -> Curve:
-    source = archive.problem(run.problem).source_for(run.device.partition("/")[0])
+    source = archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
     return curve(
         run,
-        archive.births(run.id, texts=False),
-        archive.evaluations(run.id),
-        archive.ideas(run.id),
+        archive.runs.births(run.id, texts=False),
+        archive.runs.evaluations(run.id),
+        archive.runs.ideas(run.id),
         reference=Kernel.from_source(as_model_new(source)).id,
-        champion=archive.champion(run.id),
+        champion=archive.runs.champion(run.id),
     )
 
 

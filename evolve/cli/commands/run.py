@@ -194,7 +194,7 @@ def resume(
     if preset or config:
         raise UsageError("a run keeps its settings; change one with --set NAME=VALUE or a short option")
     with Archive(archive_path, create=False) as archive:
-        record = archive.run(which)
+        record = archive.runs.get(which)
         overrides = overrides_of(assignments, short)
         if short.get("device"):
             overrides = {"work.devices": [], "work.workers": "local"} | overrides  # instead of the sitting before's
@@ -202,8 +202,8 @@ def resume(
         if frozen:
             raise UsageError(f"{' and '.join(frozen)} cannot change within a run; start a new one with `kbevolve run`")
         settings = settings_of(record, overrides)
-        reached = archive.ledger(record).last_generation() or 0
-        over = archive.summary(record).stopped is StopReason.GENERATIONS
+        reached = archive.run_view(record).last_generation() or 0
+        over = archive.runs.summary(record).stopped is StopReason.GENERATIONS
         if over and reached >= settings.search.generations:
             raise UsageError(
                 f"run {record.id} is over after {reached} generations; "
@@ -217,7 +217,7 @@ def resume(
 
             interaction = Interaction(questions=archive.questions(record))  # answers of people precede those of models
             kept = cached(make, archive.replies(record))
-            proposers, problem = build_proposers(settings, kept, interaction), archive.problem(record.problem)
+            proposers, problem = build_proposers(settings, kept, interaction), archive.problems.get(record.problem)
             unused = interaction.questions.unused() if Operator.MUTATE not in proposers else 0
             if unused and settings.proposer == "auto":
                 raise UsageError(
@@ -259,7 +259,7 @@ def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Ma
     if population is None:
         console.print(f"Run {record.id}: {ending.reason.value}.", highlight=False)
     else:
-        wall = archive.wall_seconds(record.id)
+        wall = archive.runs.wall_seconds(record.id)
         print_summary(
             console,
             run=record,

@@ -74,7 +74,7 @@ def tell(
     if sum((results is not None, asked, answers is not None)) != 1:
         raise UsageError("give one of these: a file of RESULTS, a --question with its answer, a file of --answers")
     with Archive(archive_path, create=False) as archive:
-        run = archive.run(which) if which else None
+        run = archive.runs.get(which) if which else None
         if results is not None:
             return _report_findings(import_results(archive, results, run), results, archive_path, as_json)
         if answers is not None:

@@ -32,8 +32,7 @@ from kbevolve.archive.records import (
     Run,
     StopReason,
 )
-from kbevolve.archive.run_queries import strategy_of
-from kbevolve.archive.store import RunSummary
+from kbevolve.archive.run_queries import RunSummary, strategy_of
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, print_table, printable
 

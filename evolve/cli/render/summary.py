@@ -9,7 +9,7 @@ from rich.text import Text
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, duration_words, published_words, time_words, verdict_words
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, Run, StopReason, Verdict
-from kbevolve.archive.run_view import Ledger
+from kbevolve.archive.run_view import RunView
 from kbevolve.archive.store import Archive
 from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import DEFAULT_ARCHIVE
@@ -47,8 +47,8 @@ def print_summary(
     baselines: Sequence[Baseline] = (),
 ) -> None:
     """Print the closing table, what is published, what it cost, the reason of the stop and the next commands."""
-    champion, ledger = archive.champion(run.id), archive.ledger(run)
-    confirmed = {one.kernel: one for one in archive.confirmations(run.id)}
+    champion, ledger = archive.runs.champion(run.id), archive.run_view(run)
+    confirmed = {one.kernel: one for one in archive.runs.confirmations(run.id)}
     if population.best() is None:
         console.print(Text("No kernel was correct."))
     else:
@@ -103,7 +103,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _gain(
-    population: Population, ledger: Ledger, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+    population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> float | None:
     """Percent by which what is published is faster than the best starting kernel, by confirmed numbers where there are
     any; None where nothing is, or no starting kernel was correct."""
@@ -121,7 +121,7 @@ def _gain(
 
 
 def _rows(
-    population: Population, ledger: Ledger, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
+    population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> list[tuple[str | Text, ...]]:
     """The best that were bred, the champion first, then the starting kernels."""
     title = champion.kernel if champion else None
@@ -138,7 +138,7 @@ def _rows(
     return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*bred, *starts)]
 
 
-def _failed_starts(ledger: Ledger) -> Iterator[str]:
+def _failed_starts(ledger: RunView) -> Iterator[str]:
     """Starting kernels that did not pass: often the machine lacks something that `kbevolve doctor` names."""
     for birth, evaluation in _starts(ledger):
         if evaluation.verdict is not Verdict.CORRECT:
@@ -148,7 +148,7 @@ def _failed_starts(ledger: Ledger) -> Iterator[str]:
             yield f"  the whole message: kbevolve archive show {birth.kernel}; what is missing here: kbevolve doctor"
 
 
-def _starts(ledger: Ledger) -> list[tuple[Birth, Evaluation]]:
+def _starts(ledger: RunView) -> list[tuple[Birth, Evaluation]]:
     """The starting kernels that were judged, each once however many islands have it."""
     found = {birth.kernel: (birth, evaluation) for birth, evaluation in reversed(ledger.verdicts(0)) if evaluation}
     return list(reversed(found.values()))

@@ -82,7 +82,7 @@ def test_what_does_not_answer_the_question_is_refused(given: Any, question: Ques
 
 def test_each_answer_stands_alone(small_archive: Any) -> None:
     with Archive(small_archive.path) as archive:
-        run = archive.run()
+        run = archive.runs.get()
         first, second = (
             Question(run=run.id, place=Place(9, island, 0, 1), operator=Operator.MUTATE, stage=Stage.IDEA)
             for island in (0, 1)

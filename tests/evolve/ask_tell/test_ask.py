@@ -104,7 +104,7 @@ class Home:
         assert self.archive.add_found([(problem(), kernel, found)]) == [True]
 
     def births(self) -> list[Birth]:
-        return [replace(birth, run="", seconds=0.0) for birth in self.archive.births(self.run.id)]
+        return [replace(birth, run="", seconds=0.0) for birth in self.archive.runs.births(self.run.id)]
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_idea_and_code_may_be_told_at_once() -> None:
     assert asked.over
     (birth,) = (birth for birth in home.births() if birth.generation)
     assert (birth.kernel, birth.state, birth.model) == (kernel(UNROLL=4).id, BirthState.CREATED, "anna")
-    (idea,) = home.archive.ideas(home.run.id).values()
+    (idea,) = home.archive.runs.ideas(home.run.id).values()
     assert (idea.title, idea.mechanism, idea.proposed_by) == ("Unroll", "fewer branches", "anna")
     (news,) = (one for one in asked.news if one.birth.generation)
     assert news.evaluation is not None

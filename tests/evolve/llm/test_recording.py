@@ -153,20 +153,20 @@ def chosen(**llm: Any) -> Settings:
 def breed(path: Path, settings: Settings, proposers: Mapping[Operator, Proposer], generations: int = 4) -> StopReason:
     settings = settings.model_copy(update={"search": settings.search.model_copy(update={"generations": generations})})
     with Archive(path) as archive:
-        run = archive.run() if archive.runs() else open_run(archive, settings)
+        run = archive.runs.get() if archive.runs.summaries() else open_run(archive, settings)
         return search(archive, run, settings, KnownEvaluator(), proposers=proposers, width=2).run()
 
 
 def content(path: Path) -> dict[str, Any]:
     """Everything in an archive that is not about how long something took."""
     with Archive(path, create=False) as archive:
-        run = archive.run()
-        births = archive.births(run.id)
+        run = archive.runs.get()
+        births = archive.runs.births(run.id)
         return {
             "births": [replace(birth, seconds=0.0) for birth in births],
-            "kernels": {birth.kernel: archive.kernel(birth.kernel).source for birth in births if birth.kernel},
-            "ideas": archive.ideas(run.id),
-            "verdicts": {name: found.verdict for name, found in archive.evaluations(run.id).items()},
+            "kernels": {birth.kernel: archive.kernels.get(birth.kernel).source for birth in births if birth.kernel},
+            "ideas": archive.runs.ideas(run.id),
+            "verdicts": {name: found.verdict for name, found in archive.runs.evaluations(run.id).items()},
         }
 
 

@@ -39,7 +39,7 @@ class Counting:
 def session(path: Path, model: Counting, run_id: str = "r1") -> LanguageModel:
     """The model in a session of a run."""
     archive = Archive(path)
-    known = [summary.run for summary in archive.runs() if summary.run.id == run_id]
+    known = [summary.run for summary in archive.runs.summaries() if summary.run.id == run_id]
     run = known[0] if known else open_run(archive, settings(), run_id)
     made = cached(lambda one, rate_limit: model, archive.replies(run))(LLM, RateLimit())
     assert made is not None

@@ -57,7 +57,7 @@ def test_children_are_judged_elsewhere_and_come_home(
 ) -> None:
     monkeypatch.chdir(home)
     with Archive("kbevolve.db", create=False) as archive:
-        run = archive.run()
+        run = archive.runs.get()
         names = {one.kernel.id: one.file for one in pending_kernels(archive, run)}
     assert len(names) == 1 + len(STARTS), "the reference and what was given to start with"
     exported = kbevolve("export", "--births", "births")
@@ -119,7 +119,7 @@ def test_children_are_judged_elsewhere_and_come_home(
     with Archive("kbevolve.db", create=False) as archive:
         assert pending_kernels(archive, run) == []
         for kernel, finding in found.items():
-            assert archive.evaluations_of(kernel) == [finding.evaluation]
+            assert archive.kernels.evaluations(kernel) == [finding.evaluation]
     stats = kbevolve("archive", "stats")
     assert stats.code == 0, stats.err
     assert f"for {len(names)} children" in stats.out

@@ -48,18 +48,18 @@ def bred(path: Path, monkeypatch: pytest.MonkeyPatch, **work: Any) -> dict[str, 
         ending = run_session(context_of(archive, run, devices.device, settings), devices, judge=NAME)
         assert ending.reason is StopReason.GENERATIONS
         assert [one.name for one in ending.baselines] == ["compile", "graph"]
-        found = archive.evaluations(run.id)
-        champion = archive.champion(run.id)
+        found = archive.runs.evaluations(run.id)
+        champion = archive.runs.champion(run.id)
         assert champion is not None
         return {
             "device": run.device,
             "births": [
                 (birth.id.removeprefix(run.id), birth.operator, birth.state, birth.parents, birth.kernel, birth.note)
-                for birth in archive.births(run.id)
+                for birth in archive.runs.births(run.id)
             ],
             "verdicts": {name: (one.verdict, one.timing.speedup, one.message) for name, one in found.items()},
             "placements": [
-                (one.island, one.niche, one.kernel, one.generation, one.via) for one in archive.placements(run.id)
+                (one.island, one.niche, one.kernel, one.generation, one.via) for one in archive.runs.placements(run.id)
             ],
             "champion": (champion.kernel, champion.speedup, champion.generation),
         }
@@ -92,9 +92,9 @@ def test_two_judges_of_one_processor(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"2 × {find_device('cpu').description}" in " ".join(done.stdout.split())
     with Archive(folder / "kbevolve.db", create=False) as archive:
-        run = archive.run()
+        run = archive.runs.get()
         assert run.device == find_device("cpu").fingerprint
-        assert {one.verdict for one in archive.evaluations(run.id).values()} == {Verdict.CORRECT}
+        assert {one.verdict for one in archive.runs.evaluations(run.id).values()} == {Verdict.CORRECT}
     resumed = type_in(folder, "resume", "--device", "cpu", "--generations", "1")
     assert resumed.returncode == 0, resumed.stderr
     assert "2 ×" not in resumed.stdout

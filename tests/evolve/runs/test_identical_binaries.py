@@ -43,7 +43,7 @@ class SparingEvaluator(KnownEvaluator):
 
 def ran(archive: Archive, evaluator: Evaluator, confirmer: KnownConfirmer | None = None) -> Search:
     chosen = settings(generations=20, evaluation={"confirm_rounds": 2, "finalists": 5})
-    run = archive.runs()[0].run if archive.runs() else open_run(archive, chosen)
+    run = archive.runs.summaries()[0].run if archive.runs.summaries() else open_run(archive, chosen)
     searching = search(archive, run, chosen, evaluator, confirmer=confirmer)  # type: ignore[arg-type]
     searching.run()
     return searching
@@ -52,20 +52,20 @@ def ran(archive: Archive, evaluator: Evaluator, confirmer: KnownConfirmer | None
 def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     archive, evaluator, confirmer = Archive(":memory:"), SparingEvaluator(), KnownConfirmer()
     searching = ran(archive, evaluator, confirmer)
-    population, run = searching.population, archive.run()
-    found = archive.evaluations(run.id)
+    population, run = searching.population, archive.runs.get()
+    found = archive.runs.evaluations(run.id)
     twins = {name for name, one in found.items() if one.compiled.identical_to is not None}
     assert len(twins) == population.twins > 3, "this landscape has them"
     assert population.evaluations == evaluator.paid == len(found) - len(twins)
     assert f"correct ({len(twins)} as compiled before)" in count_words(Counts.of(population))
-    assert throughput_of(run, archive.births(run.id), found.values(), (0, 0)).twins == len(twins)
+    assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
         codes = [member.evaluation.compiled.binary_hash for member in island.members]
         assert len(set(codes)) == len(codes) > 3
     assert not twins & {kernel for met in confirmer.met for kernel in met}
     assert searching.context.view.contenders(generation=99, above=0.0, count=99)
     assert not twins & set(searching.context.view.contenders(generation=99, above=0.0, count=99))
-    best = archive.runs()[0].best
+    best = archive.runs.summaries()[0].best
     assert best is not None
     assert best.kernel not in twins
 
@@ -76,35 +76,39 @@ def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
     met = {kernel for kernels in confirmer.met for kernel in kernels}
     copied = {
         one.compiled.identical_to
-        for one in archive.evaluations(archive.run().id).values()
+        for one in archive.runs.evaluations(archive.runs.get().id).values()
         if one.compiled.identical_to is not None
     }
     assert met & copied, "somebody with twins is good enough to be met"
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator(), KnownConfirmer(failing=met & copied))
-    failed = archive.failed(archive.run().id)
+    failed = archive.runs.failed(archive.runs.get().id)
     followers = {
-        name for name, one in archive.evaluations(archive.run().id).items() if one.compiled.identical_to in failed
+        name
+        for name, one in archive.runs.evaluations(archive.runs.get().id).items()
+        if one.compiled.identical_to in failed
     }
     assert followers
     assert followers <= failed
     best = searching.population.best()
     assert best is not None
     assert best.kernel.id not in failed
-    assert archive.summary(archive.run()).best_kernel not in failed
+    assert archive.runs.summary(archive.runs.get()).best_kernel not in failed
 
 
 def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> None:
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator())
-    births = archive.births(archive.run().id)
-    twin = next(one for one in archive.evaluations(archive.run().id).values() if one.compiled.identical_to is not None)
+    births = archive.runs.births(archive.runs.get().id)
+    twin = next(
+        one for one in archive.runs.evaluations(archive.runs.get().id).values() if one.compiled.identical_to is not None
+    )
     other = open_run(archive, settings(generations=1), "double-2")
     for birth in births:
         if birth.kernel == twin.kernel:
             archive.add_birth(replace(birth, run=other.id))
     assert searching.context.view.contenders(generation=99, above=0.0, count=99)
-    assert archive.ledger(other).contenders(generation=99, above=0.0, count=99) == [twin.kernel]
+    assert archive.run_view(other).contenders(generation=99, above=0.0, count=99) == [twin.kernel]
 
 
 @pytest.mark.parametrize("cut", [9, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (1, 5, 14))])
@@ -119,9 +123,9 @@ def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path
         second = SparingEvaluator()
         second.known = first.known
         resumed = ran(archive, second)
-        assert archive.evaluations(archive.run().id) == whole.evaluations(whole.run().id)
-        assert sorted(map(str, archive.placements(archive.run().id))) == sorted(
-            map(str, whole.placements(whole.run().id))
+        assert archive.runs.evaluations(archive.runs.get().id) == whole.runs.evaluations(whole.runs.get().id)
+        assert sorted(map(str, archive.runs.placements(archive.runs.get().id))) == sorted(
+            map(str, whole.runs.placements(whole.runs.get().id))
         )
         assert resumed.population.islands == undisturbed.population.islands
         assert resumed.population.evaluations == undisturbed.population.evaluations

@@ -17,7 +17,7 @@ import sys
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.runs.lock import run_lock
 
-with Archive(sys.argv[1]) as archive, run_lock(archive, archive.run(sys.argv[2])):
+with Archive(sys.argv[1]) as archive, run_lock(archive, archive.runs.get(sys.argv[2])):
     print("held", flush=True)
     sys.stdin.read()
 """

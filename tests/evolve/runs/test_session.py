@@ -66,8 +66,8 @@ def test_a_run_is_confirmed_and_its_baselines_are_measured(sitting: Any) -> None
     ending = sat.run()
     assert ending.reason is StopReason.GENERATIONS
     assert [one.name for one in ending.baselines] == ["compile", "graph"]
-    assert sat.archive.champion(sat.archive.run().id) is not None
-    assert sat.archive.card(problem().id, DEVICE, "fp32").flags == judge.flags
+    assert sat.archive.runs.champion(sat.archive.runs.get().id) is not None
+    assert sat.archive.problems.card(problem().id, DEVICE, "fp32").flags == judge.flags
     assert sat.told[0] == "L1/double: launch-bound: a call takes 20 µs"
     assert judge.closed
 
@@ -85,7 +85,7 @@ def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any)
 
     def kept() -> float:
         sat.run(settings(generations=1))
-        return float(sat.archive.card(problem().id, DEVICE, "fp32").eager_ms)
+        return float(sat.archive.problems.card(problem().id, DEVICE, "fp32").eager_ms)
 
     assert [kept(), kept()] == [3.0, 3.0]
     judge.flags = {"shared-output": "found by a newer judge"}
@@ -96,7 +96,7 @@ def test_what_other_problems_give_is_written_down_unless_nobody_wants_it(sitting
     sat = sitting(KnownJudge())
     for transfer, written in ((True, True), (False, False)):
         sat.run(settings(generations=1, transfer=transfer))
-        assert (sat.archive.transfer(sat.archive.run().id) is not None) is written
+        assert (sat.archive.runs.transfer(sat.archive.runs.get().id) is not None) is written
 
 
 def test_baselines_can_be_left_out(sitting: Any) -> None:
@@ -114,14 +114,14 @@ def test_a_run_stands_without_its_baselines(sitting: Any, failure: BaseException
     sat = sitting(Without())
     ending = sat.run()
     assert (ending.reason, ending.baselines) == (StopReason.GENERATIONS, ())
-    assert sat.archive.runs()[0].stopped is StopReason.GENERATIONS
+    assert sat.archive.runs.summaries()[0].stopped is StopReason.GENERATIONS
 
 
 def test_a_degenerate_problem_is_refused_unless_forced(sitting: Any) -> None:
     sat = sitting(KnownJudge(flags={"degenerate": "an output of zeros passes."}))
     with pytest.raises(ProblemError, match=r"L1/double is degenerate: an output of zeros passes; .* --force"):
         sat.run()
-    assert sat.archive.births(sat.archive.run().id) == []
+    assert sat.archive.runs.births(sat.archive.runs.get().id) == []
     forced = settings(generations=1, evaluation={"force": True})
     assert sat.run(forced).reason is StopReason.GENERATIONS
 
@@ -135,7 +135,7 @@ def test_an_interrupted_run_has_neither_final_nor_baselines(sitting: Any) -> Non
             raise KeyboardInterrupt
 
     assert sat.run(observer=stop).reason is StopReason.INTERRUPTED
-    made = sat.archive.confirmations(sat.archive.run().id)
+    made = sat.archive.runs.confirmations(sat.archive.runs.get().id)
     assert {one.purpose for one in made} == {"challenge"}
     assert not judge.measured_baselines
 
@@ -145,7 +145,7 @@ def test_the_displays_show_the_confirmed_number(sitting: Any) -> None:
     console = Console(record=True, width=150, force_terminal=False)
     with LineProgress(HEADER, console) as lines:
         sat.run(observer=lines)
-    champion = sat.archive.champion(sat.archive.run().id)
+    champion = sat.archive.runs.champion(sat.archive.runs.get().id)
     said = console.export_text()
     assert f"{champion.speedup:#.3g}× (confirmed) [" in said
     assert champion.kernel in said
@@ -172,20 +172,20 @@ def test_a_terminal_is_not_left_empty_while_judges_start() -> None:
 def test_the_summary_states_what_is_published(sitting: Any) -> None:
     sat = sitting(KnownJudge())
     ending = sat.run()
-    run = sat.archive.run()
+    run = sat.archive.runs.get()
     console = Console(record=True, width=200)
     print_summary(
         console, run=run, population=ending.population, reason=ending.reason, archive=sat.archive,
         generations=3, spent=Budget().spent(ending.population), baselines=ending.baselines,
     )  # fmt: skip
-    champion = sat.archive.champion(run.id)
+    champion = sat.archive.runs.champion(run.id)
     text = console.export_text()
     assert f"Best: {champion.kernel}, {champion.speedup:#.3g}× over eager (confirmed)" in text
     assert f"{champion.speedup / 2:#.3g}× over the best of eager and compile (compile)" in text
     assert "graph failed: no graphs here" in text
     assert f"kbevolve archive lineage {champion.kernel}" in text
     # The better of the two starts is 1.12 times eager; `KnownJudge` prepares each kernel in 0.1 s.
-    judged = len(sat.archive.evaluations(run.id))
+    judged = len(sat.archive.runs.evaluations(run.id))
     gain = (champion.speedup / speed_of({"UNROLL": "2"}) - 1) * 100
     assert f"Cost: {judged} evaluations, 0:01 of device time, 0:00 in all; for each of the {gain:.3g} % gained" in text
     assert f"{judged / gain:.3g} evaluations, {judged / 10 / gain:.3g} s of device time" in text
@@ -201,7 +201,7 @@ def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
     console = Console(record=True, width=200)
     population = ending.population
     print_summary(
-        console, run=sat.archive.run(), population=population, reason=ending.reason, archive=sat.archive,
+        console, run=sat.archive.runs.get(), population=population, reason=ending.reason, archive=sat.archive,
         generations=30, spent=Budget.of(chosen).spent(population),
     )  # fmt: skip
     text = console.export_text()
@@ -217,8 +217,8 @@ def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: p
         raise KeyboardInterrupt
 
     assert sat.run(chosen, observer=stop).reason is StopReason.INTERRUPTED
-    run = sat.archive.run()
-    first = sat.archive.wall_seconds(run.id)
+    run = sat.archive.runs.get()
+    first = sat.archive.runs.wall_seconds(run.id)
     assert 0 < first < 60
 
     with monkeypatch.context() as patch:
@@ -229,8 +229,8 @@ def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: p
     context = context_of(sat.archive, run, DEVICE_HERE, chosen)
     ending = run_session(context, HERE, observer=sat.events.append, say=sat.told.append)
     assert ending.reason is StopReason.WALL_TIME_SPENT
-    assert sat.archive.ledger(run).last_generation() == 0
-    assert sat.archive.wall_seconds(run.id) > 3000 + first
+    assert sat.archive.run_view(run).last_generation() == 0
+    assert sat.archive.runs.wall_seconds(run.id) > 3000 + first
 
 
 def test_a_limit_that_cannot_be_kept_is_refused_before_anybody_sits_down(sitting: Any) -> None:
@@ -240,7 +240,7 @@ def test_a_limit_that_cannot_be_kept_is_refused_before_anybody_sits_down(sitting
     )
     with pytest.raises(SettingsError, match="price of model 'nobody'"):
         sat.run(chosen)
-    assert sat.archive.births(sat.archive.run().id) == []
+    assert sat.archive.runs.births(sat.archive.runs.get().id) == []
 
 
 def test_eager_is_a_baseline_itself() -> None:
@@ -254,7 +254,7 @@ def test_the_display_tells_what_several_hands_do(sitting: Any) -> None:
     sat = sitting(KnownJudge())
     sat.run()
     last = sat.events[-1]
-    first, second = sat.archive.births(sat.archive.run().id)[:2]
+    first, second = sat.archive.runs.births(sat.archive.runs.get().id)[:2]
     live = LiveProgress(HEADER, Console(record=True, width=150))
 
     def now(**changes: Any) -> str:

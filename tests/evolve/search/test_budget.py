@@ -119,7 +119,7 @@ def asked(*words: str) -> dict[str, Any]:
 
 def told(*births: tuple[Birth, Evaluation | None], since: float = 0.0) -> Population:
     archive = Archive(":memory:")
-    population = Population(1, archive.ledger(open_run(archive, double_settings())), since=since)
+    population = Population(1, archive.run_view(open_run(archive, double_settings())), since=since)
     for birth, evaluation in births:
         population.observe(birth, evaluation)
     return population

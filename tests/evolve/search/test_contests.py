@@ -71,13 +71,19 @@ def test_in_a_final_everybody_is_confirmed() -> None:
 
 def facts(archive: Archive, run_id: str) -> tuple[Any, ...]:
     """Everything that a run with contests left but moments and the order of writing births."""
-    births = [(birth.id, birth.kernel, birth.state) for birth in archive.births(run_id)]
+    births = [(birth.id, birth.kernel, birth.state) for birth in archive.runs.births(run_id)]
     evaluations = sorted((one.kernel, one.verdict.name) for one in every_evaluation(archive, run_id))
-    return births, archive.placements(run_id), evaluations, archive.confirmations(run_id), archive.champion(run_id)
+    return (
+        births,
+        archive.runs.placements(run_id),
+        evaluations,
+        archive.runs.confirmations(run_id),
+        archive.runs.champion(run_id),
+    )
 
 
 def every_evaluation(archive: Archive, run_id: str) -> list[Any]:
-    return [one for kernel_id in archive.kernels(run_id) for one in archive.evaluations_of(kernel_id)]
+    return [one for kernel_id in archive.runs.kernels(run_id) for one in archive.kernels.evaluations(kernel_id)]
 
 
 def bred(chosen: Settings, starts: list[Kernel], confirmer: KnownConfirmer, **options: Any) -> tuple[Archive, Any]:
@@ -97,11 +103,11 @@ def test_the_published_speedup_is_the_confirmed_one() -> None:
     archive, searching = bred(ONLY_STARTS, [NAIVE, GOOD], confirmer, luck={GOOD.id: 1.5})
     true = speed_of({"UNROLL": "4", "TILE": "32"})
     assert searching.population.best().evaluation.timing.speedup == pytest.approx(1.5 * true)
-    champion = archive.champion("double-1")
+    champion = archive.runs.champion("double-1")
     assert champion is not None
     assert champion.kernel == GOOD.id
     assert champion.speedup == pytest.approx(true)
-    assert archive.summary(archive.run()).best_speedup == champion.speedup
+    assert archive.runs.summary(archive.runs.get()).best_speedup == champion.speedup
     assert confirmer.met[0] == (GOOD.id,), "the first champion meets the reference alone"
 
 
@@ -109,9 +115,9 @@ def test_luck_makes_no_champion() -> None:
     lucky, true = kernel(UNROLL=2, TILE=32), GOOD
     confirmer = KnownConfirmer()
     archive, _ = bred(settings(generations=6), [lucky, true], confirmer, luck={lucky.id: 3.0})
-    challenges = [one for one in archive.confirmations("double-1") if one.purpose == "challenge"]
+    challenges = [one for one in archive.runs.confirmations("double-1") if one.purpose == "challenge"]
     assert challenges[0].kernel == lucky.id, "it looks best"
-    champion = archive.champion("double-1")
+    champion = archive.runs.champion("double-1")
     assert champion is not None
     assert champion.kernel != lucky.id
     assert sum(lucky.id == ids[0] for ids in confirmer.met if len(ids) < 3) == 1, "it challenged once"
@@ -121,13 +127,13 @@ def test_luck_makes_no_champion() -> None:
 def test_a_challenger_that_does_not_pass_again_is_no_champion_and_not_the_best() -> None:
     confirmer = KnownConfirmer(failing={BEST.id})
     archive, searching = bred(ONLY_STARTS, [NAIVE, GOOD, BEST], confirmer)
-    champion = archive.champion("double-1")
+    champion = archive.runs.champion("double-1")
     assert champion is not None
     assert champion.kernel == GOOD.id
     assert searching.population.best().kernel.id == GOOD.id
-    first, second = archive.evaluations_of(BEST.id)
+    first, second = archive.kernels.evaluations(BEST.id)
     assert (first.verdict, second.verdict, second.message) == (Verdict.CORRECT, Verdict.CRASHED, "not again")
-    assert archive.summary(archive.run()).best_kernel == GOOD.id
+    assert archive.runs.summary(archive.runs.get()).best_kernel == GOOD.id
 
 
 class FailingLater(KnownConfirmer):
@@ -146,10 +152,10 @@ def test_a_champion_that_fails_hands_the_title_back_and_the_challenger_starts_ag
     # Looks slower than the first and is faster: found out only in the final.
     evaluator = KnownEvaluator(luck={BEST.id: 0.5})
     search(archive, run, chosen, evaluator, starts=[GOOD, BEST], confirmer=confirmer).run()
-    champion = archive.champion(run.id)
+    champion = archive.runs.champion(run.id)
     assert champion is not None
     assert champion.kernel != GOOD.id
-    assert archive.failed(run.id) == {GOOD.id}
+    assert archive.runs.failed(run.id) == {GOOD.id}
 
 
 def test_the_final_finds_who_was_unlucky() -> None:
@@ -158,7 +164,7 @@ def test_the_final_finds_who_was_unlucky() -> None:
     *_, final = confirmer.met
     assert confirmer.met == [(GOOD.id,), final]
     assert set(final) == {GOOD.id, BEST.id, NAIVE.id}
-    champion = archive.champion("double-1")
+    champion = archive.runs.champion("double-1")
     assert champion is not None
     assert (champion.kernel, champion.purpose, champion.rival) == (BEST.id, "final", GOOD.id)
 
@@ -200,7 +206,7 @@ def undisturbed() -> tuple[Archive, KnownConfirmer]:
 def resumed(path: Path) -> tuple[tuple[Any, ...], KnownConfirmer]:
     confirmer = KnownConfirmer(failing=FAILING)
     with Archive(path) as archive:
-        run = archive.run()
+        run = archive.runs.get()
         search(archive, run, CHOSEN, KnownEvaluator(luck=LUCK), starts=STARTS, confirmer=confirmer).run()
         return facts(archive, run.id), confirmer
 
@@ -258,12 +264,12 @@ def kill(archive: Archive, write: str, cut: int, *, after: bool) -> None:
 
 def test_a_run_that_goes_further_keeps_its_contests() -> None:
     archive, _ = bred(settings(generations=2), STARTS, KnownConfirmer(failing=FAILING), luck=LUCK)
-    before = archive.confirmations("double-1")
+    before = archive.runs.confirmations("double-1")
     again = KnownConfirmer(failing=FAILING)
-    run = archive.run()
+    run = archive.runs.get()
     chosen = settings(generations=8)
     search(archive, run, chosen, KnownEvaluator(luck=LUCK), starts=STARTS, confirmer=again).run()
-    after = archive.confirmations(run.id)
+    after = archive.runs.confirmations(run.id)
     assert after[: len(before)] == before
     assert {one.generation for one in after if one.purpose == "final"} == {2, 8}
 

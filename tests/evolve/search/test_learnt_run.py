@@ -75,18 +75,18 @@ def run() -> tuple[Archive, list[Birth], list[str]]:
     proposers = dict.fromkeys((Operator.MUTATE, Operator.REWRITE, Operator.TUNE), writer)
     start = Kernel.from_source(START)
     search(archive, record, chosen, Marked(), proposers=proposers, starts=[start]).run()
-    return archive, [one for one in archive.births(record.id) if one.generation], model.asked
+    return archive, [one for one in archive.runs.births(record.id) if one.generation], model.asked
 
 
 def test_a_technique_that_never_works_is_chosen_less(run: Any) -> None:
     archive, births, _ = run
-    ideas = archive.ideas(archive.run().id)
+    ideas = archive.runs.ideas(archive.runs.get().id)
     chosen = [ideas[birth.idea].technique for birth in births]
     first, last = Counter(chosen[:12]), Counter(chosen[-30:])
     assert first["async-copy"] >= 2, "nobody could know"
     assert last["async-copy"] <= 5
     assert last["vectorize"] > 15
-    best = archive.summary(archive.run()).best
+    best = archive.runs.summary(archive.runs.get()).best
     assert best is not None
     assert best.timing.speedup > 1.5
 
@@ -106,7 +106,7 @@ def test_prompts_say_what_paid_and_what_failed(run: Any) -> None:
 
 def test_scores_tell_what_worked(run: Any) -> None:
     archive, births, _ = run
-    found = of_run(archive, archive.run())
+    found = of_run(archive, archive.runs.get())
     assert [one.technique for one in found.techniques] == ["vectorize", "fusion", "async-copy"]
     worst = found.techniques[-1]
     assert (worst.correct, worst.mean_gain, worst.against) == (0, None, "memory")

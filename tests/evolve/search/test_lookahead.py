@@ -112,7 +112,7 @@ def chosen(lookahead: int, **others: Any) -> Settings:
 
 
 def make(archive: Archive, asked: Settings, who: str, evaluator: KnownEvaluator, **options: Any) -> Search:
-    run = open_run(archive, asked) if not archive.runs() else archive.run()
+    run = open_run(archive, asked) if not archive.runs.summaries() else archive.runs.get()
     confirmer = options.pop("confirmer", None) or KnownConfirmer(failing=FAILING)
     return search(
         archive, run, asked, evaluator, proposers=PROPOSERS[who](), starts=STARTS, confirmer=confirmer, **options
@@ -121,16 +121,16 @@ def make(archive: Archive, asked: Settings, who: str, evaluator: KnownEvaluator,
 
 def facts(archive: Archive) -> dict[str, Any]:
     """Everything that a run left but moments, seconds and the order of writing."""
-    run = archive.run()
+    run = archive.runs.get()
     return {
         "births": [
             (birth.id, birth.operator, birth.state, birth.kernel, birth.parents, birth.idea, birth.note, birth.prompt)
-            for birth in archive.births(run.id)
+            for birth in archive.runs.births(run.id)
         ],
-        "evaluations": {name: archive.evaluations_of(name) for name in sorted(archive.kernels(run.id))},
-        "placements": archive.placements(run.id),
-        "confirmations": archive.confirmations(run.id),
-        "stopped": archive.summary(run).stopped,
+        "evaluations": {name: archive.kernels.evaluations(name) for name in sorted(archive.runs.kernels(run.id))},
+        "placements": archive.runs.placements(run.id),
+        "confirmations": archive.runs.confirmations(run.id),
+        "stopped": archive.runs.summary(run).stopped,
     }
 
 
@@ -319,8 +319,8 @@ def test_a_finished_run_goes_further_as_if_it_had_never_paused() -> None:
     make(archive, chosen(2), "offline", KnownEvaluator(luck=LUCK)).run()
     make(whole, chosen(2), "offline", KnownEvaluator(luck=LUCK)).run()
     # Where it paused, all verdicts were in before the next generation was bred: it need not end alike, but it must end.
-    assert archive.summary(archive.run()).stopped is StopReason.GENERATIONS
-    assert archive.summary(archive.run()).births == whole.summary(whole.run()).births
+    assert archive.runs.summary(archive.runs.get()).stopped is StopReason.GENERATIONS
+    assert archive.runs.summary(archive.runs.get()).births == whole.runs.summary(whole.runs.get()).births
 
 
 def test_an_exhausted_run_stops_once_what_is_open_is_through() -> None:
@@ -329,12 +329,12 @@ def test_an_exhausted_run_stops_once_what_is_open_is_through() -> None:
     run = open_run(archive, asked)
     evaluator = KnownEvaluator()
     assert search(archive, run, asked, evaluator, starts=[tiny], width=4).run() is StopReason.EXHAUSTED
-    births = archive.births(run.id)
+    births = archive.runs.births(run.id)
     assert births[-1].generation < 12
     assert len({birth.generation for birth in births if birth.kernel}) <= 2, "open twins were born"
     again = search(archive, run, asked, evaluator, starts=[tiny], width=4)
     assert again.run() is StopReason.EXHAUSTED
-    assert archive.births(run.id) == births
+    assert archive.runs.births(run.id) == births
 
 
 class Broken(Dawdling):
@@ -354,9 +354,9 @@ def test_a_broken_rig_ends_the_run_and_keeps_what_others_finished() -> None:
     with pytest.raises(EvaluatorError, match="no device any more"):
         make(archive, chosen(3), "offline", evaluator, width=6).run()
     assert time.monotonic() - started < 15
-    run = archive.run()
+    run = archive.runs.get()
     assert evaluator.in_hand == 0
-    assert 2 <= len(archive.evaluations(run.id)) < evaluator.asked.total()
+    assert 2 <= len(archive.runs.evaluations(run.id)) < evaluator.asked.total()
 
 
 class Endless(KnownEvaluator):
@@ -387,7 +387,7 @@ def test_an_interruption_does_not_wait_for_slow_children(monkeypatch: pytest.Mon
     assert time.monotonic() - started < 15
     evaluator.released.set()
     time.sleep(0.1)
-    assert len(archive.evaluations(archive.run().id)) == len(STARTS), "a child that was given up came back"
+    assert len(archive.runs.evaluations(archive.runs.get().id)) == len(STARTS), "a child that was given up came back"
 
 
 def test_events_tell_how_many_are_under_way() -> None:
@@ -398,6 +398,6 @@ def test_events_tell_how_many_are_under_way() -> None:
     assert max(event.waiting for event in events) > 0
     assert max(event.asked for event in events) > 1
     done = [event.birth.id for event in events if event.birth and event.done]
-    assert done == [birth.id for birth in archive.births(archive.run().id)]
+    assert done == [birth.id for birth in archive.runs.births(archive.runs.get().id)]
     assert [event.generation for event in events] == sorted(event.generation for event in events)
     assert (events[-1].judging, events[-1].waiting, events[-1].asked) == ((), 0, 0)

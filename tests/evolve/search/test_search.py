@@ -15,10 +15,10 @@ from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_
 def facts(archive: Archive, run_id: str) -> tuple[Any, ...]:
     """Everything a run left, but how long proposing took and in which order births were written."""
     births = sorted(
-        (birth.id, birth.kernel, birth.state, birth.parents, birth.note) for birth in archive.births(run_id)
+        (birth.id, birth.kernel, birth.state, birth.parents, birth.note) for birth in archive.runs.births(run_id)
     )
-    placements = [(p.island, p.niche, p.kernel, p.generation, p.via) for p in archive.placements(run_id)]
-    return births, placements, sorted(archive.evaluations(run_id).items())
+    placements = [(p.island, p.niche, p.kernel, p.generation, p.via) for p in archive.runs.placements(run_id)]
+    return births, placements, sorted(archive.runs.evaluations(run_id).items())
 
 
 def test_a_run_finds_better_kernels_and_says_why_it_stopped() -> None:
@@ -30,7 +30,7 @@ def test_a_run_finds_better_kernels_and_says_why_it_stopped() -> None:
     assert best is not None
     assert best.evaluation.timing.speedup is not None
     assert best.evaluation.timing.speedup > 2.5  # the seed has 0.82, the optimum 3.3
-    assert len(archive.births(run.id)) == 2 + 2 * 20
+    assert len(archive.runs.births(run.id)) == 2 + 2 * 20
 
 
 def test_the_same_seed_replays_and_another_does_not() -> None:
@@ -101,7 +101,9 @@ def test_a_finished_run_goes_further_when_asked_to() -> None:
     whole = Archive(":memory:")
     open_run(whole, settings(generations=8))
     search(whole, run, settings(generations=8), KnownEvaluator()).run()
-    assert [birth.kernel for birth in archive.births(run.id)] == [birth.kernel for birth in whole.births(run.id)]
+    assert [birth.kernel for birth in archive.runs.births(run.id)] == [
+        birth.kernel for birth in whole.runs.births(run.id)
+    ]
 
 
 def test_no_kernel_is_measured_twice_even_by_a_second_run() -> None:
@@ -119,7 +121,7 @@ def test_migration_brings_the_best_to_the_next_island() -> None:
     run = open_run(archive, chosen)
     searching = search(archive, run, chosen, KnownEvaluator())
     searching.run()
-    arrived = [placement for placement in archive.placements(run.id) if placement.via == "migration"]
+    arrived = [placement for placement in archive.runs.placements(run.id) if placement.via == "migration"]
     assert arrived
     assert {placement.generation for placement in arrived} == {3}
     best = searching.population.best()
@@ -135,14 +137,14 @@ def test_a_small_space_is_exhausted_and_the_run_says_so() -> None:
     evaluator = KnownEvaluator()
     assert search(archive, run, chosen, evaluator, starts=[tiny]).run() is StopReason.EXHAUSTED
     assert evaluator.asked.total() == 2
-    assert max(birth.generation for birth in archive.births(run.id)) < 10
+    assert max(birth.generation for birth in archive.runs.births(run.id)) < 10
 
 
 def test_without_a_correct_start_the_run_stops() -> None:
     archive, chosen = Archive(":memory:"), settings()
     run = open_run(archive, chosen)
     assert search(archive, run, chosen, KnownEvaluator(), starts=[kernel(WRONG=1)]).run() is StopReason.NO_SEED
-    assert {birth.generation for birth in archive.births(run.id)} == {0}
+    assert {birth.generation for birth in archive.runs.births(run.id)} == {0}
 
 
 def written(text: str) -> Proposal:
@@ -170,8 +172,8 @@ def test_a_failed_child_gets_one_repair_turn_with_the_message() -> None:
     run = open_run(archive, chosen)
     proposer = ScriptedProposer(answer)
     search(archive, run, chosen, KnownEvaluator(), proposers=with_model(proposer)).run()
-    repairs = [birth for birth in archive.births(run.id) if birth.operator is Operator.REPAIR]
-    children = [birth for birth in archive.births(run.id) if birth.generation and birth.slot == 0]
+    repairs = [birth for birth in archive.runs.births(run.id) if birth.operator is Operator.REPAIR]
+    children = [birth for birth in archive.runs.births(run.id) if birth.generation and birth.slot == 0]
     assert len(repairs) == len(children) == 3
     assert all(repair.parents[0] == child.kernel for repair, child in zip(repairs, children, strict=True))
     assert proposer.briefs[-2].learnt.failures, "earlier failures are shown to later children"
@@ -190,7 +192,7 @@ def test_an_answer_that_arrived_is_kept_when_another_island_has_none() -> None:
     searching.creator.starts = [first, [type(second[0])(kernel=kernel(UNROLL=2), note="seed")]]
     with pytest.raises(ProposerError, match="endpoint is gone"):
         searching.run()
-    assert [birth.island for birth in archive.births(run.id) if birth.generation == 1] == [0]
+    assert [birth.island for birth in archive.runs.births(run.id) if birth.generation == 1] == [0]
 
 
 def test_observers_see_every_child_once() -> None:
@@ -204,4 +206,4 @@ def test_observers_see_every_child_once() -> None:
         KnownEvaluator(),
         observer=lambda event: done.append(event.birth.id) if event.birth and event.done else None,
     ).run()
-    assert done == [birth.id for birth in archive.births(run.id)]
+    assert done == [birth.id for birth in archive.runs.births(run.id)]

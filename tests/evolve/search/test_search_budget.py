@@ -44,7 +44,7 @@ class Timed(KnownEvaluator):
 
 def sat(archive: Archive, chosen: Settings, evaluator: KnownEvaluator | None = None, **options: Any) -> Search:
     """A search at the archive's run, or at a new one."""
-    run = archive.runs()[0].run if archive.runs() else open_run(archive, chosen)
+    run = archive.runs.summaries()[0].run if archive.runs.summaries() else open_run(archive, chosen)
     return double_search(archive, run, chosen, evaluator or Timed(), **options)
 
 
@@ -56,7 +56,7 @@ def test_a_run_judges_hardly_more_than_it_may(limit: int, lookahead: int) -> Non
     assert searching.run() is StopReason.EVALUATIONS_SPENT
     assert limit <= evaluator.asked.total() < limit + 2, "the last generation of two islands is finished"
     assert searching.population.evaluations == evaluator.asked.total()
-    assert archive.runs()[0].stopped is StopReason.EVALUATIONS_SPENT
+    assert archive.runs.summaries()[0].stopped is StopReason.EVALUATIONS_SPENT
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_run_stops_at_its_limit(budget: Mapping[str, float], reason: StopReaso
     searching = sat(archive, settings(budget), confirmer=KnownConfirmer() if contests else None)
     assert searching.run() is reason
     if contests and reason is not StopReason.DEVICE_TIME_SPENT:
-        champion = archive.champion(archive.run().id)
+        champion = archive.runs.champion(archive.runs.get().id)
         assert champion
         assert champion.speedup >= 2.0
     if reason is StopReason.DEVICE_TIME_SPENT:
@@ -126,21 +126,26 @@ def test_time_counts_all_sittings() -> None:
     archive, chosen = Archive(":memory:"), settings({"wall_seconds": 100})
     seconds = itertools.count(10, 10)
     assert sat(archive, chosen, elapsed=lambda: next(seconds)).run() is StopReason.WALL_TIME_SPENT
-    generations = archive.ledger(archive.run()).last_generation()
+    generations = archive.run_view(archive.runs.get()).last_generation()
     assert generations == 9
     again = Timed()
     assert sat(archive, chosen, again, elapsed=lambda: 100.0).run() is StopReason.WALL_TIME_SPENT
     assert again.asked.total() == 0
-    assert archive.ledger(archive.run()).last_generation() == generations
+    assert archive.run_view(archive.runs.get()).last_generation() == generations
 
 
 # ---- resumed ------------------------------------------------------------------------------------------------------
 
 
 def facts(archive: Archive) -> tuple[Any, ...]:
-    run = archive.run()
-    births = sorted((one.id, one.kernel, one.state, one.parents) for one in archive.births(run.id))
-    return births, archive.placements(run.id), sorted(archive.evaluations(run.id)), archive.summary(run).stopped
+    run = archive.runs.get()
+    births = sorted((one.id, one.kernel, one.state, one.parents) for one in archive.runs.births(run.id))
+    return (
+        births,
+        archive.runs.placements(run.id),
+        sorted(archive.runs.evaluations(run.id)),
+        archive.runs.summary(run).stopped,
+    )
 
 
 def test_what_is_spent_stays_spent_and_a_larger_budget_goes_on() -> None:
@@ -151,8 +156,8 @@ def test_what_is_spent_stays_spent_and_a_larger_budget_goes_on() -> None:
     assert (facts(archive), again.asked.total()) == (before, 0)
     more = sat(archive, settings({"evaluations": 15}, lookahead=2), again)
     assert more.run() is StopReason.EVALUATIONS_SPENT
-    assert 15 <= len(archive.evaluations(archive.run().id)) < 17
-    assert more.population.evaluations == len(archive.evaluations(archive.run().id))
+    assert 15 <= len(archive.runs.evaluations(archive.runs.get().id)) < 17
+    assert more.population.evaluations == len(archive.runs.evaluations(archive.runs.get().id))
     assert sat(archive, settings({}, lookahead=2, generations=12)).run() is StopReason.GENERATIONS
 
 
@@ -160,13 +165,13 @@ def test_a_smaller_budget_finishes_what_was_begun() -> None:
     archive, chosen = Archive(":memory:"), settings({}, lookahead=3, generations=20)
     with pytest.raises(KeyboardInterrupt):
         sat(archive, chosen, KnownEvaluator(interrupt_at=12)).run()
-    begun = archive.ledger(archive.run()).last_generation()
+    begun = archive.run_view(archive.runs.get()).last_generation()
     searching = sat(archive, settings({"evaluations": 5}, lookahead=3, generations=20))
     assert searching.run() is StopReason.EVALUATIONS_SPENT
-    run = archive.run()
-    assert archive.ledger(run).last_generation() == archive.ledger(run).last_ended() == begun
-    born = {one.kernel for one in archive.births(run.id) if one.kernel}
-    assert born == set(archive.evaluations(run.id)), "every kernel that was born is judged"
+    run = archive.runs.get()
+    assert archive.run_view(run).last_generation() == archive.run_view(run).last_ended() == begun
+    born = {one.kernel for one in archive.runs.births(run.id) if one.kernel}
+    assert born == set(archive.runs.evaluations(run.id)), "every kernel that was born is judged"
 
 
 BUDGETS = ({"evaluations": 11}, {"device_seconds": 8.0}, {"target_speedup": 2.3}, {"roofline_share": 0.23})
@@ -211,7 +216,7 @@ def test_a_run_that_is_killed_around_the_end_of_a_generation_keeps_its_target(
     chosen = settings({"target_speedup": 2.3}, lookahead=lookahead)
     whole = Archive(":memory:")
     sat(whole, chosen, confirmer=KnownConfirmer()).run()
-    closings = whole.ledger(whole.run()).last_ended()
+    closings = whole.run_view(whole.runs.get()).last_ended()
     assert closings is not None
     for cut in range(closings + 1):
         archive = Archive(":memory:")
@@ -254,9 +259,9 @@ def test_children_that_were_asked_for_before_the_target_was_reached_are_asked_fo
 
     whole = Archive(":memory:")
     assert begin(whole).run() is StopReason.TARGET_REACHED
-    made = whole.confirmations(whole.run().id)
+    made = whole.runs.confirmations(whole.runs.get().id)
     reached = next(one.generation for one in made if one.speedup >= 1.8)
-    late.update(str(one.kernel) for one in whole.births(whole.run().id) if one.generation > reached)
+    late.update(str(one.kernel) for one in whole.runs.births(whole.runs.get().id) if one.generation > reached)
     assert reached > 1
     assert len(late) == 2
 
@@ -274,7 +279,7 @@ def test_children_that_were_asked_for_before_the_target_was_reached_are_asked_fo
         patch.setattr(search_module, "INTERRUPTED_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             searching.run()
-    assert archive.ledger(archive.run()).last_generation() == reached
+    assert archive.run_view(archive.runs.get()).last_generation() == reached
     released.set()
     assert begin(archive).run() is StopReason.TARGET_REACHED
     assert facts(archive) == facts(whole)

@@ -36,7 +36,7 @@ def without_idea(brief: Brief) -> Proposal:
 def bred(
     archive: Archive, chosen: Settings, *, answer: Any = without_idea, evaluator: KnownEvaluator | None = None
 ) -> tuple[Search, ScriptedProposer]:
-    run = open_run(archive, chosen) if not archive.runs() else archive.run()
+    run = open_run(archive, chosen) if not archive.runs.summaries() else archive.runs.get()
     writer = ScriptedProposer(answer)
     proposers = dict.fromkeys((Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.TUNE), writer)
     searching = search(
@@ -46,7 +46,7 @@ def bred(
 
 
 def restarts(archive: Archive) -> list[Placement]:
-    return [one for one in archive.placements(archive.run().id) if one.via == "restart"]
+    return [one for one in archive.runs.placements(archive.runs.get().id) if one.via == "restart"]
 
 
 def test_it_explores_then_goes_back_then_stops() -> None:
@@ -59,8 +59,8 @@ def test_it_explores_then_goes_back_then_stops() -> None:
         {Stage.SEARCHING: WINDOW, Stage.EXPLORING: WINDOW, Stage.BACKTRACKING: WINDOW, Stage.OVER: 0}, abs=2
     )
     (fresh,) = restarts(archive)
-    assert fresh.kernel in archive.kernels(archive.run().id)
-    assert archive.runs()[0].stopped is StopReason.STAGNATION
+    assert fresh.kernel in archive.runs.kernels(archive.runs.get().id)
+    assert archive.runs.summaries()[0].stopped is StopReason.STAGNATION
 
 
 def test_an_improvement_begins_the_count_anew() -> None:
@@ -87,9 +87,14 @@ def test_a_run_goes_on_where_nobody_asked_for_it_to_stop(changes: dict[str, Any]
 
 
 def facts(archive: Archive) -> Any:
-    run = archive.run()
-    births = [(one.id, one.operator, one.kernel, one.parents, one.note) for one in archive.births(run.id)]
-    return births, archive.placements(run.id), archive.confirmations(run.id), archive.summary(run).stopped
+    run = archive.runs.get()
+    births = [(one.id, one.operator, one.kernel, one.parents, one.note) for one in archive.runs.births(run.id)]
+    return (
+        births,
+        archive.runs.placements(run.id),
+        archive.runs.confirmations(run.id),
+        archive.runs.summary(run).stopped,
+    )
 
 
 @cache

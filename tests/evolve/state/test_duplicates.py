@@ -56,7 +56,7 @@ class Author:
 
 def make(archive: Archive, author: Author, evaluator: KnownEvaluator, *, repair_turns: int = 1) -> Search:
     chosen = settings(generations=len(author.sources), islands=1, tune_share=0.0, repair_turns=repair_turns)
-    run = archive.run() if archive.runs() else open_run(archive, chosen)
+    run = archive.runs.get() if archive.runs.summaries() else open_run(archive, chosen)
     scripted = ScriptedProposer(author.propose)
     proposers: dict[Operator, Proposer] = dict.fromkeys((Operator.MUTATE, Operator.REPAIR), scripted)
     return search(archive, run, chosen, evaluator, proposers=proposers, starts=[Kernel.from_source(START)])
@@ -70,7 +70,7 @@ def bred(author: Author, **options: Any) -> tuple[Archive, KnownEvaluator, Searc
 
 
 def births(archive: Archive) -> dict[str, Birth]:
-    return {birth.id.partition("/")[2]: birth for birth in archive.births(archive.run().id)}
+    return {birth.id.partition("/")[2]: birth for birth in archive.runs.births(archive.runs.get().id)}
 
 
 # ---- under other names -----------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
     found = births(archive)["g1/i0/s0"]
     assert (found.state, found.kernel, found.proposed_kernel) == (BirthState.DUPLICATE, start.id, renamed.id)
     assert found.note == f"{start.id} under other names: as told"
-    assert archive.kernel(renamed.id).source == RENAMED, "what was written is kept"
+    assert archive.kernels.get(renamed.id).source == RENAMED, "what was written is kept"
     assert births(archive)["g3/i0/s0"].kernel == start.id
     assert births(archive)["g2/i0/s0"].proposed_kernel is None
     assert set(evaluator.asked) == {start.id, Kernel.from_source(FRESH).id}
@@ -139,8 +139,8 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     assert (insisted.state, insisted.kernel) == (BirthState.CREATED, first.kernel)
     assert evaluator.asked[first.kernel or ""] == 1
     assert found["g3/i0/s2"].operator is Operator.REPAIR, "it failed, and is mended as any other"
-    run = archive.run()
-    counts = throughput_of(run, archive.births(run.id), archive.evaluations(run.id).values(), (0, 0))
+    run = archive.runs.get()
+    counts = throughput_of(run, archive.runs.births(run.id), archive.runs.evaluations(run.id).values(), (0, 0))
     assert (counts.familiar, counts.renamed, counts.duplicates) == (2, 0, 2)
 
 
@@ -163,11 +163,11 @@ def test_a_small_edit_of_a_good_parent_is_no_repetition_of_its_failed_sibling() 
 
 
 def facts(archive: Archive) -> Any:
-    run = archive.run()
+    run = archive.runs.get()
     return (
-        [replace(birth, seconds=0.0) for birth in archive.births(run.id)],
-        archive.evaluations(run.id),
-        archive.placements(run.id),
+        [replace(birth, seconds=0.0) for birth in archive.runs.births(run.id)],
+        archive.runs.evaluations(run.id),
+        archive.runs.placements(run.id),
     )
 
 

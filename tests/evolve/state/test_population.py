@@ -20,7 +20,7 @@ class Story:
     def __init__(self, islands: int = 1) -> None:
         self.archive = Archive(":memory:")
         self.run: Run = open_run(self.archive, settings())
-        self.population = Population(islands, self.archive.ledger(self.run))
+        self.population = Population(islands, self.archive.run_view(self.run))
         self.number = 0
 
     def bear(self, speedup: float | None, *, generation: int = 1, text: str = "", **facts: Any) -> Kernel:

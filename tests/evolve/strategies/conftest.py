@@ -99,7 +99,7 @@ def breed(
     check_strategy(settings, proposers)
     archive = path if isinstance(path, Archive) else Archive(path)
     try:
-        run = archive.run() if archive.runs() else open_run(archive, settings)
+        run = archive.runs.get() if archive.runs.summaries() else open_run(archive, settings)
         return search(
             archive,
             run,
@@ -120,16 +120,16 @@ def breed(
 def content(path: Path) -> dict[str, Any]:
     """Everything in an archive that is not about how long something took."""
     with Archive(path, create=False) as archive:
-        run = archive.run()
-        births = archive.births(run.id)
+        run = archive.runs.get()
+        births = archive.runs.births(run.id)
         return {
-            "stopped": archive.summary(run).stopped,
+            "stopped": archive.runs.summary(run).stopped,
             "births": sorted((replace(birth, seconds=0.0) for birth in births), key=lambda birth: birth.id),
-            "kernels": {birth.kernel: archive.kernel(birth.kernel).source for birth in births if birth.kernel},
-            "ideas": archive.ideas(run.id),
-            "verdicts": archive.evaluations(run.id),
-            "placements": archive.placements(run.id),
-            "confirmed": [(one.generation, one.purpose, one.kernel) for one in archive.confirmations(run.id)],
+            "kernels": {birth.kernel: archive.kernels.get(birth.kernel).source for birth in births if birth.kernel},
+            "ideas": archive.runs.ideas(run.id),
+            "verdicts": archive.runs.evaluations(run.id),
+            "placements": archive.runs.placements(run.id),
+            "confirmed": [(one.generation, one.purpose, one.kernel) for one in archive.runs.confirmations(run.id)],
         }
 
 

@@ -35,9 +35,9 @@ def test_a_run_says_its_strategy_and_keeps_it(type_in: Any) -> None:
     assert outcome.code == 0, outcome.err
     assert "Strategy greedy: (1+1): every child from the best so far." in outcome.out
     with Archive(Path("kbevolve.db")) as archive:
-        births = archive.births(archive.run().id)
+        births = archive.runs.births(archive.runs.get().id)
         assert {birth.island for birth in births} == {0}, "whatever the preset has"
-        settings = session.settings_of(archive.run(), {})
+        settings = session.settings_of(archive.runs.get(), {})
     assert (settings.search.strategy, settings.search.lookahead) == ("greedy", 0)
     changed = type_in("resume", "--strategy", "evolve", "--generations", "5")
     assert (changed.code, "search.strategy cannot change within a run" in changed.err) == (2, True)

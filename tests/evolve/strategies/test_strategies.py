@@ -31,7 +31,7 @@ def test_a_strategy_without_a_model_keeps_to_its_budget_and_finds_something(stra
         StopReason.EVALUATIONS_SPENT
     )
     assert 20 <= evaluator.asked.total() <= 21
-    best = archive.champion(archive.run().id)
+    best = archive.runs.champion(archive.runs.get().id)
     assert best is not None
     assert best.speedup > 1.5  # the starts have 0.82 and 0.98
 
@@ -45,7 +45,7 @@ def test_a_strategy_without_a_model_resumes_where_it_was(strategy: str, tmp_path
         breed(tmp_path / "cut.db", settings, evaluator=KnownEvaluator(interrupt_at=6))
     breed(tmp_path / "cut.db", settings)
     with Archive(tmp_path / "cut.db") as archive:
-        for one, other in zip(archive.births("double-1"), whole.births("double-1"), strict=True):
+        for one, other in zip(archive.runs.births("double-1"), whole.runs.births("double-1"), strict=True):
             assert (one.id, one.kernel, one.parents, one.state) == (other.id, other.kernel, other.parents, other.state)
 
 
@@ -54,7 +54,7 @@ def test_strategies_of_one_seed_do_not_share_their_luck() -> None:
     for strategy in ("best-of-n", "greedy"):
         archive = Archive(":memory:")
         breed(archive, settings_of(strategy, generations=6, islands=1), starts=(kernel(),))
-        born.append([birth.kernel for birth in archive.births("double-1") if birth.generation == 1])
+        born.append([birth.kernel for birth in archive.runs.births("double-1") if birth.generation == 1])
     assert born[0] != born[1]
 
 
@@ -117,7 +117,7 @@ def test_tree_carries_the_same_idea_out_again(tmp_path: Path) -> None:
         breed(tmp_path / "run.db", settings)
         wanted = sum("Answer with JSON" in request.last for request in server.requests)
     with Archive(tmp_path / "run.db") as archive:
-        bred = [birth for birth in archive.births("double-1") if birth.generation]
+        bred = [birth for birth in archive.runs.births("double-1") if birth.generation]
     ideas = [[birth.idea for birth in bred if birth.generation == generation] for generation in (1, 2, 3, 4)]
     assert ideas[0] == ideas[1]
     assert ideas[2] == ideas[3]

@@ -80,7 +80,7 @@ def test_show_tells_a_kernel_and_its_source(browse: Any, small_archive: Any) -> 
         assert part in out
     assert out.count("Keep a block of C in registers") + out.count("Unroll the inner loop") == 1
     with Archive(small_archive.path) as archive:
-        source = archive.kernel(birth.kernel).source
+        source = archive.kernels.get(birth.kernel).source
     assert out.endswith(source)
     assert browse("show", birth.kernel, "--source").out == source
     assert birth.prompt not in out
@@ -215,7 +215,7 @@ def test_looking_imports_nothing_heavy(small_archive: Any) -> None:
 def test_the_confirmed_number_is_what_is_listed_and_shown(kbevolve: Any, make_archive: Any) -> None:
     sample = make_archive(confirmed=True)
     with Archive(sample.path) as archive:
-        champion = archive.champion(sample.run.id)
+        champion = archive.runs.champion(sample.run.id)
     assert champion is not None
     number = f"{champion.speedup:#.3g}× (confirmed)"
     assert number in kbevolve("archive", "ls", "--archive", sample.path).out

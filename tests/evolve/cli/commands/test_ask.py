@@ -132,7 +132,7 @@ def test_answers_are_told_and_the_run_goes_on(begin: Any, ask: Any, kbevolve: An
     late = kbevolve("tell", "--question", second["question"], "--idea", "Too: late")
     assert late.code == 1
     with Archive("kbevolve.db", create=False) as archive:
-        assert archive.summary(archive.run()).stopped is StopReason.GENERATIONS
+        assert archive.runs.summary(archive.runs.get()).stopped is StopReason.GENERATIONS
 
 
 def test_many_answers_come_from_one_file(begin: Any, ask: Any, kbevolve: Any, folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_run_that_began_without_people_may_ask_them(folder: Path, judge: Known
     more = kbevolve("resume", "--generations", "3")
     assert more.code == 0, more.err
     with Archive("kbevolve.db", create=False) as archive:
-        operators = {birth.operator for birth in archive.births(archive.run().id) if birth.generation}
+        operators = {birth.operator for birth in archive.runs.births(archive.runs.get().id) if birth.generation}
     assert operators <= {Operator.TUNE, Operator.CROSS}
 
 
@@ -299,9 +299,9 @@ def test_an_agent_runs_a_whole_run_through_the_command_line(tmp_path: Path) -> N
         type_well("tell", "--answers", "answers.json", "--by", "agent")
         done = type_well("ask", "--run", found["run"])
     with Archive(tmp_path / "kbevolve.db", create=False) as archive:
-        run = archive.run()
-        births = [birth for birth in archive.births(run.id) if birth.generation]
-        judged = archive.evaluations(run.id)
+        run = archive.runs.get()
+        births = [birth for birth in archive.runs.births(run.id) if birth.generation]
+        judged = archive.runs.evaluations(run.id)
     assert [(birth.operator, birth.state) for birth in births[:2]] == [
         (births[0].operator, BirthState.CREATED),
         (Operator.REPAIR, BirthState.CREATED),

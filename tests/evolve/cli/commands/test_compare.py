@@ -90,7 +90,7 @@ def test_a_comparison_that_was_interrupted_goes_on(compare: Any, monkeypatch: py
     assert "4 runs, 1 there already, 1 begun." in second.out
     assert second.code == 0
     with Archive(Path("kbevolve.db")) as archive:
-        assert len(archive.runs()) == 4
+        assert len(archive.runs.summaries()) == 4
 
 
 def test_what_models_cost_is_in_the_table(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_run(
 
 def _runs() -> int:
     with Archive(Path("kbevolve.db")) as archive:
-        return len(archive.runs())
+        return len(archive.runs.summaries())
 
 
 def test_a_comparison_without_a_budget_is_refused(kbevolve: Any) -> None:

@@ -111,10 +111,10 @@ def test_the_champion_is_exported_with_its_confirmed_number(
 def test_the_new_measurement_is_in_the_archive_beside_the_first(export: Any, judge: Any, small_archive: Any) -> None:
     export()
     with Archive(small_archive.path) as archive:
-        first, again = archive.evaluations_of(small_archive.best)
+        first, again = archive.kernels.evaluations(small_archive.best)
         assert first == small_archive.evaluations[small_archive.best]
         assert again.timing.speedup == 2.5
-        assert archive.evaluations(small_archive.run.id)[small_archive.best].timing.speedup == first.timing.speedup
+        assert archive.runs.evaluations(small_archive.run.id)[small_archive.best].timing.speedup == first.timing.speedup
 
 
 def test_a_kernel_that_fails_now_is_not_written(
@@ -130,7 +130,7 @@ def test_a_kernel_that_fails_now_is_not_written(
     assert "nothing written: wrong this time: error 3e-1, 1.2e-05 is accepted" in outcome.err
     assert not (tmp_path / "best.py").exists()
     with Archive(small_archive.path) as archive:
-        assert archive.evaluations_of(small_archive.best)[-1].verdict is Verdict.WRONG
+        assert archive.kernels.evaluations(small_archive.best)[-1].verdict is Verdict.WRONG
 
 
 def test_a_kernel_can_be_chosen(export: Any, judge: Any, small_archive: Any, tmp_path: Path) -> None:

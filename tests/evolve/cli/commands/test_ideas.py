@@ -11,7 +11,7 @@ def test_a_run_has_its_ideas_techniques_and_what_they_rest_on(kbevolve: Any, sma
     done = kbevolve("ideas", "--run", "latest", "--archive", small_archive.path)
     assert (done.code, done.err) == (0, "")
     with Archive(small_archive.path) as archive:
-        ideas = archive.ideas(small_archive.run.id)
+        ideas = archive.runs.ideas(small_archive.run.id)
     lines = done.out.splitlines()
     assert lines[0].split()[:2] == ["idea", "technique"]
     for idea in ideas.values():

@@ -136,7 +136,7 @@ def test_an_agent_breeds_a_kernel_and_takes_it_home(tmp_path: Path) -> None:
     served(tmp_path, talk)
     assert "class ModelNew" in (tmp_path / "best.py").read_text()
     with Archive(tmp_path / "kbevolve.db", create=False) as archive:
-        births = archive.births(archive.run().id)
+        births = archive.runs.births(archive.runs.get().id)
         assert [birth.state for birth in births if birth.generation] == [BirthState.CREATED] * 2
 
 

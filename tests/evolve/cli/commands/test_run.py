@@ -89,10 +89,10 @@ def test_run_export_evaluate(folder: Path) -> None:
     assert "all generations were run" in done.stdout
     assert "kbevolve export --problem twice.py -o best.py" in done.stdout
     with Archive(folder / "kbevolve.db", create=False) as archive:
-        run = archive.run()
-        births = archive.births(run.id)
+        run = archive.runs.get()
+        births = archive.runs.births(run.id)
         assert len([birth for birth in births if birth.generation]) == 2 * 2
-        found = archive.evaluations(run.id)
+        found = archive.runs.evaluations(run.id)
         assert {evaluation.verdict for evaluation in found.values()} == {Verdict.CORRECT}
         assert len(found) == len({birth.kernel for birth in births if birth.kernel})
     written = type_in(folder, "export", "--problem", "twice.py", "-o", "best.py", "--device", "cpu")
@@ -127,17 +127,17 @@ def test_a_run_that_is_stopped_loses_nothing_and_goes_on(folder: Path, how: sign
     told, complaint = process.communicate(timeout=20)
     assert process.returncode == (-how if how is signal.SIGKILL else 130), complaint
     with Archive(path, create=False) as archive:
-        run = archive.run()
-        stopped = archive.summary(run).stopped
-        before = archive.evaluations(run.id)
+        run = archive.runs.get()
+        stopped = archive.runs.summary(run).stopped
+        before = archive.runs.evaluations(run.id)
     if how is not signal.SIGKILL:
         assert stopped is StopReason.INTERRUPTED
         assert "kbevolve resume" in told
     resumed = type_in(folder, "resume")
     assert resumed.returncode == 0, resumed.stderr
     with Archive(path, create=False) as archive:
-        births = archive.births(run.id)
-        after = archive.evaluations(run.id)
+        births = archive.runs.births(run.id)
+        after = archive.runs.evaluations(run.id)
     assert before.items() <= after.items(), "an evaluation that was finished changed or is gone"
     children = [birth for birth in births if birth.generation]
     assert len(children) == 4 * 2
@@ -149,7 +149,7 @@ def judged(path: Path) -> int:
     if not path.exists():
         return 0
     with Archive(path) as archive:
-        runs = archive.runs()
+        runs = archive.runs.summaries()
         return runs[0].evaluated if runs else 0
 
 
@@ -234,11 +234,11 @@ def test_a_model_writes_kernels_and_mends_them(folder: Path) -> None:
         )
     assert done.returncode == 0, done.stderr
     with Archive(folder / "kbevolve.db", create=False) as archive:
-        run = archive.run()
-        births = [birth for birth in archive.births(run.id) if birth.generation == 1]
-        found = archive.evaluations(run.id)
-        ideas = archive.ideas(run.id)
-        sent, received = archive.tokens(run.id)
+        run = archive.runs.get()
+        births = [birth for birth in archive.runs.births(run.id) if birth.generation == 1]
+        found = archive.runs.evaluations(run.id)
+        ideas = archive.runs.ideas(run.id)
+        sent, received = archive.runs.tokens(run.id)
     assert [birth.slot for birth in births] == [0, 1], "the wrong child gets one repair turn"
     assert births[0].kernel
     assert births[1].kernel
@@ -270,7 +270,8 @@ def test_a_recorded_run_is_replayed_without_its_model(folder: Path) -> None:
     assert "large (2), small (1)" in again.stdout
     with Archive(folder / "kbevolve.db", create=False) as archive:
         after, before = (
-            [replace(birth, run="", seconds=0.0) for birth in archive.births(run.run.id)] for run in archive.runs()
+            [replace(birth, run="", seconds=0.0) for birth in archive.runs.births(run.run.id)]
+            for run in archive.runs.summaries()
         )
     assert before == after
     assert {birth.model for birth in before if birth.generation} == {"loopback-1"}
@@ -284,7 +285,7 @@ def test_a_replay_that_differs_says_so_and_keeps_the_run(folder: Path) -> None:
     assert "run.jsonl has no answer to this request for a child (" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     with Archive(folder / "kbevolve.db", create=False) as archive:
-        assert archive.summary(archive.run()).stopped is StopReason.PROPOSER
+        assert archive.runs.summary(archive.runs.get()).stopped is StopReason.PROPOSER
 
 
 def test_an_unreachable_model_stops_the_run_and_keeps_it(folder: Path) -> None:
@@ -295,5 +296,5 @@ def test_an_unreachable_model_stops_the_run_and_keeps_it(folder: Path) -> None:
     assert done.returncode == 1
     assert "127.0.0.1:9" in done.stderr
     with Archive(folder / "kbevolve.db", create=False) as archive:
-        assert archive.summary(archive.run()).stopped is StopReason.PROPOSER
-        assert archive.evaluations(archive.run().id)
+        assert archive.runs.summary(archive.runs.get()).stopped is StopReason.PROPOSER
+        assert archive.runs.evaluations(archive.runs.get().id)

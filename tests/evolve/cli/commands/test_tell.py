@@ -39,7 +39,7 @@ class Home:
 
     def evaluations(self, made: Kernel) -> list[Any]:
         with Archive(self.path) as archive:
-            return archive.evaluations_of(made.id)
+            return archive.kernels.evaluations(made.id)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_births_that_waited_have_their_verdicts(home: Home, tell: Any) -> None:
     assert home.evaluations(kernel(UNROLL=2)) == [finding(UNROLL=2).evaluation]
     assert home.evaluations(kernel(UNROLL=4)) == [failed(UNROLL=4).evaluation]
     with Archive(home.path) as archive:
-        assert set(archive.evaluations(home.run.id)) == {kernel(UNROLL=unroll).id for unroll in (1, 2, 4)}
+        assert set(archive.runs.evaluations(home.run.id)) == {kernel(UNROLL=unroll).id for unroll in (1, 2, 4)}
 
 
 def test_the_same_line_is_not_added_twice(home: Home, tell: Any) -> None:
@@ -95,8 +95,8 @@ def test_a_problem_that_the_archive_does_not_know_comes_along(home: Home, tell: 
     home.write(moved)
     assert tell().code == 0
     with Archive(home.path) as archive:
-        assert archive.problem(moved.problem.id).source == text
-        assert archive.evaluations(home.run.id).keys() == {kernel(UNROLL=1).id}
+        assert archive.problems.get(moved.problem.id).source == text
+        assert archive.runs.evaluations(home.run.id).keys() == {kernel(UNROLL=1).id}
 
 
 @pytest.mark.parametrize(

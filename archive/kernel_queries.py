@@ -1,0 +1,138 @@
+"""The kernels and the problems of an archive, in whichever run they were judged."""
+
+import sqlite3
+
+from kbevolve.archive import rows
+from kbevolve.archive.connection import Connection
+from kbevolve.archive.prefixes import AFTER, by_prefix, only
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, ProblemCard
+from kbevolve.archive.run_queries import FAILED, Runs, births_where, precision_of
+from kbevolve.configs.errors import ArchiveError, nearest
+from kbevolve.configs.problem import Problem
+
+
+class Kernels:
+    """The kernels of an open archive. Threads may share it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, which: str) -> Kernel:
+        """A kernel by its id or the unique start of it.
+
+        Raises:
+            ArchiveError: there is none, or several start so.
+        """
+        found = by_prefix(self._connection, "kernels", which)
+        if not found:
+            start = which[:2]  # ids are hashes: near ones are typing errors further on
+            sql = "select id from kernels where id between ? and ? limit 100"
+            known = [row["id"] for row in self._connection.rows(sql, start, start + AFTER)]
+            close = f" {nearest(which, known)}" if known else ""
+            raise ArchiveError(
+                f"no kernel {which!r} in {self._connection.path}.{close} "
+                "`kbevolve archive ls latest` lists those of the last run"
+            )
+        sql = "select * from kernels where id = ?"
+        return rows.kernel_from(self._connection.rows(sql, only(found, "kernels", which))[0])
+
+    def births(self, kernel_id: str) -> list[Birth]:
+        """Every birth of a kernel, in every run, the oldest first."""
+        return births_where(self._connection, "births.kernel = ? order by number", kernel_id, texts=True)
+
+    def evaluation(
+        self, kernel_id: str, problem_id: str, device: str, precision: str, *, blocks: bool = False
+    ) -> Evaluation | None:
+        """The first evaluation of a kernel under these conditions; None when it was not evaluated so."""
+        row = self._connection.row(
+            "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ? "
+            "order by number limit 1",
+            kernel_id,
+            problem_id,
+            device,
+            precision,
+        )
+        if row is None:
+            return None
+        return rows.evaluation_from(row, self._blocks("evaluation", row["number"]) if blocks else ())
+
+    def evaluations(self, kernel_id: str) -> list[Evaluation]:
+        """Every evaluation of a kernel, on every problem and device, with its blocks, the oldest first."""
+        found = self._connection.rows("select * from evaluations where kernel = ? order by number", kernel_id)
+        return [rows.evaluation_from(row, self._blocks("evaluation", row["number"])) for row in found]
+
+    def confirmations(self, kernel_id: str) -> list[Confirmation]:
+        """Every confirmation of a kernel, in every run, with its blocks, the oldest first."""
+        found = self._connection.rows("select * from confirmations where kernel = ? order by number", kernel_id)
+        return [rows.confirmation_from(row, self._blocks("confirmation", row["number"])) for row in found]
+
+    def _blocks(self, owner: str, number: int) -> list[sqlite3.Row]:
+        table = {"evaluation": "blocks", "confirmation": "confirmation_blocks"}[owner]
+        return self._connection.rows(f"select * from {table} where {owner} = ? order by position", number)
+
+
+class Problems:
+    """The problems of an open archive. Threads may share it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def get(self, problem_id: str) -> Problem:
+        """A problem by its id, with the text that was run, wherever its file is now.
+
+        Raises:
+            ArchiveError: there is none.
+        """
+        row = self._connection.row("select * from problems where id = ?", problem_id)
+        if row is None:
+            raise ArchiveError(
+                f"no problem with id {problem_id!r} in {self._connection.path}; `kbevolve archive ls` lists its runs"
+            )
+        return rows.problem_from(row)
+
+    def card(self, problem_id: str, device: str, precision: str) -> ProblemCard | None:
+        """The newest card of a problem under these conditions; None when there is none."""
+        row = self._connection.row(
+            "select * from cards where problem = ? and device = ? and precision = ? order by number desc limit 1",
+            problem_id,
+            device,
+            precision,
+        )
+        return rows.card_from(row) if row else None
+
+    def best(self, problem_id: str, device: str, precision: str) -> Evaluation | None:
+        """The best CORRECT kernel of a problem by the lower end of its speedup's interval, None when there is none.
+
+        A run with a champion is represented by that one alone, with its confirmed speedup; other kernels count by
+        their first evaluation. A kernel that failed later does not count at all.
+        """
+        conditions, runs = (problem_id, device, precision), Runs(self._connection)
+        sql = "select * from runs where problem = ? and device = ? order by number"
+        alike = [rows.run_from(row) for row in self._connection.rows(sql, problem_id, device)]
+        champions = {
+            run.id: one
+            for run in alike
+            if precision_of(run) == precision and (one := runs.champion(run.id)) is not None
+        }
+        fittest = self._connection.row(
+            "select * from evaluations where number in ("
+            "  select min(number) from evaluations where problem = ? and device = ? and precision = ? group by kernel)"
+            f" and verdict = 'CORRECT' and kernel not in ({FAILED}) and kernel not in ("
+            f"  select kernel from births where kernel is not null and run in ({', '.join('?' * len(champions))}))"
+            " order by speedup_low desc, identical_to is not null, kernel limit 1",
+            *conditions,
+            *conditions,
+            *champions,
+        )
+        leading = max(champions.values(), key=lambda one: one.speedup_low, default=None)
+        if leading is not None and (fittest is None or leading.speedup_low > (fittest["speedup_low"] or 0.0)):
+            return Kernels(self._connection).evaluation(leading.kernel, *conditions)
+        return rows.evaluation_from(fittest) if fittest else None
+
+    def devices(self, problem_id: str) -> list[str]:
+        """Fingerprints of the devices on which a problem has a CORRECT kernel."""
+        found = self._connection.rows(
+            "select distinct device from evaluations where problem = ? and verdict = 'CORRECT' order by device",
+            problem_id,
+        )
+        return [row["device"] for row in found]
