@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from kbevolve.evaluators.builds.compiler import commands
 from kbevolve.evaluators.builds.headers import Headers, LightHeaders
 from kbevolve.evaluators.builds.listings import listed_traits, with_listing
 from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, BuiltLibrary, FailureReason
-from kbevolve.evaluators.builds.resources import KernelResources, merged, read_ptxas, without_ptxas
+from kbevolve.evaluators.builds.resources import KernelResources, kernels_of, merged, read_ptxas, without_ptxas
 from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_directory, run
-from kbevolve.evaluators.builds.traits import Traits, traits_of, united, words_for
+from kbevolve.evaluators.builds.traits import Traits, traits_of, united
 from kbevolve.evaluators.sandbox.process_table import ProcessTable
 
 #: With fewer seconds left no step is started.
@@ -97,8 +97,8 @@ class BuildJob:
                 log=known.record["log"],
                 seconds=0.0,
                 light=known.record["light"],
-                resources=tuple(KernelResources.from_json(kernel) for kernel in known.record["resources"]),
-                traits=traits_of(known.record.get("traits")),
+                resources=kernels_of(known.record["resources"]),
+                traits=traits_of(known.record["traits"]),
             )
         light = None if self._request.plain else self._headers.lighter(text)
         if light is not None and light.binds and not is_cuda(file):
@@ -110,9 +110,8 @@ class BuildJob:
             again = self._compile(file, None, self._seconds - made.seconds)
             made = replace(again, seconds=made.seconds + again.seconds)
         if made.data is not None:
-            kernels = [kernel.to_json() for kernel in made.resources]
-            traits = words_for(made.traits)
-            record = {"log": made.log, "light": made.light, "resources": kernels, "traits": traits}
+            kernels = [asdict(kernel) for kernel in made.resources]
+            record = {"log": made.log, "light": made.light, "resources": kernels, "traits": made.traits}
             self._cache.put("object", key, CacheEntry(product=made.data, record=record))
         return made
 

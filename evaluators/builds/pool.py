@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict
 from types import TracebackType
 from typing import Self
 
@@ -210,7 +211,7 @@ def _reply_to(done: Future[BuildResult], request: Message, reply: Future[BuildRe
 def _reply(result: BuildResult, request: Message) -> BuildReply:
     if isinstance(result, BuiltLibrary):
         return BuildReply(
-            message={"built": {"resources": [kernel.to_json() for kernel in result.resources]}},
+            message={"built": {"resources": [asdict(kernel) for kernel in result.resources]}},
             library=result.library,
             traits=result.traits,
             request=request,

@@ -1,13 +1,11 @@
 """The result of a build: a library, or the reason why there is none."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
 
 from kbevolve.evaluators.builds.cache import CacheEntry
-from kbevolve.evaluators.builds.resources import KernelResources
-from kbevolve.evaluators.builds.traits import Traits, traits_of, words_for
+from kbevolve.evaluators.builds.resources import KernelResources, kernels_of
+from kbevolve.evaluators.builds.traits import Traits, traits_of
 
 
 class FailureReason(StrEnum):
@@ -49,42 +47,23 @@ class BuildFailure:
 BuildResult = BuiltLibrary | BuildFailure
 
 
-def to_plain(result: BuildResult) -> dict[str, Any]:
-    """Plain values, with the library as bytes: what is sent to another host."""
-    if isinstance(result, BuildFailure):
-        return {"library": None, "why": result.why.value, "log": result.log, "seconds": result.seconds}
-    return {
-        "library": result.library,
-        "log": result.log,
-        "resources": [kernel.to_json() for kernel in result.resources],
-        "traits": words_for(result.traits),
-        "seconds": result.seconds,
-        "light": list(result.light),
-    }
-
-
-def from_plain(tree: Mapping[str, Any]) -> BuildResult:
-    """The inverse of `to_plain`."""
-    if tree["library"] is None:
-        return BuildFailure(why=FailureReason(tree["why"]), log=tree["log"], seconds=tree["seconds"])
-    return BuiltLibrary(
-        library=tree["library"],
-        log=tree["log"],
-        resources=tuple(KernelResources.from_json(kernel) for kernel in tree["resources"]),
-        traits=traits_of(tree["traits"]),
-        seconds=tree["seconds"],
-        light=tuple(tree["light"]),
-    )
-
-
 def to_entry(result: BuildResult) -> CacheEntry | None:
     """What the cache keeps of a result; None for a failure of the machine and not of the request."""
-    if isinstance(result, BuildFailure) and result.why is not FailureReason.ERROR:
-        return None
-    record = to_plain(result)
+    if isinstance(result, BuildFailure):
+        return CacheEntry(product=None, record={"log": result.log}) if result.why is FailureReason.ERROR else None
+    record = asdict(result)
     return CacheEntry(product=record.pop("library"), record=record)
 
 
 def from_entry(entry: CacheEntry) -> BuildResult:
     """The result of an entry, for which no compiler ran this time."""
-    return from_plain({**entry.record, "library": entry.product, "seconds": 0.0})
+    record = entry.record
+    if entry.product is None:
+        return BuildFailure(why=FailureReason.ERROR, log=record["log"])
+    return BuiltLibrary(
+        library=entry.product,
+        log=record["log"],
+        resources=kernels_of(record["resources"]),
+        traits=traits_of(record["traits"]),
+        light=tuple(record["light"]),
+    )

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kbevolve.archive.records import Launch, Profile
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
@@ -31,14 +31,10 @@ class KernelResources:
     #: Bytes a block, without dynamic shared memory.
     shared_memory: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
-    @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> Self:
-        """Back from `to_json`."""
-        return cls(**tree)
+def kernels_of(records: Iterable[Mapping[str, Any]]) -> tuple[KernelResources, ...]:
+    """The kernels with these plain fields."""
+    return tuple(KernelResources(**record) for record in records)
 
 
 def read_ptxas(log: str) -> tuple[KernelResources, ...]:
@@ -78,7 +74,7 @@ def merged(parts: Sequence[Sequence[KernelResources]]) -> tuple[KernelResources,
 def resources_of(replies: Iterable[BuildReply]) -> tuple[KernelResources, ...]:
     """The kernels of all that was built for a worker, `Worker.built`."""
     built = [reply.message["built"]["resources"] for reply in replies if "built" in reply.message]
-    return merged([[KernelResources.from_json(kernel) for kernel in kernels] for kernels in built])
+    return merged([kernels_of(records) for records in built])
 
 
 def completed(profile: Profile, resources: Sequence[KernelResources]) -> Profile:

@@ -16,11 +16,6 @@ def traits_of(words: Any) -> Traits | None:
     return tuple(trait for trait in Trait if trait.value in words)
 
 
-def words_for(traits: Traits | None) -> list[str] | None:
-    """Plain words for `traits_of`."""
-    return None if traits is None else [trait.value for trait in traits]
-
-
 def united(parts: Iterable[Traits | None]) -> Traits | None:
     """The traits of all parts; None where one part is unknown, or there is none.
 

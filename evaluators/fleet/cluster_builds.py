@@ -5,7 +5,7 @@ from typing import Any
 
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.compiler import toolchain
-from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, FailureReason, from_plain
+from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, FailureReason
 from kbevolve.evaluators.builds.standalone import build_here
 
 #: Host and device part are compiled side by side, where a host has the cores.
@@ -31,12 +31,11 @@ class ClusterBuilder:
 
         A host with another torch or compiler refuses, because it would build something else.
         """
-        task = self._task.remote(
-            request.to_json(), architecture=request.architecture, tools=toolchain(), seconds=seconds
-        )
+        task = self._task.remote(request, tools=toolchain(), seconds=seconds)
         try:
             # `seconds` limits the compilers; the wait for a core comes on top.
-            return from_plain(self._ray.get(task, timeout=_QUEUE_SECONDS + seconds))
+            result: BuildResult = self._ray.get(task, timeout=_QUEUE_SECONDS + seconds)
+            return result
         except self._ray.exceptions.OutOfMemoryError as error:
             return BuildFailure(why=FailureReason.MEMORY, log=str(error))
         except self._ray.exceptions.RayError:

@@ -15,7 +15,7 @@ import torch
 from torch.autograd.profiler import profile as profiler
 from torch.autograd.profiler import record_function
 
-from kbevolve.evaluators.worker.resources import stack_bytes, triton_spills
+from kbevolve.evaluators.worker.triton_kernels import triton_spills
 
 #: Seconds of profiled calls, and most calls: the share of each kernel is stable long before that.
 _SECONDS = 0.2
@@ -85,7 +85,6 @@ def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
         if event.get("cat") in _DEVICE_WORK:
             groups[event["name"], event.get("args", {}).get("registers per thread")].append(event)
     spilled = triton_spills()
-    stack = stack_bytes(name for name, _ in groups)
     entries = []
     for (name, registers), found in groups.items():
         facts = found[0].get("args", {})
@@ -94,7 +93,7 @@ def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
             "microseconds": sum(event["dur"] for event in found) / calls,
             "launches": len(found) / calls,
             "registers": registers,
-            "spilled": spilled.get((name, registers), stack.get((name, registers))),
+            "spilled": spilled.get((name, registers)),
             "shared_memory": facts.get("shared memory"),
             "blocks_per_sm": facts.get("blocks per SM"),
         }

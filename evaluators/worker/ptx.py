@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping
 
-from kbevolve.evaluators.worker.resources import compiled_kernels
+from kbevolve.evaluators.worker.triton_kernels import compiled_kernels
 
 #: Most kernels that are read, where each form that an autotuner tried counts as one; and characters of each.
 _MOST_KERNELS = 64

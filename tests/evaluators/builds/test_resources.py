@@ -1,6 +1,6 @@
 """ptxas' report is read, and removed from the log that people read."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from kbevolve.archive.records import Launch, Profile
 from kbevolve.evaluators.builds.resources import (
@@ -46,7 +46,7 @@ def test_the_number_of_kernels_is_limited() -> None:
 def test_a_profile_is_completed_by_name_and_registers() -> None:
     replies = [
         BuildReply(message={"failed": "…"}),
-        BuildReply(message={"built": {"resources": [kernel.to_json() for kernel in read_ptxas(REPORT)]}}),
+        BuildReply(message={"built": {"resources": [asdict(kernel) for kernel in read_ptxas(REPORT)]}}),
     ]
     launch = Launch(name="mine::sum", share=0.9, microseconds=9.0, launches=1.0, registers=255)
     other = replace(launch, name="at::native::sum", library=True)

@@ -18,7 +18,6 @@ from kbevolve.evaluators.feedback.profile import (
     with_counters,
 )
 from kbevolve.evaluators.worker.profiling import OWN_CODE, _launches, profile
-from kbevolve.evaluators.worker.resources import _FUNCTION, _means
 
 #: 1 GB moved and 2 TFLOP done: at 1 TB/s and 1 PFLOP/s, 1 ms and 2 ms.
 CARD = ProblemCard(
@@ -73,26 +72,6 @@ def test_launches_of_a_trace_are_summed_and_divided_by_the_calls() -> None:
         "blocks_per_sm": 0.5, "occupancy": 0.25,
     }  # fmt: skip
     assert copy == {"name": "Memcpy DtoD", "microseconds": 2.0, "launches": 0.5}
-
-
-@pytest.mark.parametrize(
-    ("mangled", "name", "same"),
-    [
-        ("_Z9transposePKfPfi", "transpose(float const*, float*, int)", True),
-        ("_ZN2ns4kernIfEEvPT_", "void ns::kern<float>(float*)", True),
-        ("plain", "plain", True),
-        ("_Z10transpose2Pf", "transpose(float*)", False),
-    ],
-)
-def test_a_symbol_is_recognised_by_its_last_name(mangled: str, name: str, same: bool) -> None:
-    assert _means(mangled, name) is same
-
-
-def test_the_resource_usage_of_an_object_file_is_read() -> None:
-    dump = "Resource usage:\n Function _Z1kPf:\n  REG:40 STACK:96 SHARED:0 LOCAL:0 CONSTANT[0]:376 TEXTURE:0\n"
-    found = _FUNCTION.search(dump)
-    assert found is not None
-    assert found.group("name", "registers", "stack") == ("_Z1kPf", "40", "96")
 
 
 # ---- the judge's side --------------------------------------------------------------------------------------------
