@@ -38,7 +38,7 @@ def is_name(text: str) -> bool:
 def tokens(source: str) -> Iterator[tuple[str, bool]]:
     r"""The tokens of a text, each with whether it follows the one before without a blank.
 
-    A string's content stands behind a ``"``; "\n" ends a line. Any text has tokens: nothing is an error.
+    A string is its content behind a ``"``; "\n" ends a line. Any text has tokens: nothing is an error.
     """
     glued = False
     for found in _TOKEN.finditer(_CONTINUED.sub("", source)):

@@ -84,7 +84,7 @@ class PythonCalls:
             case "builtins.getattr" | "inspect.getattr_static" if len(arguments) > 1:
                 if self._names.text(arguments[1], scope) is None:
                     for base in self._names.names(arguments[0], scope):
-                        # Which operation it is cannot be told, so that it may be any.
+                        # The operation is unknown, so that it may be any.
                         self._marks.operation("heavy" if _LIBRARY.fullmatch(base) else "", f"getattr({base}, …)")
             case "builtins.__import__" | "importlib.import_module" if first is None:
                 self._marks.tag("exec")

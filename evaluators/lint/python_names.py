@@ -1,7 +1,7 @@
-"""What the expressions of a kernel's Python stand for: imports and aliases undone, attributes of the model looked up.
+"""What the expressions of a kernel's Python mean: imports and aliases undone, attributes of the model looked up.
 
 It follows assignments, `getattr` with a constant name, containers, functions of the file and modules of torch.nn.
-docs/tags.md lists what it does not follow. What it cannot tell is ().
+docs/tags.md lists what it does not follow. The meaning of an expression that it does not understand is ().
 """
 
 import ast
@@ -18,7 +18,7 @@ from kbevolve.evaluators.lint.words import words
 
 #: Expressions within expressions that are followed; honest code needs about ten.
 _DEEPEST = 60
-#: Things that one expression may stand for; the first are kept.
+#: Things that one expression may mean; the first are kept.
 _MOST = 12
 
 #: What the kernel's own builder made: an extension, a library, a function in it.
@@ -63,7 +63,7 @@ Meaning = DottedName | ConstantText | ast.FunctionDef | ast.AsyncFunctionDef | a
 
 
 class PythonNames:
-    """Answers what an expression may stand for; each expression is looked at once."""
+    """Answers what an expression may mean; each expression is looked at once."""
 
     def __init__(self, scopes: PythonScopes) -> None:
         self._scopes = scopes
@@ -71,7 +71,7 @@ class PythonNames:
         self._depth = 0
 
     def of(self, node: ast.AST | DottedName, scope: NameScope) -> tuple[Meaning, ...]:
-        """Everything that the expression may stand for."""
+        """Everything that the expression may mean."""
         if isinstance(node, DottedName | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             return (node,)
         if node not in self._known:
@@ -92,7 +92,7 @@ class PythonNames:
         return not isinstance(node, ast.Tuple | ast.List | ast.Dict) and TENSOR in self.of(node, scope)
 
     def text(self, node: ast.expr, scope: NameScope, unknown: str | None = None) -> str | None:
-        """The string that the expression is; `unknown` stands for parts that are not constant.
+        """The string that the expression is; `unknown` replaces parts that are not constant.
 
         None when it is no string, or has unknown parts and `unknown` is None.
         """
@@ -111,7 +111,7 @@ class PythonNames:
         return "".join(unknown or "" if text is None else text for text in texts)
 
     def attribute(self, meaning: Meaning, name: str) -> Iterable[Meaning]:
-        """What ``meaning.name`` stands for."""
+        """What ``meaning.name`` means."""
         match meaning:
             case DottedName("torch.Tensor()"):
                 if name in {"T", "mT", "H", "mH", "data", "grad", "real", "imag"}:
@@ -187,7 +187,7 @@ class PythonNames:
         return [DottedName(canonical(f"{module}.{name}")) for module in self._scopes.stars]
 
     def _item(self, meaning: Meaning, key: ast.expr, scope: NameScope) -> Iterable[Meaning]:
-        """``meaning[key]``: a container stands for its members, a namespace is asked for a name."""
+        """``meaning[key]``: a container means its members, a namespace is asked for a name."""
         if isinstance(meaning, DottedName) and (meaning.name == "sys.modules" or meaning.name.endswith(".__dict__")):
             text = self.text(key, scope)
             base = meaning.name.removesuffix("sys.modules").removesuffix("__dict__")

@@ -1,4 +1,4 @@
-"""Reads a kernel's Python: one walk over its syntax tree, each expression read for what it stands for."""
+"""Reads a kernel's Python: one walk over its syntax tree, each expression read for what it means."""
 
 import ast
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Which values a kernel file assigns to which names, and which of its functions only prepare the model.
 
-The order of statements and their branches are disregarded: a name stands for everything that the file assigns to it.
+The order of statements and their branches are disregarded: a name means everything that the file assigns to it.
 """
 
 import ast
@@ -14,7 +14,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 #: Methods that run when an object is made, not when it is called.
 CONSTRUCTORS = words("__init__ __new__ __post_init__ __init_subclass__ __set_name__ __del__ __setstate__")
-#: Methods that put an object into a container: the container then stands for it, too.
+#: Methods that put an object into a container, whose name then means the object as well.
 _ADDING = words("append add insert extend setdefault appendleft")
 #: Annotations of parameters that are no tensors.
 _PLAIN_TYPES = words("int float bool str tuple dict")
@@ -130,13 +130,13 @@ class PythonScopes:
         yield from ((child, scope) for child in ast.iter_child_nodes(node) if child not in inside)
 
     def _bind(self, target: ast.expr, value: ast.expr, scope: NameScope) -> None:
-        """A container stands for its members, so that a part of a target gets all of the value."""
+        """The name of a container means its members, so that each part of a target gets all of the value."""
         match target:
             case ast.Name(id=name):
                 self._bind_name(name, value, scope)
             case ast.Attribute(attr=name):
                 self.attributes[name].append((value, scope))
-            # A tuple is a record: what is taken out of the container is one of its parts, which cannot be told.
+            # A tuple is a record: which of its parts is taken out later is unknown.
             case ast.Subscript(value=container) if not isinstance(value, ast.Tuple):
                 self._added.append((container, value, scope))
             case ast.Starred(value=part):
@@ -153,7 +153,7 @@ class PythonScopes:
             self.attributes[name].append((value, scope))
 
     def _bind_parameters(self, function: Function, scope: NameScope) -> None:
-        """A parameter stands for what its annotation says, for a tensor in `forward`, else for what calls pass."""
+        """A parameter means what its annotation says, for a tensor in `forward`, else for what calls pass."""
         arguments = function.args
         positional = [*arguments.posonlyargs, *arguments.args]
         defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))

@@ -1,13 +1,13 @@
 """Whether a kernel may run on several CUDA streams at once.
 
-Streams share a context's connections to the device: on one connection the kernels of two streams follow each other. Who
-uses a single stream loses nothing by it.
+Streams share a context's connections to the device: on one connection the kernels of two streams run one
+after the other. A kernel that uses a single stream loses nothing by it.
 """
 
 import re
 from collections.abc import Collection
 
-#: Tags of kernels that may use several streams, or of which nobody can tell.
+#: Tags of kernels that may use several streams, as far as their source shows.
 _TAGS = frozenset(
     ("streams", "cuda-graph", "threads", "torch-compile", "exec", "flags", "foreign-library", "third-party")
 )
