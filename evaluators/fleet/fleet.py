@@ -6,6 +6,7 @@ whole on one device: it compares times, and times of two devices are never compa
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -54,20 +55,15 @@ class Fleet:
             EvaluatorError: a judge cannot be started, or the devices differ.
         """
         self.settings = settings
-        self._closing = closing
         self._fingerprints: frozenset[str] | None = None
-        try:
+        with ExitStack() as stack:
+            stack.callback(closing)
             self._slots = Slots(slots, self._check)
+            stack.callback(self._slots.close)
             infos = [judge.info for judge in self._slots.judges]
-            try:
-                #: The devices as one: the device of every evaluation.
-                self.device: Device = together([info.device for info in infos], mixed=mixed)
-            except BaseException:
-                self._slots.close()
-                raise
-        except BaseException:
-            closing()
-            raise
+            #: The devices as one: the device of every evaluation.
+            self.device: Device = together([info.device for info in infos], mixed=mixed)
+            self._open = stack.pop_all()
         self._fingerprints = frozenset(info.device.fingerprint for info in infos)
         #: Kernels that are evaluated at once.
         self.width = sum(info.width for info in infos)
@@ -82,9 +78,7 @@ class Fleet:
 
     def close(self) -> None:
         """End all judges; evaluations under way end with an error. May be called twice."""
-        self._slots.close()
-        closing, self._closing = self._closing, lambda: None
-        closing()
+        self._open.close()
 
     def card(self, problem: Problem) -> ProblemCard:
         """What is known about a problem on these devices.

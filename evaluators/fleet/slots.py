@@ -139,13 +139,7 @@ class Slots:
             lease.judge.close()
 
     def report_death(self, lease: Lease, failure: str, *, counts: bool) -> None:
-        """A judge died. The first report starts another one.
-
-        Args:
-            lease: of the judge.
-            failure: how it died, one line.
-            counts: whether the death counts as a failure of the slot.
-        """
+        """A judge died; the first report starts another one. `counts`: the death is a failure of the slot."""
         slot = lease.slot
         with self._changed:
             if slot.judge is lease.judge:

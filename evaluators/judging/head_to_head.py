@@ -16,13 +16,7 @@ from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
 
 
 def run_contest(context: ProblemContext, kernels: Sequence[Kernel], *, rounds: int, tie: float) -> Contest:
-    """Check the kernels, then time those that are right.
-
-    Args:
-        context: the problem.
-        kernels: to compare.
-        rounds: number of paired rounds.
-        tie: recorded in the contest.
+    """Check the kernels, then time those that are right in so many paired rounds; `tie` is recorded.
 
     Raises:
         EvaluatorError: the reference fails, or no worker can be started.

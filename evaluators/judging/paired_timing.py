@@ -59,18 +59,7 @@ def run_rounds(
     *,
     is_enough: Callable[[Sequence[Round]], bool],
 ) -> list[Round]:
-    """Paired rounds until `is_enough`, or until the plans are complete.
-
-    Args:
-        context: the problem.
-        kernels: by name; the reference is `REFERENCE`.
-        plans: of each.
-        is_enough: called after each round.
-
-    Raises:
-        Rejection: a kernel failed; `culprit` is its name.
-        EvaluatorError: the reference did.
-    """
+    """Paired rounds until `is_enough`, or until the plans are complete; arguments and errors as below."""
     rounds: list[Round] = []
     rng = SystemRandom()  # a kernel must not know the order
     most = min(plan.rounds for name, plan in plans.items() if name != REFERENCE)
@@ -164,12 +153,7 @@ def time_beside_reference(
 
 
 def is_clearly_slow(ratios: Sequence[float], best: float) -> bool:
-    """Whether a kernel was `CLEARLY_SLOW` in each of the first rounds.
-
-    Args:
-        ratios: log(t_reference / t_kernel) of each round.
-        best: the largest lower end of a speedup so far; 0 when there is none.
-    """
+    """Whether a kernel was `CLEARLY_SLOW` in each of the first rounds; `best` is the best speedup so far."""
     return len(ratios) == _FIRST_ROUNDS and max(ratios) < math.log(max(best, 1.0) / CLEARLY_SLOW)
 
 

@@ -166,12 +166,7 @@ def try_kernel(
 ) -> tuple[Evaluation, float]:
     """The trials of a kernel that is built; also the milliseconds of its fastest call.
 
-    Args:
-        context: the problem.
-        candidate: the kernel.
-        found: its evaluation so far.
-        phases: counts the seconds.
-        memory: entered before the kernel gets memory, and left when its process is closed; None where memory suffices.
+    `memory` is entered before the kernel gets memory, and left when its process is closed; None where memory suffices.
     """
     if memory is not None:
         with phases("memory wait"):

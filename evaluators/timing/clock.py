@@ -95,7 +95,7 @@ def check_clocks(
         kernel: its calls.
         reference: the reference's.
         device_type: "cpu" or "cuda".
-        waited_ms: for a processor, by the kernel's threads in one round trip; the kernel did not use that time.
+        waited_ms: by the kernel's threads for a processor, in one round trip.
 
     Raises:
         ClocksDisagree: there is more unreported time than is tolerated.
@@ -127,11 +127,7 @@ def penalty_ms(
     hides the time in all calls or only in the few that represent a block. And time that is hidden in most calls shows
     in the median overhead, which between honest processes differs by chance only.
 
-    Args:
-        kernel: its calls, block by block.
-        reference: the reference's.
-        device_type: "cpu" or "cuda".
-        undisturbed: the reference's fastest call and round trip.
+    `kernel` holds its calls block by block.
     """
     calls = list(chain.from_iterable(kernel))
     overheads = [_overhead(call) for call in reference]
@@ -155,12 +151,7 @@ def undisturbed_share(reference_ms: float, undisturbed: Undisturbed) -> float:
 
 
 def is_overloaded(trip_ms: float, processor_ms: float) -> bool:
-    """Whether the reference, on a CPU, waited for a processor for much of its round trips.
-
-    Args:
-        trip_ms: milliseconds of its median round trip.
-        processor_ms: processor time of its process in it.
-    """
+    """Whether the reference, on a CPU, waited for a processor for much of its median round trip."""
     return trip_ms > _SLOWED * processor_ms + _WAKING_MS
 
 

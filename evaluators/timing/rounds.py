@@ -90,10 +90,10 @@ def time_round(
         kernels: by name.
         plans: how much is timed of each.
         checker: draws the inputs and compares the outputs.
-        warm: its inputs are used for untimed calls.
+        warm: inputs of untimed calls.
         number: of the round, from 0.
         rng: decides the order.
-        reference: name of the kernel that the others are compared with; it is called on all inputs of the round.
+        reference: the kernel that the others are compared with; it is called on all inputs of the round.
 
     Raises:
         Rejection: a kernel failed in a timed call; `culprit` is its name.

@@ -62,12 +62,7 @@ def rounds_ms(blocks: Iterable[Sequence[float]]) -> float:
 
 
 def speedup_of(log_ratios: Sequence[float], rng: Random) -> Speedup:
-    """Speedup and interval over rounds; a single round is its own interval.
-
-    Args:
-        log_ratios: one number a round, at least one.
-        rng: source of the resamples; the same generator state gives the same interval.
-    """
+    """Speedup and interval over one or more rounds; the same state of `rng` gives the same interval."""
     estimate = hodges_lehmann(log_ratios)
     resampled = sorted(hodges_lehmann(rng.choices(log_ratios, k=len(log_ratios))) for _ in range(RESAMPLES))
     tail = RESAMPLES // 40
@@ -121,14 +116,10 @@ def comparison_of(low: float, high: float, tie: float) -> Comparison:
 
 
 def between_processes(repeated: Iterable[Sequence[float]]) -> float:
-    """Standard deviation between measurements of one kernel, each in a fresh process.
+    """Standard deviation between measurements of one kernel in fresh processes, pooled over the kernels.
 
-    Args:
-        repeated: for each kernel, the log speedups that were measured of it; kernels that were measured once do not
-            count.
-
-    Returns:
-        The deviation pooled over the kernels, in log units (0.01 is about 1 %); 0.0 when none was measured twice.
+    `repeated` holds the log speedups of each kernel. The deviation is in log units (0.01 is about 1 %); it is 0.0 when
+    none was measured twice.
     """
     groups = [values for values in repeated if len(values) > 1]
     freedom = sum(len(values) - 1 for values in groups)
@@ -137,12 +128,7 @@ def between_processes(repeated: Iterable[Sequence[float]]) -> float:
 
 
 def tie_width(minimum: float, sigma: float) -> float:
-    """The share up to which two kernels are tied: the asked minimum, or the noise between processes if that is wider.
-
-    Args:
-        minimum: share that the settings ask for.
-        sigma: `between_processes`.
-    """
+    """The share up to which two kernels are tied: `minimum`, or the noise (`between_processes`) if that is wider."""
     return max(minimum, _SIGMAS * sigma)
 
 
