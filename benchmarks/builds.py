@@ -27,6 +27,8 @@ from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.build_request import BuildRequest
+from kbevolve.evaluators.builds.compiler import commands
+from kbevolve.evaluators.builds.headers import precompiled_name
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
@@ -88,7 +90,7 @@ def order(name: str, *, cuda: str | None, architecture: str, head: str = IMPLICI
 
 
 def built(pool: BuildPool, wanted: BuildRequest) -> BuiltLibrary:
-    outcome = pool.build(wanted)
+    outcome = pool.submit(wanted).result()
     assert isinstance(outcome, BuiltLibrary), outcome
     return outcome
 
@@ -131,7 +133,8 @@ def measure(clock: Clock, pool: BuildPool, kind: str, *, cuda: str | None, archi
         light = built(pool, wanted("light"))
     assert len(light.light) == (2 if cuda else 1), light.light
     with clock(f"{kind}: (making the precompiled header, once)"):
-        assert pool.prepare(with_cuda=cuda is not None)
+        command = commands(wanted("header")).cxx
+        assert pool._make_header(precompiled_name(command), command)
     with clock(f"{kind}: pool, lighter and precompiled headers"):
         built(pool, wanted("precompiled"))
     if cuda:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
-from types import TracebackType
 from typing import Self
 
 from kbevolve.configs.errors import EvaluatorError
@@ -14,8 +13,8 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.build_job import BuildJob, precompile_header
 from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest
 from kbevolve.evaluators.builds.cache import BuildCache
-from kbevolve.evaluators.builds.compiler import architecture, commands, toolchain
-from kbevolve.evaluators.builds.headers import Headers, precompiled_name
+from kbevolve.evaluators.builds.compiler import architecture, toolchain
+from kbevolve.evaluators.builds.headers import Headers
 from kbevolve.evaluators.builds.product import BuildResult, BuiltLibrary, FailureReason, from_entry, to_entry
 from kbevolve.evaluators.builds.sandboxed_compiler import remove_stale_directories
 from kbevolve.evaluators.device.devices import Device
@@ -85,9 +84,7 @@ class BuildPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -96,21 +93,15 @@ class BuildPool:
         self._steps.shutdown(cancel_futures=True)
         self._requests.shutdown(cancel_futures=True)
 
-    def build(self, request: BuildRequest) -> BuildResult:
-        """Build a request, or find the result of an earlier build.
-
-        Raises:
-            BuildRefused: torch's builder refuses it.
-            EvaluatorError: this torch's builder is unknown.
-        """
-        return self.submit(request).result()
-
     def submit(self, request: BuildRequest, *, seconds: float | None = None) -> Future[BuildResult]:
-        """Begin to build a request, once if it is in progress already.
+        """Begin to build a request, unless it is in progress already.
 
         Args:
             request: what to build.
             seconds: that compilers may take; None for the setting.
+
+        Returns:
+            The result, or `BuildRefused` if torch's builder refuses it, or `EvaluatorError` if that is unknown.
         """
         if self._plain:
             request = request.made_plain()
@@ -133,21 +124,6 @@ class BuildPool:
         reply: Future[BuildReply] = Future()
         result.add_done_callback(lambda done: _reply_to(done, request, reply))
         return reply
-
-    def prepare(self, *, flags: Sequence[str] = (), with_cuda: bool = False) -> bool:
-        """Precompile the bindings' header for these flags now instead of at the third file with them.
-
-        Takes some 10 s once for each version of torch; returns whether it was made.
-        """
-        request = BuildRequest(
-            name="x",
-            sources=(("main.cpp", ""),),
-            cflags=tuple(flags),
-            with_cuda=with_cuda,
-            architecture=self.architecture,
-        )
-        command = commands(request).cxx
-        return self._steps.submit(self._make_header, precompiled_name(command), command).result()
 
     # ---- one request -----------------------------------------------------------------------------------------------
 

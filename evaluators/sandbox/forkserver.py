@@ -63,14 +63,9 @@ class ForkServer:
         environment: Mapping[str, str],
         directory: Path,
     ) -> None:
-        """Start it. The first `fork` waits until it is ready.
+        """Run the command, a fork server inside bubblewrap where that is used. The first `fork` waits for it.
 
-        Args:
-            command: the worker program as a fork server, inside bubblewrap where that is used.
-            connection: the judge's end of its connection.
-            theirs: the server's end, whose number the command contains.
-            environment: the server's; libraries read it when they are loaded.
-            directory: the server's, in which the workers' directories are made.
+        `connection` and `theirs` are the two ends of its connection; the command contains the number of `theirs`.
         """
         #: In which the workers' directories are made.
         self.directory = directory
@@ -106,15 +101,9 @@ class ForkServer:
         theirs: socket.socket,
         output: int,
     ) -> ForkedWorker:
-        """A new worker process.
+        """A new worker process with its program's arguments, its environment and its directory inside the server's.
 
-        Args:
-            arguments: of the worker program.
-            environment: the worker's.
-            directory: the worker's, inside the server's.
-            ours: the judge's end of the worker's connection.
-            theirs: the worker's end.
-            output: descriptor for its standard output and error.
+        `ours` and `theirs` are the two ends of its connection; it prints to `output`.
 
         Raises:
             EvaluatorError: the server has died, or the system cannot start another process.

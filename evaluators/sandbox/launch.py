@@ -180,19 +180,15 @@ def _worker(
     """The arguments of the worker program, and its permissions."""
     permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
     memory = memory_bytes()
-    confinement = {
+    confinement: dict[str, object] = {
         "parent": None if wrapped else os.getpid(),
         "file_bytes": _FILE_BYTES,
         "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if device.type == "cpu" else None,
         "data_bytes": memory,
         "files": permissions.for_landlock(),
     }
-    return {
-        "socket": socket_fd,
-        "device": _visible(device),
-        "threads": device.threads,
-        "confinement": confinement,
-    }, permissions
+    arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device), "threads": device.threads}
+    return arguments | {"confinement": confinement}, permissions
 
 
 def _command(

@@ -4,7 +4,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -55,14 +54,7 @@ class Worker:
         connections: int = 0,
         process_table: ProcessTable | None = None,
     ) -> None:
-        """Start it.
-
-        Args:
-            device: that it works on.
-            server: forks it; None to start a program.
-            built: what Triton compiled for itself in another worker.
-            connections: hardware queues of its CUDA context; 0 for the driver's default.
-            process_table: counts its processes while it works; None for one of its own.
+        """Start it by `launch.start`; `process_table` counts its processes while it works, None for one of its own.
 
         Raises:
             EvaluatorError: the fork server has died.
@@ -106,7 +98,7 @@ class Worker:
         return self._connection.printed.text
 
     def wait_attached(self) -> None:
-        """Block until it is confined and known to the GPU's driver. It has no context yet, and disturbs no measurement.
+        """Block until it is confined and known to the GPU's driver. Without a context it disturbs no measurement.
 
         Raises:
             EvaluatorError: it did not start.
@@ -116,11 +108,7 @@ class Worker:
         self.sandbox = launch.full_level(str(attached["sandbox"]), wrapped=self._launched.bubblewrap)
 
     def wait_ready(self) -> None:
-        """Let it warm up, and block until it is warm. On a GPU that disturbs a kernel that is timed meanwhile.
-
-        Raises:
-            EvaluatorError: it did not start.
-        """
+        """Block until it is warm. On a GPU warming up disturbs a measurement. Raises as `wait_attached`."""
         if not self.sandbox:
             self.wait_attached()
         self._starting(lambda: self.ask({"request": "warm"}, seconds=_START_SECONDS))
@@ -162,7 +150,7 @@ class Worker:
 
     @property
     def processor_time(self) -> ProcessorTime:
-        """Processor time of the worker and its helpers so far."""
+        """Of the worker and its helpers so far."""
         return processor_time(self.pid)
 
     def pause(self, *, wait: bool = True) -> None:
@@ -230,7 +218,10 @@ class Worker:
     def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildReply | None:
         """Have a request built; None when the worker must compile by itself."""
         began = time.monotonic()
-        future = self._submit(request, seconds=limit - spent["building"])
+        seconds = limit - spent["building"]
+        if self.builder is None or not isinstance(request, dict) or seconds <= 0:
+            return None
+        future = self.builder(request, seconds=seconds)
         if future is None:
             return None
         counted = time.monotonic()
@@ -244,11 +235,6 @@ class Worker:
             raise Rejection(Verdict.TIMED_OUT, f"stopped after {built.seconds:.0f} s of compiling")
         self.built.append(built)
         return built
-
-    def _submit(self, request: object, *, seconds: float) -> Future[BuildReply] | None:
-        if self.builder is None or not isinstance(request, dict) or seconds <= 0:
-            return None
-        return self.builder(request, seconds=seconds)
 
     def _reply(self, reply: BuildReply) -> None:
         """Answer the worker, which waits for it."""

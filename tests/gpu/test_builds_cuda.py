@@ -146,7 +146,7 @@ def test_it_is_built_lightly_and_for_this_gpu_alone(pool: BuildPool, tmp_path: P
         with_cuda=True,
         architecture=pool.architecture,
     )
-    built = pool.build(order)
+    built = pool.submit(order).result()
     assert isinstance(built, BuiltLibrary), built
     assert built.light == ("main.cpp", "cuda.cu")
     major, minor = torch.cuda.get_device_capability()

@@ -122,7 +122,7 @@ def pool(tmp_path: Path) -> Iterator[BuildPool]:
 
 def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx2", "-mfma")) -> BuiltLibrary:
     sources = tuple((f"part{number}.cpp", text) for number, text in enumerate(texts))
-    outcome = pool.build(BuildRequest(name="scale", sources=sources, cflags=cflags))
+    outcome = pool.submit(BuildRequest(name="scale", sources=sources, cflags=cflags)).result()
     assert isinstance(outcome, BuiltLibrary), outcome
     return outcome
 

@@ -12,9 +12,9 @@ import pytest
 from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds import build_job
+from kbevolve.evaluators.builds import build_job, compiler
 from kbevolve.evaluators.builds.build_request import BuildRequest
-from kbevolve.evaluators.builds.headers import Headers
+from kbevolve.evaluators.builds.headers import Headers, precompiled_name
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary
 from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun
@@ -119,9 +119,10 @@ def test_light_and_precompiled_headers_give_the_same_answers(
     pool: BuildPool, commands: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     found = {}
-    assert pool.prepare()
+    command = compiler.commands(request(TORCH)).cxx
+    assert pool._make_header(precompiled_name(command), command)
     for name, plain in (("whole", True), ("light", False)):
-        built = pool.build(request(TORCH, name=name, plain=plain))
+        built = pool.submit(request(TORCH, name=name, plain=plain)).result()
         assert isinstance(built, BuiltLibrary), built
         assert built.light == (() if plain else ("main.cpp",))
         found[name] = answers(built, name, tmp_path)
@@ -154,14 +155,14 @@ extern "C" long threads() { return at::globalContext().deterministicAlgorithms()
 def test_a_file_for_which_light_headers_fail_is_built_with_torchs_own(
     pool: BuildPool, commands: list[tuple[str, ...]]
 ) -> None:
-    built = pool.build(request(CONTEXT))
+    built = pool.submit(request(CONTEXT)).result()
     assert isinstance(built, BuiltLibrary), built
     assert built.light == ()
     assert len(commands) == 3  # with light headers, again, linked
 
 
 def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    failure = pool.build(request(CONTEXT.replace("deterministicAlgorithms", "determined")))
+    failure = pool.submit(request(CONTEXT.replace("deterministicAlgorithms", "determined"))).result()
     assert isinstance(failure, BuildFailure)
     assert "has no member named 'determined'" in failure.log
     assert "globalContext" not in failure.log.split("error:")[0]  # which the light headers lack
@@ -169,7 +170,7 @@ def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: 
 
 
 def test_a_plain_request_tries_no_light_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    assert isinstance(pool.build(request(CONTEXT, plain=True)), BuiltLibrary)
+    assert isinstance(pool.submit(request(CONTEXT, plain=True)).result(), BuiltLibrary)
     assert len(commands) == 2
     assert not any("named" in word for command in commands for word in command)
 
@@ -198,7 +199,7 @@ def test_nvcc_compiles_for_this_gpu_with_light_headers(
         wanted = BuildRequest(
             name="relu", sources=(("cuda.cu", KERNEL),), with_cuda=True, architecture="9.0a", cuda_cflags=("-O3",)
         )
-        built = pool.build(wanted)
+        built = pool.submit(wanted).result()
     assert isinstance(built, BuiltLibrary), built
     assert built.light == ("cuda.cu",)
     assert [(kernel.name, kernel.spill_stores) for kernel in built.resources] == [("_Z4reluPKfPfi", 0)]
