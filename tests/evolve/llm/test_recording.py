@@ -1,12 +1,11 @@
-"""A run recorded against a server and replayed without one: the same births, kernels, ideas, prompts and replies."""
+"""A recorded run, replayed without its models: the same births, kernels, ideas, prompts and replies."""
 
 import itertools
 import json
 import os
 import random
-import socket
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ProposerError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.llm.client import Reply
+from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.llm.recording import Recording, model_maker
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers
-from tests.evolve.doubles import KnownEvaluator, kernel, open_run, search
-from tests.evolve.loopback import Answer, Loopback, Request, completion, play
+from tests.evolve.doubles import KnownEvaluator, ScriptedModel, kernel, open_run, search
+from tests.evolve.loopback import Request, play
 
 KEY = "sk-secret-0123456789abcdef"
 LLM = LLMSettings(model="m", temperature=0.5, max_tokens=512)
@@ -123,23 +123,37 @@ def test_a_reply_after_the_end_of_the_run_is_dropped(tmp_path: Path) -> None:
 
 
 class Moody:
-    """A server's model whose answers always differ: ideas, kernels, wrong ones, prose."""
+    """Writes answers that always differ: ideas, kernels, wrong ones, prose."""
 
     def __init__(self) -> None:
-        self.answers = itertools.count()
+        self.numbers = itertools.count()
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> str:
         if "JSON" in request.last:
             titles = [f"Idea {random.randrange(10**6)}" for _ in range(4)]
-            ideas = [{"title": title, "mechanism": "m", "technique": "unrolling"} for title in titles]
-            return Answer(body=completion(json.dumps(ideas)))
-        number = next(self.answers)
+            return json.dumps([{"title": title, "mechanism": "m", "technique": "unrolling"} for title in titles])
+        number = next(self.numbers)
         if number % 5 == 4:
-            return Answer(body=completion(f"No kernel this time: {number}."))
+            return f"No kernel this time: {number}."
         if number % 3 == 0:
             child = kernel(UNROLL=random.choice((1, 2, 4, 8)), TILE=random.choice((8, 16, 32, 64)), WRONG=1)
-            return Answer(body=completion(f"```python\n{child.source}```"))
-        return play(request)
+            return f"```python\n{child.source}```"
+        return str(json.loads(play(request).body)["choices"][0]["message"]["content"])
+
+
+@contextmanager
+def moody_models() -> Iterator[list[ScriptedModel]]:
+    """Every model of the settings is a `Moody` one; they are listed."""
+    made: list[ScriptedModel] = []
+    answer = Moody()
+
+    def make(settings: LLMSettings, rate_limit: RateLimit) -> ScriptedModel:
+        made.append(ScriptedModel(answer))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kbevolve.evolve.llm.recording.build_language_model", make)
+        yield made
 
 
 MODELS: list[dict[str, Any]] = [{"name": "large", "weight": 2}, {"name": "small"}]
@@ -172,17 +186,15 @@ def content(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recorded run of several models: ``run.db`` and ``run.jsonl``; its server is gone."""
+    """A recorded run of several models: ``run.db`` and ``run.jsonl``."""
     folder = tmp_path_factory.mktemp("recorded")
-    with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=Moody()) as server:
-        patch.setenv("no_proxy", "127.0.0.1")
-        patch.setenv("OPENAI_API_KEY", KEY)
-        base = f"http://me:{KEY}@{server.base.removeprefix('http://')}"
+    with moody_models() as made:
+        base = f"http://me:{KEY}@127.0.0.1:1/v1"
         small = {**MODELS[1], "api_base": base, "api_key_variable": "OPENAI_API_KEY"}
         settings = chosen(models=[MODELS[0], small], api_base=base)
         with model_maker(settings, record=folder / "run.jsonl") as make:
             assert breed(folder / "run.db", settings, build_proposers(settings, make)) is StopReason.GENERATIONS
-        assert len(server.requests) > 12
+        assert sum(len(model.requests) for model in made) > 12
     return folder
 
 
@@ -194,13 +206,7 @@ def replayed(recording: Path, archive: Path, settings: Settings) -> dict[str, An
     return content(archive)
 
 
-def test_a_replayed_run_is_the_recorded_one(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-    def no_network(*_: Any) -> None:
-        raise AssertionError("a replay opened a connection")
-
-    monkeypatch.setattr(socket.socket, "connect", no_network)
+def test_a_replayed_run_is_the_recorded_one(recorded: Path, tmp_path: Path) -> None:
     before = content(recorded / "run.db")
     assert {birth.operator for birth in before["births"]} >= {Operator.REWRITE, Operator.REPAIR}
     assert {Verdict.WRONG, Verdict.CORRECT} <= set(before["verdicts"].values())
@@ -227,10 +233,9 @@ def test_another_run_than_the_recorded_one_is_refused(recorded: Path, tmp_path: 
         replayed(recorded / "run.jsonl", tmp_path / "again.db", other)
 
 
-def test_a_run_of_two_sessions_is_replayed_in_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with Loopback(otherwise=Moody()) as server:
-        settings = chosen(model="large", api_base=server.base)
+def test_a_run_of_two_sessions_is_replayed_in_one(tmp_path: Path) -> None:
+    with moody_models():
+        settings = chosen(model="large")
         for generations, more in ((2, False), (4, True)):
             with model_maker(settings, record=tmp_path / "run.jsonl", more=more) as make:
                 breed(tmp_path / "run.db", settings, build_proposers(settings, make), generations)
