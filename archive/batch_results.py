@@ -1,43 +1,48 @@
-"""Findings: what a kernel was found to be far from its archive, one line of JSON each, with all that makes sense of it.
+"""Results of a batch: evaluations of kernels far from their archive, one line of JSON each, with the texts they need.
 
-A file of findings is written line by line where the device is (`kbevolve evaluate --batch`) and brought home by
-`kbevolve tell`. It has crossed machines and perhaps hands, so a line is read as strictly as a stranger's: its kernel
-and its problem are the hashes of the texts beside them, and its numbers must make sense together.
+`kbevolve evaluate --batch` writes the file where the device is; its lines are whole even when the writer is killed.
+`kbevolve import` reads it elsewhere, and trusts nothing: the ids of kernel and problem must be the hashes of the texts
+beside them, and the numbers must be consistent.
 """
 
+import contextlib
+import fcntl
 import json
 import math
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from types import TracebackType
+from typing import NamedTuple, NoReturn, Self
 
 from kbevolve import __version__
 from kbevolve.archive.identity import encodable
+from kbevolve.archive.jsonl import append_whole
 from kbevolve.archive.parts import changed, flat
 from kbevolve.archive.record_json import from_json, to_json
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
-from kbevolve.configs.errors import ProblemError, RecordError
+from kbevolve.configs.errors import ArchiveError, ProblemError, RecordError, UsageError
 from kbevolve.configs.problem import Problem, parse_problem
 
 #: Format of the lines; 1 had other names of fields.
 FORMAT = 2
-#: How every line begins, by which the torn end of a file of ours is told from another file.
+#: How every line begins: a torn last line that begins otherwise is not of our files.
 BEGINNING = '{"format": '
-#: Precisions that a task may ask for (`configs.settings.Precision`, which would bring pydantic).
+#: Precisions that a task may ask for (`configs.settings.Precision`, whose import would load pydantic).
 _PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
-#: Fields of an evaluation that only a CORRECT one has, and that it always has.
+#: Columns of an evaluation that a CORRECT one always has, and no other.
 _FIGURES = ("time_ms", "reference_ms", "speedup", "speedup_low", "speedup_high")
 #: Errors may be infinite; the archive keeps NaN as "not compared".
 _ERRORS = ("error", "worst_tile", "reference_error")
-#: Of a timed block.
+#: Roles of a timed block.
 _ROLES = ("child", "reference", "rival")
 #: Free texts of an evaluation.
 _TEXTS = ("message", "precision_class", "best_baseline", "sandbox", "device", "device_instance")
 
 
 class Conditions(NamedTuple):
-    """What must be the same for one evaluation of a kernel to stand for another."""
+    """Two evaluations with equal conditions measure the same thing."""
 
     kernel: str
     problem: str
@@ -47,10 +52,9 @@ class Conditions(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class BatchResult:
     """One line: an evaluation, complete, and the texts that it is about."""
 
-    #: Of the line, `FORMAT`.
     format: int = FORMAT
     #: Version of the kbevolve that judged.
     kbevolve: str = __version__
@@ -58,7 +62,7 @@ class Finding:
     versions: Mapping[str, str] = field(default_factory=dict)
     #: One line about the device.
     device: str = ""
-    #: Where the kernel was read, relative to the batch.
+    #: The kernel's file, relative to the batch.
     file: str = ""
     #: How it was judged: the settings' section `evaluation`, as JSON.
     settings: str = "{}"
@@ -71,7 +75,7 @@ class Finding:
 
     @property
     def conditions(self) -> Conditions:
-        """What this is the finding of."""
+        """What was measured, and under which conditions."""
         found = self.evaluation
         return Conditions(found.kernel, found.problem, found.precision, found.device)
 
@@ -85,85 +89,178 @@ class Finding:
         """The problem it was judged on.
 
         Raises:
-            ProblemError: the text is none.
+            ProblemError: the text is not a problem.
         """
         return parse_problem(self.problem_source, name=self.problem_name, path=Path(self.problem_name))
 
 
-def to_line(finding: Finding) -> str:
-    """The finding as one line, in ASCII and without its end."""
-    return json.dumps(to_json(finding), allow_nan=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchContent:
+    """The content of a results file."""
+
+    #: Line number, counted from 1, and the result on that line.
+    results: tuple[tuple[int, BatchResult], ...]
+    #: Line number and why the line is refused.
+    bad: tuple[tuple[int, str], ...] = ()
+    #: Bytes of all whole lines, and the rest: a line that was cut short when its writer was killed.
+    whole: int = 0
+    torn: bytes = b""
 
 
-def from_line(line: str) -> Finding:
-    """The finding that a line holds.
+def to_line(result: BatchResult) -> str:
+    """The result as one line, in ASCII and without its line end."""
+    return json.dumps(to_json(result), allow_nan=False)
+
+
+def from_line(line: str) -> BatchResult:
+    """The result on a line.
 
     Raises:
-        RecordError: it holds none, or one that contradicts itself; the message says where.
+        RecordError: the line holds none, or one that contradicts itself; the message says where.
     """
     try:
         values = json.loads(line, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise RecordError("not JSON") from None
-    told = values.get("format") if isinstance(values, dict) else None
-    if isinstance(told, int) and told != FORMAT:
-        remedy = "upgrade it: pip install --upgrade kbevolve" if told > FORMAT else "evaluate the kernels again"
-        raise RecordError(f"format {told}, and this kbevolve {__version__} reads format {FORMAT}; {remedy}")
-    finding = from_json(Finding, values)
-    found = finding.evaluation
-    _check_texts(finding)
-    _check_numbers(found)
-    return replace(finding, evaluation=_as_archived(found))
+    stated = values.get("format") if isinstance(values, dict) else None
+    if isinstance(stated, int) and stated != FORMAT:
+        remedy = "upgrade it: pip install --upgrade kbevolve" if stated > FORMAT else "evaluate the kernels again"
+        raise RecordError(f"format {stated}, and this kbevolve {__version__} reads format {FORMAT}; {remedy}")
+    result = from_json(BatchResult, values)
+    _check_texts(result)
+    _check_numbers(result.evaluation)
+    return replace(result, evaluation=_as_archived(result.evaluation))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """What a file of findings holds."""
-
-    #: Line number, counted from 1, and what it holds.
-    findings: tuple[tuple[int, Finding], ...]
-    #: Line number and why it is no finding.
-    bad: tuple[tuple[int, str], ...] = ()
-    #: Bytes of all whole lines, and of what is left: a line that was cut short when its writer was killed.
-    whole: int = 0
-    torn: bytes = b""
-
-
-def read_findings(content: bytes) -> Read:
-    """What a file holds. Empty lines are nothing; the end of the file without a line end is `Read.torn`."""
+def read_results(content: bytes) -> BatchContent:
+    """The lines of a file; empty lines count as none, and bytes after the last line end are `BatchContent.torn`."""
     whole = content.rfind(b"\n") + 1
-    findings, bad = [], []
-    for number, line in enumerate(_lines(content[:whole]), start=1):
+    results, bad = [], []
+    # Not `splitlines`: it would also split at a carriage return.
+    for number, line in enumerate(content[:whole].removesuffix(b"\n").split(b"\n"), start=1):
         try:
             if line.strip():
-                findings.append((number, from_line(line.decode("utf-8"))))
+                results.append((number, from_line(line.decode("utf-8"))))
         except UnicodeDecodeError:
             bad.append((number, "not text in UTF-8"))
         except RecordError as error:
             bad.append((number, str(error)))
-    return Read(findings=tuple(findings), bad=tuple(bad), whole=whole, torn=content[whole:])
+    return BatchContent(results=tuple(results), bad=tuple(bad), whole=whole, torn=content[whole:])
 
 
-def _lines(content: bytes) -> Iterable[bytes]:
-    # Not `splitlines`: it would also split at a carriage return. An empty content has one empty line, of no harm.
-    return content.removesuffix(b"\n").split(b"\n")
+class ResultsFile:
+    """Appends results to a file; a result is on the disk when `append` returns. For one thread of one process.
+
+    A last line that was cut short by a kill is removed; the kernel of that line is judged again. Nothing else in the
+    file is ever changed, and a file that holds anything but results is refused.
+
+    Args:
+        path: the file; created when it is missing.
+
+    Raises:
+        UsageError: the file cannot be opened, holds something else, or another process writes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        #: The result on each line of the file.
+        self.known: dict[Conditions, BatchResult] = {}
+        #: Whether a line that was cut short has been removed.
+        self.repaired = False
+        try:
+            is_new = not path.exists()
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(
+                f"{path}: {error.strerror}; --out wants a file in a directory that you may write to"
+            ) from None
+        try:
+            self._lock()
+            if is_new:
+                _sync_directory(path)
+            self._read()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def append(self, result: BatchResult) -> None:
+        """Write one more line and wait until the disk has it.
+
+        Raises:
+            ArchiveError: the disk does not take the line; the lines before it are kept.
+        """
+        try:
+            append_whole(self._file, f"{to_line(result)}\n", wait=True)
+        except OSError as error:
+            raise ArchiveError(
+                f"{self.path}: {error.strerror}; make room and give the same command again (what was judged is kept)"
+            ) from None
+        self.known[result.conditions] = result
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another process is writing {self.path}; wait for it, or name another --out") from None
+        except OSError:
+            pass  # a file system of a cluster without locks: its users must not write one file twice
+
+    def _read(self) -> None:
+        read = read_results(self.path.read_bytes())
+        if read.bad:
+            number, why = read.bad[0]
+            raise UsageError(f"{self.path}, line {number}: {why}; only results are added to results: another --out")
+        self.known = {result.conditions: result for _, result in read.results}
+        if read.torn:
+            self._repair(read.torn, read.whole)
+
+    def _repair(self, torn: bytes, whole: int) -> None:
+        with contextlib.suppress(RecordError, UnicodeDecodeError):
+            result = from_line(torn.decode("utf-8"))
+            os.write(self._file, b"\n")
+            self.known[result.conditions] = result
+            return
+        # A file system may leave zeros where a power cut took the data.
+        text, beginning = torn.rstrip(b"\0"), BEGINNING.encode()
+        if not (text.startswith(beginning) or beginning.startswith(text)):
+            raise UsageError(f"{self.path} ends in another text; only results are added to results: another --out")
+        os.ftruncate(self._file, whole)
+        self.repaired = True
+
+
+def _sync_directory(path: Path) -> None:
+    """Have the disk keep the directory's entry of a new file, too."""
+    with contextlib.suppress(OSError):  # some file systems have nothing to keep
+        folder = os.open(path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _check_texts(finding: Finding) -> None:
-    found = finding.evaluation
+def _check_texts(result: BatchResult) -> None:
+    found = result.evaluation
     for name in ("source", "problem_source"):
         try:
-            getattr(finding, name).encode("utf-8")
+            getattr(result, name).encode("utf-8")
         except UnicodeEncodeError:
             raise RecordError(f"{name} is not text in UTF-8") from None
-    if finding.kernel.id != found.kernel:
-        raise RecordError(f"evaluation.kernel is {found.kernel!r}, but the hash of the source is {finding.kernel.id}")
+    if result.kernel.id != found.kernel:
+        raise RecordError(f"evaluation.kernel is {found.kernel!r}, but the hash of the source is {result.kernel.id}")
     try:
-        problem = finding.problem
+        problem = result.problem
     except (ProblemError, ValueError, RecursionError, MemoryError) as error:  # the parser's own, of hostile text
         raise RecordError(f"problem_source: {error}") from None
     if found.compiled.identical_to is not None:

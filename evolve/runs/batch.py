@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbevolve.archive.batch_file import FindingsFile
-from kbevolve.archive.batch_results import Conditions, Finding
+from kbevolve.archive.batch_results import BatchResult, Conditions, ResultsFile
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
@@ -79,7 +78,7 @@ class BatchSession:
         out: the file of results.
     """
 
-    def __init__(self, problem: Problem, device: Device, settings: EvaluationSettings, out: FindingsFile) -> None:
+    def __init__(self, problem: Problem, device: Device, settings: EvaluationSettings, out: ResultsFile) -> None:
         self.problem = problem
         self._device = device
         self.settings = settings
@@ -96,7 +95,7 @@ class BatchSession:
         """The kernels without a line in the file."""
         return [one for one in kernels if self._line(one) is None]
 
-    def findings(self, kernels: Sequence[BatchKernel]) -> list[Finding]:
+    def findings(self, kernels: Sequence[BatchKernel]) -> list[BatchResult]:
         """The lines of these kernels."""
         lines = [self._line(one) for one in kernels]
         return [line for line in lines if line is not None]
@@ -118,7 +117,7 @@ class BatchSession:
         kernels: Sequence[BatchKernel],
         *,
         width: int,
-        report: Callable[[Finding], None],
+        report: Callable[[BatchResult], None],
     ) -> None:
         """Judge kernels, `width` of them at once; `report` takes each line when it is on the disk.
 
@@ -133,12 +132,12 @@ class BatchSession:
                 self._out.append(finding)
                 report(finding)
 
-    def _line(self, one: BatchKernel) -> Finding | None:
+    def _line(self, one: BatchKernel) -> BatchResult | None:
         conditions = Conditions(one.kernel.id, self.problem.id, self.settings.precision, self._device.fingerprint)
         return self._out.known.get(conditions)
 
-    def _finding(self, one: BatchKernel, evaluation: Evaluation) -> Finding:
-        return Finding(
+    def _finding(self, one: BatchKernel, evaluation: Evaluation) -> BatchResult:
+        return BatchResult(
             versions=self._versions,
             device=self._device.description,
             file=one.file,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbevolve.archive.batch_results import Finding, read_findings
+from kbevolve.archive.batch_results import BatchResult, read_results
 from kbevolve.archive.records import Birth, Run
 from kbevolve.archive.run_queries import precision_of
 from kbevolve.archive.store import Archive
@@ -42,12 +42,12 @@ def import_results(archive: Archive, file: Path, run: Run | None = None) -> Impo
         ArchiveError: the archive cannot be written; nothing was added.
     """
     try:
-        read = read_findings(file.read_bytes())
+        read = read_results(file.read_bytes())
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}; name a file that `kbevolve evaluate --batch` wrote") from None
     refused = list(read.bad)
     accepted = []
-    for number, finding in read.findings:
+    for number, finding in read.results:
         why = _unfit(finding, run) if run else ""
         if why:
             refused.append((number, why))
@@ -68,7 +68,7 @@ def import_results(archive: Archive, file: Path, run: Run | None = None) -> Impo
     )
 
 
-def _unfit(finding: Finding, run: Run) -> str:
+def _unfit(finding: BatchResult, run: Run) -> str:
     """Why a line is not for this run; "" when it is."""
     found = finding.evaluation
     if found.problem != run.problem:
@@ -86,7 +86,7 @@ def _unfit(finding: Finding, run: Run) -> str:
 
 
 def _waiting_runs(
-    archive: Archive, findings: Sequence[Finding], births: Mapping[str, Sequence[Birth]]
+    archive: Archive, findings: Sequence[BatchResult], births: Mapping[str, Sequence[Birth]]
 ) -> dict[str, list[str]]:
     """Kernels without a verdict under the conditions of their line -> the runs that wait for it."""
     runs: dict[str, Run] = {}

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.batch_results import BEGINNING, FORMAT, Finding, from_line, read_findings, to_line
+from kbevolve.archive.batch_results import BEGINNING, FORMAT, BatchResult, from_line, read_results, to_line
 from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Measurement, Verdict
 from kbevolve.configs.errors import RecordError
 from tests.evolve.doubles import DEVICE, kernel, problem
 
 
-def finding(**changes: Any) -> Finding:
+def finding(**changes: Any) -> BatchResult:
     """A finding about a kernel with these tunables (in capitals), or with these fields of its evaluation."""
     tunables = {name: value for name, value in changes.items() if name.isupper()}
     facts = {name: value for name, value in changes.items() if not name.isupper()}
@@ -24,14 +24,14 @@ def finding(**changes: Any) -> Finding:
         started_at=1.79e9, seconds=2.5, phases={"build": 1.0, "timing": 0.5}, device_instance="node7/cuda:1",
         blocks=(Measurement(role="child", round=0, times_ms=(1 / 3, 0.0)),),
     )  # fmt: skip
-    return Finding(
+    return BatchResult(
         versions={"torch": "2.13.0"}, device="A double", file="a/b.py", settings='{"trials": 7}',
         problem_name="L1/double", problem_source=problem().source, source=made.source,
         evaluation=changed(found, **facts),
     )  # fmt: skip
 
 
-def failed(**changes: Any) -> Finding:
+def failed(**changes: Any) -> BatchResult:
     figures = dict.fromkeys(("time_ms", "reference_ms", "speedup", "speedup_low", "speedup_high"))
     return finding(**{"verdict": Verdict.WRONG, "blocks": (), **figures, **changes})
 
@@ -82,7 +82,7 @@ def test_a_finding_is_read_as_an_archive_gives_it_back() -> None:
             {"blocks": [{"role": "\ud800", "round": 0, "times_ms": [1.0]}]},
             r"blocks\[0\].role is '\\ud800'; one of child, reference, rival is wanted",
         ),
-        ({"verdict": "splendid"}, "Finding.evaluation.verdict is 'splendid'"),
+        ({"verdict": "splendid"}, "BatchResult.evaluation.verdict is 'splendid'"),
     ],
 )
 def test_an_evaluation_that_contradicts_itself_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -104,9 +104,9 @@ def test_an_evaluation_that_contradicts_itself_is_refused(changes: dict[str, Any
             {"format": FORMAT + 1, "new": 1},
             f"format {FORMAT + 1}, and this kbevolve .* reads format {FORMAT}; upgrade it",
         ),
-        ({"format": "1"}, "Finding.format is '1'; a whole number is wanted"),
-        ({"sauce": "x"}, "Finding has no field 'sauce'. Nearest: source"),
-        ({"evaluation": None}, "Finding.evaluation is None; an object is wanted"),
+        ({"format": "1"}, "BatchResult.format is '1'; a whole number is wanted"),
+        ({"sauce": "x"}, "BatchResult has no field 'sauce'. Nearest: source"),
+        ({"evaluation": None}, "BatchResult.evaluation is None; an object is wanted"),
     ],
 )
 def test_a_line_that_is_no_finding_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -122,9 +122,9 @@ def test_a_line_that_is_no_object_is_refused(line: str) -> None:
 
 def test_a_file_is_read_line_by_line_whatever_is_in_it() -> None:
     first, second = to_line(finding()).encode(), to_line(failed(UNROLL=2)).encode()
-    read = read_findings(b"\n".join((first, b"", b"\xff", b"{}", second, first[:40])))
-    assert read.findings == ((1, finding()), (5, failed(UNROLL=2)))
-    assert read.bad == ((3, "not text in UTF-8"), (4, "Finding.problem_name is missing"))
+    read = read_results(b"\n".join((first, b"", b"\xff", b"{}", second, first[:40])))
+    assert read.results == ((1, finding()), (5, failed(UNROLL=2)))
+    assert read.bad == ((3, "not text in UTF-8"), (4, "BatchResult.problem_name is missing"))
     assert read.torn == first[:40]
-    assert read_findings(b"").findings == ()
-    assert read_findings(b"").bad == ()
+    assert read_results(b"").results == ()
+    assert read_results(b"").bad == ()

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.batch_file import FindingsFile
+from kbevolve.archive.batch_results import ResultsFile
 from kbevolve.archive.formatting import speedup_words, time_words, verdict_words
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
@@ -116,7 +116,7 @@ def evaluate(
     settings, judge_devices = settings_and_devices(preset=preset, config=config, overrides=overrides)
     if batch is not None and out is not None:
         found = read_batch(batch, problem=problem)
-        with interruptible(), FindingsFile(out) as findings:
+        with interruptible(), ResultsFile(out) as findings:
             session = BatchSession(problem, judge_devices.device, settings.evaluation, findings)
             return _judge_batch(session, found, partial(open_judges, judge_devices, settings), baselines, as_json)
     assert kernel is not None, "it was checked: either a file or a batch"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from kbevolve.archive.batch_results import Finding
+from kbevolve.archive.batch_results import BatchResult
 from kbevolve.archive.formatting import as_times, duration_words, speedup_words, verdict_words
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
@@ -38,7 +38,7 @@ class BatchProgress:
         self._started = monotonic()
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         #: What was judged, as it came.
-        self.findings: list[Finding] = []
+        self.findings: list[BatchResult] = []
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -52,7 +52,7 @@ class BatchProgress:
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
 
-    def __call__(self, finding: Finding) -> None:
+    def __call__(self, finding: BatchResult) -> None:
         """Show that a verdict is on the disk."""
         self.findings.append(finding)
         found, count = finding.evaluation, f"{len(self.findings)}/{self._total}"
@@ -104,7 +104,7 @@ class BatchSummary:
     per_hour: float
 
 
-def summary_of(batch: Batch, findings: list[Finding], progress: BatchProgress, out: Path) -> BatchSummary:
+def summary_of(batch: Batch, findings: list[BatchResult], progress: BatchProgress, out: Path) -> BatchSummary:
     """The summary; `findings` are the lines of the batch's kernels in the file, those of this sitting among them."""
     verdicts = Counter(one.evaluation.verdict for one in findings)
     correct = [one for one in findings if one.evaluation.verdict is Verdict.CORRECT]

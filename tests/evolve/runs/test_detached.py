@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.batch_results import read_findings
+from kbevolve.archive.batch_results import read_results
 from kbevolve.archive.records import Evaluation, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
@@ -88,10 +88,10 @@ def test_children_are_judged_elsewhere_and_come_home(
     assert again.returncode == 0, again.stderr
     assert "the last line was cut short" in again.stderr
     assert lines(out)[: len(before)] == before
-    read = read_findings(out.read_bytes())
+    read = read_results(out.read_bytes())
     assert (read.bad, read.torn) == ((), b"")
-    found = {finding.evaluation.kernel: finding for _, finding in read.findings}
-    assert len(read.findings) == len(found) == len(names)
+    found = {finding.evaluation.kernel: finding for _, finding in read.results}
+    assert len(read.results) == len(found) == len(names)
     assert {finding.evaluation.kernel: finding.file for finding in found.values()} == names
     verdicts = sorted(finding.evaluation.verdict for finding in found.values())
     assert verdicts == [Verdict.CRASHED, Verdict.WRONG, Verdict.CORRECT, Verdict.CORRECT]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kbevolve import __version__
-from kbevolve.archive.batch_results import Finding, read_findings
+from kbevolve.archive.batch_results import BatchResult, read_results
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
@@ -52,10 +52,10 @@ def batch(kbevolve: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-def lines(folder: Path) -> list[Finding]:
-    read = read_findings((folder / "out.jsonl").read_bytes())
+def lines(folder: Path) -> list[BatchResult]:
+    read = read_results((folder / "out.jsonl").read_bytes())
     assert (read.bad, read.torn) == ((), b"")
-    return [finding for _, finding in read.findings]
+    return [finding for _, finding in read.results]
 
 
 def test_every_kernel_gets_a_line_with_all_that_makes_sense_of_it(batch: Any, folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.batch_results import Finding, to_line
+from kbevolve.archive.batch_results import BatchResult, to_line
 from kbevolve.archive.records import Birth, BirthState, Kernel, Operator, Run
 from kbevolve.archive.store import Archive
 from tests.archive.test_batch_results import failed, finding
@@ -34,7 +34,7 @@ class Home:
         )  # fmt: skip
         archive.add_birth(birth, kernel=born)
 
-    def write(self, *findings: Finding, end: str = "") -> None:
+    def write(self, *findings: BatchResult, end: str = "") -> None:
         self.results.write_text("".join(f"{to_line(one)}\n" for one in findings) + end)
 
     def evaluations(self, made: Kernel) -> list[Any]:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.archive.batch_file import FindingsFile
-from kbevolve.archive.batch_results import read_findings, to_line
+from kbevolve.archive.batch_results import ResultsFile, read_results, to_line
 from kbevolve.configs.errors import ArchiveError, UsageError
 from tests.archive.test_batch_results import failed, finding
 
@@ -18,12 +17,12 @@ def test_a_line_is_on_the_disk_before_the_next_step(tmp_path: Path, monkeypatch:
     path, synced = tmp_path / "out.jsonl", []
     whole = os.fsync
     monkeypatch.setattr(os, "fsync", lambda file: (synced.append(path.read_bytes()), whole(file))[1])
-    with FindingsFile(path) as file:
+    with ResultsFile(path) as file:
         file.append(FIRST)
         assert synced[-1] == LINE
         file.append(SECOND)
         assert file.known == {FIRST.conditions: FIRST, SECOND.conditions: SECOND}
-    with FindingsFile(path) as file:
+    with ResultsFile(path) as file:
         assert file.known == {FIRST.conditions: FIRST, SECOND.conditions: SECOND}
         assert not file.repaired
 
@@ -33,44 +32,44 @@ def test_a_line_is_on_the_disk_before_the_next_step(tmp_path: Path, monkeypatch:
 def test_a_line_that_was_cut_short_is_taken_off(tmp_path: Path, cut: int, zeros: int) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(f"{to_line(SECOND)}\n".encode() + LINE[:cut] + b"\0" * zeros)
-    with FindingsFile(path) as file:
+    with ResultsFile(path) as file:
         assert file.repaired
         assert set(file.known) == {SECOND.conditions}
         file.append(FIRST)
-    read = read_findings(path.read_bytes())
-    assert [one for _, one in read.findings] == [SECOND, FIRST]
+    read = read_results(path.read_bytes())
+    assert [one for _, one in read.results] == [SECOND, FIRST]
     assert (read.bad, read.torn) == ((), b"")
 
 
 def test_a_line_that_lacks_only_its_end_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(LINE[:-1])
-    with FindingsFile(path) as file:
+    with ResultsFile(path) as file:
         assert set(file.known) == {FIRST.conditions}
         assert not file.repaired
         file.append(SECOND)
-    assert [one for _, one in read_findings(path.read_bytes()).findings] == [FIRST, SECOND]
+    assert [one for _, one in read_results(path.read_bytes()).results] == [FIRST, SECOND]
 
 
 @pytest.mark.parametrize("content", [b"my notes", b"my notes\n", b"{}\n" + LINE, LINE + b"{}", b"import torch\n"])
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "notes.txt"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="only findings are added to findings"):
-        FindingsFile(path)
+    with pytest.raises(UsageError, match="only results are added to results"):
+        ResultsFile(path)
     assert path.read_bytes() == content
 
 
 def test_two_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    with FindingsFile(path), pytest.raises(UsageError, match=r"another process is writing .*out\.jsonl"):
-        FindingsFile(path)
-    FindingsFile(path).__exit__(None, None, None)
+    with ResultsFile(path), pytest.raises(UsageError, match=r"another process is writing .*out\.jsonl"):
+        ResultsFile(path)
+    ResultsFile(path).__exit__(None, None, None)
 
 
 def test_a_place_that_cannot_be_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file or directory; --out wants a file"):
-        FindingsFile(tmp_path / "none" / "out.jsonl")
+        ResultsFile(tmp_path / "none" / "out.jsonl")
 
 
 def test_a_full_disk_keeps_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +81,7 @@ def test_a_full_disk_keeps_whole_lines(tmp_path: Path, monkeypatch: pytest.Monke
             raise OSError(28, "No space left on device")
         return whole(file, data[:-50])
 
-    with FindingsFile(path) as file:
+    with ResultsFile(path) as file:
         file.append(FIRST)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", nearly_full)
