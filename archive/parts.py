@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, TypeVar, cast, get_type_hints
 
-from kbevolve.archive.records import Part
-
 Record = TypeVar("Record")
+
+
+class Part:
+    """A part of a record. Its fields are columns and JSON fields of the record itself."""
+
+    __slots__ = ()
 
 
 @cache

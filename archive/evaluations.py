@@ -1,0 +1,218 @@
+"""Records of the judge: verdict, accuracy, timing and profile of one kernel, and contests of several."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from kbevolve.archive.parts import Part
+
+
+class Verdict(IntEnum):
+    """How far a kernel got, in order."""
+
+    REFUSED = 0  # not in the format, or breaks a rule
+    BUILD_FAILED = 1  # the compiler or the import said no
+    CRASHED = 2  # it raised, or its process died
+    TIMED_OUT = 3  # one of the time limits
+    WRONG = 4  # it answered, wrongly
+    CORRECT = 5  # right in every trial, and timed
+
+    @property
+    def repairable(self) -> bool:
+        """Whether a repair turn can help: the failure has a message, and no clock has refuted the idea."""
+        return self in (Verdict.REFUSED, Verdict.BUILD_FAILED, Verdict.CRASHED, Verdict.WRONG)
+
+
+class Trait(StrEnum):
+    """What stands in compiled code and shows what it does; read by disassemblers, never by models."""
+
+    VECTOR_ACCESS = "vector access"  # loads or stores of several elements a lane, or SIMD loads on a CPU
+    SHARED_MEMORY = "shared memory"  # loads or stores of memory that a block shares
+    ASYNC_COPY = "asynchronous copy"  # cp.async, bulk and tensor copies; prefetches on a CPU
+    STREAMING = "streaming"  # accesses marked to be evicted first, or past the caches
+    WARP_SHUFFLES = "warp shuffles"  # lanes that exchange registers
+    PACKED_ARITHMETIC = "packed arithmetic"  # several numbers an instruction: half2 on a GPU, SIMD on a CPU
+    MATRIX_UNITS = "matrix units"  # tensor cores, AMX
+    ATOMICS = "atomics"  # read-modify-write of memory that others see
+
+
+class Comparison(StrEnum):
+    """How a kernel's speed compares with another's, beyond what noise explains."""
+
+    FASTER = "faster"
+    TIE = "tie"
+    SLOWER = "slower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One timed block of calls, raw."""
+
+    #: "child", "reference" or "rival".
+    role: str
+    #: Index of the round; the blocks of one round were timed one after another.
+    round: int
+    #: Milliseconds of each call, in order.
+    times_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One kernel that the device ran during a call, as the profiler saw it; for feedback, never for a verdict."""
+
+    #: Name as the profiler tells it, shortened.
+    name: str
+    #: Share of the call's device time, 0 to 1.
+    share: float
+    #: Microseconds a launch, and launches a call.
+    microseconds: float
+    launches: float
+    #: Registers a thread, spilled bytes a thread, bytes of shared memory a block; None where nobody tells.
+    registers: int | None = None
+    spilled: int | None = None
+    shared_memory: int | None = None
+    #: Estimated share of the multiprocessor's warps, 0 to 1.
+    occupancy: float | None = None
+    #: Blocks of a launch for each multiprocessor; below 1 a part of the device idles.
+    blocks_per_sm: float | None = None
+    #: Whether a library (cuBLAS, cuDNN, ATen) owns it, not the candidate.
+    library: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Where a correct kernel's time goes."""
+
+    #: The longest first.
+    launches: tuple[Launch, ...] = ()
+    #: Effective GB/s and TFLOP/s: the problem's own bytes and operations over the kernel's time.
+    gigabytes_per_second: float | None = None
+    teraflops: float | None = None
+    #: The roofline's time over the kernel's, 0 to 1.
+    roofline_share: float | None = None
+    #: Readings of hardware counters by name, in percent unless the name says otherwise; empty where not readable.
+    counters: Mapping[str, float] = field(default_factory=dict)
+    #: One line: what most likely limits it.
+    bottleneck: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy(Part):
+    """How far the outputs were from the fp64 truth over the trials; every field is None when not compared."""
+
+    #: The class that the measured error falls in: "fp64", "fp32", "tf32", "half".
+    precision_class: str | None = None
+    #: Worst centred relative error.
+    error: float | None = None
+    #: Worst local error: over a run of 256 consecutive elements, against local and global spread.
+    worst_tile: float | None = None
+    #: The reference's own error, measured the same way as `error`.
+    reference_error: float | None = None
+    #: KernelBench v0.1's verdict (allclose, 1e-4 fp32, 1e-2 half) beside ours.
+    allclose: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing(Part):
+    """How fast the kernel is, from paired rounds; every field is None unless the kernel is CORRECT."""
+
+    #: Median milliseconds of the kernel, and of the eager reference in the same rounds.
+    time_ms: float | None = None
+    reference_ms: float | None = None
+    #: Reference time over kernel time, with its 95 % interval.
+    speedup: float | None = None
+    speedup_low: float | None = None
+    speedup_high: float | None = None
+    #: Against the eager reference, beyond the noise between processes.
+    comparison: Comparison | None = None
+    #: Speedup over the fastest baseline, and which that is ("eager", "compile", "max-autotune", "graph"); None also
+    #: where the baselines were not measured.
+    speedup_best: float | None = None
+    best_baseline: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled(Part):
+    """What the compilers made of the kernel."""
+
+    #: What its compiled code shows; None where the code could not be disassembled.
+    traits: tuple[Trait, ...] | None = None
+    #: Hash of all that it runs, compiled code as machine code (`evaluators.builds.code`); "" where that is not known.
+    binary_hash: str = ""
+    #: Id of the kernel of the same `binary_hash` whose verdict and times these are; None for a kernel judged itself.
+    identical_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution(Part):
+    """When and where the kernel was judged, and how long that took."""
+
+    #: How the worker was confined, e.g. "landlock 7, seccomp, limits".
+    sandbox: str = ""
+    #: Which device it was, among several of one fingerprint, e.g. "node7/cuda:1"; "" when not reported.
+    device_instance: str = ""
+    #: Start, in seconds since 1970; 0 in archives of old, which did not record it.
+    started_at: float = 0.0
+    #: Seconds in all, and of them spent building and importing the kernel.
+    seconds: float = 0.0
+    build_seconds: float = 0.0
+    #: Seconds by phase, in order, e.g. "worker", "build", "device wait", "trials", "timing".
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What the judge found about one kernel on one problem, on one device, at one precision."""
+
+    #: Kernel id.
+    kernel: str
+    #: Problem id.
+    problem: str
+    #: Device fingerprint (`evaluators.device.devices`); results of different devices are never ranked together.
+    device: str
+    #: The precision that the task asks for: "fp32", "tf32", "fp16" or "bf16".
+    precision: str
+    verdict: Verdict
+    #: What a person or a model should know about it; "" for a correct kernel with nothing to say.
+    message: str = ""
+    #: Facts for filters: lint tags, "clearly-slow" (timing was cut short), "prepacked-weights", …
+    tags: tuple[str, ...] = ()
+    accuracy: Accuracy = Accuracy()
+    timing: Timing = Timing()
+    compiled: Compiled = Compiled()
+    execution: Execution = Execution()
+    #: Where the time goes; None unless CORRECT and profiled.
+    profile: Profile | None = None
+    #: Every timed block; empty unless CORRECT.
+    blocks: tuple[Measurement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """A fresh measurement of a kernel that would be champion: new processes, new inputs, beside its rival.
+
+    Only such a number is published: the best of many evaluations is partly luck.
+    """
+
+    #: The run it belongs to and the generation after which it was made.
+    run: str
+    generation: int
+    #: "challenge" of a champion, or "final" of the run's best.
+    purpose: str
+    #: Kernel id, and its rival's; None when there was no champion yet (then the reference is the rival).
+    kernel: str
+    rival: str | None
+    #: The kernel against its rival.
+    comparison: Comparison
+    #: Rival's time over the kernel's, with its 95 % interval.
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    #: Reference time over the kernel's, with its 95 % interval, and both times in milliseconds.
+    speedup: float
+    speedup_low: float
+    speedup_high: float
+    time_ms: float
+    reference_ms: float
+    #: Every timed block.
+    blocks: tuple[Measurement, ...] = ()
