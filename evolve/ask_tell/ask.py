@@ -26,7 +26,7 @@ from kbevolve.evolve.strategies import check_strategy
 #: Seconds to wait for another process at the run: more than judging the kernels of a few answers takes.
 PATIENCE = 120.0
 _ELSEWHERE = (
-    "give --no-judge here, and have its kernels judged there: `kbevolve ask --no-judge --births DIR` writes them"
+    "give --no-judge here, and have its kernels judged there: `kbevolve ask --no-judge --pending DIR` writes them"
 )
 
 

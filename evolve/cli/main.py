@@ -1,6 +1,6 @@
-"""The command `kbevolve`: finds the command's file only when it is asked for, and turns errors into one line.
+"""The command `kbevolve`: imports a subcommand only when it is called, and shows errors as one line.
 
-Nothing heavy is imported here, so that `kbevolve --help` answers at once.
+Nothing heavy is imported here, so that `kbevolve --help` is immediate.
 """
 
 import importlib
@@ -13,32 +13,25 @@ import click
 from kbevolve import __version__
 from kbevolve.configs.errors import KBEvolveError, UsageError, nearest
 
-#: Command -> (where it is, one line for `--help`). The line is repeated here so that help imports no command.
+#: Command -> (module and function in `commands/`, one line for `--help`). With the lines here, help imports no command.
 COMMANDS = {
-    "run": ("kbevolve.evolve.cli.commands.run:run", "Evolve kernels for a problem."),
-    "resume": ("kbevolve.evolve.cli.commands.run:resume", "Go on with a run that was interrupted."),
-    "ask": ("kbevolve.evolve.cli.commands.ask:ask", "Say what a run asks next, of people and agents."),
-    "evaluate": ("kbevolve.evolve.cli.commands.evaluate:evaluate", "Judge one kernel file, or a folder of them."),
-    "tell": (
-        "kbevolve.evolve.cli.commands.tell:tell",
-        "Bring answers, or what was judged elsewhere, into the archive.",
-    ),
-    "mcp": ("kbevolve.evolve.cli.commands.mcp:mcp", "Serve coding agents: ask, tell, evaluate, lineage, export."),
-    "profile": ("kbevolve.evolve.cli.commands.profile:profile", "Say where a kernel's time goes."),
-    "export": ("kbevolve.evolve.cli.commands.export:export", "Write the best kernel as a ModelNew file."),
-    "archive": (
-        "kbevolve.evolve.cli.commands.archive:archive",
-        "Look into the archive: ls, show, lineage, diff, stats.",
-    ),
-    "ideas": ("kbevolve.evolve.cli.commands.ideas:ideas", "List ideas and techniques with what came of them."),
-    "plot": ("kbevolve.evolve.cli.commands.plot:plot", "Draw best-so-far over the children."),
-    "problems": ("kbevolve.evolve.cli.commands.problems:problems", "List and show problems."),
-    "compare": ("kbevolve.evolve.cli.commands.compare:compare", "Compare strategies at one budget of evaluations."),
-    "bench-search": (
-        "kbevolve.evolve.cli.commands.bench_search:bench_search",
-        "Compare search laws at equal budget, without a model.",
-    ),
-    "doctor": ("kbevolve.evolve.cli.commands.doctor:doctor", "Say what was found here: torch, GPU, compilers, LLM."),
+    "run": ("run:run", "Evolve kernels for a problem."),
+    "resume": ("run:resume", "Continue a run."),
+    "ask": ("ask:ask", "Show the questions of a run that people and agents answer."),
+    "tell": ("tell:tell", "Record answers to the questions of a run."),
+    "evaluate": ("evaluate:evaluate", "Judge one kernel file, or a folder of them."),
+    "pending": ("pending:pending", "Write the kernels that wait for a verdict to a folder."),
+    "import": ("import_results:import_results", "Import verdicts that another machine found."),
+    "mcp": ("mcp:mcp", "Serve coding agents: ask, tell, evaluate, lineage, export."),
+    "profile": ("profile:profile", "Show where a kernel's time goes."),
+    "export": ("export:export", "Write the best kernel as a ModelNew file."),
+    "archive": ("archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
+    "ideas": ("ideas:ideas", "List ideas and techniques with their gains."),
+    "plot": ("plot:plot", "Draw best-so-far over the children."),
+    "problems": ("problems:problems", "List, show and check problems."),
+    "compare": ("compare:compare", "Compare strategies at one budget of evaluations."),
+    "bench-search": ("bench_search:bench_search", "Compare searchers at equal budget, without a model."),
+    "doctor": ("doctor:doctor", "Show what works here: torch, GPU, compilers, LLM."),
 }
 
 
@@ -46,21 +39,21 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Commands in the order a new user meets them."""
+        """Commands in the order of a new user's needs."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now; None when there is none of that name."""
+        """The command, imported now; None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(f"kbevolve.evolve.cli.commands.{module}"), attribute)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, but an unknown command names the nearest."""
+        """As click does; the error for an unknown command names the nearest one."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             raise UsageError(f"no command {args[0]!r}. {nearest(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
@@ -86,13 +79,13 @@ def cli(debug: bool) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit 0 when it worked, 1 when it failed, 2 when it was asked wrongly."""
+    """Run the command line; exit 0 on success, 1 on failure, 2 on wrong usage."""
     argv = sys.argv[1:] if arguments is None else arguments
     sys.exit(_run(argv, debug="--debug" in argv))
 
 
 def _run(argv: list[str], *, debug: bool) -> int:
-    # --debug is taken anywhere on the line: people add it at the end, after the command failed.
+    # --debug may be anywhere on the line: people add it at the end, after the command failed.
     argv = (["--debug"] if debug else []) + [word for word in argv if word != "--debug"]
     try:
         result: Any = cli.main(argv, prog_name="kbevolve", standalone_mode=False)

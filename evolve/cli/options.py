@@ -78,6 +78,10 @@ def check_devices(device: str | None, devices: list[str] | None, workers: str | 
         )
 
 
+json_line_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object, in one line, last on standard output."
+)
+
 library_option = click.option(
     "--allow-library",
     type=click.Choice(["full", "partial", "none"]),

@@ -64,7 +64,7 @@ def read_batch(folder: Path, *, problem: Problem) -> Batch:
         else:
             kernels[one.kernel.id] = one
     if not kernels:
-        raise UsageError(f"{folder} has no kernel (*.py); write some there: kbevolve export --births {folder}")
+        raise UsageError(f"{folder} has no kernel (*.py); write some there: kbevolve pending {folder}")
     return Batch(kernels=tuple(kernels.values()), again=tuple(again), unreadable=tuple(unreadable))
 
 

@@ -71,5 +71,5 @@ def write_pending(archive: Archive, run: Run, folder: Path) -> list[PendingKerne
             (folder / name).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         reason = os.strerror(error.errno or 0)
-        raise ArchiveError(f"{folder}: {reason}; name a folder where you may write: --births DIR") from None
+        raise ArchiveError(f"{folder}: {reason}; name a folder where you may write") from None
     return found

@@ -45,7 +45,7 @@ from kbevolve.evolve.search.budget import Budget
     help="Judge kernels here; without, they wait for a machine that does.  [default: judge]",
 )
 @click.option(
-    "--births",
+    "--pending",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write the kernels that wait for a verdict there, for `kbevolve evaluate --batch`.",
@@ -66,7 +66,7 @@ def ask(
     count: int | None,
     fresh: bool,
     judge: bool,
-    births: Path | None,
+    pending: Path | None,
     prompts: Path | None,
     output: Path | None,
     preset: str | None,
@@ -113,11 +113,11 @@ def ask(
         asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=say)
         found = payload_of(archive, asked, count=count, fresh=fresh, prompts=prompts)
         _write(json.dumps(found, indent=2, allow_nan=False), output)
-        for line in _remarks(run, found, archive_path, births):
+        for line in _remarks(run, found, archive_path, pending):
             say(line)
-        if births is not None and (written := write_pending(archive, run, births)):
-            say(f"Wrote {len(written)} kernels to {births}. On a machine with {run.device}:")
-            say(f"  {batch_command(births)}")
+        if pending is not None and (written := write_pending(archive, run, pending)):
+            say(f"Wrote {len(written)} kernels to {pending}. On a machine with {run.device}:")
+            say(f"  {batch_command(pending)}")
     return INTERRUPTED if asked.interrupted else 0
 
 
@@ -139,7 +139,7 @@ def _told(news: dict[str, Any]) -> str:
     return f"{news['child']}, {news['operator']}: {became}{note}"
 
 
-def _remarks(run: Run, found: AskPayload, archive_path: Path, births: Path | None) -> list[str]:
+def _remarks(run: Run, found: AskPayload, archive_path: Path, pending: Path | None) -> list[str]:
     """What to do next, for a person."""
     where = archive_words(archive_path)
     lines = [_told(one) for one in found["news"]]
@@ -148,6 +148,6 @@ def _remarks(run: Run, found: AskPayload, archive_path: Path, births: Path | Non
         first = found["questions"][0]
         idea = ' --idea "TITLE: WHY"' if first["stage"] == "idea" else ""
         lines.append(f"Answer with: kbevolve tell --question {first['question']}{idea} --code FILE{where}")
-    if found["waiting"] and births is None:
-        lines.append(f"Kernels that wait: kbevolve export --births DIR --run {run.id}{where}")
+    if found["waiting"] and pending is None:
+        lines.append(f"Kernels that wait: kbevolve pending DIR --run {run.id}{where}")
     return lines

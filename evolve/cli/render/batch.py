@@ -143,7 +143,7 @@ def print_batch_summary(console: Console, summary: BatchSummary) -> None:
     if summary.judged:
         took = duration_words(summary.seconds)
         lines.append(f"Judged {_kernels(summary.judged)} in {took}, {summary.per_hour:.0f} an hour.")
-    lines.append(f"In {summary.out}. Into an archive with: kbevolve tell {summary.out}")
+    lines.append(f"Results: {summary.out}. To import them into an archive: kbevolve import {summary.out}")
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)
 

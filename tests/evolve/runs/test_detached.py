@@ -60,7 +60,7 @@ def test_children_are_judged_elsewhere_and_come_home(
         run = archive.runs.get()
         names = {one.kernel.id: one.file for one in pending_kernels(archive, run)}
     assert len(names) == 1 + len(STARTS), "the reference and what was given to start with"
-    exported = kbevolve("export", "--births", "births")
+    exported = kbevolve("pending", "pending")
     assert exported.code == 0, exported.err
 
     # The command that it shows is the command that is typed in on the other machine.
@@ -101,7 +101,7 @@ def test_children_are_judged_elsewhere_and_come_home(
         assert bool(finding.evaluation.blocks) is (finding.evaluation.verdict is Verdict.CORRECT)
         assert (
             finding.settings
-            == Settings.load(base={}, file=home / "births" / "settings.yaml").evaluation.model_dump_json()
+            == Settings.load(base={}, file=home / "pending" / "settings.yaml").evaluation.model_dump_json()
         )
 
     told = kbevolve("tell", "results.jsonl", "--run", run.id)

@@ -111,9 +111,12 @@ def test_answers_are_told_and_the_run_goes_on(begin: Any, ask: Any, kbevolve: An
     words = ("tell", "--question", first["question"])
     told = kbevolve(*words, "--idea", "Unroll: fewer branches", "--code", "new.py", "--by", "anna")
     assert (told.code, told.err) == (0, "")
-    assert told.out == f"{first['question']}: taken.\nGo on: kbevolve ask --run {first['question'].partition('/')[0]}\n"
+    assert (
+        told.out
+        == f"{first['question']}: accepted.\nContinue: kbevolve ask --run {first['question'].partition('/')[0]}\n"
+    )
     again = kbevolve(*words, "--idea", "Unroll: fewer branches", "--code", "new.py", "--by", "anna")
-    assert (again.code, "the same answer is there already" in again.out) == (0, True)
+    assert (again.code, "the same answer is recorded already" in again.out) == (0, True)
     other = kbevolve(*words, "--idea", "Another: one", "--json")
     assert other.code == 1
     assert other.err == (
@@ -149,7 +152,7 @@ def test_many_answers_come_from_one_file(begin: Any, ask: Any, kbevolve: Any, fo
     told = kbevolve("tell", "--answers", "answers.json", "--by", "anna")
     assert told.code == 1
     assert told.err == "kbevolve: g7/i0/s0/q1: refused: nobody was asked that; `kbevolve ask` shows what is open\n"
-    assert told.out.count("taken.") == 3
+    assert told.out.count("accepted.") == 3
     news = ask()["news"]
     assert [one["kernel"] for one in news] == [kernel(TILE=tile).id for tile in (16, 32, 64)]
     assert {one["by"] for one in news} == {"anna"}
@@ -173,18 +176,18 @@ def test_kernels_wait_where_nothing_is_judged(
     (folder / "new.py").write_text(kernel(UNROLL=4).source)
     kbevolve("tell", "--question", one["question"], "--idea", "Unroll: fewer branches", "--code", "new.py")
     seen = judge.asked.total()
-    found = ask("--no-judge", "--births", "births")
+    found = ask("--no-judge", "--pending", "pending")
     assert judge.asked.total() == seen
     assert found["waiting"] == [{"kernel": kernel(UNROLL=4).id, "child": "g1/i0/s0"}]
     assert found["state"] == "1 kernel waits for a verdict"
     assert found["news"][0]["kernel"] == kernel(UNROLL=4).id
     assert "verdict" not in found["news"][0]
     judged = kbevolve(
-        "evaluate", "--batch", "births", "--problem", "births/problem.py", "--config", "births/settings.yaml",
+        "evaluate", "--batch", "pending", "--problem", "pending/problem.py", "--config", "pending/settings.yaml",
         "--out", "results.jsonl", "--device", "cpu",
     )  # fmt: skip
     assert judged.code == 0, judged.err
-    told = kbevolve("tell", "results.jsonl")
+    told = kbevolve("import", "results.jsonl")
     assert (told.code, "A run waited for 1 of them" in told.out) == (0, True)
     assert [one["question"].partition("/")[2] for one in ask("--no-judge")["questions"]] == ["g2/i0/s0/q1"]
 
@@ -242,8 +245,8 @@ def test_an_offline_resume_does_not_lose_what_was_told(
         (("ask", "--problem", "twoce.py"), "twoce.py"),
         (("ask", "--problem", "twice.py", "--device", "cpu", "--strategy", "openevolve"), "asks its models by itself"),
         (("tell",), "give one of these"),
-        (("tell", "results.jsonl", "--answers", "answers.json"), "give one of these"),
-        (("tell", "--code", "kernel.py"), "which question is answered?"),
+        (("tell", "--question", "g1/i0/s0/q1", "--answers", "answers.json"), "give one of these"),
+        (("tell", "--code", "kernel.py"), "an answer without its question"),
         (("run", "--problem", "twice.py", "--device", "cpu", "--set", "proposer=ask"), "kbevolve ask --problem NAME"),
     ],
 )

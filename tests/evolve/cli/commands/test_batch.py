@@ -83,7 +83,7 @@ def test_a_line_for_each_verdict_and_a_summary(batch: Any, folder: Path) -> None
     ]  # fmt: skip
     for part in ("4 kernels: 3 correct, 1 wrong", f"Best: {KERNELS['c.py'].id} (c.py), 1.72×", "an hour"):
         assert part in outcome.out
-    assert f"kbevolve tell {folder / 'out.jsonl'}" in outcome.out
+    assert f"kbevolve import {folder / 'out.jsonl'}" in outcome.out
 
 
 def test_json_is_one_line(batch: Any) -> None:

@@ -1,0 +1,54 @@
+"""`kbevolve import`: the verdicts of another machine, into the archive."""
+
+from pathlib import Path
+
+import click
+
+from kbevolve.archive.store import Archive
+from kbevolve.evolve.cli.options import archive_option, archive_words, json_line_option
+from kbevolve.evolve.cli.render.json import print_json_line
+from kbevolve.evolve.cli.render.tables import printable
+from kbevolve.evolve.runs.import_results import ImportReport
+from kbevolve.evolve.runs.import_results import import_results as read_results
+
+#: Refused lines that are shown one by one; more lines have the same few reasons.
+_SHOWN = 20
+
+
+@click.command("import", epilog="Example: kbevolve import results.jsonl")
+@click.argument("results", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--run", "which", metavar="RUN", help="Accept only this run's problem, precision and device.")
+@json_line_option
+@archive_option
+def import_results(results: Path, which: str | None, as_json: bool, archive_path: Path) -> int:
+    """Import the verdicts that `kbevolve evaluate --batch` wrote into RESULTS.
+
+    A run does not judge these kernels again. A kernel that is unknown to the archive is kept without lineage. A verdict
+    that the archive has is not added twice. Lines that cannot be used are shown; the exit code is then 1, and all other
+    lines are added.
+    """
+    with Archive(archive_path, create=False) as archive:
+        report = read_results(archive, results, archive.runs.get(which) if which else None)
+    for number, why in report.refused[:_SHOWN]:
+        click.echo(f"kbevolve: {results}, line {number}: {printable(why)}", err=True)
+    if len(report.refused) > _SHOWN:
+        click.echo(f"kbevolve: {results}: {len(report.refused) - _SHOWN} more lines were refused", err=True)
+    if as_json:
+        print_json_line(report)
+    else:
+        for line in _lines(report, results, archive_path):
+            click.echo(line)
+    return 1 if report.refused else 0
+
+
+def _lines(report: ImportReport, results: Path, archive_path: Path) -> list[str]:
+    refused = f", {len(report.refused)} refused" if report.refused else ""
+    lines = [f"{results}: {report.added} added, {report.known} known{refused}."]
+    if report.torn:
+        lines.append("The last line is incomplete; continue the batch to judge that kernel again.")
+    if report.without_lineage:
+        lines.append(f"{report.without_lineage} of the kernels have no lineage in this archive.")
+    for run in report.runs:
+        count = "some" if len(report.runs) > 1 else str(report.awaited)
+        lines.append(f"A run waited for {count} of them: kbevolve resume {run}{archive_words(archive_path)}")
+    return lines
