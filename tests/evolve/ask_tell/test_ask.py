@@ -42,7 +42,9 @@ def script(messages: Sequence[Message]) -> str:
         return "I would rather not."
     wrong = int(drawn % 3 == 0 and len(messages) == 1)
     made = kernel(UNROLL=(1, 2, 4, 8)[drawn // 8 % 4], TILE=(8, 16, 32, 64)[drawn // 64 % 4], WRONG=wrong)
-    return f"IDEA: both together\n```python\n{made.source}# {drawn % 2}\n```"
+    # A kernel always has the same comment: the archive keeps the first of the texts that differ in comments alone, and
+    # which one is first depends on the order of the answers.
+    return f"IDEA: both together\n```python\n{made.source}# {made.id}\n```"
 
 
 class Scripted:

@@ -1,5 +1,6 @@
 """Contests of a run: who is confirmed, what is written, and that a run killed anywhere ends the same."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.search.confirmation import confirmations_of
 from kbevolve.evolve.search.events import Event
-from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search, settings, speed_of
+from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, kernel, open_run, search, speed_of
+from tests.evolve.doubles import settings as double_settings
+
+
+def settings(*, evaluation: Mapping[str, int] | None = None, **others: Any) -> Settings:
+    """Contests of three rounds: intervals of many rounds take most of the time of such a run."""
+    return double_settings(evaluation={"confirm_rounds": 3, **(evaluation or {})}, **others)
+
 
 NAIVE, GOOD, BEST = kernel(), kernel(UNROLL=4, TILE=32), kernel(UNROLL=8, TILE=32, PACK=1)
 
