@@ -1,7 +1,10 @@
 """A run whose judge tells kernels of one machine code: they cost nothing, and nobody is bred from two of them."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -132,6 +135,8 @@ def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path
         assert resumed.population.twins == undisturbed.population.twins
 
 
-def test_the_judge_of_a_search_tells_shells() -> None:
-    with search_judge(find_device("cpu"), EvaluationSettings(), width=1) as judge:
-        assert judge._court.shell_of is shell_of
+def test_the_judge_of_a_search_compares_binaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(Judge=lambda device, settings, **options: options)
+    monkeypatch.setitem(sys.modules, "kbevolve.evaluators.judging.judge", module)
+    options: Any = search_judge(find_device("cpu"), EvaluationSettings(), width=1)
+    assert options == {"shell_of": shell_of, "width": 1}
