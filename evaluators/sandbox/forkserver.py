@@ -117,7 +117,7 @@ class ForkServer:
                 answer = self._ask({"fork": worker}, (theirs.fileno(), output))
             if "failed" in answer:
                 raise OSError(answer["failed"])
-            # The worker sends one byte, with which the kernel tells its id in the judge's own namespace.
+            # The worker sends one byte, whose sender id the kernel gives in the judge's own namespace.
             ours.settimeout(_FORK_SECONDS)
             _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
             pid, *_ = next(_CREDENTIALS.unpack(data) for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)

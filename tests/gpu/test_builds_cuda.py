@@ -1,4 +1,4 @@
-"""Builds for a real GPU: ordered from the pool, mapped by the worker, and right; Triton leaves the device and waits."""
+"""Builds for a real GPU: the pool builds, the worker loads; Triton leaves the device while it compiles."""
 
 import contextlib
 from collections.abc import Iterator
@@ -84,21 +84,21 @@ assert torch.equal(y, 2 * x)
 WRONG_TRITON = TRITON.replace("tl.load(source", "tl.no_such_thing(source")
 
 
-class Place:
-    """A worker with a pool, and when it was away from the device."""
+class WorkerWithPool:
+    """A worker with a build pool, and a record of when it left the device."""
 
     def __init__(self, pool: BuildPool) -> None:
         self.pool = pool
-        self.orders: list[Message] = []
+        self.requests: list[Message] = []
         self.away: list[str] = []
         self.worker = Worker(find_device("cuda"))
         self.worker.wait_ready()
         self.worker.builder = self.build
         self.worker.while_compiling = self.leave
 
-    def build(self, order: Message, *, seconds: float) -> Future[BuildReply] | None:
-        self.orders.append(order)
-        return self.pool.builder(order, seconds=seconds)
+    def build(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
+        self.requests.append(request)
+        return self.pool.builder(request, seconds=seconds)
 
     @contextlib.contextmanager
     def leave(self) -> Iterator[None]:
@@ -119,15 +119,15 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
 
 
 @pytest.fixture
-def place(pool: BuildPool) -> Iterator[Place]:
-    place = Place(pool)
+def place(pool: BuildPool) -> Iterator[WorkerWithPool]:
+    place = WorkerWithPool(pool)
     yield place
     place.worker.kill()
 
 
-def test_an_inline_extension_is_built_by_the_pool_and_right(place: Place, pool: BuildPool) -> None:
+def test_the_pool_builds_a_correct_inline_extension(place: WorkerWithPool, pool: BuildPool) -> None:
     assert place.load(INLINE) == {"ok": True}, place.worker.printed
-    assert [order["with_cuda"] for order in place.orders] == [True]
+    assert [request["with_cuda"] for request in place.requests] == [True]
     assert place.away == ["left", "back"]
     (reply,) = place.worker.built
     assert reply.seconds > 0
@@ -136,26 +136,26 @@ def test_an_inline_extension_is_built_by_the_pool_and_right(place: Place, pool: 
     assert all(kernel["registers"] > 0 for kernel in kernels)
 
 
-def test_it_is_built_lightly_and_for_this_gpu_alone(pool: BuildPool, tmp_path: Path) -> None:
-    """The other header is the CUDA toolkit's and torch's own: everything a usual file includes is light enough."""
+def test_it_is_built_with_light_headers_for_this_gpu_only(pool: BuildPool, tmp_path: Path) -> None:
+    """The light headers suffice for what a usual file includes."""
     main = f"#include <torch/extension.h>\n{DECLARED}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{\n"
     main += 'm.def("twice_cuda", torch::wrap_pybind_function(twice_cuda), "twice_cuda");\n}'
-    order = BuildRequest(
+    request = BuildRequest(
         name="light",
         sources=(("main.cpp", main), ("cuda.cu", CUDA_SOURCE)),
         with_cuda=True,
         architecture=pool.architecture,
     )
-    built = pool.submit(order).result()
+    built = pool.submit(request).result()
     assert isinstance(built, BuiltLibrary), built
     assert built.light == ("main.cpp", "cuda.cu")
     major, minor = torch.cuda.get_device_capability()
     assert pool.architecture.removesuffix("a") == f"{major}.{minor}"
 
 
-def test_the_next_worker_maps_it_at_once(place: Place, pool: BuildPool) -> None:
+def test_the_next_worker_loads_it_without_a_build(place: WorkerWithPool, pool: BuildPool) -> None:
     assert place.load(INLINE) == {"ok": True}, place.worker.printed
-    following = Place(pool)
+    following = WorkerWithPool(pool)
     try:
         assert following.load(INLINE) == {"ok": True}, following.worker.printed
         assert following.worker.built[0].seconds == 0
@@ -163,14 +163,14 @@ def test_the_next_worker_maps_it_at_once(place: Place, pool: BuildPool) -> None:
         following.worker.kill()
 
 
-def test_triton_leaves_the_device_for_each_compile_and_waits(place: Place) -> None:
+def test_triton_leaves_the_device_for_each_compile(place: WorkerWithPool) -> None:
     pytest.importorskip("triton")
     assert place.load(TRITON) == {"ok": True}, place.worker.printed
     assert place.away == ["left", "back"] * 2  # two configurations; the third and the second call compile nothing
-    assert not place.orders
+    assert not place.requests
 
 
-def test_a_triton_error_is_a_build_failure_and_the_worker_is_back(place: Place) -> None:
+def test_a_triton_error_is_a_build_failure_and_returns_to_the_device(place: WorkerWithPool) -> None:
     pytest.importorskip("triton")
     reply = place.load(WRONG_TRITON)
     assert (reply["ok"], reply["stage"]) == (False, "build")

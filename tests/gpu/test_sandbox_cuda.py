@@ -1,4 +1,4 @@
-"""A worker on a GPU under guard: CUDA, Triton and nvcc work in it, the machine around it stays closed."""
+"""A confined worker on a GPU: CUDA, Triton and nvcc work in it, and it reaches nothing around it."""
 
 import os
 import time
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 ROOT = Path(__file__).parents[2]
 KERNEL = "\nclass ModelNew:\n    pass\n"
-#: What needs no preparation, and is closed on a GPU too.
+#: Attacks that need no preparation.
 CLOSED = (
     "reads-a-file",
     "reads-the-checkout",
@@ -142,43 +142,43 @@ def load(worker: Worker, source: str, seconds: float = 60) -> Message:
     return worker.ask({"request": "import", "source": source + KERNEL}, seconds=seconds, build_seconds=300)
 
 
-def test_the_level_is_told(worker: Worker) -> None:
+def test_the_level_is_reported(worker: Worker) -> None:
     assert worker.sandbox == launch.confinement_level(find_device("cuda"))
     assert "seccomp" in worker.sandbox
 
 
-def test_cuda_works_under_guard(worker: Worker) -> None:
+def test_cuda_works_in_a_confined_worker(worker: Worker) -> None:
     reply = load(worker, MATMUL)
     assert reply["ok"], reply
 
 
-def test_triton_compiles_under_guard(worker: Worker) -> None:
+def test_triton_compiles_in_a_confined_worker(worker: Worker) -> None:
     pytest.importorskip("triton")
     reply = load(worker, TRITON)
     assert reply["ok"], reply
 
 
-def test_nvcc_compiles_under_guard(worker: Worker) -> None:
+def test_nvcc_compiles_in_a_confined_worker(worker: Worker) -> None:
     reply = load(worker, CUDA)
     assert reply["ok"], reply
 
 
 @pytest.mark.slow
-def test_torchs_headers_compile_under_guard(worker: Worker) -> None:
+def test_torchs_headers_compile_in_a_confined_worker(worker: Worker) -> None:
     reply = load(worker, INLINE)
     assert reply["ok"], reply
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["default", "max-autotune"])
-def test_torch_compiles_under_guard(worker: Worker, mode: str) -> None:
+def test_torch_compile_works_in_a_confined_worker(worker: Worker, mode: str) -> None:
     reply = load(worker, COMPILED.format(mode=mode), seconds=300)
     assert reply["ok"], reply
     assert worker.processes == 1
 
 
 @pytest.mark.parametrize("attack", CLOSED)
-def test_nothing_around_a_worker_can_be_reached(worker: Worker, tmp_path: Path, attack: str) -> None:
+def test_a_worker_reaches_nothing_around_it(worker: Worker, tmp_path: Path, attack: str) -> None:
     if "landlock" not in worker.sandbox:
         pytest.skip("no Landlock here")
     secret = tmp_path / "archive.db"
@@ -191,15 +191,15 @@ def test_nothing_around_a_worker_can_be_reached(worker: Worker, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("index", range(min(2, torch.cuda.device_count())))
-def test_of_all_gpus_a_worker_can_open_its_own_alone(index: int) -> None:
+def test_a_worker_can_open_only_its_own_gpu(index: int) -> None:
     worker = Worker(find_device(f"cuda:{index}"))
     try:
         worker.wait_ready()
         if "landlock" not in worker.sandbox and "bubblewrap" not in worker.sandbox:
-            pytest.skip("nothing guards files here")
+            pytest.skip("no guard of files here")
         reply = load(worker, OPENS)
         assert reply["ok"], reply
-        worker.ask({"request": "nothing"}, seconds=30)  # what it printed has come by then
+        worker.ask({"request": "nothing"}, seconds=30)  # by its reply the output has been read
         opened, works_on = worker.printed.strip().splitlines()[-2:]
     finally:
         worker.kill()
@@ -216,20 +216,20 @@ def test_host_memory_has_a_limit(worker: Worker) -> None:
     assert "memory" in str(reply["text"])
 
 
-def test_memory_of_the_judge_is_opened() -> None:
+def test_a_worker_opens_the_judges_memory() -> None:
     device = find_device("cuda")
-    arena = SharedMemory(device, 1 << 20)
+    shared = SharedMemory(device, 1 << 20)
     worker = Worker(device)
     try:
         worker.wait_ready()
-        ticket, descriptors = arena.ticket()
+        ticket, descriptors = shared.ticket()
         reply = worker.ask({"request": "open", "ticket": ticket}, seconds=20, descriptors=descriptors)
         assert reply["ok"], reply
         reply = load(worker, MATMUL)
         assert reply["ok"], reply
     finally:
         worker.kill()
-        arena.close()
+        shared.close()
 
 
 def test_helpers_die_with_a_paused_worker() -> None:

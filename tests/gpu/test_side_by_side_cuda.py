@@ -1,4 +1,4 @@
-"""Workers that a fork_server bore have a working GPU; kernels judged side by side come out as alone."""
+"""Forked workers have a working GPU; kernels judged side by side get the same results as alone."""
 
 import time
 from collections.abc import Iterator
@@ -41,9 +41,7 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
         worker = pool._start(0)
         starts.append(time.perf_counter() - started)
         try:
-            assert isinstance(worker._launched.process, ForkedWorker), (
-                "the fork_server was given up: see what its worker said"
-            )
+            assert isinstance(worker._launched.process, ForkedWorker), "forking failed: see what the worker printed"
             source = "import torch\nprint(float(torch.ones(4, device='cuda').sum()))\nclass ModelNew:\n    pass\n"
             assert worker.ask({"request": "import", "source": source}, seconds=30)["ok"] is True
             worker.ask({"request": "nothing"}, seconds=30)

@@ -1,4 +1,4 @@
-"""What shows in the code that real compilers make for a real GPU, and the niches that follow from it."""
+"""Traits of code that real compilers make for a real GPU, and the niches that follow from them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -54,7 +54,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-#: A product whose stages and whose dot are what they are told to be.
+#: A matrix product with exactly the stages and the precision that it requests.
 TRITON = """
 import torch
 import triton
@@ -117,7 +117,7 @@ def shown(found: Evaluation) -> set[Trait]:
     return set(found.compiled.traits)
 
 
-def test_a_plain_cuda_kernel_shows_nothing_and_a_vectorised_one_its_vectors(evaluate: Evaluate) -> None:
+def test_a_plain_cuda_kernel_has_no_traits_and_a_vectorised_one_has(evaluate: Evaluate) -> None:
     plain = seed("L1/gelu", "cuda")
     assert shown(evaluate(GELU, plain)) == set()
     assert describe(Kernel.from_source(plain)).memory == 1, "its templates name float4"
@@ -126,26 +126,26 @@ def test_a_plain_cuda_kernel_shows_nothing_and_a_vectorised_one_its_vectors(eval
     assert shown(evaluate(GELU, fast)) == {Trait.VECTOR_ACCESS, Trait.STREAMING}
 
 
-def test_a_tile_in_shared_memory_is_seen(evaluate: Evaluate) -> None:
+def test_a_tile_in_shared_memory_is_a_trait(evaluate: Evaluate) -> None:
     assert shown(evaluate(MATMUL, seed("L1/matmul", "cuda"))) == {Trait.SHARED_MEMORY}
 
 
-def test_tensor_cores_of_cuda_are_seen(evaluate: Evaluate) -> None:
+def test_tensor_cores_of_cuda_are_a_trait(evaluate: Evaluate) -> None:
     found = shown(evaluate(MATMUL, seed("L1/matmul", "cuda", {"TENSOR_CORES": "1", "VECTOR": "4", "STAGES": "2"})))
     assert {Trait.MATRIX_UNITS, Trait.SHARED_MEMORY, Trait.ASYNC_COPY, Trait.VECTOR_ACCESS} <= found
 
 
-def test_a_triton_kernel_tells_of_itself(evaluate: Evaluate) -> None:
+def test_a_worker_reports_the_traits_of_triton_kernels(evaluate: Evaluate) -> None:
     found = shown(evaluate(MATMUL, TRITON))
     assert {Trait.SHARED_MEMORY, Trait.ASYNC_COPY} <= found
     assert Trait.MATRIX_UNITS not in found, "a dot in exact fp32"
     kernel = Kernel.from_source(TRITON)
-    assert describe(kernel).compute == 3, "it says tl.dot"
+    assert describe(kernel).compute == 3, "its text contains tl.dot"
     assert describe(kernel, found).compute < 3
     assert describe(kernel, found).memory == 3
 
 
-def test_stages_that_are_asked_for_and_not_made_are_none(evaluate: Evaluate) -> None:
+def test_pipeline_stages_that_were_not_compiled_are_no_trait(evaluate: Evaluate) -> None:
     source = TRITON.replace("range(0, K, D)", "tl.range(0, K, D, num_stages=1)")
     found = shown(evaluate(MATMUL, source))
     assert Trait.ASYNC_COPY not in found
@@ -154,12 +154,12 @@ def test_stages_that_are_asked_for_and_not_made_are_none(evaluate: Evaluate) -> 
 
 
 @pytest.mark.parametrize("name", ["L1/matmul", "L1/gelu"])
-def test_tritons_seeds_move_vectors(evaluate: Evaluate, name: str) -> None:
+def test_triton_seeds_access_vectors(evaluate: Evaluate, name: str) -> None:
     text = MATMUL if name == "L1/matmul" else GELU
     assert Trait.VECTOR_ACCESS in shown(evaluate(text, seed(name, "triton")))
 
 
-def test_pytorch_alone_is_not_looked_into(evaluate: Evaluate) -> None:
+def test_pytorch_alone_has_no_traits(evaluate: Evaluate) -> None:
     source = (
         "import torch\nfrom torch import nn\n\n\nclass ModelNew(nn.Module):\n"
         "    def forward(self, x):\n        return torch.nn.functional.gelu(x)\n"

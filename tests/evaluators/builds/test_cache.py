@@ -1,4 +1,4 @@
-"""What lies in the cache is whole, whoever wrote it and however that ended."""
+"""Entries of the build cache are complete, even if a writer is killed."""
 
 import os
 import signal
