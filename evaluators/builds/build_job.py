@@ -1,15 +1,17 @@
 """Builds one request: an object for each source, side by side, then the link. Each step is a confined process."""
 
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.builds.build_request import BuildRequest, digest, is_cuda
 from kbevolve.evaluators.builds.cache import BuildCache, CacheEntry
-from kbevolve.evaluators.builds.compiler import commands
+from kbevolve.evaluators.builds.compiler import commands, toolchain
 from kbevolve.evaluators.builds.headers import Headers, LightHeaders
 from kbevolve.evaluators.builds.listings import listed_traits, with_listing
 from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, BuiltLibrary, FailureReason
@@ -22,6 +24,8 @@ from kbevolve.evaluators.sandbox.process_table import ProcessTable
 _LEAST_SECONDS = 0.5
 #: At this nice value a busy core gives a compiler a tenth of another process's share (sched(7)), so no build starves.
 _NICE = 10
+#: Compilers of `build_once`: for host and device code.
+_COMPILERS = 2
 
 #: Called with the name and the compiler's words for a header that is worth precompiling.
 Precompile = Callable[[str, Sequence[str]], None]
@@ -171,6 +175,28 @@ class BuildJob:
             seconds=seconds,
             light=tuple(file for file, found in compiled if found.light),
         )
+
+
+def build_once(request: BuildRequest, *, tools: str, seconds: float) -> BuildResult:
+    """Build a request in this process with a temporary cache: a task on another host.
+
+    Args:
+        request: what to build.
+        tools: `compiler.toolchain()` of the caller.
+        seconds: that compilers may take.
+
+    Raises:
+        BuildRefused: torch's builder refuses it.
+        EvaluatorError: this host has another torch or compiler, whose product would differ.
+    """
+    if tools != toolchain():
+        raise EvaluatorError(
+            "this host has another torch, Python or compiler than the judge's; build where they are the same"
+        )
+    with tempfile.TemporaryDirectory(prefix="kbevolve-cache-") as name, ThreadPoolExecutor(_COMPILERS) as steps:
+        cache = BuildCache(Path(name))
+        job = BuildJob(request, tools, cache=cache, headers=Headers(cache.directory), seconds=seconds)
+        return job.result(steps, precompile=lambda name, command: None)
 
 
 def precompile_header(

@@ -3,10 +3,10 @@
 import contextlib
 from typing import Any
 
+from kbevolve.evaluators.builds.build_job import build_once
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.product import BuildFailure, BuildResult, FailureReason
-from kbevolve.evaluators.builds.standalone import build_here
 
 #: Host and device part are compiled side by side, where a host has the cores.
 _CORES = 2
@@ -24,7 +24,7 @@ class ClusterBuilder:
         self._ray = ray
         cores = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
         # Ray never finds more cores than the largest host has.
-        self._task = ray.remote(num_cpus=min(_CORES, cores), max_retries=_RETRIES)(build_here)
+        self._task = ray.remote(num_cpus=min(_CORES, cores), max_retries=_RETRIES)(build_once)
 
     def __call__(self, request: BuildRequest, seconds: float) -> BuildResult | None:
         """The result of a request; None when no host could build it as this one does.

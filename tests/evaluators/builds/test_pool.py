@@ -16,12 +16,12 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import build_job
 from kbevolve.evaluators.builds import pool as pool_module
+from kbevolve.evaluators.builds.build_job import build_once
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary, FailureReason
 from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun
-from kbevolve.evaluators.builds.standalone import build_here
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.disk_cache import DiskCache
@@ -194,7 +194,7 @@ def test_another_process_shares_the_cache_or_builds_for_us(
 ) -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as host:
         there = host.submit(build_there, tmp_path / "disk_cache").result()
-        task = partial(build_here, tools=toolchain(), seconds=30)
+        task = partial(build_once, tools=toolchain(), seconds=30)
         built, failed = (host.submit(task, request(text)).result() for text in (LIBRARY, "int f("))
         refused = host.submit(partial(task, tools="another toolchain"), request())
         assert isinstance(refused.exception(), EvaluatorError)
