@@ -11,7 +11,7 @@ import torch
 
 from kbevolve.evaluators.worker.precision import flags_are_set
 
-# Bound before any candidate is imported: a candidate cannot replace them.
+# Bound before any candidate is imported: what it patches later has no effect here.
 _default_dtype = torch.get_default_dtype
 _threads = threading.active_count
 
