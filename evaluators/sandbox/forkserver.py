@@ -121,7 +121,7 @@ class ForkServer:
             ours.settimeout(_FORK_SECONDS)
             _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
             pid, *_ = next(_CREDENTIALS.unpack(data) for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)
-        except (OSError, EOFError, StopIteration) as error:
+        except (OSError, EOFError, ValueError, StopIteration) as error:
             raise EvaluatorError(
                 f"a worker process did not start: {self._last_line() or error}; "
                 "check that `python -c 'import torch'` works"

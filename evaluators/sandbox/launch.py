@@ -109,7 +109,7 @@ def start(
 
 
 def open_fork_server(device: Device) -> ForkServer | None:
-    """A fork server for workers of this device; None without Landlock, where each worker needs its own bubblewrap."""
+    """A fork server for this device; None where only bubblewrap works, since each worker needs its own bubblewrap."""
     wrapped = bubblewrap.obstacle(device.type) is None
     if wrapped and not landlock.usable():
         return None

@@ -123,9 +123,9 @@ def _children(pid: int) -> list[int]:
 
 
 def leaked(directory: Path) -> list[int]:
-    """Processes that a worker with this directory left behind: it is their home or contains their working directory.
+    """Processes that a worker left behind: their home or their working directory is in its directory.
 
-    Finds processes that left the group and the session, where no filter of system calls prevents that.
+    They may have left the group and the session, where no filter of system calls prevents that.
     """
     home, inside = f"HOME={directory}/".encode(), f"{directory}/"
     found = []
