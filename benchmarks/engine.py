@@ -313,7 +313,7 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
         last = kernels // ISLANDS
         timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_generation_end")
         search = search_on(timed, run, last + children // ISLANDS, ready)
-        search.creator.breeder = briefs.on(search.creator.breeder, "brief")
+        search.creator.briefs = briefs.on(search.creator.briefs, "brief")
         watch(search, last, began)
         started = time.perf_counter()
         search.run()

@@ -25,9 +25,7 @@ from kbevolve.evolve.simulation.searcher import Setup
 from kbevolve.evolve.simulation.searchers.ours import OurSearcher
 from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM
 from kbevolve.evolve.simulation.tournament import find_landscape
-from kbevolve.evolve.state import idea_choice
-from kbevolve.evolve.strategies import evolve, operators
-from kbevolve.islands import island
+from kbevolve.evolve.strategies.evolve import RANKS
 
 #: The first seed. Those of `bench-search` begin at 0.
 FIRST_SEED = 10_000
@@ -39,30 +37,31 @@ class Variant:
 
     name: str = "as committed"
     value: str = ""
-    #: Module and constant -> its value instead; and settings of the search.
-    constants: Mapping[tuple[Any, str], Any] | None = None
+    #: Dotted name of a constant -> its value instead; and settings of the search.
+    constants: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
 
 
 def variants() -> list[Variant]:
     """The committed constants first."""
+    evolve, operators = "kbevolve.evolve.strategies.evolve", "kbevolve.evolve.strategies.operators"
+    plain: list[tuple[str, str, Sequence[float]]] = [
+        ("share of rivals", f"{evolve}.RIVALS", (0.0, 0.25)),
+        ("rivals until", f"{evolve}.RIVALS_UNTIL", (90, 10**9)),
+        ("inspirations from", f"{evolve}.INSPIRED_FROM", (0, 10**9)),
+        ("stale after", f"{operators}.STALE", (15, 60)),
+        ("trust in claims", "kbevolve.evolve.state.idea_choice.TRUST", (0.0, 0.5)),
+        ("caution of ranks", "kbevolve.islands.island.CAUTION", (0.0, 1.0)),
+    ]
     found = [Variant()]
     for pressure in (2.0, 5.0, 50.0):
-        ranks = replace(evolve.LAW, pressure=pressure)
-        found.append(Variant(name="rank pressure", value=f"{pressure:g}", constants={(evolve, "LAW"): ranks}))
+        ranks = replace(RANKS, pressure=pressure)
+        found.append(Variant(name="rank pressure", value=f"{pressure:g}", constants={f"{evolve}.RANKS": ranks}))
     for share in (0.1, 0.5):
-        flowing = {Operator.MUTATE: 1 - share, Operator.REWRITE: share}
-        found.append(Variant(name="rewrites at first", value=f"{share:g}", constants={(operators, "FLOWING"): flowing}))
-    plain: list[tuple[str, Any, str, Sequence[float]]] = [
-        ("share of rivals", evolve, "RIVALS", (0.0, 0.25)),
-        ("rivals until", evolve, "RIVALS_UNTIL", (90, 10**9)),
-        ("inspirations from", evolve, "INSPIRED_FROM", (0, 10**9)),
-        ("stale after", operators, "STALE", (15, 60)),
-        ("trust in claims", idea_choice, "TRUST", (0.0, 0.5)),
-        ("caution of ranks", island, "CAUTION", (0.0, 1.0)),
-    ]
-    for name, module, constant, values in plain:
-        found += [Variant(name=name, value=f"{value:g}", constants={(module, constant): value}) for value in values]
+        shares = {Operator.MUTATE: 1 - share, Operator.REWRITE: share}
+        found.append(Variant(name="rewrites at first", value=f"{share:g}", constants={f"{operators}.FLOWING": shares}))
+    for name, constant, values in plain:
+        found += [Variant(name=name, value=f"{value:g}", constants={constant: value}) for value in values]
     for setting, values in (("tune_share", (0.0, 0.6)), ("child_discount", (0.0, 1.0))):
         found += [Variant(name=f"search.{setting}", value=f"{value:g}", settings={setting: value}) for value in values]
     found.append(Variant(name="search.operator_choice", value="credit", settings={"operator_choice": "credit"}))
@@ -79,9 +78,8 @@ class VariedSearcher(OurSearcher):
 
 def fractions(variant: Variant, *, landscapes: Sequence[str], budget: int, seeds: int) -> list[float]:
     """The fraction of the optimum that each search delivers, landscape by landscape."""
-    for (module, constant), value in (variant.constants or {}).items():
-        assert hasattr(module, constant), f"{module.__name__} has no {constant}"
-        mock.patch.object(module, constant, value).start()
+    for name, value in (variant.constants or {}).items():
+        mock.patch(name, value).start()  # AttributeError where there is no such constant
     make = partial(VariedSearcher, changes=variant.settings or {})
     try:
         return [

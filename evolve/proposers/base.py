@@ -1,6 +1,6 @@
 """What a proposer receives, and what it returns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -9,7 +9,7 @@ from kbevolve.archive.records import BirthState, Idea, Kernel, Operator, Problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Feedback
 from kbevolve.evolve.state.attempts import Attempt, Failure
-from kbevolve.evolve.state.knowledge import Memory, nothing
+from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
@@ -38,8 +38,6 @@ class Learnt:
     """What the run knew when the child's generation was generated; nothing by default."""
 
     memory: Memory = field(default_factory=Memory)
-    #: Recently tried ideas, with the best gain over the parent of each (None: no correct kernel).
-    tried: Mapping[Idea, float | None] = field(default_factory=nothing)
     #: Recent failures on the island, newest first.
     failures: tuple[Failure, ...] = ()
     #: The fittest and the newest correct kernels of the run, some hundreds, in order of creation: for proposers that

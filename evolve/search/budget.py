@@ -11,7 +11,7 @@ from kbevolve.archive.records import StopReason
 from kbevolve.configs.errors import ProposerError, SettingsError
 from kbevolve.configs.prices import Prices, read_prices
 from kbevolve.configs.settings import BudgetSettings, Settings
-from kbevolve.evolve.state.population import Population
+from kbevolve.evolve.state.totals import RunTotals
 
 #: Reason -> the setting of its limit. The first one that is reached is reported: goals before costs.
 LIMITS: Mapping[StopReason, str] = {
@@ -85,22 +85,22 @@ class Budget:
 
     def spent(
         self,
-        population: Population,
+        totals: RunTotals,
         *,
         wall_seconds: float = 0.0,
         speedup: float | None = None,
         roofline_share: float | None = None,
     ) -> Spent:
-        """What a run has spent, from the facts of its population."""
-        tokens = {model: used for model, used in population.tokens.items() if sum(used)}
+        """What a run has spent, from its totals."""
+        tokens = {model: used for model, used in totals.tokens.items() if sum(used)}
         priced = {model: self.prices.of(model) for model in tokens}
         unpriced = tuple(sorted(model for model, price in priced.items() if price is None))
         dollars = sum(price.dollars(*tokens[model]) for model, price in priced.items() if price is not None)
         # Models were asked and none reported tokens: the cost is unknown, not zero.
-        uncounted = not tokens and any(population.tokens)
+        uncounted = not tokens and any(totals.tokens)
         return Spent(
-            evaluations=population.evaluations,
-            device_seconds=population.device_seconds,
+            evaluations=totals.evaluations,
+            device_seconds=totals.device_seconds,
             dollars=None if unpriced or uncounted else dollars,
             unpriced=unpriced,
             tokens=sum(map(sum, tokens.values())),

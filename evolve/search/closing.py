@@ -66,11 +66,11 @@ class GenerationCloser:
                 self._place(migrant.target, migrant.member.kernel.id, generation, "migration", written)
         self._contests.challenge(generation)
         self._end(generation)
-        if self._stopping.stage is Stage.BACKTRACKING and self._population.due:
+        if self._stopping.stage is Stage.BACKTRACKING and self._population.restart_due:
             fresh = restart(self._population.islands)
             if fresh is not None:
                 self._place(fresh.target, fresh.member.kernel.id, generation, "restart", written)
-        if self._population.verdicts[Verdict.CORRECT]:  # else another session may add other starting kernels
+        if self._population.totals.verdicts[Verdict.CORRECT]:  # else another session may add other starting kernels
             self._context.archive.add_generation_end(self._context.run.id, generation)
 
     def replay(self, generation: int) -> None:

@@ -8,7 +8,7 @@ from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.search.offspring import GenerationSnapshot, Offspring, OffspringInFlight
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.strategies import Breeder
+from kbevolve.evolve.strategies.brief_maker import BriefMaker
 
 
 class GenerationCreator:
@@ -17,7 +17,7 @@ class GenerationCreator:
     Args:
         context: the run.
         population: what it knows.
-        breeder: makes the briefs.
+        briefs: makes the briefs.
         offspring: takes the new children.
         proposers: the proposer of each operator. That of TUNE is asked in this thread, the others concurrently.
         starts: the starting kernels of each island.
@@ -28,7 +28,7 @@ class GenerationCreator:
         context: RunContext,
         *,
         population: Population,
-        breeder: Breeder,
+        briefs: BriefMaker,
         offspring: OffspringInFlight,
         proposers: Mapping[Operator, Proposer],
         starts: Sequence[Sequence[StartingKernel]],
@@ -36,7 +36,7 @@ class GenerationCreator:
         self._islands = context.settings.search.islands
         self._view = context.view
         self._population = population
-        self.breeder = breeder
+        self.briefs = briefs
         self._offspring = offspring
         self.proposers = proposers
         self.starts = starts
@@ -57,9 +57,8 @@ class GenerationCreator:
         snapshot = GenerationSnapshot(
             generation=generation,
             closed=closed,
-            tried=self._population.tried(),
             memory=self._population.memory(),
-            failures=self._population.blunders(),
+            failures=self._population.known_failures(),
         )
         create = self._create_starts if generation == 0 else self._create_child
         return [child for island in range(self._islands) for child in create(snapshot, island, known.get(island, {}))]
@@ -97,7 +96,7 @@ class GenerationCreator:
             # A child of a proposer in this thread is in the archive before the next child is asked for.
             return earlier(kernel_id) or self._view.knows_of(kernel_id, self._in_order, before=(generation, island))
 
-        brief = self.breeder.brief(self._population, generation=generation, island=island, known=known)
+        brief = self.briefs.brief(generation=generation, island=island, known=known)
         if brief is None:
             note = "this island has no kernel that could be a parent"
             self._offspring.add(child, 0, Proposal(state=BirthState.EXHAUSTED, note=note, parents=()), Operator.TUNE)

@@ -6,6 +6,7 @@ from typing import Self
 
 from kbevolve.archive.records import Birth, BirthState, Confirmation, Evaluation, Verdict
 from kbevolve.evolve.state.population import Population
+from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.islands.island import Entry, Member
 
 
@@ -25,15 +26,15 @@ class Counts:
     completion_tokens: int
 
     @classmethod
-    def of(cls, population: Population) -> Self:
+    def of(cls, totals: RunTotals) -> Self:
         """The counts as they are now."""
         return cls(
-            verdicts=dict(population.verdicts),
-            states=dict(population.states),
-            renamed=population.renamed,
-            identical=population.twins,
-            prompt_tokens=population.prompt_tokens,
-            completion_tokens=population.completion_tokens,
+            verdicts=dict(totals.verdicts),
+            states=dict(totals.states),
+            renamed=totals.renamed,
+            identical=totals.identical,
+            prompt_tokens=totals.prompt_tokens,
+            completion_tokens=totals.completion_tokens,
         )
 
 

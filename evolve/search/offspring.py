@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search.executor import Executor, Urgency
@@ -18,7 +18,7 @@ from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.duplicates import COMPARED, NearDuplicates
 from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.strategies.evolve import Breeding
+from kbevolve.evolve.strategies.brief_maker import BriefMaker
 from kbevolve.islands.source.canonical import canonical_id
 
 #: Names of the executor's pools.
@@ -32,7 +32,6 @@ class GenerationSnapshot:
     generation: int
     #: The newest generation that was closed then; -1 for none.
     closed: int
-    tried: Mapping[Idea, float | None]
     memory: Memory
     #: Ids of known failures (`evolve.state.duplicates`).
     failures: tuple[str, ...] = ()
@@ -80,7 +79,7 @@ class OffspringInFlight:
         population: its kernels and failures.
         proposers: the proposer of each operator.
         evaluator: the judge; several threads may call it.
-        breeding: makes the briefs of repairs.
+        briefs: makes the briefs of repairs.
         executor: threads for the proposers and the judge.
         announce: called with each attempt that is about to be judged, and with None when the work in flight changes
             otherwise.
@@ -93,7 +92,7 @@ class OffspringInFlight:
         population: Population,
         proposers: Mapping[Operator, Proposer],
         evaluator: Evaluator,
-        breeding: Breeding,
+        briefs: BriefMaker,
         executor: Executor,
         announce: Callable[[Birth | None], None],
     ) -> None:
@@ -102,7 +101,7 @@ class OffspringInFlight:
         self._population = population
         self._proposers = proposers
         self._evaluator = evaluator
-        self._breeding = breeding
+        self._briefs = briefs
         # Without repair turns no near-duplicate is asked for again either.
         self._repair_turns = context.settings.search.repair_turns if Operator.REPAIR in proposers else 0
         self._executor = executor
@@ -247,14 +246,7 @@ class OffspringInFlight:
         elif (repair := child.recorded.get(birth.slot + 1)) is not None:
             self.adopt(child, repair)
         else:
-            brief = self._breeding.repair(
-                self._population,
-                birth,
-                failure,
-                tried=child.snapshot.tried,
-                memory=child.snapshot.memory,
-                known=self.known_to(child),
-            )
+            brief = self._briefs.repair(birth, failure, memory=child.snapshot.memory, known=self.known_to(child))
             self.ask_later(child, birth.slot + 1, brief, (failure.kernel.id, *birth.parents))
 
     def _to_repair(self, child: Offspring, birth: Birth, evaluation: Evaluation | None) -> Failure | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from kbevolve.archive.records import Operator, StopReason
 from kbevolve.evaluators.evaluator import Confirmer, Evaluator
-from kbevolve.evolve.proposers.base import KernelTask, Proposer
+from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.closing import GenerationCloser
@@ -25,8 +25,8 @@ from kbevolve.evolve.search.offspring import JUDGE, PROPOSE, AttemptResult, Offs
 from kbevolve.evolve.search.stopping import Stopping, window_of
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.strategies import breeder_of
-from kbevolve.evolve.strategies.evolve import Breeding
+from kbevolve.evolve.strategies import strategy_of
+from kbevolve.evolve.strategies.brief_maker import BriefMaker
 from kbevolve.islands.island import Entry
 
 #: Requests to models at once, at most; endpoints refuse long before.
@@ -79,15 +79,13 @@ class Search:
         self._replayed, self._recorded = -1, -1
         #: Whether the observer is called: a replay is no news.
         self.live = True
-        device = context.device
-        breeding = Breeding(
-            task=KernelTask(
-                problem=context.problem, device_type=device.type, device=device.description, card=context.card
-            ),
-            settings=settings.search,
-            proposers=proposers,
-            transfer=context.transfer,
+        briefs = BriefMaker(
+            context,
+            self.population,
+            proposers,
+            strategy=strategy_of(settings.search),
             window=window_of(settings),
+            closed=lambda: self._oldest - 1,
         )
         requests = min(REQUESTS, settings.search.islands * (1 + settings.search.lookahead))
         self._executor = Executor({PROPOSE: requests, JUDGE: width})
@@ -96,16 +94,14 @@ class Search:
             population=self.population,
             proposers=proposers,
             evaluator=evaluator,
-            breeding=breeding,
+            briefs=briefs,
             executor=self._executor,
             announce=lambda birth: self._report(birth=birth),
         )
         self.creator = GenerationCreator(
             context,
             population=self.population,
-            breeder=breeder_of(
-                settings.search, breeding, breeding=breeding, ledger=context.view, closed=lambda: self._oldest - 1
-            ),
+            briefs=briefs,
             offspring=self._offspring,
             proposers=proposers,
             starts=starts,
@@ -200,7 +196,7 @@ class Search:
         if generation <= self._replayed or (recorded and alone):
             return True
         in_flight = (generation - self._oldest) * self._settings.islands
-        return (recorded or reason is None) and self.budget.has_room(self.population.evaluations + in_flight)
+        return (recorded or reason is None) and self.budget.has_room(self.population.totals.evaluations + in_flight)
 
     def _create(self, generation: int) -> None:
         if generation > self._replayed:
@@ -220,7 +216,7 @@ class Search:
         self.observer(
             Event(
                 generation=self._oldest,
-                counts=Counts.of(population),
+                counts=Counts.of(population.totals),
                 islands=islands_of(population),
                 best=population.best(apart_from=self.context.reference),
                 champion=champion,

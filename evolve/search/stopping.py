@@ -56,13 +56,13 @@ class Stopping:
 
     def reason(self, generation: int) -> StopReason | None:
         """The reason to stop after a generation; None to go on."""
-        if not self._population.verdicts[Verdict.CORRECT]:
+        if not self._population.totals.verdicts[Verdict.CORRECT]:
             return StopReason.NO_SEED
-        if generation - self._population.newest_fruit >= EXHAUSTED_GENERATIONS:
+        if generation - self._population.totals.newest_child >= EXHAUSTED_GENERATIONS:
             return StopReason.EXHAUSTED
         speedup, share = self._reached(generation)
         spent = self._budget.spent(
-            self._population, wall_seconds=self._elapsed(), speedup=speedup, roofline_share=share
+            self._population.totals, wall_seconds=self._elapsed(), speedup=speedup, roofline_share=share
         )
         return self._budget.exceeded(spent) or (StopReason.STAGNATION if self.stage is Stage.OVER else None)
 

@@ -8,7 +8,7 @@ from typing import Any
 from kbevolve.archive.record_json import to_json
 from kbevolve.archive.records import Run, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.evolve.state.knowledge import Gain, Outcome
+from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome
 from kbevolve.evolve.state.lessons import Pair
 from kbevolve.evolve.state.normalise import bottleneck_class, folded
 from kbevolve.evolve.state.replay import CarriedOut, carried_out, memory_of
@@ -115,7 +115,7 @@ def _ideas_of(problem: str, children: Sequence[CarriedOut]) -> Iterator[IdeaScor
     for one in children:
         by_title.setdefault(folded(one.idea.title), []).append(one)
     for same in by_title.values():
-        outcome = Outcome(idea=same[0].idea)
+        outcome = IdeaOutcome(idea=same[0].idea)
         for one in same:
             outcome = outcome.after(one.birth, one.evaluation, one.gain)
         best = max(same, key=lambda one: one.gain.factor if one.gain else 0.0)
@@ -136,7 +136,7 @@ def _ideas_of(problem: str, children: Sequence[CarriedOut]) -> Iterator[IdeaScor
         )
 
 
-def _state(outcome: Outcome) -> str:
+def _state(outcome: IdeaOutcome) -> str:
     if outcome.gain is not None and outcome.gain.low > 1:
         return PAID
     if outcome.exhausted:

@@ -69,7 +69,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class IdeaOutcome:
     """What came of an idea so far."""
 
     idea: Idea
@@ -82,7 +82,7 @@ class Outcome:
     #: The best gain; None while no child of it worked.
     gain: Gain | None = None
 
-    def after(self, birth: Birth, evaluation: Evaluation | None, gain: Gain | None) -> "Outcome":
+    def after(self, birth: Birth, evaluation: Evaluation | None, gain: Gain | None) -> "IdeaOutcome":
         """After a birth that carried it out; `gain` is over its parent.
 
         A duplicate is a child like any other, but what was found about its kernel was found before.
@@ -138,7 +138,7 @@ class Memory:
     #: What each technique has brought against each bottleneck.
     experience: Experience = field(default_factory=Experience)
     #: Title (folded) -> what came of the idea, in the order of their first children.
-    outcomes: Mapping[str, Outcome] = field(default_factory=lambda: nothing())
+    outcomes: Mapping[str, IdeaOutcome] = field(default_factory=lambda: nothing())
     #: Signature -> how many kernels failed so.
     failures: Mapping[str, int] = field(default_factory=lambda: nothing())
     lessons: tuple[Lesson, ...] = ()
@@ -146,11 +146,11 @@ class Memory:
     judged: int = 0
     stalled: int = 0
 
-    def outcome(self, title: str) -> Outcome | None:
+    def outcome(self, title: str) -> IdeaOutcome | None:
         """What came of the idea of this title; None when it was not tried."""
         return self.outcomes.get(folded(title))
 
-    def exhausted(self) -> Iterator[Outcome]:
+    def exhausted(self) -> Iterator[IdeaOutcome]:
         """Ideas that should not be tried again, the newest first, at most `SHOWN_EXHAUSTED`."""
         return islice((one for one in reversed(tuple(self.outcomes.values())) if one.exhausted), SHOWN_EXHAUSTED)
 

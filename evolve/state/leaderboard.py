@@ -1,8 +1,8 @@
-"""The correct kernels that a run keeps in mind: the fittest and the newest, however many it has bred."""
+"""The correct kernels that a run keeps in mind: the fittest and the newest, however many it has created."""
 
 import bisect
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 #: Kernels kept of each kind. Proposers that learn from numbers fit some tens of values (a skeleton's tunables), which a
@@ -12,39 +12,48 @@ FITTEST, NEWEST = 512, 256
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _Place:
-    """Where a kernel stands; the fittest first, the earlier one of equals."""
+class _Rank:
+    """The position of a kernel: the fittest first, the earlier one of equals."""
 
     disfavour: float
     number: int
     kernel: str
 
 
-class History:
-    """Ids of kernels with their fitness, in the order of birth; of a million it keeps `FITTEST` and `NEWEST`."""
+class Leaderboard:
+    """Ids of kernels with their fitness, in order of creation; of a million it keeps `FITTEST` and `NEWEST`."""
 
     def __init__(self) -> None:
         self._number = 0
-        self._fittest: list[_Place] = []
-        self._newest: deque[_Place] = deque(maxlen=NEWEST)
-
-    def add(self, kernel_id: str, fitness: float) -> None:
-        """Take note of a kernel; each only once."""
-        place = _Place(-fitness, self._number, kernel_id)
-        self._number += 1
-        self._newest.append(place)
-        bisect.insort(self._fittest, place)
-        del self._fittest[FITTEST:]
+        self._fittest: list[_Rank] = []
+        self._newest: deque[_Rank] = deque(maxlen=NEWEST)
+        self._withdrawn: set[str] = set()
 
     def __len__(self) -> int:
         """How many kernels were added in all."""
         return self._number
 
+    def add(self, kernel_id: str, fitness: float) -> None:
+        """Add a kernel; each only once."""
+        rank = _Rank(-fitness, self._number, kernel_id)
+        self._number += 1
+        self._newest.append(rank)
+        bisect.insort(self._fittest, rank)
+        del self._fittest[FITTEST:]
+
+    def withdraw(self, kernel_ids: Iterable[str]) -> None:
+        """Kernels that did not pass a second evaluation are ranked no more."""
+        self._withdrawn.update(kernel_ids)
+
+    def is_valid(self, kernel_id: str) -> bool:
+        """Whether a kernel was not withdrawn."""
+        return kernel_id not in self._withdrawn
+
     def ranked(self) -> Iterator[str]:
-        """The fittest, the best first."""
-        return (place.kernel for place in self._fittest)
+        """The fittest that were not withdrawn, the best first."""
+        return (rank.kernel for rank in self._fittest if self.is_valid(rank.kernel))
 
     def in_order(self) -> list[str]:
-        """Everything that is kept, in the order of birth."""
-        kept = {place.number: place.kernel for place in (*self._fittest, *self._newest)}
+        """Everything that is kept, withdrawn kernels too, in order of creation."""
+        kept = {rank.number: rank.kernel for rank in (*self._fittest, *self._newest)}
         return [kept[number] for number in sorted(kept)]

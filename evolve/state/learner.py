@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
-from kbevolve.evolve.state.knowledge import Gain, Memory, Outcome, Spending
+from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Memory, Spending
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, Pair, distil, standing
 from kbevolve.evolve.state.normalise import bottleneck_class, folded, signature
 from kbevolve.evolve.state.priors import PRIORS
@@ -22,7 +22,7 @@ from kbevolve.islands.stagnation import ACCEPTED
 IDEAS, SIGNATURES = 512, 256
 
 
-class Learning:
+class Learner:
     """What was learnt so far.
 
     Args:
@@ -34,7 +34,7 @@ class Learning:
         self._authors = Credit()
         self._experience = Experience(elsewhere=elsewhere or {})
         self._spending: dict[str, Spending] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, IdeaOutcome] = {}
         self._failures: dict[str, int] = {}
         self._evidence: dict[Pair, deque[Evidence]] = {}
         self._lessons: tuple[Lesson, ...] = ()
@@ -104,7 +104,7 @@ class Learning:
         self._evidence.setdefault((idea.technique, bottleneck), deque(maxlen=REMEMBERED)).append(evidence)
         title = folded(idea.title)
         # Moved to the end: the newest are shown, and the oldest forgotten.
-        known = self._outcomes.pop(title, None) or Outcome(idea=idea)
+        known = self._outcomes.pop(title, None) or IdeaOutcome(idea=idea)
         self._outcomes[title] = known.after(birth, evaluation, gain)
         if len(self._outcomes) > IDEAS:
             del self._outcomes[next(iter(self._outcomes))]

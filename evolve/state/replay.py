@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kbevolve.archive.records import Birth, Evaluation, Idea, Operator, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.state.knowledge import Gain, Memory
-from kbevolve.evolve.state.learner import Learning
+from kbevolve.evolve.state.learner import Learner
 from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Key
 
@@ -38,7 +38,7 @@ def carried_out(archive: Archive, run: Run) -> Iterator[CarriedOut]:
 
 def memory_of(archive: Archive, run: Run, elsewhere: dict[Key, Tally] | None = None) -> Memory:
     """What a run knows by now, as its next child would be told; how far it stagnates is left out."""
-    learning, ideas, found = Learning(elsewhere), archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
+    learning, ideas, found = Learner(elsewhere), archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
     for birth in archive.runs.births(run.id, texts=False):
         if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
             idea = ideas[birth.idea] if birth.idea is not None else None

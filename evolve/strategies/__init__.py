@@ -1,8 +1,8 @@
-"""How children come about, by name: the default strategy and those it is measured against at equal budget.
+"""Which parents and which operator come next, by name: the default strategy, and those it is compared with.
 
 A strategy is a pure policy: from what a run knows and an explicit `Random` it chooses what the next child is made from
 and by which operator. Everything else is the same for all of them: starting kernels, judge, cache of duplicates, repair
-turns, contests of champions, budgets, resuming.
+turns, contests of champions, budgets, resuming. It may import `state` and `proposers` of `evolve`.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,40 +11,39 @@ from typing import Any
 from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import SearchSettings, Settings
-from kbevolve.evolve.strategies.base import Breeder, Kind
+from kbevolve.evolve.strategies.base import Strategy, StrategyKind
 from kbevolve.evolve.strategies.best_of_n import BestOfN
-from kbevolve.evolve.strategies.brief_maker import Directed
 from kbevolve.evolve.strategies.greedy import Greedy
 from kbevolve.evolve.strategies.openevolve import OpenEvolve
 from kbevolve.evolve.strategies.refine import Refine
 from kbevolve.evolve.strategies.tree import Tree
 
-__all__ = ["STRATEGIES", "Breeder", "breeder_of", "check_strategy", "fitted"]
+__all__ = ["STRATEGIES", "check_strategy", "fitted", "strategy_of"]
 
 #: Names as `search.strategy` has them; the default one first.
-STRATEGIES: Mapping[str, Kind] = {
-    "evolve": Kind(words="islands, niches, ideas with memory, crossing and tuning", make=None),
-    "best-of-n": Kind(
+STRATEGIES: Mapping[str, StrategyKind] = {
+    "evolve": StrategyKind(words="islands, niches, ideas with memory, crossing and tuning", make=None),
+    "best-of-n": StrategyKind(
         words="repeated sampling: every child a rewrite of the starting kernel", make=lambda settings: BestOfN()
     ),
-    "refine": Kind(
+    "refine": StrategyKind(
         words="iterative refinement: every child from the last one, right or wrong",
         make=lambda settings: Refine(feedback=settings.feedback),
         serial=True,
         repairs=False,
-        needs_model="it feeds back to a model what became of its last kernel",
+        needs_model="it shows a model the result of its last kernel",
     ),
-    "greedy": Kind(
+    "greedy": StrategyKind(
         words="(1+1): every child from the best so far",
         make=lambda settings: Greedy(tune_share=settings.tune_share),
         serial=True,
     ),
-    "tree": Kind(
+    "tree": StrategyKind(
         words="ideas branch into implementations, and the best seed the next round",
         make=lambda settings: Tree(ideas=settings.tree_ideas, implementations=settings.tree_implementations),
         needs_model="its ideas are a model's",
     ),
-    "openevolve": Kind(
+    "openevolve": StrategyKind(
         words="OpenEvolve's own controller and database",
         make=lambda settings: OpenEvolve(),
         serial=True,
@@ -54,10 +53,10 @@ STRATEGIES: Mapping[str, Kind] = {
 }
 
 
-def breeder_of(settings: SearchSettings, default: Breeder, **directed: Any) -> Breeder:
-    """Who makes the briefs: the default strategy's breeding, or a strategy by what `Directed` is given."""
+def strategy_of(settings: SearchSettings) -> Strategy | None:
+    """The strategy of the settings; None for the default one."""
     make = STRATEGIES[settings.strategy].make
-    return default if make is None else Directed(make(settings), settings=settings, **directed)
+    return make(settings) if make else None
 
 
 def fitted(settings: Settings) -> Settings:
@@ -70,7 +69,7 @@ def fitted(settings: Settings) -> Settings:
 
 
 def check_strategy(settings: Settings, operators: Collection[Operator]) -> None:
-    """See to it that a run's strategy can work, before anything is spent.
+    """Check before anything is spent that a run's strategy can work.
 
     Args:
         settings: all settings.

@@ -1,4 +1,4 @@
-"""The seam between the loop and a strategy: which child is asked for, and what a strategy decides of it."""
+"""The seam between the search and a strategy: which child comes next, and what a strategy decides about it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,16 +7,14 @@ from typing import Protocol
 
 from kbevolve.archive.records import Idea, Operator
 from kbevolve.configs.settings import Feedback, SearchSettings
-from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.attempts import Failure
-from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.strategies.view import StrategyView
 from kbevolve.islands.island import Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Which child is asked for."""
+class NextChild:
+    """Which child a strategy chooses for."""
 
     #: From 1 on.
     generation: int
@@ -29,30 +27,30 @@ class Turn:
 
     @property
     def number(self) -> int:
-        """Children of the run before this one, as if they were bred one by one."""
+        """Children of the run before this one, as if they were created one by one."""
         return (self.generation - 1) * self.islands + self.island
 
     def generation_of(self, number: int) -> int:
-        """The generation that bears the child of a number."""
+        """The generation of the child of a number."""
         return number // self.islands + 1
 
     def island_of(self, number: int) -> int:
-        """The island that bears the child of a number."""
+        """The island of the child of a number."""
         return number % self.islands
 
     def closed_before(self, generation: int) -> int:
-        """The newest generation that was closed for certain when a generation was bred."""
+        """The newest generation that was closed for certain when a generation was begun."""
         return max(0, generation - 1 - self.lookahead)
 
     @property
     def offline(self) -> bool:
-        """Whether nobody writes kernels."""
+        """Whether no model writes kernels."""
         return Operator.MUTATE not in self.operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a strategy decides of a child. What it leaves out is not told to whoever makes the child."""
+    """What a strategy decides about a child. The proposer sees nothing that the strategy leaves out."""
 
     operator: Operator
     #: Main parent first. For REPAIR the failed child's own parents.
@@ -65,41 +63,31 @@ class Choice:
     idea: Idea | None = None
     #: Failures to learn from, the newest first.
     failures: tuple[Failure, ...] = ()
-    #: Whether ideas that were tried in this run are told with what came of them, and numbers of its kernels.
+    #: Whether the proposer sees which ideas were tried in this run with what came of them, and the run's best kernels.
     learnt: bool = True
-    #: What may be told of kernels beside their source.
-    told: frozenset[Feedback] = frozenset({"execution", "profiler"})
+    #: What the proposer may see of kernels beside their source.
+    feedback: frozenset[Feedback] = frozenset({"execution", "profiler"})
 
 
 class Strategy(Protocol):
-    """How children come about. Pure: the same knowledge and the same numbers give the same choice."""
+    """Chooses children. Pure: the same view and the same numbers give the same choice."""
 
-    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+    def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """What the next child is made from and by which operator; None when there is nothing to make it from."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class StrategyKind:
     """A strategy by name."""
 
     #: What it does, in a line.
     words: str
-    #: Makes it; None for the loop's own breeding (`evolve.strategies.evolve`).
+    #: Makes it; None for the default strategy (`evolve.strategies.evolve`).
     make: Callable[[SearchSettings], Strategy] | None
     #: Whether each child has to wait for the one before: then there is one island, and no generations overlap.
     serial: bool = False
-    #: Whether a failed child is mended by repair turns, as in the default strategy; some mend in ways of their own.
+    #: Whether a failed child gets repair turns, as in the default strategy; some repair in ways of their own.
     repairs: bool = True
     #: Why it needs a model that writes kernels; "" when it can do without.
     needs_model: str = ""
-
-
-class Breeder(Protocol):
-    """Makes the brief of an island's next child: the default strategy's breeding, or another strategy's."""
-
-    def brief(
-        self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
-    ) -> Brief | None:
-        """The brief; None when there is nothing to make a child from."""
-        ...

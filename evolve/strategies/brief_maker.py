@@ -1,88 +1,160 @@
-"""The loop's view of a strategy: it makes briefs, whoever decided them."""
+"""How a brief is made: a strategy chooses operator and parents, and the brief adds what the proposer may know."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 
-from kbevolve.archive.records import Operator
-from kbevolve.archive.run_view import RunView
-from kbevolve.configs.settings import SearchSettings
-from kbevolve.evolve.proposers.base import Brief, Learnt
+from kbevolve.archive.records import Birth, Operator
+from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
+from kbevolve.evolve.state.attempts import Failure
+from kbevolve.evolve.state.context import RunContext
+from kbevolve.evolve.state.knowledge import Memory
 from kbevolve.evolve.state.population import Population
-from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
-from kbevolve.evolve.strategies.evolve import Breeding
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.state.transfer import TransferredKernel
+from kbevolve.evolve.strategies.base import Choice, NextChild, Strategy
+from kbevolve.evolve.strategies.evolve import choose
+from kbevolve.evolve.strategies.view import StrategyView
+from kbevolve.islands.policy import Policy, policy_of
+from kbevolve.islands.stagnation import stage_of
+
+#: Share of the first children that are shown a kernel of a similar problem, and how many kernels are judged meanwhile.
+TRANSFER_SHARE, TRANSFER_UNTIL = 0.5, 100
 
 
-class Directed:
-    """Implements `Breeder`: a strategy chooses, and all that briefs have in common is as the default strategy has it.
+class BriefMaker:
+    """Makes the briefs of one run. Every random choice has its own generator, named by its child and purpose.
 
     Args:
-        strategy: who chooses.
-        breeding: the run's problem, device and proposers.
-        settings: of the search.
-        ledger: what the archive holds of the run.
-        closed: tells the newest generation that is closed.
+        context: the run.
+        population: what the run knows.
+        operators: those that have a proposer.
+        strategy: chooses; None for the default strategy (`strategies.evolve`).
+        window: evaluations without an improvement after which a run takes another stage; 0 for never.
+        closed: returns the newest generation that is closed.
     """
 
     def __init__(
         self,
-        strategy: Strategy,
-        *,
-        breeding: Breeding,
-        settings: SearchSettings,
-        ledger: RunView,
-        closed: Callable[[], int],
-    ) -> None:
-        self._strategy = strategy
-        self._breeding = breeding
-        self._settings = settings
-        self._ledger = ledger
-        self._closed = closed
-        self._operators: frozenset[Operator] = frozenset(breeding.proposers)
-
-    def brief(
-        self, population: Population, *, generation: int, island: int, known: Callable[[str], bool]
-    ) -> Brief | None:
-        """See `Breeder`."""
-        knowledge = Knowledge(population, self._ledger, island=island, closed=self._closed())
-        turn = Turn(
-            generation=generation,
-            island=island,
-            islands=self._settings.islands,
-            operators=self._operators,
-            lookahead=self._settings.lookahead,
-        )
-        choice = self._strategy.choose(knowledge, turn, self._rng(generation, island, "choose"))
-        if choice is None:
-            return None
-        return self._brief(population, knowledge, choice, known, self._rng(generation, island, "propose"))
-
-    def _brief(
-        self,
+        context: RunContext,
         population: Population,
-        knowledge: Knowledge,
-        choice: Choice,
-        known: Callable[[str], bool],
-        rng: Random,
-    ) -> Brief:
+        operators: Collection[Operator],
+        *,
+        strategy: Strategy | None = None,
+        window: int = 0,
+        closed: Callable[[], int] = lambda: -1,
+    ) -> None:
+        device = context.device
+        self._task = KernelTask(
+            problem=context.problem, device_type=device.type, device=device.description, card=context.card
+        )
+        self._view = context.view
+        self._settings = context.settings.search
+        self._transfer = context.transfer
+        self._population = population
+        self._operators = frozenset(operators)
+        self._strategy = strategy
+        self._window = window
+        self._closed = closed
+
+    def brief(self, *, generation: int, island: int, known: Callable[[str], bool]) -> Brief | None:
+        """The brief for an island's next child; None when there is nothing to make a child from."""
+        found = (
+            self._of_evolve(generation, island)
+            if self._strategy is None
+            else self._of_strategy(self._strategy, generation, island)
+        )
+        if found is None:
+            return None
+        choice, learnt, state, rng = found
         return Brief(
-            task=self._breeding.task,
+            task=self._task,
             operator=choice.operator,
             parents=choice.parents,
+            inspirations=choice.inspirations,
             repair=choice.repair,
             idea=choice.idea,
-            learnt=Learnt(
-                tried=population.tried() if choice.learnt else {},
-                failures=choice.failures,
-                history=population.history() if choice.learnt else (),
-                attempts=knowledge.since,
-            ),
-            feedback=choice.told,
+            learnt=learnt,
+            island=state,
+            feedback=choice.feedback,
             known=known,
             rng=rng,
         )
 
+    def repair(self, birth: Birth, failure: Failure, *, memory: Memory, known: Callable[[str], bool]) -> Brief:
+        """The brief for the repair of a failed child, with what was known when its generation was begun."""
+        parents = (parent for parent in birth.parents if self._population.is_correct(parent))
+        return Brief(
+            task=self._task,
+            operator=Operator.REPAIR,
+            parents=tuple(map(self._population.member, parents)),
+            repair=failure,
+            learnt=Learnt(memory=memory),
+            island=IslandState(number=birth.island, policy=self._policy(birth.island)),
+            known=known,
+            rng=self._rng(birth.generation, birth.island, f"repair/{birth.slot}"),
+        )
+
+    def _of_evolve(self, generation: int, island: int) -> tuple[Choice, Learnt, IslandState, Random] | None:
+        memory, population = self._population.memory(), self._population
+
+        def rng(purpose: str) -> Random:
+            return self._rng(generation, island, purpose)
+
+        choice = choose(
+            population.island(island),
+            memory,
+            settings=self._settings,
+            window=self._window,
+            operators=self._operators,
+            rng=rng,
+        )
+        if choice is None:
+            return None
+        learnt = Learnt(
+            memory=memory,
+            failures=population.failures(island),
+            history=population.history(),
+            transfer=self._transfer,
+            transferred_kernel=self._transferred_kernel(memory, rng("transferred kernel")),
+        )
+        stage = stage_of(memory.stalled, self._window)
+        return choice, learnt, IslandState(number=island, policy=self._policy(island), stage=stage), rng("propose")
+
+    def _of_strategy(
+        self, strategy: Strategy, generation: int, island: int
+    ) -> tuple[Choice, Learnt, IslandState, Random] | None:
+        settings, population = self._settings, self._population
+        view = StrategyView(population, self._view, island=island, closed=self._closed())
+        child = NextChild(
+            generation=generation,
+            island=island,
+            islands=settings.islands,
+            operators=self._operators,
+            lookahead=settings.lookahead,
+        )
+
+        def rng(purpose: str) -> Random:
+            # With the strategy's name: strategies that are compared share neither their luck nor recorded answers.
+            return Random(f"{settings.seed}/{settings.strategy}/{island}/{generation}/{purpose}")
+
+        choice = strategy.choose(view, child, rng("choose"))
+        if choice is None:
+            return None
+        learnt = Learnt(
+            memory=Memory(outcomes=population.memory().outcomes) if choice.learnt else Memory(),
+            failures=choice.failures,
+            history=population.history() if choice.learnt else (),
+            attempts=view.since,
+        )
+        return choice, learnt, IslandState(), rng("propose")
+
+    def _policy(self, island: int) -> Policy:
+        return policy_of(island, islands=self._settings.islands, device_type=self._task.device_type)
+
+    def _transferred_kernel(self, memory: Memory, rng: Random) -> TransferredKernel | None:
+        """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""
+        if memory.judged < TRANSFER_UNTIL and rng.random() < TRANSFER_SHARE and self._transfer.kernels:
+            return rng.choice(self._transfer.kernels)
+        return None
+
     def _rng(self, generation: int, island: int, purpose: str) -> Random:
-        # With the strategy's name: strategies that are compared do not share their luck, nor their recorded answers.
-        settings = self._settings
-        return Random(f"{settings.seed}/{settings.strategy}/{island}/{generation}/{purpose}")
+        return Random(f"{self._settings.seed}/{island}/{generation}/{purpose}")

@@ -4,8 +4,8 @@ from random import Random
 
 from kbevolve.archive.records import Backend, Operator
 from kbevolve.evolve.proposers.tuning.tunables import declared
-from kbevolve.evolve.strategies.base import Choice, Turn
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.strategies.base import Choice, NextChild
+from kbevolve.evolve.strategies.view import StrategyView
 
 #: Share of whole rewrites among the children that a model writes, as of the greedy law in `evolve.simulation`.
 REWRITES = 0.3
@@ -21,11 +21,11 @@ class Greedy:
     def __init__(self, *, tune_share: float) -> None:
         self._tune_share = tune_share
 
-    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+    def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """An edit or a rewrite of the best, or other values for its tunables."""
         ranked = known.ranked()
-        tuned = turn.offline or (Operator.TUNE in turn.operators and rng.random() < self._tune_share)
-        if turn.offline:
+        tuned = child.offline or (Operator.TUNE in child.operators and rng.random() < self._tune_share)
+        if child.offline:
             ranked = tuple(member for member in ranked if declared(member.kernel.source))
         if not ranked:
             return None

@@ -6,13 +6,13 @@ Here is only what it begins with; the rest is the proposer's doing (`evolve.prop
 from random import Random
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.strategies.base import Choice, Turn
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.strategies.base import Choice, NextChild
+from kbevolve.evolve.strategies.view import StrategyView
 
 
 class OpenEvolve:
     """Implements `Strategy`."""
 
-    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+    def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """The program it begins with, which is not yet the parent: that one it tells with the child."""
         return Choice(operator=Operator.MUTATE, parents=known.starts[:1], learnt=False) if known.starts else None

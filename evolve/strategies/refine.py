@@ -10,8 +10,8 @@ from typing import Any
 
 from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import Feedback
-from kbevolve.evolve.strategies.base import Choice, Turn
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.strategies.base import Choice, NextChild
+from kbevolve.evolve.strategies.view import StrategyView
 from kbevolve.islands.island import Member
 from kbevolve.islands.niches import describe
 
@@ -26,7 +26,7 @@ class Refine:
     def __init__(self, *, feedback: Collection[Feedback]) -> None:
         self._feedback = frozenset(feedback)
 
-    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+    def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """The last child to edit or to mend; before the first, and without its source, the best start to rewrite."""
         if not known.starts:
             return None
@@ -43,4 +43,4 @@ class Refine:
         return self._choice(Operator.MUTATE, (member,))
 
     def _choice(self, operator: Operator, parents: tuple[Member, ...], **more: Any) -> Choice:
-        return Choice(operator=operator, parents=parents, learnt=False, told=self._feedback, **more)
+        return Choice(operator=operator, parents=parents, learnt=False, feedback=self._feedback, **more)

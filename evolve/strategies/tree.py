@@ -8,8 +8,8 @@ round begins.
 from random import Random
 
 from kbevolve.archive.records import Backend, Operator
-from kbevolve.evolve.strategies.base import Choice, Turn
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.strategies.base import Choice, NextChild
+from kbevolve.evolve.strategies.view import StrategyView
 
 #: Kernels that seed a round, in turns: with one alone, a round of its unlucky ideas would be the end of the search.
 SEEDS = 2
@@ -29,19 +29,19 @@ class Tree:
         self._ideas = ideas
         self._round = ideas * implementations
 
-    def choose(self, known: Knowledge, turn: Turn, rng: Random) -> Choice | None:
+    def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """A new idea on a seed of the round, or another implementation of one of its ideas."""
-        begin = turn.number - turn.number % self._round
-        place = (turn.number - begin) % self._ideas
+        begin = child.number - child.number % self._round
+        place = (child.number - begin) % self._ideas
         # Every child of a round begins from what its first one knew.
-        seeds = known.fittest(SEEDS, generation=turn.closed_before(turn.generation_of(begin)))
+        seeds = known.fittest(SEEDS, generation=child.closed_before(child.generation_of(begin)))
         if not seeds:
             return None
         seed = seeds[place % len(seeds)]
         earlier = [
             attempt
-            for number in range(begin + place, turn.number, self._ideas)
-            for attempt in known.attempts(turn.generation_of(number), turn.island_of(number))
+            for number in range(begin + place, child.number, self._ideas)
+            for attempt in known.attempts(child.generation_of(number), child.island_of(number))
         ]
         anew = rng.random() < REWRITES or seed.kernel.backend is Backend.TORCH
         return Choice(

@@ -19,7 +19,7 @@ from kbevolve.islands.island import Member
 LOOK_BACK = 16
 
 
-class Knowledge:
+class StrategyView:
     """What one run knows, as one island sees it.
 
     Args:

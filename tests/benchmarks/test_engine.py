@@ -50,7 +50,7 @@ def test_the_bulk_path_leaves_the_rows_that_a_search_leaves(tmp_path: Path) -> N
         again.run()
         history = again.population.history()
     assert again.population.islands == search.population.islands, "replayed otherwise than lived through"
-    assert again.population.verdicts == search.population.verdicts
+    assert again.population.totals.verdicts == search.population.totals.verdicts
     assert [member.kernel for member in history] == [start(), *map(bulk_kernel, correct)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import changed, grouped
-from kbevolve.archive.records import Evaluation, Kernel, Operator, ProblemCard, Run, Verdict
+from kbevolve.archive.records import Evaluation, Idea, Kernel, Operator, ProblemCard, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
@@ -27,6 +27,8 @@ from kbevolve.evolve.proposers.tuning.tunables import values_of
 from kbevolve.evolve.search.events import Observer
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.context import RunContext
+from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Memory
+from kbevolve.evolve.state.normalise import folded
 from kbevolve.islands.island import Member
 from tests.evolve.loopback import Request
 
@@ -243,6 +245,17 @@ class ScriptedModel:
 
     def close(self) -> None:
         self.closed = True
+
+
+def tried(*ideas: tuple[Idea, float | None]) -> Memory:
+    """A memory of ideas that were tried once, with the gain of each; None for an idea whose child failed."""
+    outcomes = [
+        IdeaOutcome(idea=idea, children=1, births=1, worked=1, gain=Gain(factor=gain, low=gain, high=gain))
+        if gain
+        else IdeaOutcome(idea=idea, children=1, births=1)
+        for idea, gain in ideas
+    ]
+    return Memory(outcomes={folded(one.idea.title): one for one in outcomes})
 
 
 class ScriptedProposer:

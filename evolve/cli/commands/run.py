@@ -267,7 +267,7 @@ def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Ma
             reason=ending.reason,
             archive=archive,
             generations=settings.search.generations,
-            spent=Budget.of(settings).spent(population, wall_seconds=wall),
+            spent=Budget.of(settings).spent(population.totals, wall_seconds=wall),
             baselines=ending.baselines,
         )
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)

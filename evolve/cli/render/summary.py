@@ -57,7 +57,7 @@ def print_summary(
         console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
     for line in _failed_starts(ledger):
         console.print(Text(line, style="yellow"), soft_wrap=True)
-    console.print(Text(count_words(Counts.of(population))))
+    console.print(Text(count_words(Counts.of(population.totals))))
     console.print(Text(cost_words(spent, _gain(population, ledger, confirmed, champion))), soft_wrap=True)
     console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
     fittest = population.best()
@@ -113,7 +113,7 @@ def _gain(
     starts = [
         (confirmed.get(evaluation.kernel) or evaluation.timing).speedup or 0.0
         for _, evaluation in _starts(ledger)
-        if evaluation.verdict is Verdict.CORRECT and population.stands(evaluation.kernel)
+        if evaluation.verdict is Verdict.CORRECT and population.is_valid(evaluation.kernel)
     ]
     if best is None or not best.speedup or not max(starts, default=0.0):
         return None
@@ -125,14 +125,14 @@ def _rows(
 ) -> list[tuple[str | Text, ...]]:
     """The best that were bred, the champion first, then the starting kernels."""
     title = champion.kernel if champion else None
-    fittest = (member for member in population.standing() if member.kernel.id != title)
+    fittest = (member for member in population.ranked() if member.kernel.id != title)
     ranked = chain([population.member(title)] if title else [], fittest)
     born = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
     bred = islice(((one, birth) for one, birth in born if birth and birth.operator is not Operator.SEED), SHOWN)
     starts = [
         (population.member(birth.kernel), birth)
         for birth, evaluation in _starts(ledger)
-        if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.stands(birth.kernel)
+        if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.is_valid(birth.kernel)
     ]
     starts.sort(key=lambda start: (start[0].kernel.id != title, -start[0].fitness))
     return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*bred, *starts)]

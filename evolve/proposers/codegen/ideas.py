@@ -162,9 +162,7 @@ def _line(value: Any, length: int) -> str:
 def _spent(title: str, brief: Brief) -> bool:
     """Whether an idea was tried; one that failed once is not spent, because the code may be to blame."""
     outcome = brief.learnt.memory.outcome(title)
-    if outcome is not None:
-        return not outcome.open
-    return folded(title) in {folded(idea.title) for idea in brief.learnt.tried}
+    return outcome is not None and not outcome.open
 
 
 def _chosen(ideas: Sequence[Idea], brief: Brief) -> Idea:

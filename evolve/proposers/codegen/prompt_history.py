@@ -1,9 +1,8 @@
 """What the run has learnt, as lines of a prompt: what helped and what did not."""
 
-from kbevolve.archive.records import Idea
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.attempts import Failure
-from kbevolve.evolve.state.knowledge import Outcome
+from kbevolve.evolve.state.knowledge import IdeaOutcome
 from kbevolve.evolve.state.lessons import pair_words, percent
 from kbevolve.evolve.state.normalise import first_line, signature
 
@@ -27,9 +26,8 @@ def failure_lines(brief: Brief) -> list[str]:
 
 def tried_lines(brief: Brief) -> list[str]:
     """The newest ideas with the best result of each, without those of `exhausted_lines`."""
-    shown = [(idea, gain, brief.learnt.memory.outcome(idea.title)) for idea, gain in brief.learnt.tried.items()]
-    lines = [_tried(idea, gain, outcome) for idea, gain, outcome in shown if outcome is None or not outcome.exhausted]
-    return lines[-SHOWN_TRIED:]
+    outcomes = [one for one in brief.learnt.memory.outcomes.values() if not one.exhausted]
+    return [_tried(outcome) for outcome in outcomes[-SHOWN_TRIED:]]
 
 
 def exhausted_lines(brief: Brief) -> list[str]:
@@ -63,11 +61,11 @@ def elsewhere_lines(brief: Brief) -> list[str]:
     ]
 
 
-def _tried(idea: Idea, gain: float | None, outcome: Outcome | None) -> str:
-    if gain is not None:
-        result = f"{gain:.2f} times its parent's speed"
-    elif outcome is not None and outcome.failures:
+def _tried(outcome: IdeaOutcome) -> str:
+    if outcome.gain is not None:
+        result = f"{outcome.gain.factor:.2f} times its parent's speed"
+    elif outcome.failures:
         result = f"no working kernel yet ({next(iter(outcome.failures.values()))})"
     else:
         result = "no working kernel"
-    return f"{idea.title} ({idea.technique}): {result}"
+    return f"{outcome.idea.title} ({outcome.idea.technique}): {result}"

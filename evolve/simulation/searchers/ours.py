@@ -18,7 +18,7 @@ from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
 from kbevolve.evolve.simulation.tuner import tuned
 from kbevolve.evolve.state.idea_choice import draw_idea
-from kbevolve.evolve.state.learner import Learning
+from kbevolve.evolve.state.learner import Learner
 from kbevolve.evolve.state.population import SHOWN_FAILURES
 from kbevolve.evolve.strategies.evolve import choose
 from kbevolve.islands.island import Island, Member
@@ -41,7 +41,7 @@ class OurSearcher:
         self._setup = setup
         self._settings = Settings.from_tree({"budget": {"evaluations": setup.budget}}).search
         self._window = window(setup.budget, self._settings.patience)
-        self._learner = Learning()
+        self._learner = Learner()
         self._islands = [Island(index=index) for index in range(self._settings.islands)]
         self._warnings = [deque[str](maxlen=SHOWN_FAILURES) for _ in self._islands]
         self._seen: dict[str, Observation] = {}

@@ -58,9 +58,9 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     population, run = searching.population, archive.runs.get()
     found = archive.runs.evaluations(run.id)
     twins = {name for name, one in found.items() if one.compiled.identical_to is not None}
-    assert len(twins) == population.twins > 3, "this landscape has them"
-    assert population.evaluations == evaluator.paid == len(found) - len(twins)
-    assert f"correct ({len(twins)} as compiled before)" in count_words(Counts.of(population))
+    assert len(twins) == population.totals.identical > 3, "this landscape has them"
+    assert population.totals.evaluations == evaluator.paid == len(found) - len(twins)
+    assert f"correct ({len(twins)} as compiled before)" in count_words(Counts.of(population.totals))
     assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
         codes = [member.evaluation.compiled.binary_hash for member in island.members]
@@ -131,8 +131,8 @@ def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path
             map(str, whole.runs.placements(whole.runs.get().id))
         )
         assert resumed.population.islands == undisturbed.population.islands
-        assert resumed.population.evaluations == undisturbed.population.evaluations
-        assert resumed.population.twins == undisturbed.population.twins
+        assert resumed.population.totals.evaluations == undisturbed.population.totals.evaluations
+        assert resumed.population.totals.identical == undisturbed.population.totals.identical
 
 
 def test_the_judge_of_a_search_compares_binaries(monkeypatch: pytest.MonkeyPatch) -> None:

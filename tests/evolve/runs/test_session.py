@@ -176,7 +176,7 @@ def test_the_summary_states_what_is_published(sitting: Any) -> None:
     console = Console(record=True, width=200)
     print_summary(
         console, run=run, population=ending.population, reason=ending.reason, archive=sat.archive,
-        generations=3, spent=Budget().spent(ending.population), baselines=ending.baselines,
+        generations=3, spent=Budget().spent(ending.population.totals), baselines=ending.baselines,
     )  # fmt: skip
     champion = sat.archive.runs.champion(run.id)
     text = console.export_text()
@@ -202,7 +202,7 @@ def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
     population = ending.population
     print_summary(
         console, run=sat.archive.runs.get(), population=population, reason=ending.reason, archive=sat.archive,
-        generations=30, spent=Budget.of(chosen).spent(population),
+        generations=30, spent=Budget.of(chosen).spent(population.totals),
     )  # fmt: skip
     text = console.export_text()
     assert "stopped: its evaluations are spent; `kbevolve resume --max-evaluations N` allows more" in text

@@ -148,13 +148,13 @@ def test_kernels_of_an_earlier_run_and_twins_cost_nothing() -> None:
         (birth(4), None),
         since=1000.0,
     )
-    spent = Budget().spent(population)
+    spent = Budget().spent(population.totals)
     assert (spent.evaluations, spent.device_seconds) == (2, 3.0)
 
 
 def test_dollars_are_known_only_where_prices_and_tokens_are() -> None:
     def spent(*births: Birth) -> Spent:
-        return Budget(prices=PRICES).spent(told(*((one, None) for one in births)))
+        return Budget(prices=PRICES).spent(told(*((one, None) for one in births)).totals)
 
     paid, free = birth(0, model="paid", tokens=(1_000_000, 200_000)), birth(1, model="free", tokens=(5, 5))
     assert (spent(paid, free, birth(2)).dollars, spent(paid, free).tokens) == (3.0, 1_200_010)

@@ -59,7 +59,6 @@ def written(brief: Brief) -> Proposal:
         source = kernel(TILE=brief.rng.choice((16, 32, 64)), PACK=1).source
     kernel_ = Kernel.from_source(source)
     shown = [
-        sorted((idea.title, gain) for idea, gain in brief.learnt.tried.items()),
         [failure.kernel.id for failure in brief.learnt.failures],
         [parent.kernel.id for parent in brief.parents],
         [parent.children for parent in brief.parents],

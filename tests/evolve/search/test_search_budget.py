@@ -55,7 +55,7 @@ def test_a_run_judges_hardly_more_than_it_may(limit: int, lookahead: int) -> Non
     searching = sat(archive, settings({"evaluations": limit}, lookahead=lookahead), evaluator)
     assert searching.run() is StopReason.EVALUATIONS_SPENT
     assert limit <= evaluator.asked.total() < limit + 2, "the last generation of two islands is finished"
-    assert searching.population.evaluations == evaluator.asked.total()
+    assert searching.population.totals.evaluations == evaluator.asked.total()
     assert archive.runs.summaries()[0].stopped is StopReason.EVALUATIONS_SPENT
 
 
@@ -77,7 +77,7 @@ def test_a_run_stops_at_its_limit(budget: Mapping[str, float], reason: StopReaso
         assert champion
         assert champion.speedup >= 2.0
     if reason is StopReason.DEVICE_TIME_SPENT:
-        assert searching.population.device_seconds == searching.population.evaluations
+        assert searching.population.totals.device_seconds == searching.population.totals.evaluations
 
 
 def test_luck_reaches_no_target() -> None:
@@ -110,7 +110,7 @@ def test_tokens_and_dollars_stop_a_run(tmp_path: Path) -> None:
         archive = Archive(":memory:")
         searching = sat(archive, settings(budget, islands=1), proposers=writer("house-7", (1_000, 100)))
         assert searching.run() is reason
-        spent = searching.budget.spent(searching.population)
+        spent = searching.budget.spent(searching.population.totals)
         # 1,100 tokens and 20 cents a child.
         assert (spent.tokens, spent.dollars) in [(3_300, None), (5_500, pytest.approx(1.0))]
 
@@ -157,7 +157,7 @@ def test_what_is_spent_stays_spent_and_a_larger_budget_goes_on() -> None:
     more = sat(archive, settings({"evaluations": 15}, lookahead=2), again)
     assert more.run() is StopReason.EVALUATIONS_SPENT
     assert 15 <= len(archive.runs.evaluations(archive.runs.get().id)) < 17
-    assert more.population.evaluations == len(archive.runs.evaluations(archive.runs.get().id))
+    assert more.population.totals.evaluations == len(archive.runs.evaluations(archive.runs.get().id))
     assert sat(archive, settings({}, lookahead=2, generations=12)).run() is StopReason.GENERATIONS
 
 

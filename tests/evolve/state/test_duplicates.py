@@ -86,16 +86,16 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
     assert births(archive)["g3/i0/s0"].kernel == start.id
     assert births(archive)["g2/i0/s0"].proposed_kernel is None
     assert set(evaluator.asked) == {start.id, Kernel.from_source(FRESH).id}
-    assert searching.population.evaluations == 2
-    assert searching.population.renamed == 2
-    assert "2 duplicate (2 under other names)" in count_words(Counts.of(searching.population))
+    assert searching.population.totals.evaluations == 2
+    assert searching.population.totals.renamed == 2
+    assert "2 duplicate (2 under other names)" in count_words(Counts.of(searching.population.totals))
 
 
 def test_the_very_same_kernel_is_a_duplicate_of_itself() -> None:
     archive, evaluator, searching = bred(Author({1: START + "# a comment\n"}))
     found = births(archive)["g1/i0/s0"]
     assert (found.state, found.proposed_kernel) == (BirthState.DUPLICATE, None)
-    assert (evaluator.asked.total(), searching.population.renamed) == (1, 0)
+    assert (evaluator.asked.total(), searching.population.totals.renamed) == (1, 0)
 
 
 def test_an_author_is_told_that_such_a_kernel_is_known() -> None:
@@ -133,7 +133,7 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     assert brief.repair is not None
     assert brief.repair.like is not None
     assert (brief.repair.like.kernel, brief.repair.like.evaluation.verdict) == (failed, Verdict.WRONG)
-    assert searching.population.states[BirthState.NEAR_DUPLICATE] == 2
+    assert searching.population.totals.states[BirthState.NEAR_DUPLICATE] == 2
     # The author insisted on what was not judged before: it is judged, and not asked for a third time.
     insisted = found["g3/i0/s1"]
     assert (insisted.state, insisted.kernel) == (BirthState.CREATED, first.kernel)

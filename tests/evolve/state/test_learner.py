@@ -9,7 +9,7 @@ from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.evolve.state import learner as learning_module
 from kbevolve.evolve.state.knowledge import SHOWN_EXHAUSTED, Gain, Memory
-from kbevolve.evolve.state.learner import IDEAS, SIGNATURES, Learning
+from kbevolve.evolve.state.learner import IDEAS, SIGNATURES, Learner
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED
 from kbevolve.islands.credit.posterior import Tally
 
@@ -31,7 +31,7 @@ def idea(title: str = "Larger tiles", technique: str = "block-tiling", bottlenec
     return Idea(title=title, mechanism="m", technique=technique, bottleneck=bottleneck)
 
 
-class Taught(Learning):
+class Taught(Learner):
     """Tells births that are numbered by themselves."""
 
     number = 0
@@ -141,7 +141,7 @@ def test_lessons_are_drawn_every_so_many_births_and_dropped_when_contradicted() 
 
 
 def test_an_improvement_is_one_percent() -> None:
-    learning = Learning()
+    learning = Learner()
     for judged, speedup in ((1, 1.0), (5, 1.005), (9, 1.009), (20, 1.02), (25, 1.0)):
         learning.improved(speedup, judged=judged)
     assert learning.marked == 20

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import grouped
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Run, Verdict
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Run, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.evolve.state import leaderboard as history_module
-from kbevolve.evolve.state.leaderboard import History
-from kbevolve.evolve.state.population import SHOWN_FAILURES, TRIED, Population
+from kbevolve.evolve.state import leaderboard
+from kbevolve.evolve.state.leaderboard import Leaderboard
+from kbevolve.evolve.state.learner import IDEAS
+from kbevolve.evolve.state.population import SHOWN_FAILURES, Population
 from tests.evolve.doubles import DEVICE, open_run, problem, settings
 
 
@@ -47,16 +48,16 @@ class Story:
 
 
 def test_the_history_keeps_the_fittest_and_the_newest_in_the_order_of_birth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_module, "FITTEST", 5)
-    monkeypatch.setattr(history_module, "NEWEST", 3)
-    history, rng = History(), Random(3)
+    monkeypatch.setattr(leaderboard, "FITTEST", 5)
+    monkeypatch.setattr(leaderboard, "NEWEST", 3)
+    board, rng = Leaderboard(), Random(3)
     fitness = [rng.random() for _ in range(100)]
     for number, value in enumerate(fitness):
-        history.add(f"k{number}", value)
+        board.add(f"k{number}", value)
     fittest = sorted(range(100), key=lambda number: -fitness[number])[:5]
-    assert list(history.ranked()) == [f"k{number}" for number in fittest]
-    assert history.in_order() == [f"k{number}" for number in sorted({*fittest, 97, 98, 99})]
-    assert len(history) == 100
+    assert list(board.ranked()) == [f"k{number}" for number in fittest]
+    assert board.in_order() == [f"k{number}" for number in sorted({*fittest, 97, 98, 99})]
+    assert len(board) == 100
 
 
 def test_of_equals_the_earlier_one_is_the_best() -> None:
@@ -65,7 +66,7 @@ def test_of_equals_the_earlier_one_is_the_best() -> None:
     assert story.population.best().kernel == first
     story.population.withdraw([first.id])
     assert story.population.best().kernel == second
-    assert [member.kernel for member in story.population.standing()] == [second]
+    assert [member.kernel for member in story.population.ranked()] == [second]
     assert story.population.best(apart_from=second.id).kernel == second, "there is no other"
 
 
@@ -76,9 +77,9 @@ def test_counts_take_each_kernel_once_and_each_birth() -> None:
     story.bear(None, text="class ModelNew: number = 1\n", generation=2)  # a twin: two were under way at once
     story.bear(2.0, text="class ModelNew: number = 0\n", generation=3, state=BirthState.DUPLICATE, prompt_tokens=4)
     population = story.population
-    assert (population.verdicts[Verdict.CORRECT], population.verdicts[Verdict.WRONG]) == (1, 1)
-    assert (population.states[BirthState.CREATED], population.states[BirthState.DUPLICATE]) == (3, 1)
-    assert population.prompt_tokens == 7
+    assert (population.totals.verdicts[Verdict.CORRECT], population.totals.verdicts[Verdict.WRONG]) == (1, 1)
+    assert (population.totals.states[BirthState.CREATED], population.totals.states[BirthState.DUPLICATE]) == (3, 1)
+    assert population.totals.prompt_tokens == 7
     assert len(population.history()) == 1
     assert population.note_of(Kernel.from_source("class ModelNew: number = 0\n").id) == "number 0"
 
@@ -90,18 +91,6 @@ def test_failures_are_the_newest_of_their_island_each_kernel_once() -> None:
     assert [failure.kernel for failure in shown] == failed[: -SHOWN_FAILURES - 1 : -1]
     assert {failure.evaluation.message for failure in shown} == {"wrong"}
     assert story.population.failures(1) == ()
-
-
-def test_ideas_carry_their_best_gain_and_the_oldest_are_forgotten() -> None:
-    story = Story()
-    parent = story.bear(2.0, generation=0)
-    ideas = [Idea(title=f"idea {number}", mechanism="m", technique="t") for number in range(TRIED + 1)]
-    for speedup in (3.0, 5.0, 4.0, None):
-        story.bear(speedup, idea=ideas[0], parents=(parent.id,))
-    assert story.population.tried() == {ideas[0]: 2.5}
-    for idea in ideas[1:]:
-        story.bear(None, idea=idea)
-    assert list(story.population.tried()) == ideas[1:]
 
 
 def test_children_are_counted_while_their_parent_lives_on_an_island() -> None:
@@ -122,8 +111,8 @@ def test_nothing_that_is_kept_grows_with_the_run() -> None:
         story.bear(None, generation=generation, parents=parents)
         story.population.end_generation()
     population = story.population
-    kept = {name: value for name, value in vars(population).items() if name != "_history"}
+    kept = {name: value for name, value in vars(population).items() if name not in ("_history", "_leaderboard")}
     sizes = {name: len(value) for name, value in kept.items() if hasattr(value, "__len__")}
-    assert max(sizes.values()) <= TRIED, sizes
-    assert len(population.history()) <= history_module.FITTEST + history_module.NEWEST
-    assert len(population._history._fittest) == history_module.FITTEST
+    assert max(sizes.values()) <= IDEAS, sizes
+    assert len(population.history()) <= leaderboard.FITTEST + leaderboard.NEWEST
+    assert len(population._leaderboard._fittest) == leaderboard.FITTEST

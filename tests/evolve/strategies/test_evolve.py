@@ -1,35 +1,39 @@
 """How a brief is made, from what the population knows."""
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection
+from dataclasses import replace
 
-from kbevolve.archive.records import BirthState, Operator
+from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.proposers.base import Brief, KernelTask, Proposal, Proposer
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
-from kbevolve.evolve.strategies.evolve import LAW, RIVALS, RIVALS_FROM, RIVALS_UNTIL, TRANSFER_UNTIL, Breeding, law_at
+from kbevolve.evolve.strategies.brief_maker import TRANSFER_UNTIL, BriefMaker
+from kbevolve.evolve.strategies.evolve import RANKS, RIVALS, RIVALS_FROM, RIVALS_UNTIL, selection_at
 from kbevolve.islands.selection import NicheSelection, RivalSelection
 from kbevolve.islands.stagnation import Stage
-from tests.evolve.doubles import ScriptedProposer, problem, settings
+from tests.evolve.doubles import DEVICE, context_of, settings
 from tests.evolve.state.test_population import Story
 
-NOBODY = ScriptedProposer(lambda brief: Proposal(state=BirthState.EXHAUSTED))
-WRITING: Mapping[Operator, Proposer] = dict.fromkeys((Operator.MUTATE, Operator.REWRITE, Operator.CROSS), NOBODY)
-OFFLINE: Mapping[Operator, Proposer] = {Operator.TUNE: NOBODY}
+A_DOUBLE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
+NOTHING = TransferredKnowledge()
+WRITING, OFFLINE = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS), (Operator.TUNE,)
 
 
-def bred(story: Story, chosen: Settings, *, times: int = 300, **facts: Any) -> list[Brief]:
+def bred(
+    story: Story,
+    chosen: Settings,
+    *,
+    times: int = 300,
+    operators: Collection[Operator] = WRITING,
+    window: int = 0,
+    transfer: TransferredKnowledge = NOTHING,
+) -> list[Brief]:
     """Briefs of so many generations, all on what the population knows now."""
-    everything: dict[str, Any] = {
-        "task": KernelTask(problem=problem(), device_type="cpu", device="a double"), "settings": chosen.search,
-        "proposers": WRITING,
-    }  # fmt: skip
-    breeding = Breeding(**everything | facts)
-    made = [
-        breeding.brief(story.population, generation=generation, island=0, known=lambda _: False)
-        for generation in range(1, times + 1)
-    ]
+    context = replace(context_of(story.archive, story.run, A_DOUBLE, chosen), transfer=transfer)
+    briefs = BriefMaker(context, story.population, operators, window=window)
+    made = [briefs.brief(generation=generation, island=0, known=lambda _: False) for generation in range(1, times + 1)]
     return [brief for brief in made if brief is not None]
 
 
@@ -48,7 +52,7 @@ def firsts(briefs: list[Brief]) -> Counter[float]:
 def test_ranks_are_steep_where_a_model_writes_and_flat_where_tunables_change() -> None:
     story, chosen = peopled(3.0, 2.0, 1.0), settings(islands=1)
     assert firsts(bred(story, chosen))[3.0] > 270
-    assert firsts(bred(story, chosen, proposers=OFFLINE))[3.0] < 240
+    assert firsts(bred(story, chosen, operators=OFFLINE))[3.0] < 240
     assert firsts(bred(story, settings(islands=1, selection_pressure=0.0)))[3.0] < 150
 
 
@@ -89,10 +93,10 @@ def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> No
 
 
 def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
-    assert law_at(Stage.SEARCHING, LAW, stalled=RIVALS_FROM) == LAW
+    assert selection_at(Stage.SEARCHING, RANKS, stalled=RIVALS_FROM) == RANKS
     at = (20, 30, 40, RIVALS_UNTIL - 1, RIVALS_UNTIL, 400)
-    shares = [getattr(law_at(Stage.SEARCHING, LAW, stalled=stalled), "share", 0.0) for stalled in at]
+    shares = [getattr(selection_at(Stage.SEARCHING, RANKS, stalled=stalled), "share", 0.0) for stalled in at]
     assert shares == [0.0, RIVALS / 2, RIVALS, RIVALS, 0.0, 0.0]
-    late = law_at(Stage.BACKTRACKING, LAW, stalled=RIVALS_UNTIL - 1)
+    late = selection_at(Stage.BACKTRACKING, RANKS, stalled=RIVALS_UNTIL - 1)
     assert isinstance(late, RivalSelection)
     assert isinstance(late.otherwise, NicheSelection)

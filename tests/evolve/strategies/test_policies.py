@@ -10,7 +10,7 @@ import pytest
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.evolve.state.attempts import Attempt
-from kbevolve.evolve.strategies.base import Choice, Strategy, Turn
+from kbevolve.evolve.strategies.base import Choice, NextChild, Strategy
 from kbevolve.evolve.strategies.best_of_n import BestOfN
 from kbevolve.evolve.strategies.greedy import Greedy
 from kbevolve.evolve.strategies.openevolve import OpenEvolve
@@ -80,11 +80,11 @@ class Known:
         return tuple(one for one in self._bred if one.birth.generation == generation)
 
 
-def turn(generation: int = 1, *, operators: frozenset[Operator] = WRITING, **more: int) -> Turn:
-    return Turn(generation=generation, operators=operators, **{"island": 0, "islands": 1, **more})
+def turn(generation: int = 1, *, operators: frozenset[Operator] = WRITING, **more: int) -> NextChild:
+    return NextChild(generation=generation, operators=operators, **{"island": 0, "islands": 1, **more})
 
 
-def choices(strategy: Strategy, known: Any, at: Turn, draws: int = 60) -> list[Choice]:
+def choices(strategy: Strategy, known: Any, at: NextChild, draws: int = 60) -> list[Choice]:
     made = [strategy.choose(known, at, Random(seed)) for seed in range(draws)]
     assert all(made)
     return [one for one in made if one]
@@ -129,7 +129,7 @@ def test_refine_goes_on_from_its_last_child_even_when_another_is_faster() -> Non
     (made,) = choices(Refine(feedback=("generation", "execution")), Known(starts=[FAST], bred=[last]), turn(2), draws=1)
     assert made.operator is Operator.MUTATE
     assert made.parents[0].kernel == last.kernel
-    assert made.told == {"generation", "execution"}
+    assert made.feedback == {"generation", "execution"}
 
 
 def test_refine_mends_its_last_child_when_that_is_wrong() -> None:
@@ -145,7 +145,7 @@ def test_refine_without_execution_does_not_let_on_that_its_last_child_is_wrong()
     (made,) = choices(Refine(feedback=("generation",)), Known(starts=[FAST], bred=[last]), turn(2), draws=1)
     assert (made.operator, made.repair, made.failures) == (Operator.MUTATE, None, ())
     assert made.parents[0].kernel == last.kernel
-    assert "execution" not in made.told
+    assert "execution" not in made.feedback
 
 
 @pytest.mark.parametrize(("feedback", "told"), [(("execution",), 1), ((), 0)])

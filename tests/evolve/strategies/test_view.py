@@ -9,7 +9,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.factory import WRITING, build_proposers
 from kbevolve.evolve.search.search import Search
-from kbevolve.evolve.strategies.view import Knowledge
+from kbevolve.evolve.strategies.view import StrategyView
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search
 from tests.evolve.strategies.conftest import settings_of
 
@@ -37,8 +37,8 @@ def over() -> Iterator[Search]:
         yield searching
 
 
-def knowledge(searching: Search, *, island: int = 0, closed: int = 4) -> Knowledge:
-    return Knowledge(searching.population, searching.context.view, island=island, closed=closed)
+def knowledge(searching: Search, *, island: int = 0, closed: int = 4) -> StrategyView:
+    return StrategyView(searching.population, searching.context.view, island=island, closed=closed)
 
 
 def test_starts_are_the_correct_ones_the_fittest_first(over: Search) -> None:

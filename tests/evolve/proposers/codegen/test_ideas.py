@@ -16,11 +16,11 @@ from kbevolve.evolve.proposers.codegen.ideas import (
     shortlist,
 )
 from kbevolve.evolve.state.idea_choice import claim
-from kbevolve.evolve.state.knowledge import Memory, Outcome
+from kbevolve.evolve.state.knowledge import IdeaOutcome, Memory
 from kbevolve.evolve.state.normalise import bottleneck_class, folded
 from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.policy import WORK, Policy
-from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem
+from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem, tried
 
 ONE = {"title": "Larger tiles", "mechanism": "Fewer loads.", "technique": "block-tiling", "expected_gain": 1.3}
 TWO = {"title": "Wide loads", "mechanism": "float4.", "technique": "vectorize", "bottleneck": "bandwidth"}
@@ -139,13 +139,13 @@ def test_a_bold_claim_decides_between_ideas_that_are_alike_and_no_more() -> None
 
 
 def test_what_was_tried_is_not_chosen_again() -> None:
-    tried = {idea("Larger tiles."): 1.2}
-    assert choose_idea([idea("larger-tiles"), idea("New")], brief(tried=tried)) == idea("New")
-    assert choose_idea([idea("larger tiles")], brief(tried=tried)) is None
+    memory = tried((idea("Larger tiles."), 1.2))
+    assert choose_idea([idea("larger-tiles"), idea("New")], brief(memory=memory)) == idea("New")
+    assert choose_idea([idea("larger tiles")], brief(memory=memory)) is None
 
 
-def failing(title: str, *messages: str) -> Outcome:
-    outcome = Outcome(idea=idea(title))
+def failing(title: str, *messages: str) -> IdeaOutcome:
+    outcome = IdeaOutcome(idea=idea(title))
     for number, message in enumerate(messages):
         birth = Birth(
             run="r", generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED,
@@ -160,7 +160,7 @@ def test_one_failed_implementation_is_not_a_failed_idea() -> None:
     for messages, open_ in ((("off by 3",), True), (("off by 3", "off by 4"), False), (("off by 3", "nan"), False)):
         outcome = failing("Larger tiles", *messages)
         memory = Memory(outcomes={"larger tiles": outcome})
-        found = choose_idea([idea("Larger tiles")], brief(memory=memory, tried={idea("Larger tiles"): None}))
+        found = choose_idea([idea("Larger tiles")], brief(memory=memory))
         assert (found is not None) == open_, messages
         assert bool(outcome.exhausted) == (messages == ("off by 3", "nan")), "two signatures, not two tries"
 
@@ -174,10 +174,9 @@ def test_islands_prefer_the_techniques_that_they_are_for() -> None:
 
 def test_the_playbook_gives_an_untried_idea_as_long_as_it_can() -> None:
     entries = load_playbook().ideas[:3]
-    tried = {idea(entry.title): None for entry in entries[:2]}
-    assert playbook_idea(entries, brief(tried=tried)).title == entries[2].title
-    tried[idea(entries[2].title)] = None
-    given = playbook_idea(entries, brief(tried=tried))
+    done = [(idea(entry.title), 1.0) for entry in entries]
+    assert playbook_idea(entries, brief(memory=tried(*done[:2]))).title == entries[2].title
+    given = playbook_idea(entries, brief(memory=tried(*done)))
     assert given.title in {entry.title for entry in entries}
     assert given.proposed_by == "playbook"
 

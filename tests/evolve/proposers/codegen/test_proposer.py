@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from kbevolve.evolve.state.transfer import TransferredIdea, TransferredKernel, T
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
-from tests.evolve.doubles import ScriptedModel, brief_of
+from tests.evolve.doubles import ScriptedModel, brief_of, tried
 
 PROBLEM = parse_problem(
     '''"""Square matrix product."""
@@ -343,16 +342,14 @@ def test_the_same_brief_and_answers_give_the_same_child(model: ScriptedModel) ->
 
 
 def test_the_prompt_tells_what_was_measured_tried_and_failed(model: ScriptedModel) -> None:
-    tried: Mapping[Idea, float | None] = {
-        Idea(title="Unroll", mechanism="m", technique="instruction-parallelism"): 1.25,
-        Idea(title="Pack", mechanism="m", technique="data-layout"): None,
-    }
-    failed = failure(OTHER, Verdict.WRONG, "first wrong element at (0, 512)\nmore", next(iter(tried)))
+    unroll = Idea(title="Unroll", mechanism="m", technique="instruction-parallelism")
+    memory = tried((unroll, 1.25), (Idea(title="Pack", mechanism="m", technique="data-layout"), None))
+    failed = failure(OTHER, Verdict.WRONG, "first wrong element at (0, 512)\nmore", unroll)
     script(model, IDEAS, DIFF)
     proposer(model).propose(
         brief(
             Operator.MUTATE,
-            tried=tried,
+            memory=memory,
             failures=(failed, failed),
             inspirations=(member(REFERENCE), member(OTHER, 1.5)),
         )
