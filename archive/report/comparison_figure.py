@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbevolve.archive.formatting import as_times
 from kbevolve.archive.report.comparison import Average, Track, checkpoints, reached
-from kbevolve.archive.report.figures import GREY, INK, MARKERS, PALETTE, caption, draw_eager, save, scale_speedups
+from kbevolve.archive.report.style import GREY, INK, MARKERS, PALETTE, caption, draw_eager, save, scale_speedups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

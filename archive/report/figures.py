@@ -1,59 +1,32 @@
-"""Best-so-far figures: how the best kernel of a run, or of several, got faster child by child.
+"""Best-so-far figures: how the best kernel of a run, or of several, got faster child by child."""
 
-matplotlib is imported when a figure is drawn, and without pyplot: no window system, no global state.
-"""
-
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import as_times, verdict_words
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.report.curves import Curve, Point, Step
+from kbevolve.archive.report.style import (
+    GREY,
+    INK,
+    MARKERS,
+    PALETTE,
+    caption,
+    draw_eager,
+    save,
+    scale_speedups,
+)
 from kbevolve.archive.run_queries import strategy_of
-from kbevolve.configs.errors import ArchiveError, UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Formats by ending of the file's name.
-FORMATS = (".png", ".svg", ".pdf")
-
-#: Okabe and Ito's palette (2008) without its yellow, which is too pale on white: told apart with every colour vision.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-#: A second cue beside the colour, for print in grey.
-MARKERS = ("o", "s", "^", "D", "v", "P")
-INK = "#1b1f24"
-GREY = "#6b7280"
-_PALE = "#d9dde3"
-
-#: Spread of the speedups (largest over smallest) from which their axis is logarithmic: beyond about a decade a linear
-#: axis shows nothing of the beginning.
-_LOG_FROM = 8.0
 #: Steps that are named beside the figure; with more, the smallest gains go unnamed.
 _NAMED_STEPS = 9
 #: Islands up to which each has a colour of its own.
 _COLOURED_ISLANDS = len(PALETTE)
-
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9.5,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.color": INK,
-    "text.parse_math": False,  # a "$" in a note is a dollar
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "svg.fonttype": "none",  # text stays text: searchable, and the file is small
-    "svg.hashsalt": "kbevolve",  # the same figure is the same file
-}
 
 
 def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> None:
@@ -69,36 +42,6 @@ def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> Non
         ArchiveError: the file cannot be written.
     """
     save(lambda: best_so_far(curves, device=device), file)
-
-
-def save(draw: Callable[[], "Figure"], file: Path) -> None:
-    """Draw a figure in the style of all of them into a PNG, SVG or PDF file, by its ending.
-
-    Raises:
-        UsageError: another ending.
-        ArchiveError: the file cannot be written.
-    """
-    check_format(file)
-    import matplotlib
-
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        # A note in a script that the font lacks is drawn as boxes; that is no news for the terminal.
-        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
-        figure = draw()
-        # matplotlib writes the moment into SVG and PDF files, which would make two equal figures differ.
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(file.suffix.lower())
-        try:
-            figure.savefig(file, dpi=160, metadata=metadata)
-        except OSError as error:
-            raise ArchiveError(f"{file}: {error.strerror}; name a file in a directory that you may write to") from None
-
-
-def check_format(file: Path) -> None:
-    """Raises UsageError: the file's ending names nothing that can be drawn."""
-    if file.suffix.lower() not in FORMATS:
-        raise UsageError(
-            f"{file}: cannot draw {file.suffix or 'a file without ending'}; end it in {', '.join(FORMATS)}"
-        )
 
 
 def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
@@ -153,18 +96,6 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
         )
     _title(figure, curves, device)
     return figure
-
-
-# ---- the parts ---------------------------------------------------------------------------------------------------
-
-
-def draw_eager(axes: "Axes", *, inside: bool = False) -> None:
-    """A line at the speed of eager, named at its right end, or `inside` the axes at its left."""
-    axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    axes.annotate(
-        "eager", (0.0 if inside else 1.0, 1.0), xycoords=("axes fraction", "data"), xytext=(3, 6 if inside else 0),
-        textcoords="offset points", va="center", fontsize=8, color=GREY,
-    )  # fmt: skip
 
 
 def _draw_islands(axes: "Axes", curve: Curve) -> None:
@@ -269,7 +200,9 @@ def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
         axes.scatter(
             failures[verdict], [row] * len(failures[verdict]), marker="|", s=26, linewidths=1.1, color=GREY, zorder=2
         )
-    axes.set_yticks(range(len(rows)), [f"{_words(verdict)} ({len(failures[verdict])})" for verdict in rows], fontsize=8)
+    axes.set_yticks(
+        range(len(rows)), [f"{verdict_words(verdict)} ({len(failures[verdict])})" for verdict in rows], fontsize=8
+    )
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
@@ -288,24 +221,6 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
     )
 
 
-def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:
-    """The upright axis: speedups over eager, logarithmic where they are far apart."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    shown = [speedup for speedup in speedups if speedup > 0]
-    top, bottom = max([*shown, 1.0]), min([*shown, 1.0])
-    if top / bottom > _LOG_FROM:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.set_ylim(bottom / 1.25, top * (top / bottom) ** 0.14)
-    else:
-        axes.set_ylim(0, top * 1.16)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
-    axes.grid(axis="y", color=_PALE, linewidth=0.6, zorder=0)
-    axes.set_axisbelow(True)
-
-
 def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     """Two lines at the left: the finding, then what, where and when."""
     run = curves[0].run
@@ -322,16 +237,6 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
         what = f"{len(curves)} runs"
     details = ", ".join(part for part in (_cut(device, 70), when, what) if part)
     caption(figure, f"{run.problem_name}: {finding}", details)
-
-
-def caption(figure: "Figure", finding: str, details: str) -> None:
-    """Two lines at the left."""
-    inch = 1 / figure.get_figheight()
-    figure.text(0.012, 1 - 0.10 * inch, finding, va="top", fontsize=13, fontweight="bold")
-    figure.text(0.012, 1 - 0.40 * inch, details, va="top", fontsize=8.5, color=GREY)
-
-
-# ---- words and numbers -------------------------------------------------------------------------------------------
 
 
 def _failures(curve: Curve) -> dict[Verdict, list[int]]:
@@ -368,10 +273,6 @@ def _run_label(curve: Curve) -> str:
 
 def _count(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
-
-
-def _words(verdict: Verdict) -> str:
-    return verdict.name.lower().replace("_", " ")
 
 
 def _cut(text: str, width: int) -> str:

@@ -13,7 +13,7 @@ from kbevolve.archive.formatting import CONFIRMED, as_times, duration_words, int
 from kbevolve.archive.records import Run, StopReason
 from kbevolve.archive.report.comparison import Average
 from kbevolve.archive.report.comparison_figure import save_comparison
-from kbevolve.archive.report.figures import FORMATS, check_format
+from kbevolve.archive.report.style import FORMATS, check_format
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError, nearest

@@ -6,7 +6,8 @@ import click
 
 from kbevolve.archive.records import Kernel, Run
 from kbevolve.archive.report.curves import Curve, curve
-from kbevolve.archive.report.figures import FORMATS, save_best_so_far
+from kbevolve.archive.report.figures import save_best_so_far
+from kbevolve.archive.report.style import FORMATS
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.reference import as_model_new

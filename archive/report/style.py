@@ -1,0 +1,111 @@
+"""What all figures share: colours, axes of speedups, the caption, and the file they are written to.
+
+matplotlib is imported when a figure is drawn, and without pyplot: no window system, no global state.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbevolve.configs.errors import ArchiveError, UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Formats by ending of the file's name.
+FORMATS = (".png", ".svg", ".pdf")
+
+#: Okabe and Ito's palette (2008) without its yellow, which is too pale on white: told apart with every colour vision.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+#: A second cue beside the colour, for print in grey.
+MARKERS = ("o", "s", "^", "D", "v", "P")
+INK = "#1b1f24"
+GREY = "#6b7280"
+_PALE = "#d9dde3"
+
+#: Spread of the speedups (largest over smallest) from which their axis is logarithmic: beyond about a decade a linear
+#: axis shows nothing of the beginning.
+_LOG_FROM = 8.0
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9.5,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": INK,
+    "text.parse_math": False,  # a "$" in a note is a dollar
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "svg.fonttype": "none",  # text stays text: searchable, and the file is small
+    "svg.hashsalt": "kbevolve",  # the same figure is the same file
+}
+
+
+def save(draw: Callable[[], "Figure"], file: Path) -> None:
+    """Draw a figure in the style of all of them into a PNG, SVG or PDF file, by its ending.
+
+    Raises:
+        UsageError: another ending.
+        ArchiveError: the file cannot be written.
+    """
+    check_format(file)
+    import matplotlib
+
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        # A note in a script that the font lacks is drawn as boxes; that is no news for the terminal.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
+        figure = draw()
+        # matplotlib writes the moment into SVG and PDF files, which would make two equal figures differ.
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(file.suffix.lower())
+        try:
+            figure.savefig(file, dpi=160, metadata=metadata)
+        except OSError as error:
+            raise ArchiveError(f"{file}: {error.strerror}; name a file in a directory that you may write to") from None
+
+
+def check_format(file: Path) -> None:
+    """Raises UsageError: the file's ending names nothing that can be drawn."""
+    if file.suffix.lower() not in FORMATS:
+        raise UsageError(
+            f"{file}: cannot draw {file.suffix or 'a file without ending'}; end it in {', '.join(FORMATS)}"
+        )
+
+
+def draw_eager(axes: "Axes", *, inside: bool = False) -> None:
+    """A line at the speed of eager, named at its right end, or `inside` the axes at its left."""
+    axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    axes.annotate(
+        "eager", (0.0 if inside else 1.0, 1.0), xycoords=("axes fraction", "data"), xytext=(3, 6 if inside else 0),
+        textcoords="offset points", va="center", fontsize=8, color=GREY,
+    )  # fmt: skip
+
+
+def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:
+    """The upright axis: speedups over eager, logarithmic where they are far apart."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    shown = [speedup for speedup in speedups if speedup > 0]
+    top, bottom = max([*shown, 1.0]), min([*shown, 1.0])
+    if top / bottom > _LOG_FROM:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(bottom / 1.25, top * (top / bottom) ** 0.14)
+    else:
+        axes.set_ylim(0, top * 1.16)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
+    axes.grid(axis="y", color=_PALE, linewidth=0.6, zorder=0)
+    axes.set_axisbelow(True)
+
+
+def caption(figure: "Figure", finding: str, details: str) -> None:
+    """Two lines at the left."""
+    inch = 1 / figure.get_figheight()
+    figure.text(0.012, 1 - 0.10 * inch, finding, va="top", fontsize=13, fontweight="bold")
+    figure.text(0.012, 1 - 0.40 * inch, details, va="top", fontsize=8.5, color=GREY)
