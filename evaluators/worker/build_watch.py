@@ -57,19 +57,12 @@ class BuildWatch:
 
     def watch_triton(self) -> None:
         """Report Triton's compiling, which happens in the first call of a kernel, if Triton is imported."""
-        function = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
+        function: Any = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
         if hasattr(function, "_do_compile"):
             self._surround(function)
-            return
-        knobs = getattr(sys.modules.get("triton.knobs"), "runtime", None)
-        for owner, before, after in (
-            (knobs, "jit_cache_hook", "jit_post_compile_hook"),
-            (function, "cache_hook", "compiled_hook"),
-        ):
-            if owner is not None and hasattr(owner, before) and hasattr(owner, after):
-                setattr(owner, before, self._hook(self._leave_device))
-                setattr(owner, after, self._hook(self.return_to_device))
-                return
+        elif hasattr(function, "cache_hook") and hasattr(function, "compiled_hook"):  # Triton before 3.4
+            function.cache_hook = self._hook(self._leave_device)
+            function.compiled_hook = self._hook(self.return_to_device)
 
     # ---- torch -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -29,15 +29,12 @@ class RecordingChannel(Channel):
 class Watched:
     """A watch over a stand-in for Triton."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, function: Any, runtime: Any = None) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, function: Any) -> None:
         for name in ("load", "load_inline", "_write_ninja_file_and_build_library"):
             monkeypatch.setattr(cpp_extension, name, getattr(cpp_extension, name))  # restored after the test
-        jit, knobs = ModuleType("triton.runtime.jit"), ModuleType("triton.knobs")
+        jit = ModuleType("triton.runtime.jit")
         vars(jit)["JITFunction"] = function
         monkeypatch.setitem(sys.modules, "triton.runtime.jit", jit)
-        if runtime is not None:
-            vars(knobs)["runtime"] = runtime
-            monkeypatch.setitem(sys.modules, "triton.knobs", knobs)
         self.channel = RecordingChannel()
         self.events = self.channel.events
         self.watch = BuildWatch(self.channel, lambda: self.events.append("synchronized"))
@@ -84,29 +81,24 @@ def test_an_error_returns_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None
     assert watched.watch.caused(error.value)
 
 
-def call_hooks(holder: Any, before: str, after: str) -> None:
-    assert not getattr(holder, before)(key="k", repr="f", already_compiled=False)
-    assert not getattr(holder, after)(key="k", repr="f", already_compiled=False)
+def old_function() -> Any:
+    """Before Triton 3.4 there are hooks, and no such method."""
+    return type("JITFunction", (), {"cache_hook": None, "compiled_hook": None})
 
 
-@pytest.mark.parametrize("owner", ["knobs", "class"])
-def test_hooks_are_used_without_such_a_method(monkeypatch: pytest.MonkeyPatch, owner: str) -> None:
-    runtime = SimpleNamespace(jit_cache_hook=None, jit_post_compile_hook=None)
-    old = type("JITFunction", (), {"cache_hook": None, "compiled_hook": None})
-    if owner == "knobs":
-        watched = Watched(monkeypatch, function=type("JITFunction", (), {}), runtime=runtime)
-        call_hooks(runtime, "jit_cache_hook", "jit_post_compile_hook")
-    else:
-        watched = Watched(monkeypatch, function=old)
-        call_hooks(old, "cache_hook", "compiled_hook")
+def test_hooks_surround_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = old_function()
+    watched = Watched(monkeypatch, function=function)
+    assert not function.cache_hook(key="k", repr="f", already_compiled=False)
+    assert not function.compiled_hook(key="k", repr="f", already_compiled=False)
     assert watched.events == [*LEFT, *BACK]
 
 
 def test_with_hooks_the_reply_returns_to_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime = SimpleNamespace(jit_cache_hook=None, jit_post_compile_hook=None)
-    watched = Watched(monkeypatch, function=type("JITFunction", (), {}), runtime=runtime)
+    function = old_function()
+    watched = Watched(monkeypatch, function=function)
     for _ in range(2):  # the second compile begins without a report that the first one failed
-        runtime.jit_cache_hook(key="k")
+        function.cache_hook(key="k")
     watched.watch.return_to_device()
     watched.watch.return_to_device()
     assert watched.events == [*LEFT, *BACK]
