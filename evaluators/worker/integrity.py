@@ -11,7 +11,7 @@ import torch
 
 from kbevolve.evaluators.worker.precision import flags_are_set
 
-# Bound before any candidate is imported: what it patches later has no effect here.
+# Bound before any candidate is imported: patching torch or time later does not change them.
 _default_dtype = torch.get_default_dtype
 _threads = threading.active_count
 

@@ -26,7 +26,7 @@ from kbevolve.evaluators.worker.ptx import triton_traits
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
 from kbevolve.evaluators.worker.values import SharedTensor, unpack
 
-# Bound before any candidate is imported: what it patches later has no effect here.
+# Bound before any candidate is imported: patching torch or time later does not change them.
 _clock = time.perf_counter_ns
 _copy = torch.Tensor.copy_
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-# Bound before any candidate is imported: what it patches later has no effect here.
+# Bound before any candidate is imported: patching torch or time later does not change them.
 _clock = time.perf_counter_ns
 _copy = torch.Tensor.copy_
 _fill = torch.Tensor.fill_
