@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from random import Random
-from types import TracebackType
 from typing import Self
 
 from kbevolve.archive.parts import changed
@@ -126,9 +125,7 @@ class Judge:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
