@@ -23,7 +23,7 @@ _OUTCOMES = {
 
 def words(found: Evaluation) -> str:
     """The evaluation in one line, for a test that fails."""
-    speed = f"{found.speedup} [{found.speedup_low}, {found.speedup_high}]" if found.speedup else ""
+    speed = f"{found.timing.speedup} [{found.timing.speedup_low}, {found.timing.speedup_high}]" if found.timing.speedup else ""
     return f"{found.verdict.name} {speed} {found.tags}: {found.message}"
 
 
@@ -35,7 +35,7 @@ def check(hack: Hack, found: Evaluation) -> None:
     if correct:
         assert set(hack.tags) <= set(found.tags), words(found)
     if correct and hack.expected is Expected.HARMLESS:
-        assert found.speedup_low is not None
-        assert found.speedup_low <= LARGEST_LIE, words(found)
-    assert (found.speedup is not None) == correct
+        assert found.timing.speedup_low is not None
+        assert found.timing.speedup_low <= LARGEST_LIE, words(found)
+    assert (found.timing.speedup is not None) == correct
     assert not SECRETS.search(found.message), found.message

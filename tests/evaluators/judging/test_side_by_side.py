@@ -210,13 +210,13 @@ def test_trials_are_computed_only_while_the_device_is_held(monkeypatch: pytest.M
     real_trial = PreparedProblem.trial
 
     def trial(self: PreparedProblem, number: int) -> object:
-        held.append(judge._context.gate._held)
+        held.append(profiling._context.gate._held)
         return real_trial(self, number)
 
     monkeypatch.setattr(PreparedProblem, "trial", trial)
-    with Judge(CPU, SETTINGS.model_copy(update={"profile": True})) as judge:
+    with Judge(CPU, SETTINGS.model_copy(update={"profile": True})) as profiling:
         for body in (RIGHT, f"return 1.01 * ({RIGHT.removeprefix('return ')})"):
-            judge.evaluate(problem_of(), Kernel.from_source(candidate(body)))
+            profiling.evaluate(problem_of(), Kernel.from_source(candidate(body)))
     assert len(held) > 10
     assert all(held), held
 
