@@ -23,7 +23,8 @@ _OUTCOMES = {
 
 def words(found: Evaluation) -> str:
     """The evaluation in one line, for a test that fails."""
-    speed = f"{found.timing.speedup} [{found.timing.speedup_low}, {found.timing.speedup_high}]" if found.timing.speedup else ""
+    timing = found.timing
+    speed = f"{timing.speedup} [{timing.speedup_low}, {timing.speedup_high}]" if timing.speedup else ""
     return f"{found.verdict.name} {speed} {found.tags}: {found.message}"
 
 

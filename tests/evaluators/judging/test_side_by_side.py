@@ -163,7 +163,7 @@ def test_a_reference_that_dies_again_and_again_is_an_infrastructure_failure(
     real_call = CandidateProcess.timed_call
 
     def timed_call(self: CandidateProcess, inputs: object) -> object:
-        if self is context_of(judge).reference:
+        if judge._problem is not None and self is judge._problem.reference:
             self.worker.end()
         return real_call(self, inputs)  # type: ignore[arg-type]
 
