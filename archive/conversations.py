@@ -1,7 +1,7 @@
-"""What is asked of people and agents outside, and what they told: each question once, and its first answer for ever.
+"""Requests and their replies: questions to people and agents outside, and what models replied.
 
-A question is one request of one child; it is written down when it is handed out, and only such a question can be
-answered. Its id follows from the child, so asking again asks the same.
+A question is one request for one child. It is recorded when it is shown, only a recorded question can be answered, and
+its first answer is final. Its id follows from the child, so asking again asks the same.
 """
 
 import re
@@ -18,8 +18,8 @@ _KEY = "run, generation, island, slot, number"
 _ID = re.compile(r"(?:(?P<run>[^/\s]+)/)?g(\d+)/i(\d+)/s(\d+)/q(\d+)")
 
 
-class Place(NamedTuple):
-    """Which birth of a run, and which request for it."""
+class RequestPlace(NamedTuple):
+    """A request: which birth of a run, and which request for that birth."""
 
     generation: int
     island: int
@@ -29,14 +29,14 @@ class Place(NamedTuple):
 
     @property
     def child(self) -> str:
-        """The birth's place, e.g. ``g3/i1/s0``."""
+        """The birth, e.g. ``g3/i1/s0``."""
         return f"g{self.generation}/i{self.island}/s{self.slot}"
 
     def __str__(self) -> str:
         return f"{self.child}/q{self.number}"
 
 
-class Stage(StrEnum):
+class QuestionStage(StrEnum):
     """What a question asks for."""
 
     IDEA = "idea"  # ideas in words
@@ -45,14 +45,14 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question that was handed out, or is about to be."""
+    """A question that was shown, or is about to be."""
 
     run: str
-    place: Place
-    #: What the child is asked for as.
+    place: RequestPlace
+    #: How the child is to be made.
     operator: Operator
-    stage: Stage
-    #: Moment it was first handed out, UTC, ISO 8601; "" when it never was.
+    stage: QuestionStage
+    #: Moment it was first shown, UTC, ISO 8601; "" when it never was.
     asked: str = ""
 
     @property
@@ -62,35 +62,35 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What somebody told."""
+class QuestionAnswer:
+    """An answer from outside."""
 
     run: str
-    place: Place
-    #: The answer, as a model would have given it; "" passes.
+    place: RequestPlace
+    #: The answer, as a model would have given it; "" declines to answer.
     text: str
-    #: The answer to the child's next request, told at once; None when only this one was answered.
+    #: The answer to the child's next request, given with this one; None without it.
     following: str | None = None
-    #: Who told it.
+    #: Name of the person or agent.
     by: str
-    #: Moment it was told; "" before it is written down.
+    #: Moment it was recorded; "" before that.
     at: str = ""
 
 
-class Outcome(Enum):
-    """What became of an answer; the value is the reason for people."""
+class AnswerStatus(Enum):
+    """Whether an answer was recorded; the value is the reason for people."""
 
-    TAKEN = "it was taken"
-    KNOWN = "the same answer is there already"
-    TWICE = "another answer was told before, and the first one counts"
-    LATE = "the child was born without it meanwhile"
-    UNASKED = "nobody was asked that; `kbevolve ask` shows what is open"
+    TAKEN = "it was recorded"
+    KNOWN = "the same answer is recorded already"
+    TWICE = "another answer was recorded before, and the first one counts"
+    LATE = "the child was created without it meanwhile"
+    UNASKED = "this question was never asked; `kbevolve ask` shows the open ones"
 
 
-def parse_id(text: str) -> tuple[str | None, Place] | None:
+def parse_id(text: str) -> tuple[str | None, RequestPlace] | None:
     """The run (None when it is left out) and the place that an id names; None when it is no id."""
     found = _ID.fullmatch(text.strip())
-    return found and (found["run"], Place(*map(int, found.groups()[1:])))
+    return found and (found["run"], RequestPlace(*map(int, found.groups()[1:])))
 
 
 class Questions:
@@ -105,8 +105,8 @@ class Questions:
         self._connection = connection
         self.run = run_id
 
-    def asked(self, place: Place) -> Question | None:
-        """A question that was handed out; None when it was not."""
+    def asked(self, place: RequestPlace) -> Question | None:
+        """A recorded question; None when it was never shown."""
         row = self._connection.row(f"select * from questions where ({_KEY}) = (?, ?, ?, ?, ?)", self.run, *place)
         if row is None:
             return None
@@ -114,12 +114,12 @@ class Questions:
             run=self.run,
             place=place,
             operator=Operator[row["operator"]],
-            stage=Stage[row["stage"]],
+            stage=QuestionStage[row["stage"]],
             asked=row["at"],
         )
 
     def hand_out(self, questions: Sequence[Question]) -> list[Question]:
-        """Write down that these are asked; each comes back with the moment of the first time, "" when that is now."""
+        """Record that these are shown; each is returned with the moment of the first time, "" when that is now."""
         handed = []
         with self._connection.transaction():
             for question in questions:
@@ -130,32 +130,32 @@ class Questions:
                 handed.append(replace(question, asked=known.asked if known else ""))
         return handed
 
-    def answer(self, place: Place) -> Answer | None:
-        """What was told; None while nothing was."""
+    def answer(self, place: RequestPlace) -> QuestionAnswer | None:
+        """The recorded answer; None without one."""
         row = self._connection.row(f"select * from answers where ({_KEY}) = (?, ?, ?, ?, ?)", self.run, *place)
         if row is None:
             return None
         fields = {name: row[name] for name in ("text", "following", "by", "at")}
-        return Answer(run=self.run, place=place, **fields)
+        return QuestionAnswer(run=self.run, place=place, **fields)
 
-    def tell(self, answer: Answer) -> Outcome:
-        """Write an answer down, if its question was handed out, is open, and its child was not born yet."""
+    def tell(self, answer: QuestionAnswer) -> AnswerStatus:
+        """Record an answer, if its question was shown, is open, and its child has no birth yet."""
         place = answer.place
         with self._connection.transaction():
             if self.asked(place) is None:
-                return Outcome.UNASKED
+                return AnswerStatus.UNASKED
             known = self.answer(place)
             if known is not None:
                 same = (known.text, known.following) == (answer.text, answer.following)
-                return Outcome.KNOWN if same else Outcome.TWICE
-            if self._born(place):
-                return Outcome.LATE
+                return AnswerStatus.KNOWN if same else AnswerStatus.TWICE
+            if self._has_birth(place):
+                return AnswerStatus.LATE
             row = {name: asdict(answer)[name] for name in ("text", "following", "by")}
             self._connection.insert("answers", {**self._key(place), **row, "at": _now()})
-        return Outcome.TAKEN
+        return AnswerStatus.TAKEN
 
     def unused(self) -> int:
-        """How many answers no child has used yet."""
+        """Number of answers whose child has no birth yet."""
         row = self._connection.row(
             "select count(*) from answers where run = ? and not exists (select 1 from births where"
             " births.run = answers.run and births.generation = answers.generation"
@@ -164,18 +164,21 @@ class Questions:
         )
         return row[0] if row else 0
 
-    def _born(self, place: Place) -> bool:
+    def _has_birth(self, place: RequestPlace) -> bool:
         row = self._connection.row(
             "select 1 from births where run = ? and generation = ? and island = ? and slot = ?", self.run, *place[:3]
         )
         return row is not None
 
-    def _key(self, place: Place) -> dict[str, Any]:
+    def _key(self, place: RequestPlace) -> dict[str, Any]:
         return {"run": self.run, **place._asdict()}
 
 
 class Replies:
-    """The answers that a run had. Threads may share it.
+    """The replies of models in one run. Threads may share it.
+
+    A child may take several requests, and has a birth only after the last: a process that is killed in between finds
+    the replies here and does not pay for them again.
 
     Args:
         connection: the open archive.
@@ -187,12 +190,12 @@ class Replies:
         self._run = run_id
 
     def get(self, digest: str) -> str | None:
-        """The answer to the request of this digest, as it was given to `keep`; None when there is none."""
+        """The reply to the request of this digest, as `keep` got it; None when there is none."""
         row = self._connection.row("select reply from replies where run = ? and digest = ?", self._run, digest)
         return None if row is None else str(row["reply"])
 
     def keep(self, digest: str, reply: str) -> None:
-        """Write an answer down; it is there when this returns. A request that has one keeps it."""
+        """Record a reply; it is in the file when this returns. The first reply to a request is kept."""
         row = {"run": self._run, "digest": digest, "reply": reply}
         with self._connection.transaction():
             self._connection.insert("replies", {**row, "at": _now()}, known="run, digest")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from kbevolve.archive.conversations import Answer, Outcome, Question, Stage, parse_id
+from kbevolve.archive.conversations import AnswerStatus, Question, QuestionAnswer, QuestionStage, parse_id
 from kbevolve.archive.records import Operator, Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
@@ -69,7 +69,7 @@ def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = Non
         given: the answers.
         run: the run of ids that name none; None for the latest one.
     """
-    taken: dict[Outcome, list[str]] = {Outcome.TAKEN: [], Outcome.KNOWN: []}
+    taken: dict[AnswerStatus, list[str]] = {AnswerStatus.TAKEN: [], AnswerStatus.KNOWN: []}
     refused, runs = [], []
     for one in given:
         try:
@@ -80,7 +80,7 @@ def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = Non
             continue
         by = one.by.strip() or ANONYMOUS
         outcome = archive.questions(archive.runs.get(question.run)).tell(
-            Answer(run=question.run, place=question.place, text=text, following=following, by=by)
+            QuestionAnswer(run=question.run, place=question.place, text=text, following=following, by=by)
         )
         if outcome in taken:
             taken[outcome].append(question.id)
@@ -88,8 +88,8 @@ def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = Non
         else:
             refused.append(RefusedAnswer(question=question.id, why=outcome.value))
     return AnswerReport(
-        taken=tuple(taken[Outcome.TAKEN]),
-        known=tuple(taken[Outcome.KNOWN]),
+        taken=tuple(taken[AnswerStatus.TAKEN]),
+        known=tuple(taken[AnswerStatus.KNOWN]),
         refused=tuple(refused),
         runs=tuple(dict.fromkeys(runs)),
     )
@@ -105,11 +105,11 @@ def composed(given: GivenAnswer, question: Question) -> tuple[str, str | None]:
     if bool(parts) == given.passed or ("reply" in parts and len(parts) > 1):
         raise UsageError("an answer is a whole reply, or an idea, code or both, or it passes; give one of these")
     if given.passed:
-        return "", "" if question.stage is Stage.IDEA else None
+        return "", "" if question.stage is QuestionStage.IDEA else None
     if given.reply is not None:
         return given.reply, None
     code = None if given.code is None else _fenced(given.code)
-    if question.stage is Stage.IDEA:
+    if question.stage is QuestionStage.IDEA:
         if not (given.idea or "").strip():
             raise UsageError("it asks for an idea; give one, with the code if you have it already")
         return _as_json(str(given.idea)), code
@@ -175,7 +175,7 @@ def _question(archive: Archive, given: GivenAnswer, run: Run | None) -> Question
     of_run = archive.runs.get(named) if named else run or archive.runs.get("latest")
     question = archive.questions(of_run).asked(place)
     if question is None:
-        raise UsageError(Outcome.UNASKED.value)
+        raise UsageError(AnswerStatus.UNASKED.value)
     return question
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from kbevolve.archive.conversations import Answer, Place, Question, Questions, parse_id
+from kbevolve.archive.conversations import Question, QuestionAnswer, Questions, RequestPlace, parse_id
 from kbevolve.archive.records import Idea
 from kbevolve.configs.errors import Unanswered
 from kbevolve.configs.playbook import load_playbook
@@ -115,7 +115,7 @@ class _RecordedAnswers:
         )
         raise Unanswered(f"{question.id} has no answer yet; `kbevolve ask` shows it")
 
-    def _recorded(self, place: Place, idea: Idea | None) -> tuple[Reply | None, str]:
+    def _recorded(self, place: RequestPlace, idea: Idea | None) -> tuple[Reply | None, str]:
         """The recorded answer, None when there is none; and a note about code that could not be used."""
         questions = self.interaction.questions
         answer = questions.answer(place)
@@ -129,7 +129,7 @@ class _RecordedAnswers:
         return None, "the idea that was answered together with code had been tried before; this idea replaces it"
 
 
-def _has_idea(answer: Answer, idea: Idea | None) -> bool:
+def _has_idea(answer: QuestionAnswer, idea: Idea | None) -> bool:
     """Whether the code in `answer` is for this idea; an answer without text leaves the idea to us."""
     if not answer.text:
         return True

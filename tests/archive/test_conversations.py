@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.conversations import Answer, Outcome, Place, Question, Questions, Stage, parse_id
+from kbevolve.archive.conversations import (
+    AnswerStatus,
+    Question,
+    QuestionAnswer,
+    Questions,
+    QuestionStage,
+    RequestPlace,
+    parse_id,
+)
 from kbevolve.archive.records import Birth, BirthState, KnownDevice, Operator
 from kbevolve.archive.store import Archive
 
-PLACE = Place(9, 0, 0, 1)
+PLACE = RequestPlace(9, 0, 0, 1)
 
 
 @pytest.fixture
@@ -26,20 +34,22 @@ def questions(archive: Archive) -> Questions:
     return archive.questions(archive.runs.get())
 
 
-def question(questions: Questions, place: Place = PLACE) -> Question:
-    return Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=Stage.IDEA)
+def question(questions: Questions, place: RequestPlace = PLACE) -> Question:
+    return Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=QuestionStage.IDEA)
 
 
-def told(questions: Questions, text: str = "an idea", place: Place = PLACE, following: str | None = None) -> Answer:
-    return Answer(run=questions.run, place=place, text=text, following=following, by="anna")
+def told(
+    questions: Questions, text: str = "an idea", place: RequestPlace = PLACE, following: str | None = None
+) -> QuestionAnswer:
+    return QuestionAnswer(run=questions.run, place=place, text=text, following=following, by="anna")
 
 
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("g3/i1/s0/q2", (None, Place(3, 1, 0, 2))),
-        ("matmul-20261121-083012-3f2a/g12/i0/s1/q1", ("matmul-20261121-083012-3f2a", Place(12, 0, 1, 1))),
-        (" g3/i1/s0/q2\n", (None, Place(3, 1, 0, 2))),
+        ("g3/i1/s0/q2", (None, RequestPlace(3, 1, 0, 2))),
+        ("matmul-20261121-083012-3f2a/g12/i0/s1/q1", ("matmul-20261121-083012-3f2a", RequestPlace(12, 0, 1, 1))),
+        (" g3/i1/s0/q2\n", (None, RequestPlace(3, 1, 0, 2))),
         ("g3/i1/s0", None),
         ("a/b/g3/i1/s0/q2", None),
         ("g3/i1/s0/q2/", None),
@@ -47,7 +57,7 @@ def told(questions: Questions, text: str = "an idea", place: Place = PLACE, foll
         ("", None),
     ],
 )
-def test_an_id_names_a_run_and_a_place(text: str, parsed: tuple[str | None, Place] | None) -> None:
+def test_an_id_names_a_run_and_a_place(text: str, parsed: tuple[str | None, RequestPlace] | None) -> None:
     assert parse_id(text) == parsed
 
 
@@ -70,10 +80,10 @@ def test_a_question_is_handed_out_once_and_known_from_then_on(questions: Questio
 def test_the_first_answer_counts(questions: Questions) -> None:
     questions.hand_out([question(questions)])
     assert questions.answer(PLACE) is None
-    assert questions.tell(told(questions)) is Outcome.TAKEN
-    assert questions.tell(told(questions)) is Outcome.KNOWN
-    assert questions.tell(told(questions, "another")) is Outcome.TWICE
-    assert questions.tell(told(questions, following="code")) is Outcome.TWICE
+    assert questions.tell(told(questions)) is AnswerStatus.TAKEN
+    assert questions.tell(told(questions)) is AnswerStatus.KNOWN
+    assert questions.tell(told(questions, "another")) is AnswerStatus.TWICE
+    assert questions.tell(told(questions, following="code")) is AnswerStatus.TWICE
     found = questions.answer(PLACE)
     assert found is not None
     assert replace(found, at="") == told(questions)
@@ -81,10 +91,10 @@ def test_the_first_answer_counts(questions: Questions) -> None:
 
 def test_what_nobody_asked_is_not_answered(archive: Archive, questions: Questions) -> None:
     questions.hand_out([question(questions)])
-    assert questions.tell(told(questions, place=PLACE._replace(number=2))) is Outcome.UNASKED
+    assert questions.tell(told(questions, place=PLACE._replace(number=2))) is AnswerStatus.UNASKED
     elsewhere = archive.runs.get(questions.run)
     archive.add_run(replace(elsewhere, id="another-run"))
-    assert archive.questions(archive.runs.get("another-run")).tell(told(questions)) is Outcome.UNASKED
+    assert archive.questions(archive.runs.get("another-run")).tell(told(questions)) is AnswerStatus.UNASKED
 
 
 def test_a_child_that_was_born_takes_no_answer(archive: Archive, questions: Questions) -> None:
@@ -98,15 +108,15 @@ def test_a_child_that_was_born_takes_no_answer(archive: Archive, questions: Ques
                 state=BirthState.EXHAUSTED,
             )
         )  # fmt: skip
-    assert questions.tell(told(questions)) is Outcome.LATE
+    assert questions.tell(told(questions)) is AnswerStatus.LATE
     assert questions.unused() == 0
-    assert questions.tell(told(questions, place=PLACE._replace(island=1))) is Outcome.KNOWN
+    assert questions.tell(told(questions, place=PLACE._replace(island=1))) is AnswerStatus.KNOWN
 
 
 def test_whatever_is_told_is_kept_as_it_was(questions: Questions) -> None:
     questions.hand_out([question(questions)])
     text = "x × y\r\n\u2028 half a pair \ud800 and a zero\0"
-    assert questions.tell(told(questions, text, following="")) is Outcome.TAKEN
+    assert questions.tell(told(questions, text, following="")) is AnswerStatus.TAKEN
     found = questions.answer(PLACE)
     assert found is not None
     assert found.text.startswith("x × y\r\n\u2028 half a pair ")

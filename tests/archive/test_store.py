@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.conversations import Answer, Place, Question, Stage
+from kbevolve.archive.conversations import Question, QuestionAnswer, QuestionStage, RequestPlace
 from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import (
     Birth,
@@ -415,10 +415,10 @@ def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
         archive.add_generation_end(sample.run.id, 0)
         archive.start_session(sample.run.id)
         archive.add_device(KnownDevice(fingerprint="d", type="cpu", description="a device"))
-        place = Place(9, 0, 0, 1)
-        asked = Question(run=sample.run.id, place=place, operator=Operator.MUTATE, stage=Stage.IDEA)
+        place = RequestPlace(9, 0, 0, 1)
+        asked = Question(run=sample.run.id, place=place, operator=Operator.MUTATE, stage=QuestionStage.IDEA)
         archive.questions(sample.run).hand_out([asked])
-        archive.questions(sample.run).tell(Answer(run=sample.run.id, place=place, text="an idea", by="anna"))
+        archive.questions(sample.run).tell(QuestionAnswer(run=sample.run.id, place=place, text="an idea", by="anna"))
         archive.add_transfer(sample.run.id, "{}")
         archive.replies(sample.run).keep("digest", "{}")
     connection = sqlite3.connect(sample.path)

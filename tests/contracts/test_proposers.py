@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kbevolve.archive.conversations import Answer, Place, Question, Stage
+from kbevolve.archive.conversations import Question, QuestionAnswer, QuestionStage, RequestPlace
 from kbevolve.archive.records import BirthState, Kernel, Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import LLMSettings
@@ -55,10 +55,10 @@ def people() -> Iterator[tuple[Proposer, Operator]]:
         questions = archive.questions(open_run(archive, settings()))
         code = f"```python\n{kernel(UNROLL=8, TILE=64).source}```"
         for number, text in enumerate(('{"title": "Idea", "mechanism": "change"}', code), start=1):
-            place = Place(1, 0, 0, number)
-            asked = Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=Stage.IDEA)
+            place = RequestPlace(1, 0, 0, number)
+            asked = Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=QuestionStage.IDEA)
             questions.hand_out([asked])
-            questions.tell(Answer(run=questions.run, place=place, text=text, by="anna"))
+            questions.tell(QuestionAnswer(run=questions.run, place=place, text=text, by="anna"))
         writer = LLMProposer(NoModel(), LLMSettings())
         yield InteractiveProposer(interaction=Interaction(questions=questions), writer=writer), Operator.MUTATE
 

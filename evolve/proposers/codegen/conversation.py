@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kbevolve.archive.conversations import Stage
+from kbevolve.archive.conversations import QuestionStage
 from kbevolve.archive.records import BirthState, Idea, Kernel
 from kbevolve.evolve.llm.client import Message, Reply
 from kbevolve.evolve.proposers.base import Brief, Proposal
@@ -16,7 +16,7 @@ class ChildRequest:
 
     #: See `LanguageModel.complete`.
     child: str
-    stage: Stage
+    stage: QuestionStage
     #: The idea that the code carries out; None in a request for ideas, and where the answer states its own.
     idea: Idea | None
     system: str
@@ -38,12 +38,14 @@ class Conversation:
     _received: list[str] = field(default_factory=list)
     _replies: list[Reply] = field(default_factory=list)
 
-    def ask(self, stage: Stage, messages: list[Message], *, idea: Idea | None = None, again: bool = False) -> Reply:
+    def ask(
+        self, stage: QuestionStage, messages: list[Message], *, idea: Idea | None = None, again: bool = False
+    ) -> Reply:
         """Send a request; both sides are kept for the archive. `again`: the answer before could not be used."""
         request = ChildRequest(child=self.child, stage=stage, idea=idea, system=self.system, messages=tuple(messages))
         reply = self.send(request)
         number = len(self._replies) + 1
-        name = "ideas" if stage is Stage.IDEA else "code, asked again" if again else "code"
+        name = "ideas" if stage is QuestionStage.IDEA else "code, asked again" if again else "code"
         turns = [f"[{message.role}]\n{message.content.rstrip()}" for message in messages]
         if number == 1:
             turns = [f"[system]\n{self.system.rstrip()}", *turns]

@@ -8,7 +8,7 @@ could not be used.
 import re
 from collections.abc import Callable
 
-from kbevolve.archive.conversations import Stage
+from kbevolve.archive.conversations import QuestionStage
 from kbevolve.archive.records import BirthState, Idea, Kernel, Operator
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
@@ -128,7 +128,7 @@ class LLMProposer:
         filters = filters_for(brief, self._precision)
         entries = helpful(written, filters)
         turn = Message(role="user", content=self._texts.ideas(brief, shortlist(entries, brief, SHORTLIST), filters))
-        reply = talk.ask(Stage.IDEA, [turn])
+        reply = talk.ask(QuestionStage.IDEA, [turn])
         ideas = parse_ideas(reply.answer, self._playbook, proposed_by=reply.model)
         return choose_idea(ideas, brief) or playbook_idea(entries, brief)
 
@@ -138,7 +138,7 @@ class LLMProposer:
         self, brief: Brief, talk: Conversation, messages: list[Message], *, idea: Idea | None, base: str | None
     ) -> Proposal:
         """Ask for code and make the proposal; an answer that cannot be used gets one follow-up."""
-        reply = talk.ask(Stage.CODE, messages, idea=idea)
+        reply = talk.ask(QuestionStage.CODE, messages, idea=idea)
         if brief.operator is Operator.CROSS and idea is None:
             idea = _stated_idea(reply)
         try:
@@ -151,7 +151,7 @@ class LLMProposer:
                 Message(role="assistant", content=reply.answer),
                 Message(role="user", content=self._texts.again(complaint)),
             ]
-            second = talk.ask(Stage.CODE, follow_up, idea=idea, again=True)
+            second = talk.ask(QuestionStage.CODE, follow_up, idea=idea, again=True)
             try:
                 return self._proposal(brief, talk, self._read(second, base), idea)
             except AnswerError as error:

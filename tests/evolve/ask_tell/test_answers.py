@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.conversations import Place, Question, Stage
+from kbevolve.archive.conversations import Question, QuestionStage, RequestPlace
 from kbevolve.archive.records import Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
@@ -16,9 +16,9 @@ from kbevolve.evolve.proposers.codegen.edits import read_answer
 from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
 
 CODE = "class ModelNew:\n    pass\n"
-IDEA = Question(run="r", place=Place(1, 0, 0, 1), operator=Operator.MUTATE, stage=Stage.IDEA)
-WRITE = Question(run="r", place=Place(1, 0, 0, 2), operator=Operator.MUTATE, stage=Stage.CODE)
-CROSS = Question(run="r", place=Place(1, 0, 0, 1), operator=Operator.CROSS, stage=Stage.CODE)
+IDEA = Question(run="r", place=RequestPlace(1, 0, 0, 1), operator=Operator.MUTATE, stage=QuestionStage.IDEA)
+WRITE = Question(run="r", place=RequestPlace(1, 0, 0, 2), operator=Operator.MUTATE, stage=QuestionStage.CODE)
+CROSS = Question(run="r", place=RequestPlace(1, 0, 0, 1), operator=Operator.CROSS, stage=QuestionStage.CODE)
 
 
 def ideas(text: str) -> list[tuple[str, str]]:
@@ -84,7 +84,9 @@ def test_each_answer_stands_alone(small_archive: Any) -> None:
     with Archive(small_archive.path) as archive:
         run = archive.runs.get()
         first, second = (
-            Question(run=run.id, place=Place(9, island, 0, 1), operator=Operator.MUTATE, stage=Stage.IDEA)
+            Question(
+                run=run.id, place=RequestPlace(9, island, 0, 1), operator=Operator.MUTATE, stage=QuestionStage.IDEA
+            )
             for island in (0, 1)
         )
         archive.questions(run).hand_out([first, second])
@@ -102,7 +104,7 @@ def test_each_answer_stands_alone(small_archive: Any) -> None:
         assert [one.question for one in receipt.refused] == [told[index].question for index in (0, 3, 4, 5)]
         whys = [one.why for one in receipt.refused]
         assert "is not the id of a question; `kbevolve ask` prints them" in whys[0]
-        assert "nobody was asked that" in whys[1]
+        assert "was never asked" in whys[1]
         assert "no run 'no-such-run'" in whys[2]
         assert "asks for an idea" in whys[3]
         kept = archive.questions(run).answer(first.place)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.conversations import Stage
+from kbevolve.archive.conversations import QuestionStage
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, UsageError
@@ -196,7 +196,7 @@ def test_a_question_is_what_a_model_is_sent() -> None:
 def test_idea_and_code_may_be_told_at_once() -> None:
     home = Home(chosen(islands=1, tune_share=0, generations=1))
     (one,) = home.ask().open
-    assert one.question.stage is Stage.IDEA
+    assert one.question.stage is QuestionStage.IDEA
     assert one.parents == (kernel().id,)
     home.tell(one, idea="Unroll: fewer branches", code=kernel(UNROLL=4).source)
     asked = home.ask()
@@ -218,7 +218,7 @@ def test_code_is_not_taken_for_another_idea_than_its_own() -> None:
     home.tell(second, idea="unroll!: again", code=kernel(UNROLL=8).source)
     (asked,) = home.ask().open
     assert asked.question.id == second.question.id.replace("q1", "q2")
-    assert asked.question.stage is Stage.CODE
+    assert asked.question.stage is QuestionStage.CODE
     assert "tried before" in asked.note
     assert all(birth.kernel != kernel(UNROLL=8).id for birth in home.births())
 
@@ -238,7 +238,7 @@ def test_a_file_that_cannot_be_used_is_asked_for_once_more() -> None:
     (one,) = home.ask().open
     home.tell(one, idea="Unroll: fewer branches", code="class Model: ...")
     (again,) = home.ask().open
-    assert (again.question.place.number, again.question.stage) == (3, Stage.CODE)
+    assert (again.question.place.number, again.question.stage) == (3, QuestionStage.CODE)
     assert "class ModelNew" in again.messages[-1].content
     home.tell(again, code=kernel(UNROLL=2).source)
     assert home.ask().over
@@ -269,7 +269,7 @@ def test_models_people_and_tunables_take_turns_at_one_run() -> None:
     home.tell(first)  # one stage of two: the rest of this child is the model's
     assert home.resume(model, search=home.settings.search.model_copy(update={"generations": 4}))
     late = answer(home.archive, [GivenAnswer(question=second.question.id, reply="too late")])
-    assert [one.why for one in late.refused] == ["the child was born without it meanwhile"]
+    assert [one.why for one in late.refused] == ["the child was created without it meanwhile"]
     assert home.births()[: len(before)] == before
     written = home.births()
     pure.resume(everything := Scripted(), search=pure.settings.search.model_copy(update={"generations": 4}))
@@ -285,7 +285,7 @@ def test_what_a_model_has_answered_is_not_asked_again() -> None:
     home = Home(chosen(islands=1, tune_share=0))
     assert home.resume(Scripted(most=1)) is StopReason.INTERRUPTED
     (one,) = home.ask().open
-    assert (one.question.place.number, one.question.stage) == (2, Stage.CODE)
+    assert (one.question.place.number, one.question.stage) == (2, QuestionStage.CODE)
     home.tell(one)
     pure = Home(chosen(islands=1, tune_share=0))
     pure.resume(Scripted())
@@ -332,7 +332,7 @@ def test_judges_are_opened_only_when_there_is_something_to_judge(
     home.tell(one)
     monkeypatch.setattr(session, "open_judges", lambda *_, **__: pytest.fail("a judge was opened for nothing"))
     (following,) = home.ask().open
-    assert following.question.stage is Stage.CODE
+    assert following.question.stage is QuestionStage.CODE
 
 
 def test_a_run_of_another_device_is_not_judged_here() -> None:
@@ -355,7 +355,9 @@ def test_where_the_device_is_not_there_is_answered_and_asked_all_the_same(monkey
     home.devices = None
     assert len(home.ask().open) == 2, "as long as there is nothing to judge"
     for one in home.ask().open:
-        home.tell(one, **({"code": kernel(UNROLL=2).source} if one.question.stage is Stage.CODE else {"passed": True}))
+        home.tell(
+            one, **({"code": kernel(UNROLL=2).source} if one.question.stage is QuestionStage.CODE else {"passed": True})
+        )
     with pytest.raises(UsageError, match=r"judged on double: torch sees 0 CUDA devices\. Or give --no-judge here"):
         home.ask()
     asked = home.ask(judge=False)

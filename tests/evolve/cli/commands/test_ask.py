@@ -120,7 +120,7 @@ def test_answers_are_told_and_the_run_goes_on(begin: Any, ask: Any, kbevolve: An
     other = kbevolve(*words, "--idea", "Another: one", "--json")
     assert other.code == 1
     assert other.err == (
-        f"kbevolve: {first['question']}: refused: another answer was told before, and the first one counts\n"
+        f"kbevolve: {first['question']}: refused: another answer was recorded before, and the first one counts\n"
     )
     assert json.loads(other.out)["refused"][0]["question"] == first["question"]
     short = kbevolve("tell", "--question", "g1/i1/s0/q1", "--pass")
@@ -151,7 +151,7 @@ def test_many_answers_come_from_one_file(begin: Any, ask: Any, kbevolve: Any, fo
     (folder / "answers.json").write_text(json.dumps([*answers, {"question": "g7/i0/s0/q1", "reply": "?"}]))
     told = kbevolve("tell", "--answers", "answers.json", "--by", "anna")
     assert told.code == 1
-    assert told.err == "kbevolve: g7/i0/s0/q1: refused: nobody was asked that; `kbevolve ask` shows what is open\n"
+    assert told.err == "kbevolve: g7/i0/s0/q1: refused: this question was never asked; `kbevolve ask` shows the open ones\n"
     assert told.out.count("accepted.") == 3
     news = ask()["news"]
     assert [one["kernel"] for one in news] == [kernel(TILE=tile).id for tile in (16, 32, 64)]
@@ -202,7 +202,7 @@ def test_a_run_goes_on_without_those_who_are_asked(begin: Any, ask: Any, kbevolv
     assert offline.code == 0, offline.err
     assert "all generations were run" in offline.out
     late = kbevolve("tell", "--question", one["question"], "--idea", "Too: late")
-    assert (late.code, "born without it meanwhile" in late.err) == (1, True)
+    assert (late.code, "created without it meanwhile" in late.err) == (1, True)
 
 
 def test_a_run_that_began_without_people_may_ask_them(folder: Path, judge: KnownJudge, kbevolve: Any, ask: Any) -> None:
