@@ -151,7 +151,8 @@ def test_many_answers_come_from_one_file(begin: Any, ask: Any, kbevolve: Any, fo
     (folder / "answers.json").write_text(json.dumps([*answers, {"question": "g7/i0/s0/q1", "reply": "?"}]))
     told = kbevolve("tell", "--answers", "answers.json", "--by", "anna")
     assert told.code == 1
-    assert told.err == "kbevolve: g7/i0/s0/q1: refused: this question was never asked; `kbevolve ask` shows the open ones\n"
+    why = "this question was never asked; `kbevolve ask` shows the open ones"
+    assert told.err == f"kbevolve: g7/i0/s0/q1: refused: {why}\n"
     assert told.out.count("accepted.") == 3
     news = ask()["news"]
     assert [one["kernel"] for one in news] == [kernel(TILE=tile).id for tile in (16, 32, 64)]
