@@ -55,11 +55,7 @@ class ShownKernel:
 
     @classmethod
     def of(
-        cls,
-        member: Member,
-        card: ProblemCard | None = None,
-        *,
-        allowed: Collection[Feedback] = ("execution", "profiler"),
+        cls, member: Member, card: ProblemCard | None, *, allowed: Collection[Feedback] = ("execution", "profiler")
     ) -> "ShownKernel":
         """A correct kernel with its measured speedup, as far as `allowed` permits."""
         if "execution" not in allowed:
@@ -107,21 +103,15 @@ class PromptTexts:
             count=self.ideas_per_call,
         )
 
-    def implement_diff(self, brief: Brief, idea: Idea) -> str:
-        """Stage two, as edits on the parent."""
-        return _render("implement_diff", **_writing(brief), **_parent(brief), idea=idea)
-
-    def implement_rewrite(self, brief: Brief, idea: Idea) -> str:
-        """Stage two, as a whole file."""
-        return _render("implement_rewrite", **_writing(brief), **_parent(brief), idea=idea)
+    def implement(self, brief: Brief, idea: Idea) -> str:
+        """Stage two: edits on the parent, or a whole file."""
+        name = "implement_diff" if edited(brief) else "implement_rewrite"
+        return _render(name, **_writing(brief), **_parent(brief), idea=idea)
 
     def cross(self, brief: Brief) -> str:
         """Both stages in one: two parents to combine."""
-        return _render(
-            "cross",
-            **_writing(brief),
-            crossed=[ShownKernel.of(parent, brief.task.card) for parent in brief.parents[:2]],
-        )
+        crossed = [ShownKernel.of(parent, brief.task.card) for parent in brief.parents[:2]]
+        return _render("cross", **_writing(brief), crossed=crossed)
 
     def repair_task(self, brief: Brief, failure: Failure) -> str:
         """The task that led to the failed file, for the first turn of a repair."""
@@ -137,20 +127,10 @@ class PromptTexts:
     def repair(self, failure: Failure) -> str:
         """What is wrong with the failed file, and the request to repair it; or which kernel it nearly equals."""
         if failure.like is not None:
-            return _render(
-                "near_duplicate",
-                share=100 * failure.like.share,
-                kernel=failure.like.kernel,
-                fared=failure.like.fared,
-                message=feedback(failure.like.evaluation),
-                idea=failure.idea,
-            )
-        return _render(
-            "repair",
-            verdict=failure.evaluation.verdict.name.lower().replace("_", " "),
-            message=feedback(failure.evaluation),
-            idea=failure.idea,
-        )
+            message = feedback(failure.like.evaluation)
+            return _render("near_duplicate", like=failure.like, message=message, idea=failure.idea)
+        verdict = failure.evaluation.verdict.name.lower().replace("_", " ")
+        return _render("repair", verdict=verdict, message=feedback(failure.evaluation), idea=failure.idea)
 
     def again(self, complaint: str) -> str:
         """The follow-up to an answer that could not be used."""

@@ -19,7 +19,7 @@ from kbevolve.evolve.proposers.codegen.conversation import ChildRequest, Convers
 from kbevolve.evolve.proposers.codegen.edits import ParsedAnswer, read_answer
 from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
 from kbevolve.evolve.proposers.codegen.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea, shortlist
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, backends, edited
+from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, backends
 from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
 
 #: Playbook ideas shown in one prompt, drawn anew for each child: all fifty would be most of the prompt.
@@ -61,8 +61,8 @@ class LLMProposer:
     def propose_with(self, send: Send, brief: Brief) -> Proposal:
         """As `propose`, but `send` answers the requests."""
         writers: dict[Operator, Callable[[Brief, Conversation], Proposal]] = {
-            Operator.MUTATE: self._mutate,
-            Operator.REWRITE: self._rewrite,
+            Operator.MUTATE: self._implement,
+            Operator.REWRITE: self._implement,
             Operator.CROSS: self._cross,
             Operator.REPAIR: self._repair,
         }
@@ -84,22 +84,15 @@ class LLMProposer:
 
     # ---- the operators -----------------------------------------------------------------------------------------------
 
-    def _mutate(self, brief: Brief, talk: Conversation) -> Proposal:
-        if not edited(brief):
-            return self._rewrite(brief, talk)
+    def _implement(self, brief: Brief, talk: Conversation) -> Proposal:
         idea = self._idea(brief, talk)
-        turn = Message(role="user", content=self._texts.implement_diff(brief, idea))
-        return self._child(brief, talk, [turn], idea=idea, base=brief.parents[0].kernel.source)
-
-    def _rewrite(self, brief: Brief, talk: Conversation) -> Proposal:
-        idea = self._idea(brief, talk)
-        turn = Message(role="user", content=self._texts.implement_rewrite(brief, idea))
+        turn = Message(role="user", content=self._texts.implement(brief, idea))
         base = brief.parents[0].kernel.source if brief.parents else None
         return self._child(brief, talk, [turn], idea=idea, base=base)
 
     def _cross(self, brief: Brief, talk: Conversation) -> Proposal:
         if len(brief.parents) < 2:
-            return self._rewrite(brief, talk)
+            return self._implement(brief, talk)
         turn = Message(role="user", content=self._texts.cross(brief))
         return self._child(brief, talk, [turn], idea=None, base=brief.parents[0].kernel.source)
 

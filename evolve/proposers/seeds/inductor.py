@@ -115,16 +115,18 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     _check_signature(found)
     generated = _pruned(found.code)
     model_new = as_model_new(reference)
-    header = [node for node in ast.parse(model_new).body if _must_come_first(node)]
-    future = "".join(f"{ast.unparse(node)}\n" for node in header if isinstance(node, ast.ImportFrom))
-    model_new = without(model_new, header)
+    body = ast.parse(model_new).body
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    notes = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    future = "".join(f"{ast.unparse(node)}\n" for node in imports)
+    model_new = without(model_new, [*imports, *notes])
     clash = _defined(generated) & _defined(model_new)
     if clash:
         raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
     call = f"call([{', '.join(found.arguments)}])"
     # Parameters require gradients, and the generated code writes into its buffers with out=.
-    body = f"return {call}[0]" if found.single else f"return {call}"
-    model_new = with_forward(model_new, body, decorator="torch.no_grad()")
+    result = f"return {call}[0]" if found.single else f"return {call}"
+    model_new = with_forward(model_new, result, decorator="torch.no_grad()")
     trust = _TRUST if "async_compile.cpp" in generated else ""
     return f"{_HEADER.format(version=version, future=future, trust=trust)}{generated}\n\n{model_new}"
 
@@ -202,14 +204,6 @@ def _is_unused(node: ast.stmt, used: set[str]) -> bool:
             return not used.intersection((alias.asname or alias.name).partition(".")[0] for alias in node.names)
         case ast.Assign(targets=[ast.Name(id=name)]):
             return name not in used
-    return False
-
-
-def _must_come_first(node: ast.stmt) -> bool:
-    """Docstrings, and ``from __future__`` imports."""
-    match node:
-        case ast.Expr(value=ast.Constant()) | ast.ImportFrom(module="__future__"):
-            return True
     return False
 
 

@@ -54,7 +54,9 @@ def starting_kernels(
         seconds: limit for torch.compile.
         say: shows one line to the user: why torch.compile gave no kernel.
     """
-    starts = [_reference(problem, device_type), *_hand_written(problem, device_type)]
+    starts = [_start(as_model_new(problem.source_for(device_type)), "the reference itself")]
+    for file in seed_files(problem.name, device_type):
+        starts.append(_start(file.read_text(encoding="utf-8"), f"hand-written: {file.name}"))
     if inductor:
         try:
             source = inductor_source(problem, device_type, precision=precision, seconds=seconds)
@@ -84,15 +86,6 @@ def inductor_source(
 
 def _start(source: str, note: str) -> StartingKernel:
     return StartingKernel(kernel=Kernel.from_source(source), note=note)
-
-
-def _reference(problem: Problem, device_type: str) -> StartingKernel:
-    return _start(as_model_new(problem.source_for(device_type)), "the reference itself")
-
-
-def _hand_written(problem: Problem, device_type: str) -> list[StartingKernel]:
-    files = seed_files(problem.name, device_type)
-    return [_start(file.read_text(encoding="utf-8"), f"hand-written: {file.name}") for file in files]
 
 
 def _run_inductor(arguments: list[str], seconds: float) -> None:

@@ -12,7 +12,6 @@ from kbevolve.archive.records import BirthState, Kernel, Operator
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
-from kbevolve.islands.island import Member
 
 #: Candidates for the posterior draw; more would leave no diversity, fewer would waste what was learnt.
 CANDIDATES = 24
@@ -27,60 +26,46 @@ class TunablesProposer:
 
     def propose(self, brief: Brief) -> Proposal:
         """A setting of the main parent's tunables that is new to this run; EXHAUSTED when there is none."""
-        source = brief.parents[0].kernel.source
-        tunables = declared(source)
+        source, rng = brief.parents[0].kernel.source, brief.rng
+        tunables, shape = declared(source), skeleton(source)
         if not tunables:
             return Proposal(state=BirthState.EXHAUSTED, note="the parent declares no tunables")
-        fresh = self._fresh(brief, source, tunables)
+        used = brief.parents if brief.operator is Operator.CROSS else brief.parents[:1]
+        parents = [parent.kernel for parent in used if skeleton(parent.kernel.source) == shape]
+        fresh = _unknown(brief, source, _nearby([values_of(parent.source) for parent in parents], tunables, rng))
+        if not fresh:
+            # The neighbourhood is exhausted: the first new setting anywhere in the space.
+            fresh = _unknown(brief, source, (_anywhere(tunables, rng) for _ in range(LAST_TRIES)), limit=1)
         if not fresh:
             return Proposal(state=BirthState.EXHAUSTED, note="every setting near the parent was tried")
-        surrogate = self._surrogate(brief, source, tunables)
+        relatives = [member for member in brief.learnt.history if skeleton(member.kernel.source) == shape]
+        surrogate = Surrogate(
+            {tunable.name: tunable.choices for tunable in tunables},
+            [values_of(member.kernel.source) for member in relatives],
+            [member.evaluation.timing.speedup or 1.0 for member in relatives],
+            rng,
+        )
         child, setting = max(fresh, key=lambda candidate: surrogate.score(candidate[1]))
         return Proposal(
             state=BirthState.CREATED,
             kernel=child,
-            parents=tuple(parent.kernel.id for parent in self._parents(brief, source)),
+            parents=tuple(parent.id for parent in parents),
             note=_changes(values_of(source), setting),
         )
 
-    def _fresh(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> list[tuple[Kernel, dict[str, str]]]:
-        """Candidates that are new to this run, each once."""
-        settings = self._nearby(brief, source, tunables)
-        found = _unknown(brief, source, settings)
-        if not found:
-            # The neighbourhood is exhausted: the first new setting anywhere in the space.
-            found = _unknown(brief, source, (_anywhere(tunables, brief.rng) for _ in range(LAST_TRIES)), limit=1)
-        return found
 
-    def _nearby(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> list[dict[str, str]]:
-        rng = brief.rng
-        bases = [values_of(parent.kernel.source) for parent in self._parents(brief, source)]
-        if len(bases) == 1:
-            return [_mutated(bases[0], tunables, rng) for _ in range(CANDIDATES)]
-        crossed = [{name: rng.choice(bases)[name] for name in bases[0]} for _ in range(CANDIDATES // 2)]
-        return crossed + [_mutated(setting, tunables, rng) for setting in crossed]
-
-    def _parents(self, brief: Brief, source: str) -> list[Member]:
-        """The main parent, and for CROSS the second one if its values fit."""
-        if brief.operator is not Operator.CROSS:
-            return [brief.parents[0]]
-        shape = skeleton(source)
-        return [parent for parent in brief.parents if skeleton(parent.kernel.source) == shape]
-
-    def _surrogate(self, brief: Brief, source: str, tunables: tuple[Tunable, ...]) -> Surrogate:
-        shape = skeleton(source)
-        relatives = [member for member in brief.learnt.history if skeleton(member.kernel.source) == shape]
-        return Surrogate(
-            {tunable.name: tunable.choices for tunable in tunables},
-            [values_of(member.kernel.source) for member in relatives],
-            [member.evaluation.timing.speedup or 1.0 for member in relatives],
-            brief.rng,
-        )
+def _nearby(bases: list[dict[str, str]], tunables: tuple[Tunable, ...], rng: Random) -> list[dict[str, str]]:
+    """Mutations of one setting; of two, random mixtures of them and mutations of these."""
+    if len(bases) == 1:
+        return [_mutated(bases[0], tunables, rng) for _ in range(CANDIDATES)]
+    crossed = [{name: rng.choice(bases)[name] for name in bases[0]} for _ in range(CANDIDATES // 2)]
+    return crossed + [_mutated(setting, tunables, rng) for setting in crossed]
 
 
 def _unknown(
     brief: Brief, source: str, settings: Iterable[Mapping[str, str]], *, limit: int | None = None
 ) -> list[tuple[Kernel, dict[str, str]]]:
+    """Kernels with these settings that are new to the run, each once."""
     found: dict[str, tuple[Kernel, dict[str, str]]] = {}
     for setting in settings:
         kernel = Kernel.from_source(with_values(source, setting))

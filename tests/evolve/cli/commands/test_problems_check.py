@@ -136,8 +136,7 @@ def test_every_prompt_about_a_problem_shows_its_card() -> None:
     idea = Idea(title="t", mechanism="m", technique="tiling")
     prompts = [
         texts.ideas(brief, []),
-        texts.implement_rewrite(brief, idea),
-        texts.implement_diff(brief, idea),
+        texts.implement(brief, idea),
         texts.repair_task(brief, Failure(kernel=parent, evaluation=found)),
     ]
     for prompt in prompts:
