@@ -1,6 +1,7 @@
 """How a generation is created: one child for every island, new or continued from an earlier session."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from kbevolve.archive.records import Birth, BirthState, Operator
 from kbevolve.evolve.proposers.base import Proposal, Proposer
@@ -11,37 +12,23 @@ from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
 
 
+@dataclass(slots=True, kw_only=True)
 class GenerationCreator:
-    """Creates the generations of one run.
+    """Creates the generations of one run."""
 
-    Args:
-        context: the run.
-        population: what it knows.
-        briefs: makes the briefs.
-        offspring: takes the new children.
-        proposers: the proposer of each operator. That of TUNE is asked in this thread, the others concurrently.
-        starts: the starting kernels of each island.
-    """
+    context: RunContext
+    population: Population
+    briefs: BriefMaker
+    offspring: OffspringInFlight
+    #: Proposer of each operator. That of TUNE is asked in this thread, the others concurrently.
+    proposers: Mapping[Operator, Proposer]
+    #: Starting kernels of each island.
+    starts: Sequence[Sequence[StartingKernel]]
 
-    def __init__(
-        self,
-        context: RunContext,
-        *,
-        population: Population,
-        briefs: BriefMaker,
-        offspring: OffspringInFlight,
-        proposers: Mapping[Operator, Proposer],
-        starts: Sequence[Sequence[StartingKernel]],
-    ) -> None:
-        self._islands = context.settings.search.islands
-        self._view = context.view
-        self._population = population
-        self.briefs = briefs
-        self._offspring = offspring
-        self.proposers = proposers
-        self.starts = starts
-        #: Operators whose proposer is asked in this thread, in order: so each child knows the ones before it.
-        self._in_order = [one for one in proposers if proposers[one] is proposers.get(Operator.TUNE)]
+    @property
+    def _in_order(self) -> list[Operator]:
+        """Operators whose proposer is asked in this thread, in order: so each child knows the ones before it."""
+        return [one for one in self.proposers if self.proposers[one] is self.proposers.get(Operator.TUNE)]
 
     def create(self, generation: int, *, closed: int, recorded: bool) -> list[Offspring]:
         """Ask for the children of all islands.
@@ -52,16 +39,17 @@ class GenerationCreator:
             recorded: whether an earlier session may have left attempts of it. These are not asked for again.
         """
         known: dict[int, dict[int, Birth]] = {}
-        for birth in self._view.births(generation) if recorded else ():
+        for birth in self.context.view.births(generation) if recorded else ():
             known.setdefault(birth.island, {})[birth.slot] = birth
         snapshot = GenerationSnapshot(
             generation=generation,
             closed=closed,
-            memory=self._population.memory(),
-            failures=self._population.known_failures(),
+            memory=self.population.memory(),
+            failures=self.population.known_failures(),
         )
         create = self._create_starts if generation == 0 else self._create_child
-        return [child for island in range(self._islands) for child in create(snapshot, island, known.get(island, {}))]
+        islands = range(self.context.settings.search.islands)
+        return [child for island in islands for child in create(snapshot, island, known.get(island, {}))]
 
     def _create_starts(
         self, snapshot: GenerationSnapshot, island: int, recorded: Mapping[int, Birth]
@@ -72,10 +60,10 @@ class GenerationCreator:
             child = Offspring(snapshot=snapshot, island=island)
             children.append(child)
             if slot in recorded:
-                self._offspring.adopt(child, recorded[slot])
+                self.offspring.adopt(child, recorded[slot])
             else:
                 proposal = Proposal(state=BirthState.CREATED, kernel=start.kernel, note=start.note)
-                self._offspring.add(child, slot, proposal, Operator.SEED)
+                self.offspring.add(child, slot, proposal, Operator.SEED)
         return children
 
     def _create_child(
@@ -83,24 +71,20 @@ class GenerationCreator:
     ) -> list[Offspring]:
         child = Offspring(snapshot=snapshot, island=island, recorded=recorded)
         if 0 in recorded:
-            self._offspring.adopt(child, recorded[0])
-        else:
-            self._ask(child)
-        return [child]
-
-    def _ask(self, child: Offspring) -> None:
-        generation, island = child.generation, child.island
-        earlier = self._offspring.known_to(child)
+            self.offspring.adopt(child, recorded[0])
+            return [child]
+        generation, earlier = snapshot.generation, self.offspring.known_to(child)
+        view, in_order = self.context.view, self._in_order
 
         def known(kernel_id: str) -> bool:
             # A child of a proposer in this thread is in the archive before the next child is asked for.
-            return earlier(kernel_id) or self._view.knows_of(kernel_id, self._in_order, before=(generation, island))
+            return earlier(kernel_id) or view.knows_of(kernel_id, in_order, before=(generation, island))
 
         brief = self.briefs.brief(generation=generation, island=island, known=known)
         if brief is None:
             note = "this island has no kernel that could be a parent"
-            self._offspring.add(child, 0, Proposal(state=BirthState.EXHAUSTED, note=note, parents=()), Operator.TUNE)
-            return
-        parents = tuple(parent.kernel.id for parent in brief.parents)
-        ask = self._offspring.ask if brief.operator in self._in_order else self._offspring.ask_later
-        ask(child, 0, brief, parents)
+            self.offspring.add(child, 0, Proposal(state=BirthState.EXHAUSTED, note=note, parents=()), Operator.TUNE)
+        else:
+            ask = self.offspring.ask if brief.operator in in_order else self.offspring.ask_later
+            ask(child, 0, brief, tuple(parent.kernel.id for parent in brief.parents))
+        return [child]

@@ -71,61 +71,49 @@ class Offspring:
         return [one.birth for one in self.results if one.birth.state is not BirthState.NEAR_DUPLICATE]
 
 
+@dataclass(slots=True, kw_only=True)
 class OffspringInFlight:
-    """The offspring of one run that are not complete.
+    """The offspring of one run that are not complete."""
 
-    Args:
-        context: the run.
-        population: its kernels and failures.
-        proposers: the proposer of each operator.
-        evaluator: the judge; several threads may call it.
-        briefs: makes the briefs of repairs.
-        executor: threads for the proposers and the judge.
-        announce: called with each attempt that is about to be judged, and with None when the work in flight changes
-            otherwise.
-    """
+    context: RunContext
+    population: Population
+    #: Proposer of each operator; without one for REPAIR nothing is repaired.
+    proposers: Mapping[Operator, Proposer]
+    #: The judge; several threads may call it.
+    evaluator: Evaluator
+    #: Makes the briefs of repairs.
+    briefs: BriefMaker
+    executor: Executor
+    #: Called with each attempt that is about to be judged, and with None when the work in flight changes otherwise.
+    announce: Callable[[Birth | None], None]
+    #: How many requests for a child are under way.
+    asked: int = field(default=0, init=False)
+    #: Kernel id -> the attempts that wait for its verdict; the first one submitted it.
+    _judged: dict[str, list[tuple[Offspring, Birth]]] = field(default_factory=dict, init=False)
+    _novelty: NearDuplicates = field(init=False)
 
-    def __init__(
-        self,
-        context: RunContext,
-        *,
-        population: Population,
-        proposers: Mapping[Operator, Proposer],
-        evaluator: Evaluator,
-        briefs: BriefMaker,
-        executor: Executor,
-        announce: Callable[[Birth | None], None],
-    ) -> None:
-        self._context = context
-        self._view = context.view
-        self._population = population
-        self._proposers = proposers
-        self._evaluator = evaluator
-        self._briefs = briefs
-        # Without repair turns no near-duplicate is asked for again either.
-        self._repair_turns = context.settings.search.repair_turns if Operator.REPAIR in proposers else 0
-        self._executor = executor
-        self._announce = announce
-        self._novelty = NearDuplicates(context.view)
-        #: Kernel id -> the attempts that wait for its verdict; the first one submitted it.
-        self._judged: dict[str, list[tuple[Offspring, Birth]]] = {}
-        #: How many requests for a child are under way.
-        self.asked = 0
+    def __post_init__(self) -> None:
+        self._novelty = NearDuplicates(self.context.view)
+
+    @property
+    def _repair_turns(self) -> int:
+        """Without repair turns no near-duplicate is asked for again either."""
+        return self.context.settings.search.repair_turns if Operator.REPAIR in self.proposers else 0
 
     @property
     def judging(self) -> tuple[Birth, ...]:
         """The attempts that are being judged, the most urgent first."""
         births = sorted((attempts[0][1] for attempts in self._judged.values()), key=_urgency)
-        return tuple(births[: self._executor.size(JUDGE)])
+        return tuple(births[: self.executor.size(JUDGE)])
 
     @property
     def waiting(self) -> int:
         """How many kernels wait for a judge."""
-        return max(len(self._judged) - self._executor.size(JUDGE), 0)
+        return max(len(self._judged) - self.executor.size(JUDGE), 0)
 
     def ask(self, child: Offspring, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
         """Ask a proposer in this thread: it takes milliseconds, or must not be asked concurrently."""
-        proposal, seconds = _timed(self._proposers[brief.operator], brief)
+        proposal, seconds = _timed(self.proposers[brief.operator], brief)
         self.add(child, slot, proposal, brief.operator, parents, seconds)
 
     def ask_later(self, child: Offspring, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
@@ -138,8 +126,8 @@ class OffspringInFlight:
         self.asked += 1
         urgency = (child.generation, child.island, slot)
         brief = replace(brief, child="g{}/i{}/s{}".format(*urgency))
-        self._executor.submit(PROPOSE, urgency, partial(_timed, self._proposers[brief.operator], brief), answered)
-        self._announce(None)
+        self.executor.submit(PROPOSE, urgency, partial(_timed, self.proposers[brief.operator], brief), answered)
+        self.announce(None)
 
     def add(
         self,
@@ -168,7 +156,7 @@ class OffspringInFlight:
             if like is not None:
                 state, note = BirthState.NEAR_DUPLICATE, f"{like.words}: {note}"
         birth = Birth(
-            run=self._context.run.id,
+            run=self.context.run.id,
             generation=child.generation,
             island=child.island,
             slot=slot,
@@ -188,7 +176,7 @@ class OffspringInFlight:
             completion_tokens=proposal.completion_tokens,
             seconds=round(seconds, 3),
         )
-        self._context.archive.add_birth(birth, kernel=kernel, idea=idea)
+        self.context.archive.add_birth(birth, kernel=kernel, idea=idea)
         self.adopt(child, replace(birth, prompt="", reply=""))
 
     def adopt(self, child: Offspring, birth: Birth) -> None:
@@ -197,14 +185,14 @@ class OffspringInFlight:
             self._complete(child, birth, None, remembered=False)
         elif birth.kernel in self._judged:
             self._judged[birth.kernel].append((child, birth))
-        elif (evaluation := self._view.evaluation(birth.kernel)) is not None:
+        elif (evaluation := self.context.view.evaluation(birth.kernel)) is not None:
             self._complete(child, birth, evaluation, remembered=True)
         else:
             self._judged[birth.kernel] = [(child, birth)]
-            kernel = self._view.kernel(birth.kernel)
-            work = partial(self._evaluator.evaluate, self._context.problem, kernel)
-            self._executor.submit(JUDGE, _urgency(birth), work, self._add_verdict)
-            self._announce(birth)
+            kernel = self.context.view.kernel(birth.kernel)
+            work = partial(self.evaluator.evaluate, self.context.problem, kernel)
+            self.executor.submit(JUDGE, _urgency(birth), work, self._add_verdict)
+            self.announce(birth)
 
     def known_to(self, child: Offspring) -> Callable[[str], bool]:
         """Tells whether the run had a kernel when the child's generation was generated, also under other names, or the
@@ -212,30 +200,30 @@ class OffspringInFlight:
         own, closed = child.judged_attempts, child.snapshot.closed
         return lambda kernel_id: (
             any(kernel_id in (birth.kernel, birth.proposed_kernel) for birth in own)
-            or self._view.knows(kernel_id, generation=closed)
-            or self._view.saw(kernel_id, generation=closed)
+            or self.context.view.knows(kernel_id, generation=closed)
+            or self.context.view.saw(kernel_id, generation=closed)
         )
 
     def _has(self, child: Offspring, kernel_id: str) -> bool:
         """Whether the run had this very kernel, judged or submitted."""
         own = any(birth.kernel == kernel_id for birth in child.judged_attempts)
-        return own or self._view.knows(kernel_id, generation=child.snapshot.closed)
+        return own or self.context.view.knows(kernel_id, generation=child.snapshot.closed)
 
     def _of_form(self, child: Offspring, form: str) -> str | None:
         """The kernel that the run had with this canonical form; None without one."""
         own = (birth.kernel for birth in child.judged_attempts if birth.canonical_hash == form and birth.kernel)
-        return next(own, None) or self._view.with_canonical_hash(form, generation=child.snapshot.closed)
+        return next(own, None) or self.context.view.with_canonical_hash(form, generation=child.snapshot.closed)
 
     def _likeness(self, child: Offspring, kernel: Kernel, parents: Sequence[str]) -> Likeness | None:
         """The known failure that a child repeats; None also when it could not be asked for again."""
         return self._novelty.likeness(kernel, parents, child.snapshot.failures) if self._repair_turns else None
 
     def _add_verdict(self, evaluation: Evaluation) -> None:
-        self._context.archive.add_evaluation(evaluation)
+        self.context.archive.add_evaluation(evaluation)
         evaluation = replace(evaluation, blocks=())
         for number, (child, birth) in enumerate(self._judged.pop(evaluation.kernel)):
             self._complete(child, birth, evaluation, remembered=number > 0)
-        self._announce(None)
+        self.announce(None)
 
     def _complete(self, child: Offspring, birth: Birth, evaluation: Evaluation | None, *, remembered: bool) -> None:
         """An attempt is complete. If it failed and repair turns are left, ask for a repair."""
@@ -246,7 +234,7 @@ class OffspringInFlight:
         elif (repair := child.recorded.get(birth.slot + 1)) is not None:
             self.adopt(child, repair)
         else:
-            brief = self._briefs.repair(birth, failure, memory=child.snapshot.memory, known=self.known_to(child))
+            brief = self.briefs.repair(birth, failure, memory=child.snapshot.memory, known=self.known_to(child))
             self.ask_later(child, birth.slot + 1, brief, (failure.kernel.id, *birth.parents))
 
     def _to_repair(self, child: Offspring, birth: Birth, evaluation: Evaluation | None) -> Failure | None:
@@ -257,14 +245,14 @@ class OffspringInFlight:
         # A duplicate had its repair turns when it was new.
         fails = birth.state is BirthState.CREATED and evaluation is not None and evaluation.verdict.repairable
         turns_left = len(child.judged_attempts) <= self._repair_turns
-        return self._population.failure(birth) if from_model and fails and turns_left else None
+        return self.population.failure(birth) if from_model and fails and turns_left else None
 
     def _near_duplicate(self, child: Offspring, birth: Birth) -> Failure | None:
         """Why a child was not judged; None if this version of kbevolve finds no likeness any more."""
         assert birth.kernel is not None, "a near-duplicate has a kernel"
-        kernel = self._view.kernel(birth.kernel)
+        kernel = self.context.view.kernel(birth.kernel)
         like = self._likeness(child, kernel, birth.parents)
-        idea = self._view.idea(birth.idea) if birth.idea else None
+        idea = self.context.view.idea(birth.idea) if birth.idea else None
         return Failure(kernel=kernel, evaluation=like.evaluation, idea=idea, like=like) if like else None
 
 

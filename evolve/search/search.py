@@ -90,7 +90,7 @@ class Search:
         requests = min(REQUESTS, settings.search.islands * (1 + settings.search.lookahead))
         self._executor = Executor({PROPOSE: requests, JUDGE: width})
         self._offspring = OffspringInFlight(
-            context,
+            context=context,
             population=self.population,
             proposers=proposers,
             evaluator=evaluator,
@@ -99,7 +99,7 @@ class Search:
             announce=lambda birth: self._report(birth=birth),
         )
         self.creator = GenerationCreator(
-            context,
+            context=context,
             population=self.population,
             briefs=briefs,
             offspring=self._offspring,
@@ -110,10 +110,10 @@ class Search:
             context, self.population, confirmer, announce=lambda kernels: self._report(contest=kernels)
         )
         self._stopping = Stopping(
-            context, population=self.population, budget=self.budget, contests=self._contests, elapsed=elapsed
+            context=context, population=self.population, budget=self.budget, contests=self._contests, elapsed=elapsed
         )
         self._closer = GenerationCloser(
-            context,
+            context=context,
             population=self.population,
             contests=self._contests,
             stopping=self._stopping,
