@@ -59,7 +59,7 @@ class Inspection:
 
     def card(self, roofline: Roofline) -> ProblemCard:
         """Everything found out, the calls that tell most first."""
-        answer = self._reference.answer(self._structure, self._inputs)[1]
+        answer = self._reference.output(self._structure, self._inputs)[1]
         self._try_fills(answer)
         self._call_again(answer)
         self._train()
@@ -123,7 +123,7 @@ class Inspection:
             return fills, share
         other = Reference(self._problem, self._device, self._precision, weight_seed=WEIGHT_SEED + 1)
         structure, inputs = other.inputs(_INPUT_SEED, nominal)
-        again = self._dependence(other, other.answer(structure, inputs)[1])
+        again = self._dependence(other, other.output(structure, inputs)[1])
         tolerances = (ALLCLOSE[self._precision], _LOOSEST)
         both = [mine if again.fill(limit) else None for mine, limit in zip(fills, tolerances, strict=True)]
         return both, max(share, again.share)
@@ -134,7 +134,7 @@ class Inspection:
         few = sum(tensor.numel() for tensor in first) < _FEW_ELEMENTS
         for draw in range(1, _DRAWS_OF_FEW if few else _DRAWS):
             structure, inputs = reference.inputs(_INPUT_SEED + draw, nominal)
-            found.add(_matching(reference.answer(structure, inputs)[1], first, self._problem.name))
+            found.add(_matching(reference.output(structure, inputs)[1], first, self._problem.name))
         return found
 
     def _call_again(self, answer: list[torch.Tensor]) -> None:

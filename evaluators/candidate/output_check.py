@@ -74,9 +74,9 @@ class OutputChecker:
         scale = self._prepared.nominal_scale
         if self._error(output, reference, scale.spread) <= _SLACK * scale.bound + scale.reference_error:
             return
-        _, answer = self._prepared.solve(inputs.draw)
-        own = scale_of(answer, self._prepared.nominal_means, self._prepared.precision)
-        error = self._error(output, self.sketch(answer.truth), own.spread)
+        _, expected = self._prepared.solve(inputs.draw)
+        own = scale_of(expected, self._prepared.nominal_means, self._prepared.precision)
+        error = self._error(output, self.sketch(expected.truth), own.spread)
         if error <= _SLACK * own.bound:
             return
         numbers = f"relative error {error:.2g} against fp64 (the reference: {own.reference_error:.2g})"

@@ -83,7 +83,7 @@ def _follows_its_weights(candidate: CandidateProcess, prepared: PreparedProblem)
         trial = prepared.trial(0)
         candidate.overwrite_weights(prepared.weights)
         candidate.trial_call(trial.inputs)
-        return accepts(trial.scale, deviation(candidate.outputs, trial.answer, trial.scale))
+        return accepts(trial.scale, deviation(candidate.outputs, trial.expected, trial.scale))
 
 
 def _run_trial(candidate: CandidateProcess, prepared: PreparedProblem, trial: Trial, results: TrialResults) -> str:
@@ -92,11 +92,11 @@ def _run_trial(candidate: CandidateProcess, prepared: PreparedProblem, trial: Tr
     results.call_ms = min(results.call_ms, call.ms)
     check_side_effects(call, prepared)
     outputs = candidate.outputs
-    seen = deviation(outputs, trial.answer, trial.scale)
+    seen = deviation(outputs, trial.expected, trial.scale)
     results.errors[trial.transform] = _worse(results.errors.get(trial.transform), seen.error)
     found = results.found
     # KernelBench has no transformed inputs; its elementwise tolerance rejects honest kernels on them.
-    close = allclose(outputs, trial.answer, prepared.precision) if trial.transform is nominal else True
+    close = allclose(outputs, trial.expected, prepared.precision) if trial.transform is nominal else True
     results.found = changed(
         found,
         error=_worse(found.accuracy.error, seen.error),
@@ -106,7 +106,7 @@ def _run_trial(candidate: CandidateProcess, prepared: PreparedProblem, trial: Tr
     )
     if accepts(trial.scale, seen):
         return ""
-    return describe_mismatch(outputs, trial.answer.truth, seen.error, trial.scale.reference_error)
+    return describe_mismatch(outputs, trial.expected.truth, seen.error, trial.scale.reference_error)
 
 
 def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> None:
@@ -121,7 +121,7 @@ def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, r
                     candidate.trial_call(trial.inputs)
                 except Rejection:
                     return
-                results.errors[trial.transform] = deviation(candidate.outputs, trial.answer, trial.scale).error
+                results.errors[trial.transform] = deviation(candidate.outputs, trial.expected, trial.scale).error
 
 
 def _worse(one: float | None, other: float) -> float:

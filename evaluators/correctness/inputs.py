@@ -1,8 +1,8 @@
-"""The distributions that inputs are drawn from: as the problem draws them, and transformed so that shortcuts show.
+"""The distributions of inputs: as the problem draws them, and transformed so that shortcuts fail.
 
-A problem's own inputs are often all positive and all alike (``torch.rand``), where half precision, a skipped branch
-or one remembered answer pass unseen. A transform keeps what kernels may rely on: zeros, hence diagonals and
-triangles, symmetry, integers, and the spacing of floating-point numbers (factors are powers of two).
+A problem's own inputs are often positive and of one size (``torch.rand``): half precision, a skipped branch or one
+remembered answer can pass on them. A transform keeps what kernels may rely on: zeros (so diagonals and triangles),
+symmetry, integers, and the spacing of floating-point numbers, because all factors are powers of two.
 """
 
 import math
@@ -11,7 +11,7 @@ from itertools import chain, cycle, islice
 
 import torch
 
-#: A tensor of inputs and a source of randomness on its device -> the tensor as it is used.
+#: An input tensor and a generator on its device -> the transformed tensor.
 Transform = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
@@ -26,12 +26,12 @@ def signed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def shrunk(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows and columns are scaled by 1/4 to 1 each: for references that are defined on [0, 1] only."""
+    """Rows and columns are scaled by 1/4 to 1 each: for references defined only on [0, 1]."""
     return _scaled(tensor, generator, exponents=(-2, 0), flip=False)
 
 
 def heterogeneous(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random half of the rows as in `signed`, the others as drawn: a look at a few rows tells nothing of the rest."""
+    """A random half of the rows as in `signed`, the others as drawn: a few rows do not show what the rest is."""
     return _mixed(tensor, generator, exponents=(-2, 2), flip=True)
 
 
@@ -41,25 +41,25 @@ def mixed_rows(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 
 
 def enlarged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Everything 128 times as large, with random signs: exponentials overflow unless a maximum is taken off first."""
+    """Scaled by 128, with random signs: exponentials overflow unless the kernel first subtracts the maximum."""
     return _flipped(_times(tensor, 7), generator)
 
 
 def lifted(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Everything 128 times as large, with its own signs: for references that are defined on positive numbers only."""
+    """Scaled by 128, with the signs as drawn: for references defined only on positive numbers."""
     return _times(tensor, 7)
 
 
 def scaled_4x(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Everything 4 times as large, with random signs: where more makes the reference itself inaccurate."""
+    """Scaled by 4, with random signs: where larger factors make the reference itself inaccurate."""
     return _flipped(_times(tensor, 2), generator)
 
 
 def diminished(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scaled to a root mean square of 2^-16: a left-out epsilon shows, and so does fp16, which has 8 bits left there.
+    """Scaled to a root mean square of 2^-16: shows a missing epsilon, and fp16, which has 8 bits left there.
 
-    Smaller would be unfair to products out of two fp16 parts of which the lower one is scaled by 2^11, as is usual
-    (Ootomo and Yokota 2022): they have E = 2e-6 here, and 3e-4 at 2^-20.
+    A smaller scale would reject honest products of two fp16 parts whose lower part is scaled by 2^11, as is usual
+    (Ootomo and Yokota 2022): their E is 2e-6 here and 3e-4 at 2^-20.
     """
     if not _changeable(tensor) or not tensor.numel():
         return tensor
@@ -68,17 +68,17 @@ def diminished(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 
 
 def scaled_512th(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Everything 2^-9 times as large: where less disappears beside a bias, and for tasks in fp16 itself."""
+    """Scaled by 2^-9: where smaller inputs would vanish beside a bias, and for tasks in fp16."""
     return _times(tensor, -9)
 
 
 def damped(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Everything 1/16 times as large."""
+    """Scaled by 1/16."""
     return _times(tensor, -4)
 
 
-#: Kinds of distributions beside the nominal one, the most telling first. Of a kind's alternatives the first is used on
-#: which the reference stays finite and accurate (`truth.is_bearable`); a kind without one is left out.
+#: Kinds of distributions beside the nominal one, the most revealing first. The judge takes the first alternative of a
+#: kind on which the reference stays finite and accurate (`truth.is_usable`), and omits a kind without one.
 KINDS: tuple[tuple[Transform, ...], ...] = (
     (signed, shrunk),
     (heterogeneous, mixed_rows),
@@ -87,15 +87,15 @@ KINDS: tuple[tuple[Transform, ...], ...] = (
 )
 
 
-def draw_plan(trials: int, bearable: Sequence[Transform]) -> tuple[Transform, ...]:
-    """The distributions of the trials: nominal ones and each of the others in turn.
+def plan_transforms(trials: int, usable: Sequence[Transform]) -> tuple[Transform, ...]:
+    """The distributions of the trials: nominal and transformed ones in turn.
 
     Args:
-        trials: how many; with all four kinds, 7 hold each of them, and the nominal one three times.
-        bearable: one transform of each kind that the reference bears, in the order of `KINDS`.
+        trials: their number; 7 cover all four kinds once and the nominal distribution three times.
+        usable: one transform of each usable kind, in the order of `KINDS`.
     """
-    turn = list(chain.from_iterable((nominal, transform) for transform in bearable)) or [nominal]
-    if len(bearable) > 2:
+    turn = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
+    if len(usable) > 2:
         del turn[-2]  # so that 7 trials are enough
     return tuple(islice(cycle(turn), trials))
 
@@ -111,7 +111,7 @@ def _flipped(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _scaled(
     tensor: torch.Tensor, generator: torch.Generator, *, exponents: tuple[int, int], flip: bool
 ) -> torch.Tensor:
-    """Factors of their own for the first and the last axis; the same ones on both sides of symmetric matrices."""
+    """Independent factors for the first and the last axis; equal ones on both sides of a symmetric matrix."""
     if not _changeable(tensor):
         return tensor
     columns = _factors(tensor.shape[-1], tensor, generator, exponents, flip)
@@ -128,7 +128,7 @@ def _scaled(
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, *, exponents: tuple[int, int], flip: bool) -> torch.Tensor:
     if not _changeable(tensor):
         return tensor
-    # A batch of one is as good as no batch: its rows are the next axis'.
+    # A batch of one has no rows to choose from: use the next axis.
     axis = next((axis for axis, size in enumerate(tensor.shape) if size > 1), 0)
     count = tensor.shape[axis]
     chosen = torch.randperm(count, generator=generator, device=tensor.device) < (count + 1) // 2
@@ -140,7 +140,7 @@ def _mixed(tensor: torch.Tensor, generator: torch.Generator, *, exponents: tuple
 
 
 def _changeable(tensor: torch.Tensor) -> bool:
-    """Integers stay in their range, and a number of no axis is a parameter rather than data."""
+    """Integers must stay in their range, and a tensor without axes is a parameter rather than data."""
     return tensor.is_floating_point() and tensor.ndim > 0
 
 

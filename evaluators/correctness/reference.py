@@ -1,4 +1,4 @@
-"""The problem's own `Model` in the judge's process: weights, inputs, its answer, and the same in fp64."""
+"""The problem's own `Model` in the judge's process: weights, inputs, its output, and its output in fp64."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ import torch
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.correctness.inputs import Transform, nominal
+from kbevolve.evaluators.correctness.preserved_state import preserved_state
 from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_memory, separable_inputs
 from kbevolve.evaluators.correctness.truth import CAPS
-from kbevolve.evaluators.correctness.undisturbed import undisturbed
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
 from kbevolve.evaluators.worker.precision import DTYPES, cast, flags_for
@@ -21,19 +21,19 @@ from kbevolve.evaluators.worker.values import Unpackable, pack, unpack
 
 _Result = TypeVar("_Result")
 
-#: Bytes that fp64 takes for each element of inputs and outputs: a number, its copy, and two intermediate results.
+#: Bytes for each element of inputs and outputs in fp64: the number, a copy, and two intermediate results.
 _FP64_BYTES = 4 * 8
 
 
 class Reference:
-    """One problem's reference on one device. Its methods raise `EvaluatorError` when the problem's code fails."""
+    """A problem's reference on one device. Its methods raise `EvaluatorError` when the problem's code fails."""
 
     def __init__(self, problem: Problem, device: Device, precision: str, *, weight_seed: int) -> None:
         self.name = problem.name
         self.device = torch.device(device.torch_name)
         self._device = device
         self.precision = precision
-        #: The file as it is run on this device.
+        #: The file as it runs on this device.
         self.source = problem.source_for(device.type)
         namespace: dict[str, Any] = {"__name__": "reference"}
         self._guard("file", lambda: exec(compile(self.source, str(problem.path), "exec"), namespace))
@@ -47,7 +47,7 @@ class Reference:
         self.model: torch.nn.Module = self._build(weight_seed)
         self._exact_model: torch.nn.Module | None = None
         self._output_elements = 0
-        #: Whether the truth as a whole is too large, and the inputs that can be cut; None before that is known.
+        #: Whether the whole truth exceeds the memory, and the inputs that can be sliced; None before that is known.
         self._too_large: bool | None = None
         self._separable: tuple[int, ...] | None = None
 
@@ -65,21 +65,20 @@ class Reference:
         moved = [cast(tensor.detach().to(self.device), self.precision) for tensor in tensors]
         return structure, [transform(tensor, generator) for tensor in moved]
 
-    def answer(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
-        """The reference's own output in the task's precision: structure and tensors."""
+    def output(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
+        """The reference's output in the task's precision: structure and tensors."""
         with flags_for(self.precision):
             form, leaves = self._run(self.model, structure, tensors)
         self._output_elements = sum(leaf.numel() for leaf in leaves)
         return form, leaves
 
     def truth(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
-        """The output computed in fp64, and True; when that does not run, in the precision it has, and False.
+        """The output in fp64 and True; the output in the task's dtype and False where fp64 does not run.
 
-        What does not fit into memory is computed for a part of the batch at a time, where samples do not depend on
-        each other.
+        Where the whole does not fit into memory and samples are independent, the batch is computed in slices.
         """
         if self._too_large is None:
-            # On CUDA running out of memory is an exception; on the CPU it may be the end of the process.
+            # Without memory CUDA raises an exception; on the CPU the system may kill the process.
             self._too_large = self._device.type == "cpu" and self._pieces(tensors) > 1
         if not self._too_large:
             try:
@@ -95,12 +94,12 @@ class Reference:
             return self._run(self.model, structure, tensors)[1], False
 
     def reweighted(self, seed: int) -> dict[str, torch.Tensor]:
-        """The state, by name, of a fresh `Model` constructed with the same arguments under another seed."""
+        """The state, by name, of a new `Model` with the same arguments and another seed."""
         return dict(self._build(seed).state_dict())
 
     @contextmanager
     def weights(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
-        """Answers and truths are those of a model with this state, and afterwards again of the one before."""
+        """Compute with this state inside the block, and restore the state before it afterwards."""
         before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self._load(state)
         try:
@@ -111,15 +110,15 @@ class Reference:
     @property
     def in_place(self) -> bool:
         """Whether forward() changes its inputs."""
-        return self._habits[0]
+        return self._side_effects[0]
 
     @property
     def aliasing(self) -> bool:
         """Whether an output of forward() shares memory with an input."""
-        return self._habits[1]
+        return self._side_effects[1]
 
     @cached_property
-    def _habits(self) -> tuple[bool, bool]:
+    def _side_effects(self) -> tuple[bool, bool]:
         structure, tensors = self.inputs(self._weight_seed, nominal)
         given = [tensor.clone() for tensor in tensors]
         with flags_for(self.precision):
@@ -150,9 +149,9 @@ class Reference:
         return self._run(self._exact_model, structure, doubled)[1]
 
     def _in_slices(self, structure: Any, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
-        """The truth from slices of the batch; None when samples depend on each other, or one alone is too large."""
+        """The truth from slices of the batch; None where samples depend on each other or one does not fit."""
         if self._separable is None:
-            outputs = self.answer(structure, tensors)[1]
+            outputs = self.output(structure, tensors)[1]
             with flags_for(self.precision):
                 found = separable_inputs(
                     lambda parts: self._run(self.model, structure, parts)[1],
@@ -171,14 +170,14 @@ class Reference:
             return None
 
     def _pieces(self, tensors: Sequence[torch.Tensor]) -> int:
-        """Number of slices of which each should fit into memory."""
+        """Number of slices, so that one slice should fit into memory."""
         elements = sum(tensor.numel() for tensor in tensors) + self._output_elements
         return max(1, -(-_FP64_BYTES * elements // free_bytes(self._device)))
 
     def _run(
         self, model: torch.nn.Module, structure: Any, tensors: Sequence[torch.Tensor]
     ) -> tuple[Any, list[torch.Tensor]]:
-        # Copies: a reference that works in place must not change what the candidate gets.
+        # Copies: a reference that works in place must not change the candidate's inputs.
         return self._call(model, structure, self._guard("inputs", lambda: [tensor.clone() for tensor in tensors]))
 
     def _call(
@@ -189,7 +188,7 @@ class Reference:
                 return model(*unpack(structure, tensors))
 
         leaves: list[torch.Tensor] = []
-        with undisturbed(model) as storages:
+        with preserved_state(model) as storages:
             output = self._guard("forward()", call)
             try:
                 packed = pack(output, leaves)
@@ -197,7 +196,7 @@ class Reference:
                 raise EvaluatorError(f"{self.name}: forward() returns {error}; it must return tensors") from None
             if not leaves:
                 raise EvaluatorError(f"{self.name}: forward() returns no tensor; there is nothing to compare")
-            # What the model returns of its own state must outlive that state.
+            # Outputs that share memory with the model's state must keep their values after the state changes.
             return packed, [
                 leaf.detach().clone() if leaf.untyped_storage().data_ptr() in storages else leaf.detach()
                 for leaf in leaves
@@ -220,5 +219,5 @@ class Reference:
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same, NaN included."""
+    """Whether two tensors are equal, NaN included."""
     return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())

@@ -1,10 +1,10 @@
-"""A short vector in place of a large tensor, from which the distance to another tensor can still be told.
+"""A short vector for a large tensor, which still gives the distance to another tensor.
 
 This is a count sketch (Charikar, Chen and Farach-Colton 2002, "Finding frequent items in data streams"): every element
 gets a random sign and is added to one of P buckets. The map is linear, so sketch(c) - sketch(r) is the sketch of c - r,
-and for random signs E ||sketch(x)||^2 = ||x||^2. The signs are a secret of the judge: without them nobody can make a
-wrong tensor whose sketch is right. Integers are added up with random odd factors modulo 2^64 instead, where a single
-element that differs is certain to show.
+and for random signs E ||sketch(x)||^2 = ||x||^2. The signs are the judge's secret: without them a candidate cannot make
+a wrong tensor with the right sketch. Integers get random odd factors and are added modulo 2^64; there one different
+element always changes the sketch.
 """
 
 import math
@@ -13,33 +13,33 @@ from functools import cached_property, partial
 
 import torch
 
-#: Fewest buckets. The relative standard deviation of a distance is at most sqrt(1 / (2 P)) = 0.55 %. With `_EXTRA` it
-#: stays below torch's grain of 32768 elements, so that on the CPU no thread pool is woken.
+#: Fewest buckets. The relative standard deviation of a distance is at most sqrt(1 / (2 P)) = 0.55 %. Even with `_EXTRA`
+#: the number is below torch's grain of 32768 elements, so that torch starts no thread pool on the CPU.
 BUCKETS = 1 << 14
-#: The number of buckets is a secret odd number up to this share larger: else a wrong column of a matrix whose width is
-#: a power of two would fall into one bucket, where most of it may cancel.
+#: The number of buckets is a secret odd number, larger by up to this share. With a power of two, a wrong column of a
+#: matrix whose width is a power of two would fall into one bucket, where most of it may cancel.
 _EXTRA = 1 / 4
 #: Rows of buckets handled at a time. On CUDA the temporaries take some 50 MB, about the second-level cache.
 _ROWS = {"cpu": 1, "cuda": 256}
-#: Signs that are drawn; a longer tensor takes stretches of them from random places on. On the CPU they stay in the
-#: second-level cache. The square of an error that is the same in all n elements is overestimated by n / P / signs,
-#: because now and then two stretches agree: 1.6 % for 16 million elements on the CPU.
+#: Number of signs drawn; a longer tensor uses stretches of them that begin at random places. On the CPU they stay in
+#: the second-level cache. Two stretches sometimes agree, so the square of an error that is equal in all n elements is
+#: overestimated by n / P / signs: 1.6 % for 16 million elements on the CPU.
 _SIGNS = {"cpu": 1 << 16, "cuda": 1 << 24}
-#: What the kernel of `sketch_cuda` reads.
+#: Dtypes that the kernel of `sketch_cuda` reads.
 _FUSED = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class Sketch:
-    """Makes sketches of tensors of one shape; only those of one object can be compared with each other."""
+    """Makes sketches of tensors of one shape. Only sketches of the same object can be compared."""
 
     def __init__(self, shape: Sequence[int], *, device: torch.device | str, seed: int, buckets: int = BUCKETS) -> None:
         """Draw the signs.
 
         Args:
             shape: of the tensors.
-            device: that they are on.
+            device: of the tensors.
             seed: of the signs; a secret.
-            buckets: fewest buckets; a tensor of no more elements is kept whole.
+            buckets: fewest buckets; a tensor with at most so many elements is kept whole.
         """
         self._device = torch.device(device)
         self._generator = torch.Generator(self._device).manual_seed(seed)
@@ -48,7 +48,7 @@ class Sketch:
         #: P.
         self.buckets = buckets // 2 * 2 + 1 + 2 * int(self._below(max(1, int(_EXTRA * buckets / 2)), 1))
         self._stretch = _ROWS[self._device.type] * self.buckets
-        # Twice: a complex number counts as two.
+        # Twice the elements: a complex number counts as two.
         stretches = -(-2 * self._elements // self._stretch)
         self._drawn = stretches * self._stretch
         self._starts = [number * self._stretch for number in range(stretches)]
@@ -60,23 +60,23 @@ class Sketch:
         """The sketch of one tensor.
 
         Returns:
-            fp64 (P,); (2, P) when not all elements are finite, the second row about those that are not; int64 (P,)
-            for integers and booleans. A tensor that is kept whole has its elements in place of the buckets.
+            fp64 (P,); (2, P) when not all elements are finite, the second row for those that are not; int64 (P,) for
+            integers and booleans. For a tensor that is kept whole: its elements in place of the buckets.
         """
         flat = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).reshape(-1)
         if not flat.is_floating_point():
             return flat.long() if self._whole else self._add_up(flat, self._factors)
         values = self._sketch(flat)
-        # One NaN or infinity makes its bucket NaN or infinite, and so their sum.
+        # One NaN or infinity makes its bucket and the sum of all buckets NaN or infinite.
         if math.isfinite(float(values.sum())):
             return values
-        return torch.stack([self._sketch(flat, _finite), self._sketch(flat, _marks)])
+        return torch.stack([self._sketch(flat, _finite), self._sketch(flat, _codes)])
 
     def distance(self, one: torch.Tensor, other: torch.Tensor) -> float:
-        """Estimate of ||c - r|| from the sketches of c and r, without error for tensors that are kept whole.
+        """Estimate of ||c - r|| from the sketches of c and r; exact for tensors that are kept whole.
 
-        It is infinite when one holds NaN or an infinity and the other does not hold the same there. For integers and
-        booleans it is the share of elements that differ: 0 only when none does, infinite when too many do to tell.
+        It is infinite where one tensor holds NaN or an infinity and the other has another value. For integers and
+        booleans it is the share of elements that differ: 0 only when none does, infinite when all buckets do.
         """
         if one.shape != other.shape:
             return math.inf
@@ -88,33 +88,33 @@ class Sketch:
         distance = float(torch.linalg.vector_norm(difference))
         return distance if math.isfinite(distance) else math.inf
 
-    def _sketch(self, flat: torch.Tensor, look: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
+    def _sketch(self, flat: torch.Tensor, select: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
         if self._whole:
-            return look(flat).double() if look else flat.double()
-        if self._fused and not look and flat.dtype in _FUSED:
+            return select(flat).double() if select else flat.double()
+        if self._fused and not select and flat.dtype in _FUSED:
             return self._fused(flat.contiguous())
-        return self._add_up(flat, self._signs, look)
+        return self._add_up(flat, self._signs, select)
 
     def _add_up(
-        self, flat: torch.Tensor, factors: torch.Tensor, look: Callable[[torch.Tensor], torch.Tensor] | None = None
+        self, flat: torch.Tensor, factors: torch.Tensor, select: Callable[[torch.Tensor], torch.Tensor] | None = None
     ) -> torch.Tensor:
-        """The buckets: elements that are `buckets` apart, each times its factor, added in fp64 or modulo 2^64."""
+        """The buckets: elements `buckets` apart, each times its factor, added in fp64 or modulo 2^64."""
         dtype = torch.float64 if factors.is_floating_point() else torch.int64
         total = torch.zeros(self.buckets, dtype=dtype, device=self._device)
         for piece, start in zip(torch.split(flat, self._stretch), self._starts, strict=False):
             size = piece.numel()
-            # A product with a sign is exact in the tensor's own precision.
-            signed = (look(piece) if look else piece) * factors[start : start + size]
+            # A product with a sign is exact in the tensor's dtype.
+            signed = (select(piece) if select else piece) * factors[start : start + size]
             whole = size // self.buckets * self.buckets
             if size > self.buckets:
-                # Added up before they are put to the total: that is read and written once for all rows.
+                # All rows first: the total is then read and written once.
                 total += signed[:whole].view(-1, self.buckets).sum(0, dtype=dtype)
                 signed = signed[whole:]
             total[: signed.numel()] += signed
         return total
 
     def _share(self, differing: float) -> float:
-        """Share of the elements that differ, from the share of the buckets: n of them miss a bucket with e^(-n / P)."""
+        """Share of elements that differ, from that of buckets: n elements miss a bucket with probability e^(-n / P)."""
         if self._whole or not differing:
             return differing
         count = -self.buckets * math.log1p(-differing) if differing < 1 else math.inf
@@ -129,7 +129,7 @@ class Sketch:
 
     @cached_property
     def _fused(self) -> Callable[[torch.Tensor], torch.Tensor] | None:
-        """What torch does in a dozen passes, in one; None where Triton is missing, or does not work as torch does."""
+        """One pass for a dozen of torch; None where Triton is missing or its result differs from torch's."""
         if self._device.type != "cuda":
             return None
         try:
@@ -140,7 +140,7 @@ class Sketch:
             fused = partial(add_up, signs=signs, starts=starts, buckets=self.buckets, rows=_ROWS["cuda"])
             some = torch.linspace(-1.0, 1.0, min(self._elements, 3 * self.buckets + 5), device=self._device)
             right = torch.allclose(fused(some), self._add_up(some, self._signs), rtol=0, atol=1e-12)
-        except Exception:  # no Triton, no compiler for it, no room for its cache: torch is only slower
+        except Exception:  # no Triton, compiler or space for its cache: torch is only slower
             return None
         return fused if right else None
 
@@ -153,6 +153,6 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
     return torch.where(values.isfinite(), values, 0.0)
 
 
-def _marks(values: torch.Tensor) -> torch.Tensor:
+def _codes(values: torch.Tensor) -> torch.Tensor:
     """1 for infinity, 2 for minus infinity, 3 for NaN, 0 for a number."""
     return (values == math.inf).float() + 2 * (values == -math.inf).float() + 3 * values.isnan().float()

@@ -1,8 +1,7 @@
-"""The sketch's sums in one pass over the tensor: a Triton kernel for what torch does in a dozen passes.
+"""The sums of the sketch in one pass over the tensor: a Triton kernel for a dozen passes of torch.
 
-A timed call of a kernel that moves gigabytes is followed by a look at its output, and nobody else may use the device
-meanwhile. Torch multiplies, writes, reads and adds up; here each element is read once and its sign comes out of the
-second-level cache.
+The judge sketches the output after each timed call, which may have written gigabytes, and no other process may use the
+device meanwhile. Here each element is read once, and its sign is read from the second-level cache.
 """
 
 import torch
@@ -11,28 +10,28 @@ import triton.language as tl
 
 #: Buckets of one program.
 _BLOCK = 512
-#: Rows of one program, and how many of them are loaded before the first is added: that hides the memory's latency.
+#: Rows of one program, and rows loaded before the first is added, which hides the latency of memory.
 _ROWS = 64
 _AT_ONCE = 16
 
 
 def add_up(flat: torch.Tensor, signs: torch.Tensor, starts: torch.Tensor, *, buckets: int, rows: int) -> torch.Tensor:
-    """Elements that are `buckets` apart, each times its sign, added in fp64.
+    """Add elements `buckets` apart, each times its sign, in fp64.
 
-    The same bits each time: every program adds its rows in order, and torch adds up the programs.
+    The result is deterministic: every program adds its rows in order, and torch adds the programs' sums.
 
     Args:
         flat: (n,) floating point, contiguous.
         signs: int8, 1 and -1.
-        starts: int64; one number for each stretch of `rows` rows, where its signs begin.
+        starts: int64; where the signs of each stretch of `rows` rows begin.
         buckets: P, the elements of a row.
-        rows: of a stretch; a multiple of 64.
+        rows: rows of a stretch; a multiple of 64.
 
     Returns:
         fp64 (P,).
     """
     if rows % _ROWS:
-        raise ValueError(f"a stretch of {rows} rows; programs take {_ROWS} rows each, none of two stretches")
+        raise ValueError(f"a stretch has {rows} rows; it must have a multiple of {_ROWS}, the rows of one program")
     if not flat.numel():
         return torch.zeros(buckets, dtype=torch.float64, device=flat.device)
     programs = -(-flat.numel() // (buckets * _ROWS))

@@ -1,8 +1,7 @@
-"""A computation too large for memory, done for some samples of the batch at a time, if it can be.
+"""Computes a batch that is too large for memory in slices, where no sample's output depends on other samples.
 
-It can when no sample's output depends on other samples. That is tried out: pairs of samples computed alone must give
-what they gave in the whole batch. Pairs, because two show most: a mean over the batch is hardly noticed missing in a
-half of it.
+That is tested: pairs of samples computed alone must give their outputs of the whole batch. Pairs show a dependence
+best: a mean over half of the batch hardly differs from the mean over all of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,22 +10,22 @@ import torch
 
 from kbevolve.configs.errors import EvaluatorError
 
-#: Tensors of the input -> tensors of the output.
+#: Input tensors -> output tensors.
 Compute = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
-#: Of a tensor whose copy in fp64 might not fit.
+#: Pieces of a tensor whose copy in fp64 might not fit into memory.
 _PIECES = 64
 
 
 def separable_inputs(
     compute: Compute, tensors: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], *, tolerance: float
 ) -> tuple[int, ...] | None:
-    """Indices of the inputs that can be cut along their first axis together with all outputs; None when none can.
+    """Indices of the inputs that can be sliced along their first axis together with all outputs; None for none.
 
     Args:
-        compute: the computation, in a precision in which it fits.
-        tensors: its inputs, whole.
-        outputs: what it gives for them.
-        tolerance: largest relative difference (of what is left when the mean is taken off) that rounding may cause.
+        compute: the computation, in a precision in which it fits into memory.
+        tensors: its whole inputs.
+        outputs: its outputs for them.
+        tolerance: largest difference by rounding, relative to the output minus its mean.
     """
     if not all(output.ndim for output in outputs) or len({output.shape[0] for output in outputs}) != 1:
         return None
@@ -34,7 +33,7 @@ def separable_inputs(
     fitting = tuple(index for index, tensor in enumerate(tensors) if tensor.ndim and tensor.shape[0] == batch)
     if batch < 4 or not fitting:
         return None
-    # A weight may have as many rows as there are samples, so each input is also tried alone.
+    # A weight may have as many rows as the batch has samples, so each input is also tried alone.
     choices = [fitting, *((index,) for index in fitting)] if len(fitting) > 1 else [fitting]
     places = (0, batch // 2, batch - 2)
     for chosen in choices:
@@ -45,7 +44,7 @@ def separable_inputs(
                 for part, output in zip(compute(_cut(tensors, chosen, start, start + 2)), outputs, strict=True)
             ):
                 return chosen
-        except (EvaluatorError, ValueError):  # of the code, or in the number of outputs
+        except (EvaluatorError, ValueError):  # the code fails, or the number of outputs differs
             continue
     return None
 
@@ -53,13 +52,13 @@ def separable_inputs(
 def compute_in_slices(
     compute: Compute, tensors: Sequence[torch.Tensor], chosen: Sequence[int], *, pieces: int
 ) -> list[torch.Tensor]:
-    """The outputs, put together from slices of the inputs in `chosen`.
+    """The outputs, joined from slices of the inputs `chosen`.
 
     Args:
-        compute: the computation, in a precision in which the whole does not fit.
-        tensors: its inputs, whole.
-        chosen: what `separable_inputs` found.
-        pieces: number of slices to begin with; twice as many whenever memory runs out.
+        compute: the computation, in a precision in which the whole does not fit into memory.
+        tensors: its whole inputs.
+        chosen: the result of `separable_inputs`.
+        pieces: first number of slices, doubled whenever memory runs out.
 
     Raises:
         EvaluatorError: the computation fails, or not even one sample fits.
@@ -68,7 +67,7 @@ def compute_in_slices(
     while True:
         rows = -(-batch // pieces)
         try:
-            return _put_together(compute, tensors, chosen, batch, rows)
+            return _join_slices(compute, tensors, chosen, batch, rows)
         except EvaluatorError as error:
             if not is_out_of_memory(error.__cause__) or rows == 1:
                 raise
@@ -78,11 +77,11 @@ def compute_in_slices(
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out; on the CPU torch has no exception of its own for that."""
+    """Whether memory ran out. On the CPU torch raises a plain RuntimeError for that."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
-def _put_together(
+def _join_slices(
     compute: Compute, tensors: Sequence[torch.Tensor], chosen: Sequence[int], batch: int, rows: int
 ) -> list[torch.Tensor]:
     outputs: list[torch.Tensor] = []
@@ -110,6 +109,6 @@ def _agrees(part: torch.Tensor, same: torch.Tensor, whole: torch.Tensor, toleran
 
 
 def _mean(tensor: torch.Tensor) -> float:
-    """Of what is finite; piece by piece, for memory is too short for another copy of it."""
+    """Mean of the finite elements, in pieces: memory is too short for a copy of the tensor."""
     pieces = torch.split(tensor, -(-tensor.shape[0] // _PIECES))
     return sum(float(piece.double().nan_to_num(0.0, 0.0, 0.0).sum()) for piece in pieces) / max(tensor.numel(), 1)

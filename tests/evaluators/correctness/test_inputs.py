@@ -6,12 +6,12 @@ from kbevolve.evaluators.correctness.inputs import (
     Transform,
     damped,
     diminished,
-    draw_plan,
     enlarged,
     heterogeneous,
     lifted,
     mixed_rows,
     nominal,
+    plan_transforms,
     scaled_4x,
     scaled_512th,
     shrunk,
@@ -125,21 +125,21 @@ def test_half_of_the_rows_stay_as_they_were_drawn(transform: Transform, shape: t
 
 
 def test_the_default_trials_hold_every_kind() -> None:
-    plan = draw_plan(7, (signed, heterogeneous, enlarged, diminished))
+    plan = plan_transforms(7, (signed, heterogeneous, enlarged, diminished))
     assert plan == (nominal, signed, nominal, heterogeneous, nominal, enlarged, diminished)
 
 
 def test_fewer_trials_are_the_first_ones_and_more_begin_again() -> None:
-    bearable = (signed, heterogeneous, enlarged, diminished)
-    assert draw_plan(1, bearable) == (nominal,)
-    assert draw_plan(4, bearable) == draw_plan(7, bearable)[:4]
-    assert draw_plan(9, bearable)[7:] == (nominal, signed)
+    usable = (signed, heterogeneous, enlarged, diminished)
+    assert plan_transforms(1, usable) == (nominal,)
+    assert plan_transforms(4, usable) == plan_transforms(7, usable)[:4]
+    assert plan_transforms(9, usable)[7:] == (nominal, signed)
 
 
 def test_kinds_that_the_reference_does_not_bear_are_left_out() -> None:
-    assert draw_plan(4, ()) == (nominal,) * 4
-    assert draw_plan(4, (shrunk,)) == (nominal, shrunk, nominal, shrunk)
-    assert draw_plan(7, (signed, heterogeneous, diminished))[:5] == (
+    assert plan_transforms(4, ()) == (nominal,) * 4
+    assert plan_transforms(4, (shrunk,)) == (nominal, shrunk, nominal, shrunk)
+    assert plan_transforms(7, (signed, heterogeneous, diminished))[:5] == (
         nominal,
         signed,
         nominal,

@@ -114,28 +114,28 @@ def test_what_does_not_fit_is_computed_again_and_comes_out_the_same(monkeypatch:
     one, other = problem.trial(1), problem.trial(1)
     assert one.inputs[0] is not other.inputs[0]
     assert torch.equal(one.inputs[0], other.inputs[0])
-    assert torch.equal(one.answer.truth[0], other.answer.truth[0])
+    assert torch.equal(one.expected.truth[0], other.expected.truth[0])
     assert one.scale == other.scale
     assert one.scale.reference_error < 1e-5
 
 
 def test_as_many_trials_are_kept_as_fit_the_warm_one_first(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = prepare("self.layer(x)")
-    monkeypatch.setattr(PreparedProblem, "_fitting", lambda self: 2)
+    monkeypatch.setattr(PreparedProblem, "_capacity", lambda self: 2)
     problem = prepare("self.layer(x)")
     assert len(whole._kept) == whole.trials + 1, "all, and the one with other weights"
     assert list(problem._kept) == problem._draws[:2]
     assert problem.trial(0).inputs[0] is problem.trial(0).inputs[0]
     one, other = problem.trial(2), problem.trial(2)
     assert one.inputs[0] is not other.inputs[0]
-    assert torch.equal(one.answer.truth[0], other.answer.truth[0])
+    assert torch.equal(one.expected.truth[0], other.expected.truth[0])
 
 
 def test_the_truth_is_in_fp64() -> None:
     problem = prepare("self.layer(x)")
     trial = problem.trial(0)
-    assert trial.answer.truth[0].dtype is torch.float64
-    assert trial.answer.reference[0].dtype is torch.float32
+    assert trial.expected.truth[0].dtype is torch.float64
+    assert trial.expected.reference[0].dtype is torch.float32
     assert 0 < trial.scale.reference_error < 1e-5
 
 

@@ -37,7 +37,7 @@ def get_init_inputs():
 
 
 def answer(made: Reference, seed: int = 1) -> torch.Tensor:
-    return made.answer(*made.inputs(seed, nominal))[1][0]
+    return made.output(*made.inputs(seed, nominal))[1][0]
 
 
 def truth(made: Reference, seed: int = 1) -> torch.Tensor:
@@ -150,7 +150,7 @@ def test_habits_of_the_reference(forward: str, in_place: bool, aliasing: bool) -
     assert made.aliasing is aliasing
     structure, tensors = made.inputs(1, nominal)
     before = tensors[0].clone()
-    made.answer(structure, tensors)
+    made.output(structure, tensors)
     made.truth(structure, tensors)
     assert torch.equal(tensors[0], before)
 
@@ -202,7 +202,7 @@ def test_a_truth_that_runs_out_of_memory_is_computed_in_slices(monkeypatch: pyte
 def test_samples_that_depend_on_each_other_leave_the_truth_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     made = make("return self.layer(x) - x.mean(0)")
     structure, tensors = made.inputs(1, nominal)
-    made.answer(structure, tensors)
+    made.output(structure, tensors)
     monkeypatch.setattr(reference, "free_bytes", lambda device: 2400)
     (found,), exact = made.truth(structure, tensors)
     assert not exact

@@ -7,23 +7,23 @@ import torch
 from kbevolve.evaluators.correctness.truth import (
     CAPS,
     RUN,
-    Answer,
     Deviation,
+    ExpectedOutput,
     accepts,
     all_finite,
     allclose,
     classify,
     deviation,
-    is_bearable,
+    is_usable,
     scale_of,
 )
 
 SHAPE = (300, 200)
 
 
-def answer_of(truth: torch.Tensor, reference: torch.Tensor | None = None) -> Answer:
+def expected_of(truth: torch.Tensor, reference: torch.Tensor | None = None) -> ExpectedOutput:
     reference = truth.float() if reference is None else reference
-    return Answer(truth=[truth], reference=[reference], finite=[all_finite(truth)])
+    return ExpectedOutput(truth=[truth], reference=[reference], finite=[all_finite(truth)])
 
 
 def draws(count: int = 4) -> list[torch.Tensor]:
@@ -33,8 +33,8 @@ def draws(count: int = 4) -> list[torch.Tensor]:
 
 
 def deviation_of(output: torch.Tensor, truth: torch.Tensor, mean: torch.Tensor | float | None = None) -> Deviation:
-    answer = answer_of(truth)
-    return deviation([output], answer, scale_of(answer, [mean], "fp32"))
+    expected = expected_of(truth)
+    return deviation([output], expected, scale_of(expected, [mean], "fp32"))
 
 
 def error_of(output: torch.Tensor, truth: torch.Tensor, mean: torch.Tensor | float | None = None) -> float:
@@ -75,14 +75,14 @@ def test_infinities_of_the_truth_must_be_met() -> None:
 
 def test_integers_count_the_elements_that_differ() -> None:
     truth = torch.arange(100)
-    answer = answer_of(truth, truth)
-    scale = scale_of(answer, [None], "fp32")
+    expected = expected_of(truth, truth)
+    scale = scale_of(expected, [None], "fp32")
     output = truth.clone()
     output[:5] += 1
-    assert deviation([output], answer, scale).error == 0.05
+    assert deviation([output], expected, scale).error == 0.05
     assert scale.bound == 0.0
-    assert accepts(scale, deviation([truth.clone()], answer, scale))
-    assert not accepts(scale, deviation([output], answer, scale))
+    assert accepts(scale, deviation([truth.clone()], expected, scale))
+    assert not accepts(scale, deviation([output], expected, scale))
 
 
 def test_an_answer_of_zeros_still_has_a_scale() -> None:
@@ -99,20 +99,20 @@ def test_an_answer_without_elements_is_right() -> None:
 def test_the_worst_of_several_outputs_counts() -> None:
     torch.manual_seed(4)
     truth = [torch.randn(500, dtype=torch.float64), torch.arange(10), torch.randn(700, dtype=torch.complex128)]
-    answer = Answer(truth=truth, reference=[truth[0].float(), truth[1], truth[2].cfloat()], finite=[True] * 3)
-    scale = scale_of(answer, [None] * 3, "fp32")
-    assert accepts(scale, deviation(answer.reference, answer, scale))
+    expected = ExpectedOutput(truth=truth, reference=[truth[0].float(), truth[1], truth[2].cfloat()], finite=[True] * 3)
+    scale = scale_of(expected, [None] * 3, "fp32")
+    assert accepts(scale, deviation(expected.reference, expected, scale))
     for index in range(3):
-        spoiled = [tensor.clone() for tensor in answer.reference]
+        spoiled = [tensor.clone() for tensor in expected.reference]
         spoiled[index][-1] = 7
-        assert not accepts(scale, deviation(spoiled, answer, scale))
+        assert not accepts(scale, deviation(spoiled, expected, scale))
 
 
 def test_the_bound_follows_an_inaccurate_reference() -> None:
     torch.manual_seed(3)
     truth = torch.randn(SHAPE, dtype=torch.float64)
-    exact = scale_of(answer_of(truth), [None], "fp32")
-    rough = scale_of(answer_of(truth, truth.bfloat16()), [None], "fp32")
+    exact = scale_of(expected_of(truth), [None], "fp32")
+    rough = scale_of(expected_of(truth, truth.bfloat16()), [None], "fp32")
     assert exact.bound == 5e-5
     assert exact.tile_bound == 8 * 5e-5
     assert rough.bound == pytest.approx(4 * rough.reference_error)
@@ -125,14 +125,14 @@ def test_the_bound_follows_an_inaccurate_reference() -> None:
 def test_a_tile_that_was_left_out_is_seen_where_the_whole_hides_it() -> None:
     torch.manual_seed(5)
     truth = torch.randn(2048, 2048, dtype=torch.float64)
-    answer = answer_of(truth, truth.half())
-    scale = scale_of(answer, [None], "fp16")
-    honest = deviation([truth.half()], answer, scale)
+    expected = expected_of(truth, truth.half())
+    scale = scale_of(expected, [None], "fp16")
+    honest = deviation([truth.half()], expected, scale)
     assert accepts(scale, honest)
     assert 0.5 * scale.reference_error < honest.worst_tile < 2 * scale.reference_error
     output = truth.half()
     output[-32:, -32:] = 0
-    spoiled = deviation([output], answer, scale)
+    spoiled = deviation([output], expected, scale)
     assert spoiled.error < CAPS["fp16"] == scale.bound
     # 32 of a run's 256 elements are gone, and the run is measured against itself and the whole: sqrt(32 / 512).
     assert spoiled.worst_tile == pytest.approx(0.25, rel=0.3)
@@ -173,7 +173,7 @@ def test_chunks_are_put_together_in_order() -> None:
 
 def test_no_number_is_never_accepted() -> None:
     truth = draws()[0]
-    scale = replace(scale_of(answer_of(truth), [None], "fp32"), bound=math.inf, tile_bound=math.inf)
+    scale = replace(scale_of(expected_of(truth), [None], "fp32"), bound=math.inf, tile_bound=math.inf)
     assert accepts(scale, Deviation(error=1.0, worst_tile=1.0))
     assert not accepts(scale, Deviation(error=math.inf, worst_tile=math.inf))
     assert not accepts(scale, Deviation(error=math.nan, worst_tile=0.0))
@@ -213,20 +213,20 @@ def test_garbage_has_no_precision() -> None:
 
 
 def test_inputs_on_which_the_signal_is_buried_are_no_test() -> None:
-    assert is_bearable(1e-6, 2e-7, "fp32")
-    assert not is_bearable(2e-5, 2e-7, "fp32")
-    assert not is_bearable(math.nan, 2e-7, "fp32")
+    assert is_usable(1e-6, 2e-7, "fp32")
+    assert not is_usable(2e-5, 2e-7, "fp32")
+    assert not is_usable(math.nan, 2e-7, "fp32")
     # A coarse reference is as coarse on every distribution; past the cap nothing is told any more.
-    assert is_bearable(6e-4, 5e-4, "tf32")
+    assert is_usable(6e-4, 5e-4, "tf32")
     # cuBLAS itself is beyond the cap on 4096 uniform numbers: no worse elsewhere, it can be judged there as well.
-    assert is_bearable(7.6e-5, 7.5e-5, "fp32")
-    assert not is_bearable(6e-3, 2.5e-3, "tf32")
+    assert is_usable(7.6e-5, 7.5e-5, "fp32")
+    assert not is_usable(6e-3, 2.5e-3, "tf32")
 
 
 def test_allclose_is_kernelbenchs() -> None:
     truth = torch.ones(SHAPE, dtype=torch.float64)
-    answer = answer_of(truth)
-    assert allclose([torch.full(SHAPE, 1.0001)], answer, "fp32")
-    assert not allclose([torch.full(SHAPE, 1.0003)], answer, "fp32")
-    assert allclose([torch.full(SHAPE, 1.015)], answer, "fp16")
-    assert not allclose([torch.full(SHAPE, math.nan)], answer, "fp16")
+    expected = expected_of(truth)
+    assert allclose([torch.full(SHAPE, 1.0001)], expected, "fp32")
+    assert not allclose([torch.full(SHAPE, 1.0003)], expected, "fp32")
+    assert allclose([torch.full(SHAPE, 1.015)], expected, "fp16")
+    assert not allclose([torch.full(SHAPE, math.nan)], expected, "fp16")
