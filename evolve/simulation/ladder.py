@@ -3,7 +3,7 @@
 The log speedup of a program is a sum: what it is without any technique, the gain of each technique's rung, a bonus or a
 cost for pairs of rungs, and a loss for each parameter of a technique in use that is not at its best. A rung may need a
 rung of another technique first; without it, it costs more than it brings. Programs in certain regions fail. All of this
-is drawn beforehand (`trials.ladders`); the search sees only what a judge would tell.
+is drawn beforehand (`simulation.ladders`); the search sees only what a judge would report.
 """
 
 import itertools
@@ -20,7 +20,7 @@ UNMET = 0.12
 #: Rounds of one evaluation.
 ROUNDS = 5
 #: Noise of a round, and of the process that all rounds of an evaluation share, as standard deviations of the log time.
-#: A program has its own, log-uniform between these (SEARCH: 0.2 to 2.3 % within a session); a process has half of it.
+#: A program has its own, log-uniform between these (0.2 to 2.3 %, as measured); a process has half of it.
 LEAST_NOISE = 0.002
 MOST_NOISE = 0.023
 PROCESS_NOISE = 0.5

@@ -21,7 +21,7 @@ CHOICES = (4, 5, 6)
 WEIGHT = (0.04, 0.16)
 #: Share of the faults that a parameter can avoid.
 AVOIDABLE = 0.7
-#: What goes wrong in a planted fault, with weights (SEARCH section 7's classes).
+#: What goes wrong in a planted fault, with weights.
 CAUSES: Mapping[tuple[Verdict, str], float] = {
     (Verdict.BUILD_FAILED, "out of shared memory"): 0.3,
     (Verdict.BUILD_FAILED, "the compiler gave up"): 0.1,

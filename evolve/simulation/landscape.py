@@ -1,7 +1,7 @@
 """What a search can be tried on without a device: programs as tuples of choices, and what a judge would say of each.
 
-A program of any landscape is one choice for every gene. So one set of moves (`trials.moves`) and one llm
-(`trials.operator`) serve them all, and a landscape only has to know how fast each program is.
+A program of any landscape is one choice for every gene. So one set of moves (`simulation.moves`) and one
+`SimulatedLLM` serve them all, and a landscape only has to know how fast each program is.
 """
 
 from collections.abc import Mapping, Sequence

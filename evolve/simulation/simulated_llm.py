@@ -1,8 +1,8 @@
-"""An llm shaped like a language model: it carries out ideas, slips, repeats itself, repairs, and learns from others.
+"""A simulated language model: it carries out ideas, makes mistakes, repeats itself, repairs, and learns from others.
 
-It is a model of the proposer, not of any landscape: the shares are those that SEARCH's regime states (30 to 50 % of the
-proposals invalid, 15 to 35 % duplicates with the landscape's own), and every one can be set. What it writes is a
-`Draft`: the program that was meant, and the slip of its writing if there is one. `judge` then says what became of it.
+It simulates the proposer, not any landscape: 30 to 50 % of its proposals are invalid and 15 to 35 % duplicates, those of
+the landscape included. Every share can be set. It writes a `Draft`: the program that was meant, and the slip (the
+mistake of the writing) if there is one. `judge` then says what an evaluation of the draft finds.
 """
 
 from collections.abc import Mapping
@@ -49,15 +49,15 @@ SHARES: Mapping[Verdict, float] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the llm is asked for, and what it is shown."""
+    """What the model is asked for, and what it is shown."""
 
     #: MUTATE, REWRITE, CROSS or TUNE.
     operator: Operator
     #: One valid program, two for CROSS, the main one first.
     parents: tuple[Program, ...]
-    #: What MUTATE and REWRITE carry out; None lets the llm take any technique.
+    #: What MUTATE and REWRITE carry out; None lets the model take any technique.
     idea: SimulatedIdea | None = None
-    #: The child itself, for TUNE by a law that chooses values; None leaves them to chance.
+    #: The child itself, for TUNE by a searcher that chooses values; None leaves them to chance.
     child: Program | None = None
     #: Programs shown to learn from.
     inspirations: tuple[Program, ...] = ()
@@ -97,7 +97,7 @@ class SimulatedLLM:
     def ideas(
         self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4
     ) -> tuple[SimulatedIdea, ...]:
-        """Different techniques for a program, the most promising by the llm's own claims first."""
+        """Different techniques for a program, the most promising by the model's own claims first."""
         names = rng.sample(list(families(landscape.genes)), min(count, len(families(landscape.genes))))
         found = [SimulatedIdea(family=name, claim=self._claim(landscape, program, name, rng)) for name in names]
         return tuple(sorted(found, key=lambda idea: -idea.claim))

@@ -44,7 +44,7 @@ class Failure:
     evaluation: Evaluation
     #: The idea it tried, None when it followed none.
     idea: Idea | None = None
-    #: The kernel that it nearly equals, because of which nobody judged it; None for one that was judged.
+    #: The kernel that it nearly equals, so that it was not judged; None for one that was judged.
     like: Likeness | None = None
 
 
@@ -62,7 +62,7 @@ class Attempt:
 
     @property
     def failure(self) -> Failure | None:
-        """For the prompt of the next; None when it works, or nobody knows."""
+        """For the prompt of the next; None when it works or was not judged."""
         if self.kernel is None or self.evaluation is None or self.evaluation.verdict is Verdict.CORRECT:
             return None
         return Failure(kernel=self.kernel, evaluation=self.evaluation, idea=self.idea)

@@ -13,9 +13,9 @@ from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Likeness
 from kbevolve.islands.source.similarity import Shingles, resemblance, shingles
 
-#: Share of its text that a near-duplicate has in common with a known failure (SEARCH section 8).
+#: Share of its text that a near-duplicate has in common with a known failure.
 ALIKE = 0.95
-#: A kernel that reaches at most this share of its parent's speed is clearly slower (SEARCH section 5), beyond what the
+#: A kernel that reaches at most this share of its parent's speed is clearly slower, beyond what the
 #: intervals of both allow.
 SLOWER = 0.7
 #: Known failures that children are compared with, the newest: a comparison with all takes some milliseconds.

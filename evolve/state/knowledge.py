@@ -1,4 +1,4 @@
-"""What a run has learnt by some moment: a snapshot that a brief may keep while the run goes on."""
+"""What a run has learnt by some time: a snapshot that a brief may keep while the run goes on."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ from kbevolve.evolve.state.priors import PRIORS
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.credit.techniques import Experience
 
-#: Exhausted ideas that are told, the newest.
+#: Exhausted ideas that a prompt shows, the newest.
 SHOWN_EXHAUSTED = 20
 #: Failures of different signatures after which an idea is exhausted, and children it may have at most: one failed
 #: implementation is not a failed idea.
@@ -129,7 +129,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a run knew when a generation was bred. Everything in it follows from births and verdicts, in their order."""
+    """What a run knew when a generation was begun. Everything follows from attempts and verdicts, in their order."""
 
     #: What each operator has brought, and each model by the name that the settings have for it; what models have cost.
     operators: Credit = field(default_factory=lambda: Credit(priors=PRIORS))

@@ -1,7 +1,7 @@
-"""How a run learns: births, in their order, become credit, outcomes of ideas, counts of failures and lessons.
+"""How a run learns: attempts, in their order, become credit, outcomes of ideas, counts of failures and lessons.
 
-The same births in the same order teach the same, so that a run that is resumed or replayed knows what the undisturbed
-one knew; no clock is asked. And what is kept is bounded, however long the run.
+The same attempts in the same order teach the same, so that a resumed or replayed run knows what the undisturbed one
+knew. It uses no clock, and what it keeps is bounded.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Memory, Spending
-from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, Pair, distil, standing
+from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, Pair, distil, still_valid
 from kbevolve.evolve.state.normalise import bottleneck_class, folded, signature
 from kbevolve.evolve.state.priors import PRIORS
 from kbevolve.islands.credit.credit import Credit
@@ -48,7 +48,7 @@ class Learner:
     def observe(
         self, birth: Birth, idea: Idea | None, evaluation: Evaluation | None, parent: Evaluation | None
     ) -> None:
-        """Take note of a birth.
+        """Learn from an attempt.
 
         Args:
             birth: not a starting kernel's; the repairs of a child follow it.
@@ -73,7 +73,7 @@ class Learner:
             self._lessons = distil(self._evidence)
 
     def improved(self, speedup: float, *, judged: int) -> None:
-        """Take note of the speedup that a run has to show after so many kernels; a new mark when it is better."""
+        """Note the speedup that a run has reached after so many kernels; a new mark when it is better."""
         if speedup >= self._mark * ACCEPTED and speedup > 0:
             self._mark, self._marked = speedup, judged
 
@@ -91,7 +91,7 @@ class Learner:
             experience=self._experience,
             outcomes=dict(self._outcomes),
             failures=dict(self._failures),
-            lessons=standing(self._lessons, self._evidence),
+            lessons=still_valid(self._lessons, self._evidence),
             judged=judged,
             stalled=judged - self._marked,
         )

@@ -1,6 +1,6 @@
-"""What a run has learnt, in sentences that cite their evidence. No model is asked: they are read off the children.
+"""What a run has learnt, in sentences that cite their evidence. They are counted from the children, without a model.
 
-Every so many births the lessons are drawn anew; in between, one that newer children contradict is dropped.
+Lessons are drawn anew after every `EVERY` attempts; in between, a lesson that newer children contradict is dropped.
 """
 
 import math
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: Births after which lessons are drawn anew, and how many there are at most (SEARCH section 6).
+#: Attempts after which lessons are drawn anew, and how many lessons there are at most.
 EVERY, MOST = 25, 10
 #: Children of a pair that are remembered, the newest.
 REMEMBERED = 12
@@ -28,7 +28,7 @@ Pair = tuple[str, str]
 class Evidence:
     """One child of a technique."""
 
-    #: Counts all children of the run, so that it tells what is newer.
+    #: Position among all children of the run.
     number: int
     #: Kernel id; "" when no kernel came of it.
     kernel: str
@@ -69,7 +69,7 @@ def distil(evidence: Mapping[Pair, Sequence[Evidence]]) -> tuple[Lesson, ...]:
     return tuple(sorted(drawn, key=lambda lesson: (-weight[lesson.pair], lesson.pair))[:MOST])
 
 
-def standing(lessons: Iterable[Lesson], evidence: Mapping[Pair, Sequence[Evidence]]) -> tuple[Lesson, ...]:
+def still_valid(lessons: Iterable[Lesson], evidence: Mapping[Pair, Sequence[Evidence]]) -> tuple[Lesson, ...]:
     """Those lessons that no newer child contradicts."""
     return tuple(lesson for lesson in lessons if not _contradicted(lesson, evidence.get(lesson.pair, ())))
 

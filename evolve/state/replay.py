@@ -1,4 +1,4 @@
-"""What a run of the archive has learnt, told again from its births and verdicts."""
+"""What a run of the archive has learnt, rebuilt from its attempts and verdicts."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kbevolve.islands.credit.techniques import Key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedOut:
-    """One birth that carried out an idea."""
+    """One attempt that carried out an idea."""
 
     birth: Birth
     idea: Idea
@@ -24,7 +24,7 @@ class CarriedOut:
 
 
 def carried_out(archive: Archive, run: Run) -> Iterator[CarriedOut]:
-    """Every birth of a run that carried out an idea, in order."""
+    """Every attempt of a run that carried out an idea, in order."""
     ideas = archive.runs.ideas(run.id)
     if not ideas:
         return
@@ -37,7 +37,7 @@ def carried_out(archive: Archive, run: Run) -> Iterator[CarriedOut]:
 
 
 def memory_of(archive: Archive, run: Run, elsewhere: dict[Key, Tally] | None = None) -> Memory:
-    """What a run knows by now, as its next child would be told; how far it stagnates is left out."""
+    """What a run knows by now; how far it stagnates is left out."""
     learning, ideas, found = Learner(elsewhere), archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
     for birth in archive.runs.births(run.id, texts=False):
         if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):

@@ -7,7 +7,7 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.strategies.base import Choice, NextChild
 from kbevolve.evolve.strategies.view import StrategyView
 
-#: Share of whole rewrites among the children that a model writes, as of the greedy law in `evolve.simulation`.
+#: Share of whole rewrites among the children that a model writes, as of the greedy searcher of `evolve.simulation`.
 REWRITES = 0.3
 
 

@@ -1,6 +1,6 @@
-"""OpenEvolve drives: its own controller decides parents and prompts, and its database is the population.
+"""OpenEvolve: its own controller decides parents and prompts, and its database is the population.
 
-Here is only what it begins with; the rest is the proposer's doing (`evolve.proposers.openevolve`).
+This file chooses only the program that it begins with; the proposer does the rest (`evolve.proposers.openevolve`).
 """
 
 from random import Random
@@ -14,5 +14,5 @@ class OpenEvolve:
     """Implements `Strategy`."""
 
     def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
-        """The program it begins with, which is not yet the parent: that one it tells with the child."""
+        """The program it begins with. The proposer reports the real parent with the child."""
         return Choice(operator=Operator.MUTATE, parents=known.starts[:1], learnt=False) if known.starts else None

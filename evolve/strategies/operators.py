@@ -1,4 +1,4 @@
-"""Which operator makes the next child: by what each has brought in this run, on top of shares that suit any run."""
+"""Which operator makes the next child: by fixed shares, or by what each operator has brought in this run."""
 
 from collections.abc import Collection, Mapping
 from random import Random
@@ -8,19 +8,19 @@ from kbevolve.islands.credit.credit import Credit
 
 #: Shares among the operators that ask a model, of draws that follow no credit: while improvements come, and once
 #: `STALE` kernels were judged without one. Techniques come first: a parameter of a technique that is replaced next was
-#: tuned for nothing. Who is stuck needs larger steps. Chosen on the ladders of `trials.ladders`, as are all numbers
-#: here but the offline ones.
+#: tuned for nothing. A stagnating run needs larger steps. All numbers here but the offline ones were chosen on the
+#: ladders of `simulation.ladders`.
 FLOWING: Mapping[Operator, float] = {Operator.MUTATE: 0.7, Operator.REWRITE: 0.3}
 STUCK: Mapping[Operator, float] = {Operator.MUTATE: 0.40, Operator.REWRITE: 0.53, Operator.CROSS: 0.07}
 STALE = 30
-#: What each operator gets whatever is believed of it; and while a run explores.
+#: Share of each operator whatever it has brought; and while a run explores.
 FLOOR, EXPLORING_FLOOR = 0.15, 0.2
 #: Shares of an offline run; crossing needs two elites of one skeleton and soon repeats itself, so it gets less.
 OFFLINE: Mapping[Operator, float] = {Operator.TUNE: 0.8, Operator.CROSS: 0.2}
 
 
 def operator_shares(available: Collection[Operator], *, stalled: int, tune_share: float) -> dict[Operator, float]:
-    """Share of each available operator among draws that follow no credit; who has none is left out.
+    """Share of each available operator among draws that follow no credit; those without one are left out.
 
     Args:
         available: the operators that have a proposer.

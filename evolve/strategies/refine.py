@@ -1,7 +1,7 @@
-"""Iterative refinement: each child is made from the last one, right or wrong, by what was found out about it.
+"""Iterative refinement: each child is made from the last one, right or wrong, by what was measured of it.
 
-So KernelBench's authors had models improve their own kernels; what is fed back are their three switches: the last
-generation itself, the result of its execution, and the profiler's view of it.
+KernelBench's authors had models improve their own kernels in this way, with three switches: whether a model sees the
+last generation itself, the result of its execution, and the profile.
 """
 
 from collections.abc import Collection
@@ -17,7 +17,7 @@ from kbevolve.islands.niches import describe
 
 
 class Refine:
-    """Implements `Strategy`. It mends a failed child by itself, so there are no repair turns.
+    """Implements `Strategy`. It repairs a failed child by itself, so there are no repair turns.
 
     Args:
         feedback: what is fed back of the last child.
@@ -27,7 +27,7 @@ class Refine:
         self._feedback = frozenset(feedback)
 
     def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
-        """The last child to edit or to mend; before the first, and without its source, the best start to rewrite."""
+        """The last child to edit or to repair; before the first, and without its source, the best start to rewrite."""
         if not known.starts:
             return None
         last = known.last()
@@ -37,7 +37,7 @@ class Refine:
         if failure:
             ancestors = tuple(member for member in known.ranked() if member.kernel.id in last.birth.parents)
             return self._choice(Operator.REPAIR, ancestors, repair=failure)
-        # Where nothing is told of its execution, it may be wrong.
+        # A run that hides results of execution goes on from wrong kernels, too.
         niche = describe(last.kernel, last.evaluation.compiled.traits).key
         member = Member(kernel=last.kernel, evaluation=last.evaluation, niche=niche)
         return self._choice(Operator.MUTATE, (member,))

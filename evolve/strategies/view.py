@@ -1,7 +1,7 @@
-"""What a strategy may look at when a child is bred.
+"""What a strategy may look at when it chooses a child.
 
 Everything rests on first evaluations of generations that were closed by then. So a resumed run decides as the
-undisturbed one did, whatever was measured again since.
+undisturbed one did, whatever was measured again later.
 """
 
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ class StrategyView:
     """What one run knows, as one island sees it.
 
     Args:
-        population: who lives on its islands.
+        population: the kernels on its islands.
         ledger: what the archive holds of it.
-        island: the island that bears the child.
+        island: the island of the child.
         closed: the newest generation that is closed.
     """
 
@@ -64,7 +64,7 @@ class StrategyView:
         return None
 
     def attempts(self, generation: int, island: int | None = None) -> tuple[Attempt, ...]:
-        """What an island (this one) bore in a generation, a child before its repairs; () while it is not closed.
+        """What an island (this one) created in a generation, a child before its repairs; () while it is not closed.
 
         Without prompts and replies.
         """
@@ -83,7 +83,7 @@ class StrategyView:
         )
 
     def since(self, generation: int) -> list[Attempt]:
-        """What this island bore from a generation on, the oldest first, with prompts and replies."""
+        """What this island created from a generation on, the oldest first, with prompts and replies."""
         found = (attempt for one in range(generation, self._closed + 1) for attempt in self.attempts(one))
         return [replace(attempt, birth=self._with_texts(attempt.birth)) for attempt in found]
 

@@ -17,9 +17,11 @@ from tests.evolve.strategies.conftest import Cycling, breed, content, fickle, se
 pytestmark = pytest.mark.usefixtures("no_proxy")
 
 EVALUATIONS = 12
+#: One strategy stands for all by default; the others have the same tests among the slow ones.
+EACH = [pytest.param(name, marks=[] if name == "evolve" else pytest.mark.slow) for name in STRATEGIES]
 
 
-@pytest.fixture(scope="module", params=STRATEGIES)
+@pytest.fixture(scope="module", params=EACH)
 def recorded(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A strategy, and a folder with its recorded run: ``run.db`` and ``run.jsonl``; its server is gone."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -35,14 +37,14 @@ def recorded(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
 def test_a_run_keeps_to_its_budget_and_sees_all_kinds_of_answers(recorded: tuple[str, Path]) -> None:
     strategy, folder = recorded
     found = content(folder / "run.db")
-    assert EVALUATIONS <= len(found["verdicts"]) <= EVALUATIONS + 3, "what was under way is finished, with its repairs"
+    assert EVALUATIONS <= len(found["verdicts"]) <= EVALUATIONS + 3, "what was in flight is finished, with its repairs"
     assert {Verdict.CORRECT, Verdict.WRONG} <= {one.verdict for one in found["verdicts"].values()}
     states = {birth.state for birth in found["births"]}
     assert {BirthState.CREATED, BirthState.DUPLICATE} <= states
     assert any("broken" in source for source in found["kernels"].values())
     repaired = any(birth.operator is Operator.REPAIR for birth in found["births"])
     assert repaired == (strategy != "openevolve")
-    assert found["confirmed"], "nobody was confirmed"
+    assert found["confirmed"], "no kernel was confirmed"
     for birth in found["births"]:
         assert birth.operator is Operator.SEED or birth.parents, f"{birth.id} has no parents"
 
@@ -64,9 +66,9 @@ def test_a_replayed_run_is_the_recorded_one(
     assert content(tmp_path / "again.db") == content(folder / "run.db")
 
 
-@pytest.fixture(scope="module", params=STRATEGIES)
+@pytest.fixture(scope="module", params=EACH)
 def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A strategy, and the archive of a run that nobody disturbed, by a model that answers the same to the same."""
+    """A strategy, and the archive of an undisturbed run, by a model that answers the same to the same."""
     file = tmp_path_factory.mktemp(request.param) / "run.db"
     with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=fickle) as server:
         patch.setenv("no_proxy", "127.0.0.1")
@@ -76,7 +78,7 @@ def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return request.param, file
 
 
-@pytest.mark.parametrize("cut", [2, 7])
+@pytest.mark.parametrize("cut", [pytest.param(2, marks=pytest.mark.slow), 7])
 def test_a_resumed_run_is_the_undisturbed_one(undisturbed: tuple[str, Path], tmp_path: Path, cut: int) -> None:
     strategy, file = undisturbed
     with Loopback(otherwise=fickle) as server:
