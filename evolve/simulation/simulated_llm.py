@@ -1,7 +1,7 @@
 """A simulated language model: it carries out ideas, makes mistakes, repeats itself, repairs, and learns from others.
 
-It simulates the proposer, not any landscape: 30 to 50 % of its proposals are invalid and 15 to 35 % duplicates, those of
-the landscape included. Every share can be set. It writes a `Draft`: the program that was meant, and the slip (the
+It simulates the proposer, not any landscape: 30 to 50 % of its proposals are invalid and 15 to 35 % duplicates, with
+those of the landscape. Every share can be set. It writes a `Draft`: the program that was meant, and the slip (the
 mistake of the writing) if there is one. `judge` then says what an evaluation of the draft finds.
 """
 
