@@ -82,11 +82,11 @@ def of_run(archive: Archive, run: Run) -> Scores:
     """The scores of a run; credit as its next child would see it."""
     text = archive.runs.transfer(run.id)
     elsewhere = dict(from_text(text, archive).tallies) if text else {}
-    memory, children_of = memory_of(archive, run, elsewhere), list(carried_out(archive, run))
+    memory, carried = memory_of(archive, run, elsewhere), list(carried_out(archive, run))
     problem = archive.problems.get(run.problem).name
     return Scores(
-        ideas=_ideas({problem: children_of}),
-        techniques=_techniques({problem: children_of}, memory.experience),
+        ideas=_ideas({problem: carried}),
+        techniques=_techniques({problem: carried}, memory.experience),
         exhausted=tuple(f"{one.idea.title} ({one.idea.technique}): {one.exhausted}" for one in memory.exhausted()),
         lessons=tuple(lesson.line for lesson in memory.lessons),
     )
@@ -94,19 +94,19 @@ def of_run(archive: Archive, run: Run) -> Scores:
 
 def of_archive(archive: Archive) -> Scores:
     """The scores of all runs together; credit as if they were one run."""
-    children_of: dict[str, list[CarriedOut]] = {}
+    carried: dict[str, list[CarriedOut]] = {}
     experience = Experience()
     for summary in reversed(archive.runs.summaries()):
         problem = archive.problems.get(summary.run.problem).name
         for one in carried_out(archive, summary.run):
-            children_of.setdefault(problem, []).append(one)
+            carried.setdefault(problem, []).append(one)
             log = one.gain.log if one.gain else None
             experience = experience.with_child(*_pair(one), one.birth.island, log)
-    return Scores(ideas=_ideas(children_of), techniques=_techniques(children_of, experience))
+    return Scores(ideas=_ideas(carried), techniques=_techniques(carried, experience))
 
 
-def _ideas(children_of: dict[str, list[CarriedOut]]) -> tuple[IdeaScore, ...]:
-    scores = [score for problem, children in children_of.items() for score in _ideas_of(problem, children)]
+def _ideas(carried: dict[str, list[CarriedOut]]) -> tuple[IdeaScore, ...]:
+    scores = [score for problem, children in carried.items() for score in _ideas_of(problem, children)]
     return tuple(sorted(scores, key=lambda one: (-(one.gain.factor if one.gain else 0.0), -one.correct, one.title)))
 
 
@@ -144,9 +144,9 @@ def _state(outcome: IdeaOutcome) -> str:
     return NO_GAIN if outcome.worked else FAILED
 
 
-def _techniques(children_of: dict[str, list[CarriedOut]], experience: Experience) -> tuple[TechniqueScore, ...]:
+def _techniques(carried: dict[str, list[CarriedOut]], experience: Experience) -> tuple[TechniqueScore, ...]:
     by_pair: dict[Pair, list[tuple[str, CarriedOut]]] = {}
-    for problem, children in children_of.items():
+    for problem, children in carried.items():
         for one in children:
             by_pair.setdefault(_pair(one), []).append((problem, one))
     scores = [_technique(pair, children, experience.belief(*pair)) for pair, children in by_pair.items()]

@@ -1,6 +1,6 @@
 import math
 
-from kbevolve.evolve.state.lessons import MOST, Evidence, Lesson, Pair, distil, standing
+from kbevolve.evolve.state.lessons import MOST, Evidence, Lesson, Pair, distil, still_valid
 
 PAIR: Pair = ("block-tiling", "memory")
 
@@ -49,7 +49,7 @@ def test_a_lesson_that_newer_children_contradict_is_dropped() -> None:
         (bad, (None, 0.9), True), (bad, (1.3,), False),
     ):  # fmt: skip
         now = {PAIR: [*children(1.1, 1.2), *children(*newer, start=5)]}
-        assert bool(standing(lessons, now)) == stands, (lessons, newer)
+        assert bool(still_valid(lessons, now)) == stands, (lessons, newer)
 
 
 def test_there_are_few_those_with_most_evidence_first() -> None:
