@@ -1,4 +1,4 @@
-"""A recorded run, replayed without its models: the same births, kernels, ideas, prompts and replies."""
+"""A recorded run, replayed without its models: the same attempts, kernels, ideas, prompts and replies."""
 
 import itertools
 import json
@@ -164,7 +164,9 @@ def chosen(**llm: Any) -> Settings:
     return Settings.from_tree({"search": search, "llm": llm})
 
 
-def breed(path: Path, settings: Settings, proposers: Mapping[Operator, Proposer], generations: int = 4) -> StopReason:
+def run_search(
+    path: Path, settings: Settings, proposers: Mapping[Operator, Proposer], generations: int = 4
+) -> StopReason:
     settings = settings.model_copy(update={"search": settings.search.model_copy(update={"generations": generations})})
     with Archive(path) as archive:
         run = archive.runs.get() if archive.runs.summaries() else open_run(archive, settings)
@@ -172,7 +174,7 @@ def breed(path: Path, settings: Settings, proposers: Mapping[Operator, Proposer]
 
 
 def content(path: Path) -> dict[str, Any]:
-    """Everything in an archive that is not about how long something took."""
+    """Everything in an archive except durations."""
     with Archive(path, create=False) as archive:
         run = archive.runs.get()
         births = archive.runs.births(run.id)
@@ -193,7 +195,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         small = {**MODELS[1], "api_base": base, "api_key_variable": "OPENAI_API_KEY"}
         settings = chosen(models=[MODELS[0], small], api_base=base)
         with model_maker(settings, record=folder / "run.jsonl") as make:
-            assert breed(folder / "run.db", settings, build_proposers(settings, make)) is StopReason.GENERATIONS
+            assert run_search(folder / "run.db", settings, build_proposers(settings, make)) is StopReason.GENERATIONS
         assert sum(len(model.requests) for model in made) > 12
     return folder
 
@@ -202,7 +204,7 @@ def replayed(recording: Path, archive: Path, settings: Settings) -> dict[str, An
     source = Recording(recording)
     settings = settings.model_copy(update={"llm": source.settings_for(settings.llm)})
     with model_maker(settings, replay=source) as make:
-        breed(archive, settings, build_proposers(settings, make))
+        run_search(archive, settings, build_proposers(settings, make))
     return content(archive)
 
 
@@ -238,7 +240,7 @@ def test_a_run_of_two_sessions_is_replayed_in_one(tmp_path: Path) -> None:
         settings = chosen(model="large")
         for generations, more in ((2, False), (4, True)):
             with model_maker(settings, record=tmp_path / "run.jsonl", more=more) as make:
-                breed(tmp_path / "run.db", settings, build_proposers(settings, make), generations)
+                run_search(tmp_path / "run.db", settings, build_proposers(settings, make), generations)
     assert replayed(tmp_path / "run.jsonl", tmp_path / "again.db", chosen()) == content(tmp_path / "run.db")
 
 

@@ -56,24 +56,24 @@ EDIT = block("        y = y * 2", "        y = y * 3")
         "said twice",
     ],
 )  # fmt: skip
-def test_an_edit_is_found_and_carried_out(answer: str) -> None:
-    reading = read_answer(answer, PARENT)
-    assert reading.source == CHILD
-    assert reading.edits == 1
+def test_an_edit_is_found_and_applied(answer: str) -> None:
+    found = read_answer(answer, PARENT)
+    assert found.source == CHILD
+    assert found.edits == 1
 
 
-def test_crlf_in_the_parent_is_no_obstacle() -> None:
+def test_the_parent_may_have_crlf_line_ends() -> None:
     assert read_answer(EDIT, PARENT.replace("\n", "\r\n")).source == CHILD
 
 
 def test_several_blocks_are_applied_in_order() -> None:
     answer = EDIT + block("BLOCK = 64  # tune: 32, 64", "BLOCK = 32  # tune: 32, 64") + block("y = y * 3", "y = y * 4")
-    reading = read_answer(answer, PARENT)
-    assert reading.source == PARENT.replace("y * 2", "y * 4").replace("BLOCK = 64 ", "BLOCK = 32 ")
-    assert reading.edits == 3
+    found = read_answer(answer, PARENT)
+    assert found.source == PARENT.replace("y * 2", "y * 4").replace("BLOCK = 64 ", "BLOCK = 32 ")
+    assert found.edits == 3
 
 
-def test_nothing_but_the_place_changes() -> None:
+def test_only_the_matched_lines_change() -> None:
     assert apply_edits("a\n\n b\n\tc  \n", [Edit(search=(" b",), replace=())]) == "a\n\n\tc  \n"
 
 
@@ -113,7 +113,7 @@ def test_an_ambiguous_edit_is_refused_with_its_places() -> None:
         read_answer(block("        y = x + 1", "z"), twice)
 
 
-def test_an_ambiguous_exact_match_is_not_settled_by_a_looser_one() -> None:
+def test_a_looser_match_does_not_resolve_an_ambiguous_exact_match() -> None:
     with pytest.raises(AnswerError, match="2 times"):
         apply_edits("a\nb\na\n", [Edit(search=("a",), replace=("c",))])
 
@@ -177,7 +177,7 @@ def test_a_whole_file_is_found(answer: str) -> None:
         ("", "no code"),
     ],
 )
-def test_what_is_no_file_is_said(answer: str, words: str) -> None:
+def test_an_answer_without_a_file_is_an_error(answer: str, words: str) -> None:
     with pytest.raises(AnswerError) as caught:
         whole_file(answer)
     assert words in str(caught.value)
@@ -189,7 +189,7 @@ def test_a_docstring_may_quote_code(quoted: str) -> None:
     assert whole_file(f"Here it is:\n```python\n{child}```\nDone.") == child
 
 
-def test_many_fences_cost_no_patience() -> None:
+def test_many_fences_do_not_take_long() -> None:
     answer = "```python\nclass ModelNew(\n" * 4000 + "```\n" * 4000
     started = time.monotonic()
     with pytest.raises(AnswerError):
@@ -197,31 +197,31 @@ def test_many_fences_cost_no_patience() -> None:
     assert time.monotonic() - started < 5
 
 
-def test_blank_lines_stay_as_they_are_written() -> None:
+def test_blank_lines_are_kept() -> None:
     child = CHILD.replace("BLOCK", 'TEXT = """\n   \n"""\nBLOCK', 1)
     assert whole_file(f"```python\n{child}```") == child
 
 
 @pytest.mark.parametrize("kept", ["    def forward(self, x):\n        y = x", "    def forw", "    pass\n"])
-def test_a_fence_left_open_with_half_a_kernel_is_a_cut_answer(kept: str) -> None:
-    """Also where the endpoint does not say so, and what is there is Python by chance."""
+def test_an_open_fence_with_half_a_kernel_is_a_truncated_answer(kept: str) -> None:
+    """Also when the endpoint does not say so, and the text is Python by chance."""
     with pytest.raises(AnswerError, match="not closed, the answer seems to be cut short"):
         read_answer(f"```python\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n{kept}", PARENT)
 
 
 @pytest.mark.parametrize("truncated", [True, False])
-def test_the_quoted_old_file_is_not_taken_for_a_new_one_that_was_cut(truncated: bool) -> None:
+def test_the_quoted_old_file_does_not_replace_a_truncated_new_one(truncated: bool) -> None:
     cut = CHILD[: CHILD.index("        return")]
     with pytest.raises(AnswerError, match="quotes the old file and is cut short"):
         read_answer(f"Old:\n```python\n{PARENT}```\nNew:\n```python\n{cut}", PARENT, truncated=truncated)
     assert read_answer(f"```python\n{PARENT}```", PARENT).source == PARENT, "a duplicate, but a whole one"
 
 
-def test_what_is_mended_may_be_no_python() -> None:
+def test_the_file_to_repair_need_not_be_python() -> None:
     assert read_answer(f"```python\n{CHILD}", "class ModelNew(").source == CHILD
 
 
-def test_a_file_that_was_cut_short_is_not_taken() -> None:
+def test_a_truncated_file_is_refused() -> None:
     cut = f"```python\n{PARENT}"
     assert whole_file(cut) == PARENT
     for answer in (cut, PARENT):
@@ -229,7 +229,7 @@ def test_a_file_that_was_cut_short_is_not_taken() -> None:
             whole_file(answer, truncated=True)
 
 
-def test_a_whole_file_in_place_of_edits_is_taken() -> None:
+def test_a_whole_file_instead_of_edits_is_accepted() -> None:
     broken = block("not there", "x")
     assert read_answer(f"{broken}\n```python\n{CHILD}```", PARENT).source == CHILD
     assert read_answer(f"```python\n{CHILD}```", PARENT).edits == 0
@@ -241,12 +241,12 @@ def test_edits_without_a_base_are_not_applied() -> None:
 
 
 @pytest.mark.parametrize("source", ["class ModelNew: x = '\0'", "class ModelNew: x = " + "(" * 500 + ")" * 500])
-def test_strange_sources_are_answers_not_crashes(source: str) -> None:
+def test_strange_sources_do_not_crash_the_parser(source: str) -> None:
     with pytest.raises(AnswerError):
         checked(source)
 
 
-def test_a_childs_warning_is_not_ours() -> None:
+def test_a_warning_about_a_childs_source_is_not_raised() -> None:
     """With warnings as errors, an invalid escape would be a SyntaxError."""
     source = 'class ModelNew:\n    x = "\\d"\n'
     assert checked(source) == source

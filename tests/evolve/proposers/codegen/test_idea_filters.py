@@ -1,4 +1,4 @@
-"""What cannot help is not proposed, as far as anybody knows."""
+"""Ideas that cannot help are filtered, where enough is known."""
 
 from typing import Any
 
@@ -33,14 +33,14 @@ def shown(asked: Brief, precision: Precision) -> list[Any]:
     ("device", "precision", "plain", "split"),
     [(HOPPER, "fp32", False, True), (HOPPER, "tf32", True, True), (PASCAL, "fp16", False, False)],
 )
-def test_matrix_units_where_there_are_some_and_they_are_accurate_enough(
+def test_matrix_units_need_the_device_and_the_accuracy(
     device: str, precision: Precision, plain: bool, split: bool
 ) -> None:
     techniques = {one.technique for one in shown(brief(device), precision)}
     assert ("tensor-cores" in techniques, "split-precision" in techniques) == (plain, split)
 
 
-def test_arithmetic_cannot_help_a_kernel_that_is_bound_by_memory() -> None:
+def test_arithmetic_cannot_help_a_memory_bound_kernel() -> None:
     bound, free = brief(time_ms=1.2), brief(time_ms=1.3)
     assert not any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(bound, "tf32"))
     assert any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(free, "tf32"))
@@ -56,6 +56,6 @@ def test_what_is_unknown_filters_nothing(unknown: dict[str, Any]) -> None:
     assert filters_for(asked, "tf32") == ()
 
 
-def test_something_is_always_left() -> None:
+def test_some_ideas_always_remain() -> None:
     entries = [one for one in load_playbook().ideas if one.technique == "tensor-cores"]
     assert helpful(entries, filters_for(brief(), "fp32")) == entries

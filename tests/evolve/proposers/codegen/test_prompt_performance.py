@@ -1,4 +1,4 @@
-"""Prompts show what was measured of the parent, and what is wrong with a file to repair."""
+"""Prompts show the measurements of the parent, and what is wrong with a file to repair."""
 
 from pathlib import Path
 

@@ -134,7 +134,7 @@ def script(model: ScriptedModel, *answers: str) -> None:
 # ---- the four operators ------------------------------------------------------------------------------------------
 
 
-def test_mutate_carries_an_idea_out_as_an_edit(model: ScriptedModel) -> None:
+def test_mutate_carries_out_an_idea_as_an_edit(model: ScriptedModel) -> None:
     script(model, IDEAS, DIFF)
     proposal = proposer(model).propose(brief(Operator.MUTATE))
     assert proposal.state is BirthState.CREATED
@@ -218,7 +218,7 @@ def test_a_broken_diff_gets_one_follow_up_in_the_same_conversation(model: Script
     assert "whole new file" in again.last
 
 
-def test_after_the_follow_up_it_is_given_up(model: ScriptedModel) -> None:
+def test_there_is_only_one_follow_up(model: ScriptedModel) -> None:
     script(model, IDEAS, BROKEN, BROKEN)
     proposal = proposer(model).propose(brief(Operator.MUTATE))
     assert proposal.state is BirthState.NO_CODE
@@ -236,7 +236,7 @@ def test_prose_only_is_no_code(model: ScriptedModel) -> None:
     assert proposal.note == "there is no code in the answer. Asked again: there is no code in the answer."
 
 
-def test_what_is_not_python_is_no_code(model: ScriptedModel) -> None:
+def test_an_answer_that_is_not_python_is_no_code(model: ScriptedModel) -> None:
     script(model, IDEAS, "```python\nclass ModelNew(\n```", "```python\nclass Model: pass\n```")
     proposal = proposer(model).propose(brief(Operator.REWRITE))
     assert proposal.state is BirthState.NO_CODE
@@ -244,8 +244,8 @@ def test_what_is_not_python_is_no_code(model: ScriptedModel) -> None:
     assert "class ModelNew" in proposal.note
 
 
-def test_a_truncated_answer_is_not_asked_for_again(model: ScriptedModel) -> None:
-    """The whole file would be longer still."""
+def test_a_truncated_answer_gets_no_follow_up(model: ScriptedModel) -> None:
+    """The whole file would be even longer."""
     model.say(IDEAS)
     model.say(f"```python\n{PARENT}", finish="length")
     proposal = proposer(model, max_tokens=512).propose(brief(Operator.REWRITE))
@@ -271,7 +271,7 @@ def test_a_refused_prompt_is_no_code(model: ScriptedModel) -> None:
     assert "maximum context length" in proposal.reply
 
 
-def test_reasoning_is_not_taken_for_the_answer(model: ScriptedModel) -> None:
+def test_reasoning_is_not_part_of_the_answer(model: ScriptedModel) -> None:
     script(
         model,
         f"<think>perhaps {IDEAS.replace('Larger', 'Smaller')}</think>{IDEAS}",
@@ -341,7 +341,7 @@ def test_the_same_brief_and_answers_give_the_same_child(model: ScriptedModel) ->
     assert writer.propose(brief(Operator.MUTATE)) == writer.propose(brief(Operator.MUTATE))
 
 
-def test_the_prompt_tells_what_was_measured_tried_and_failed(model: ScriptedModel) -> None:
+def test_the_prompt_shows_measurements_tried_ideas_and_failures(model: ScriptedModel) -> None:
     unroll = Idea(title="Unroll", mechanism="m", technique="instruction-parallelism")
     memory = tried((unroll, 1.25), (Idea(title="Pack", mechanism="m", technique="data-layout"), None))
     failed = failure(OTHER, Verdict.WRONG, "first wrong element at (0, 512)\nmore", unroll)
@@ -364,7 +364,7 @@ def test_the_prompt_tells_what_was_measured_tried_and_failed(model: ScriptedMode
     assert "N = 512" in code, "the sizes of the device at hand"
 
 
-def test_what_other_problems_taught_is_shown_as_such(model: ScriptedModel) -> None:
+def test_transferred_knowledge_names_its_problem(model: ScriptedModel) -> None:
     paid = TransferredIdea(problem="L1/softmax", title="Fewer passes", technique="one-pass", gain=1.4)
     transferred = TransferredKernel(
         problem="L1/softmax", kernel="k", speedup=3.0, source="class ModelNew: softmax = 1\n"
@@ -402,7 +402,7 @@ def test_an_island_writes_new_files_in_its_own_language(
     assert ("# CUDA C++ on this GPU" in model.requests[1].last) == (policy == FREE)
 
 
-def test_what_cannot_help_is_neither_proposed_nor_listed(model: ScriptedModel) -> None:
+def test_filtered_ideas_are_neither_proposed_nor_listed(model: ScriptedModel) -> None:
     card = ProblemCard(problem="p", device="d", precision="fp32", memory_ms=2.5, roofline_ms={"fp32": 2.5})
     script(model, IDEAS, DIFF)
     proposer(model).propose(brief(Operator.MUTATE, card=card, stage=Stage.EXPLORING))
@@ -415,7 +415,7 @@ def test_what_cannot_help_is_neither_proposed_nor_listed(model: ScriptedModel) -
 
 @pytest.mark.parametrize("device_type", ["cpu", "cuda"])
 @pytest.mark.parametrize("operator", [Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR])
-def test_no_prompt_tells_the_judges_secrets(model: ScriptedModel, operator: Operator, device_type: str) -> None:
+def test_no_prompt_contains_the_judges_secrets(model: ScriptedModel, operator: Operator, device_type: str) -> None:
     script(model, "none", "none", "none")
     failed = failure(PARENT, Verdict.WRONG, "first wrong element at 3")
     asked = brief(operator, PARENT, OTHER, device_type=device_type, device="NVIDIA H200, sm_90", failures=(failed,))
@@ -434,7 +434,7 @@ def test_no_prompt_tells_the_judges_secrets(model: ScriptedModel, operator: Oper
         (TRITON, ["Triton on this GPU"], ["CUDA C++ on this GPU", "A complete file of this kind"]),
     ],
 )
-def test_guidance_fits_the_device_and_the_parent(
+def test_advice_fits_the_device_and_the_parent(
     model: ScriptedModel, parent: str, shown: list[str], hidden: list[str]
 ) -> None:
     script(model, IDEAS, WHOLE)

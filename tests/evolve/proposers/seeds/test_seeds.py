@@ -1,4 +1,4 @@
-"""Starting kernels: the reference as a kernel, hand-written ones, and Inductor's code as a file that stands alone."""
+"""Starting kernels: the reference as a kernel, hand-written ones, and Inductor's code as a file of its own."""
 
 import re
 import subprocess
@@ -185,7 +185,7 @@ def test_inductor_s_process_group_ends_with_its_time(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.slow
-def test_inductor_s_code_stands_alone_and_computes_the_same(tmp_path: Path) -> None:
+def test_inductor_s_code_works_alone_and_computes_the_same(tmp_path: Path) -> None:
     problem = problem_of(MODEL, tmp_path)
     source = inductor_source(problem, "cpu")
     assert "call([self.layers._modules['0'].weight, self.layers._modules['0'].bias, x, " in source

@@ -1,4 +1,4 @@
-"""Declared tunables: read, changed, and told apart from everything else in a source."""
+"""Declared tunables: found, and changed without changing anything else."""
 
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
 
@@ -23,7 +23,7 @@ def test_python_and_native_declarations_are_found_in_order() -> None:
     )
 
 
-def test_a_value_outside_its_choices_is_one_more_choice() -> None:
+def test_a_value_outside_its_choices_becomes_a_choice() -> None:
     assert declared("N = 3  # tune: 1, 2")[0].choices == ("3", "1", "2")
 
 
@@ -37,7 +37,7 @@ def test_setting_values_changes_nothing_else() -> None:
     assert values_of(changed) == {"BLOCK": "32", "ORDER": "kij", "UNROLL": "8", "PACK": "0"}
 
 
-def test_carriage_returns_survive() -> None:
+def test_carriage_returns_are_kept() -> None:
     assert with_values("N = 1  # tune: 1, 2\r\nx = 0\r\n", {"N": "2"}) == "N = 2  # tune: 1, 2\r\nx = 0\r\n"
 
 
