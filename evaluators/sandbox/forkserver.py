@@ -8,11 +8,10 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.worker.channel import Channel, Message
@@ -55,37 +54,19 @@ class ForkServer:
     """A process that forks workers, for several threads. It ends with the thread that started it."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        connection: socket.socket,
-        theirs: socket.socket,
-        environment: Mapping[str, str],
-        directory: Path,
+        self, process: "subprocess.Popen[bytes]", *, connection: socket.socket, output: IO[bytes], directory: Path
     ) -> None:
-        """Run the command, a fork server inside bubblewrap where that is used. The first `fork` waits for it.
-
-        `connection` and `theirs` are the two ends of its connection; the command contains the number of `theirs`.
-        """
+        """`process` was just started: the first `fork` waits for it. It prints to `output`, a file."""
         #: In which the workers' directories are made.
         self.directory = directory
+        self._process = process
         self._connection = connection
         self._channel = Channel(connection)
+        self._output = output
         self._ready = False
         # Requests without an answer: after a timeout a late answer must not be taken for the next one.
         self._unanswered = 0
         self._lock = threading.Lock()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
-        self._process = subprocess.Popen(
-            command,
-            cwd=directory / "work",
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
-        )
 
     @property
     def alive(self) -> bool:

@@ -12,7 +12,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,16 +88,8 @@ def start(
         if server is not None:
             process = server.fork(arguments, environment, directory, ours, theirs, output_write)
         else:
-            process = subprocess.Popen(
-                _command(arguments, permissions, device, directory, wrapped=wrapped),
-                cwd=directory / "work",
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output_write,
-                stderr=output_write,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            command = _command(arguments, permissions, device, directory, wrapped=wrapped)
+            process = _popen(command, directory, environment, theirs, output_write)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         ours.close()
@@ -119,13 +112,10 @@ def open_fork_server(device: Device) -> ForkServer | None:
         parent = None if wrapped else os.getpid()
         arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": _visible(device), "parent": parent}}
         permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
-        return ForkServer(
-            _command(arguments, permissions, device, directory, wrapped=wrapped),
-            connection=ours,
-            theirs=theirs,
-            environment=worker_environment(device, directory, os.environ),
-            directory=directory,
-        )
+        command = _command(arguments, permissions, device, directory, wrapped=wrapped)
+        output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
+        process = _popen(command, directory, worker_environment(device, directory, os.environ), theirs, output.fileno())
+        return ForkServer(process, connection=ours, output=output, directory=directory)
     except BaseException:
         ours.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -198,6 +188,22 @@ def _command(
     outside = bubblewrap.command(permissions, device.type, directory) if wrapped else []
     # -P: the program's folder must not be first in the candidate's module search.
     return [*outside, sys.executable, "-P", "-u", str(PROGRAM), json.dumps(arguments)]
+
+
+def _popen(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], theirs: socket.socket, output: int
+) -> subprocess.Popen[bytes]:
+    """Run the worker program in a session of its own; it prints to `output`."""
+    return subprocess.Popen(
+        command,
+        cwd=directory / "work",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(theirs.fileno(),),
+        start_new_session=True,
+    )
 
 
 def _visible(device: Device) -> str:
