@@ -19,7 +19,7 @@ _COLOURS = {
     "evolve": "#a23b53",
 }
 #: Pixels: the height of a row and width of a column, and where names, texts and the matrix begin.
-_CELL, _NAME, _TEXT, _MATRIX, _TOP = 20, 38, 210, 860, 44
+_CELL, _NAME, _TEXT, _MATRIX, _TOP = 20, 38, 210, 890, 44
 
 
 def packages() -> list[str]:
@@ -52,11 +52,11 @@ def arrows() -> Counter[tuple[str, str]]:
 
 
 def purpose_of(package: str) -> str:
-    """The first sentence of a package's docstring."""
+    """What the first sentence of a package's docstring says, up to a semicolon."""
     path = ROOT.joinpath(*package.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     words = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split("\n\n")[0].split())
-    return words.split(". ")[0].rstrip(".")
+    return words.split(". ")[0].split("; ")[0].rstrip(".")
 
 
 def picture() -> str:
