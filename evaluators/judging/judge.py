@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from random import Random
 from typing import Self
 
@@ -95,24 +96,17 @@ class Judge:
             shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
         """
         self.device, self.settings, self.width = device, settings, width
-        disk_cache, gate, processes = disk_cache or DiskCache(), DeviceGate(device), ProcessTable(seconds=WATCH_SECONDS)
-        connections = settings.connections if device.type == "cuda" else 0
+        on_cpu, gate, processes = device.type == "cpu", DeviceGate(device), ProcessTable(seconds=WATCH_SECONDS)
+        connections = 0 if on_cpu else settings.connections
+        disk_cache = disk_cache or DiskCache()
+        # On a CPU, precompiling would take the cores from a kernel that is timed.
+        build = partial(BuildPool, while_precompiling=gate.shared if on_cpu else nullcontext, process_table=processes)
         self._context = JudgeContext(
             device=device,
             settings=settings,
             gate=gate,
             workers=WorkerPool(device, gate, spares=width, connections=connections, process_table=processes),
-            builds=BuildPool(
-                device,
-                settings,
-                disk_cache,
-                width=builders,
-                plain=plain,
-                elsewhere=build_elsewhere,
-                process_table=processes,
-                # On a CPU, precompiling would take the cores from a kernel that is timed.
-                while_precompiling=gate.shared if device.type == "cpu" else nullcontext,
-            ),
+            builds=build(device, settings, disk_cache, width=builders, plain=plain, elsewhere=build_elsewhere),
             disk_cache=disk_cache,
             repeatability=Repeatability(settings.tie),
             shell_of=shell_of,
