@@ -1,41 +1,12 @@
 """What an observer of a search receives."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
 
-from kbevolve.archive.records import Birth, BirthState, Confirmation, Evaluation, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Evaluation
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.islands.island import Entry, Member
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """How many kernels a run has created and evaluated, and what they cost in tokens."""
-
-    #: Distinct kernels by verdict, and attempts by state.
-    verdicts: Mapping[Verdict, int]
-    states: Mapping[BirthState, int]
-    #: Duplicates that differ in names only.
-    renamed: int
-    #: Kernels with the verdict of another kernel that has the same binary.
-    identical: int
-    #: Tokens sent to all models, and received from them.
-    prompt_tokens: int
-    completion_tokens: int
-
-    @classmethod
-    def of(cls, totals: RunTotals) -> Self:
-        """The counts as they are now."""
-        return cls(
-            verdicts=dict(totals.verdicts),
-            states=dict(totals.states),
-            renamed=totals.renamed,
-            identical=totals.identical,
-            prompt_tokens=totals.prompt_tokens,
-            completion_tokens=totals.completion_tokens,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +25,8 @@ class Event:
 
     #: The oldest generation that is not complete. The attempt below may be of a later one.
     generation: int
-    counts: Counts
+    #: A copy.
+    totals: RunTotals
     islands: tuple[IslandSummary, ...]
     #: The fittest valid kernel, the reference only when there is no other; None while no kernel is correct.
     best: Member | None = None

@@ -8,6 +8,7 @@ contests are not repeated, so nothing is paid for twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.closing import GenerationCloser
 from kbevolve.evolve.search.confirmation import Contests
 from kbevolve.evolve.search.creation import GenerationCreator
-from kbevolve.evolve.search.events import Counts, Event, Observer, islands_of
+from kbevolve.evolve.search.events import Event, Observer, islands_of
 from kbevolve.evolve.search.executor import Executor
 from kbevolve.evolve.search.offspring import JUDGE, PROPOSE, AttemptResult, Offspring, OffspringInFlight
 from kbevolve.evolve.search.stopping import Stopping, window_of
@@ -216,7 +217,7 @@ class Search:
         self.observer(
             Event(
                 generation=self._oldest,
-                counts=Counts.of(population.totals),
+                totals=deepcopy(population.totals),
                 islands=islands_of(population),
                 best=population.best(apart_from=self.context.reference),
                 champion=champion,

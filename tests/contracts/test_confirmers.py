@@ -1,4 +1,4 @@
-"""What every `Confirmer` must do: the judge, and the double that the search's tests rest on."""
+"""What every `Confirmer` must do: the judge, the fleet, and the double of the search's tests."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def confirmer(request: pytest.FixtureRequest) -> Iterator[Confirmer]:
         yield judge
 
 
-def test_everybody_is_timed_in_the_same_rounds_or_failed(confirmer: Confirmer) -> None:
+def test_every_kernel_is_timed_in_the_same_rounds_or_failed(confirmer: Confirmer) -> None:
     contest = confirmer.compete(problem(), [FIRST, WRONG, SECOND], rounds=ROUNDS)
     assert contest.times.keys() == {FIRST.id, SECOND.id}
     assert len(contest.reference) == ROUNDS
@@ -54,6 +54,6 @@ def test_one_kernel_meets_the_reference_alone(confirmer: Confirmer) -> None:
     assert len(contest.reference) == ROUNDS
 
 
-def test_where_everybody_fails_nobody_is_timed(confirmer: Confirmer) -> None:
+def test_no_kernel_is_timed_when_all_fail(confirmer: Confirmer) -> None:
     contest = confirmer.compete(problem(), [WRONG], rounds=ROUNDS)
     assert (contest.times, contest.failed.keys()) == ({}, {WRONG.id})

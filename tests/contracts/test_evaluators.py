@@ -1,4 +1,4 @@
-"""What every `Evaluator` must do: the judge, and the double that the search's tests rest on."""
+"""What every `Evaluator` must do: the judge, the fleet, and the double of the search's tests."""
 
 from collections.abc import Iterator
 from pathlib import Path

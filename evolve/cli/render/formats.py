@@ -2,7 +2,7 @@
 
 from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.records import BirthState, Verdict
-from kbevolve.evolve.search.events import Counts
+from kbevolve.evolve.state.totals import RunTotals
 
 #: Colour of each verdict on a terminal.
 VERDICT_STYLE = {
@@ -15,20 +15,20 @@ VERDICT_STYLE = {
 }
 
 
-def count_words(counts: Counts) -> str:
+def count_words(totals: RunTotals) -> str:
     """``46 kernels: 41 correct (2 as compiled before), 3 wrong, 2 duplicate (1 under other names), 1 familiar``."""
-    verdicts, states = counts.verdicts, counts.states
-    identical = f" ({counts.identical} as compiled before)" if counts.identical else ""
+    verdicts, states = totals.verdicts, totals.states
+    identical = f" ({totals.identical} as compiled before)" if totals.identical else ""
     parts = [
         f"{verdicts[verdict]} {verdict_words(verdict)}{identical if verdict is Verdict.CORRECT else ''}"
         for verdict in reversed(Verdict)
-        if verdicts.get(verdict)
+        if verdicts[verdict]
     ]
-    renamed = f" ({counts.renamed} under other names)" if counts.renamed else ""
+    renamed = f" ({totals.renamed} under other names)" if totals.renamed else ""
     parts += [
         f"{states[state]} {state.value}{renamed if state is BirthState.DUPLICATE else ''}"
         for state in BirthState
-        if state is not BirthState.CREATED and states.get(state)
+        if state is not BirthState.CREATED and states[state]
     ]
-    total = sum(verdicts.values())
+    total = totals.judged
     return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"

@@ -24,7 +24,8 @@ from kbevolve.archive.formatting import (
 )
 from kbevolve.archive.records import Birth, Confirmation, Verdict
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, count_words
-from kbevolve.evolve.search.events import Counts, Event, IslandSummary
+from kbevolve.evolve.search.events import Event, IslandSummary
+from kbevolve.evolve.state.totals import RunTotals
 
 #: Children shown under the numbers; more would scroll the numbers out of a small terminal.
 RECENT = 6
@@ -107,8 +108,8 @@ class LiveProgress:
         numbers.add_column()
         numbers.add_row("best", _best_text(event))
         numbers.add_row("islands", _islands_text(event.islands))
-        numbers.add_row("kernels", Text(count_words(event.counts)))
-        numbers.add_row("proposer", Text(header.proposer + _token_words(event.counts)))
+        numbers.add_row("kernels", Text(count_words(event.totals)))
+        numbers.add_row("proposer", Text(header.proposer + _token_words(event.totals)))
         bar = Table.grid(padding=(0, 2))
         bar.add_row(
             ProgressBar(total=max(header.generations, 1), completed=event.generation, width=32),
@@ -166,7 +167,7 @@ class LineProgress:
             return
         if event.birth is None and monotonic() - self._spoke > QUIET_SECONDS:
             pace = self._pace.words(event.generation, self.header.generations)
-            self._say(f"{where}: {count_words(event.counts)}; {pace}")
+            self._say(f"{where}: {count_words(event.totals)}; {pace}")
 
     def _say(self, line: str) -> None:
         self._spoke = monotonic()
@@ -215,8 +216,8 @@ def _islands_text(islands: Sequence[IslandSummary]) -> Text:
     return Text("   ".join(parts))
 
 
-def _token_words(counts: Counts) -> str:
-    sent, received = counts.prompt_tokens, counts.completion_tokens
+def _token_words(totals: RunTotals) -> str:
+    sent, received = totals.prompt_tokens, totals.completion_tokens
     return f", {sent:,} tokens sent, {received:,} received" if sent or received else ""
 
 

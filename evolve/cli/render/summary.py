@@ -16,7 +16,6 @@ from kbevolve.evolve.cli.options import DEFAULT_ARCHIVE
 from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.search.budget import LIMITS, Spent
-from kbevolve.evolve.search.events import Counts
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
 
@@ -57,7 +56,7 @@ def print_summary(
         console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
     for line in _failed_starts(ledger):
         console.print(Text(line, style="yellow"), soft_wrap=True)
-    console.print(Text(count_words(Counts.of(population.totals))))
+    console.print(Text(count_words(population.totals)))
     console.print(Text(cost_words(spent, _gain(population, ledger, confirmed, champion))), soft_wrap=True)
     console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
     fittest = population.best()

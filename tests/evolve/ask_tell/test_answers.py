@@ -1,4 +1,4 @@
-"""Answers in whatever form become what a model would have said; what is no answer is refused with the remedy."""
+"""Answers in any form become what a model would have written; wrong ones are refused with a remedy."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_a_crossing_states_its_idea_with_its_code() -> None:
     assert text.startswith("IDEA: tiles of one, loads of the other\n")
 
 
-def test_a_reply_is_taken_as_it_is_and_who_passes_says_nothing() -> None:
+def test_a_reply_is_taken_as_it_is_and_a_pass_is_empty() -> None:
     assert composed(GivenAnswer(question="", reply="prose\r\n"), WRITE) == ("prose\r\n", None)
     assert composed(GivenAnswer(question="", passed=True), IDEA) == ("", "")
     assert composed(GivenAnswer(question="", passed=True), WRITE) == ("", None)

@@ -1,4 +1,4 @@
-"""Ask and tell: whoever is outside makes the run that a model with the same answers makes, however often it stops."""
+"""Ask and tell: people make the run that a model with the same answers makes, however often it is interrupted."""
 
 import hashlib
 import json
@@ -154,7 +154,7 @@ def test_every_strategy_can_be_asked(strategy: str) -> None:
     assert {birth.model for birth in by_hand.births() if birth.prompt} == {"anna"}
 
 
-def test_neither_order_nor_haste_changes_what_comes_of_it(judge: KnownJudge) -> None:
+def test_neither_the_order_nor_the_time_of_answers_changes_the_run(judge: KnownJudge) -> None:
     at_once, one_by_one = Home(chosen(lookahead=1)), Home(chosen(lookahead=1))
     few = at_once.go()
     many = one_by_one.go(lambda open_: open_[-1:])
@@ -193,7 +193,7 @@ def test_a_question_is_what_a_model_is_sent() -> None:
     assert {one[1][-1].content[:7] for one in heard if len(one[1]) == 1} != set()
 
 
-def test_idea_and_code_may_be_told_at_once() -> None:
+def test_idea_and_code_may_be_given_at_once() -> None:
     home = Home(chosen(islands=1, tune_share=0, generations=1))
     (one,) = home.ask().open
     assert one.question.stage is QuestionStage.IDEA
@@ -223,7 +223,7 @@ def test_code_is_not_taken_for_another_idea_than_its_own() -> None:
     assert all(birth.kernel != kernel(UNROLL=8).id for birth in home.births())
 
 
-def test_who_passes_ends_the_child_and_the_run_goes_on() -> None:
+def test_a_pass_ends_the_child_and_the_run_continues() -> None:
     home = Home(chosen(islands=1, tune_share=0, generations=2))
     for generation in (1, 2):
         (one,) = home.ask().open
@@ -244,7 +244,7 @@ def test_a_file_that_cannot_be_used_is_asked_for_once_more() -> None:
     assert home.ask().over
 
 
-def test_a_kernel_that_fails_comes_back_to_be_mended() -> None:
+def test_a_kernel_that_fails_is_asked_for_as_a_repair() -> None:
     home = Home(chosen(islands=1, tune_share=0, generations=1))
     (one,) = home.ask().open
     home.tell(one, idea="Unroll: fewer branches", code=kernel(UNROLL=2, WRONG=1).source)
@@ -258,7 +258,7 @@ def test_a_kernel_that_fails_comes_back_to_be_mended() -> None:
     assert home.births()[-1].parents == (kernel(UNROLL=2, WRONG=1).id, kernel().id)
 
 
-def test_models_people_and_tunables_take_turns_at_one_run() -> None:
+def test_a_model_people_and_tunables_continue_one_run_in_turn() -> None:
     """Nothing that was told is lost, nothing is paid for twice, and questions that lapsed are refused."""
     plan = chosen(islands=2, tune_share=0, generations=6, confirm_rounds=0)
     home, pure, model = Home(plan), Home(plan), Scripted()
@@ -343,7 +343,7 @@ def test_a_run_of_another_device_is_not_judged_here() -> None:
         ask(home.archive, home.run, home.settings, devices=JudgeDevices(devices=(elsewhere,), device=elsewhere))
 
 
-def test_where_the_device_is_not_there_is_answered_and_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions_are_asked_and_answered_without_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     home = Home(chosen(islands=2, tune_share=0, confirm_rounds=0))
     first, _ = home.ask().open
     home.tell(first)
@@ -364,7 +364,7 @@ def test_where_the_device_is_not_there_is_answered_and_asked_all_the_same(monkey
     assert [one.kernel.id for one in asked.waiting] == [kernel(UNROLL=2).id]
 
 
-def test_a_guest_strategy_is_not_asked() -> None:
+def test_strategy_openevolve_cannot_be_asked() -> None:
     home = Home(chosen(strategy="openevolve", islands=1))
     with pytest.raises(UsageError, match="strategy openevolve asks its models by itself"):
         home.ask()
@@ -381,7 +381,7 @@ def test_a_broken_answer_never_breaks_the_run() -> None:
     assert all(birth.state is BirthState.NO_CODE for birth in home.births() if birth.generation)
 
 
-def test_told_code_is_the_kernel_that_is_judged() -> None:
+def test_the_given_code_is_the_kernel_that_is_judged() -> None:
     """Whatever fences, docstrings and line ends are in it."""
     home = Home(chosen(islands=1, tune_share=0, generations=1))
     source = '"""Usage:\r\n```python\nModelNew()\n```\n````\n"""\n' + kernel(UNROLL=4).source + "\n\n"

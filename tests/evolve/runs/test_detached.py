@@ -1,4 +1,4 @@
-"""A run's children judged far from its archive, by the real judge: exported, killed, gone on with, told, resumed."""
+"""Kernels judged on another machine, by the real judge: written, interrupted, continued, imported, resumed."""
 
 import signal
 import subprocess

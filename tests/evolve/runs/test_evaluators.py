@@ -1,4 +1,4 @@
-"""Who judges for a run: what it finds out does not depend on it, however many there are and wherever they are."""
+"""The judges of a run: its results do not depend on their number or place."""
 
 import json
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def bred(path: Path, monkeypatch: pytest.MonkeyPatch, **work: Any) -> dict[str, 
 
 
 @pytest.mark.slow
-def test_the_archive_does_not_depend_on_who_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_archive_does_not_depend_on_the_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = bred(tmp_path / "one.db", monkeypatch)
     assert len(alone["births"]) >= 15
     assert {verdict for verdict, _, _ in alone["verdicts"].values()} == {Verdict.CORRECT, Verdict.WRONG}
@@ -110,7 +110,7 @@ def test_two_judges_of_one_processor(folder: Path) -> None:
         (("--workers", "ray", "--set", "work.ray_address=127.0.0.1:9"), "no Ray cluster at 127.0.0.1:9"),
     ],
 )
-def test_misuse_is_told_before_anything_is_begun(
+def test_misuse_is_refused_before_the_run_begins(
     folder: Path, kbevolve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], complaint: str
 ) -> None:
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""A run whose judge tells kernels of one machine code: they cost nothing, and nobody is bred from two of them."""
+"""A run whose judge finds identical binaries: they cost nothing, and no island has two of them."""
 
 import sys
 from dataclasses import replace
@@ -18,14 +18,13 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.runs.evaluators import search_judge
-from kbevolve.evolve.search.events import Counts
 from kbevolve.evolve.search.search import Search
 from kbevolve.islands.source.canonical import shell_of
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, open_run, search, settings, values_of
 
 
 class SparingEvaluator(KnownEvaluator):
-    """Where tiles are small, a compiler makes the same of every PACK; on other grounds every kernel is another."""
+    """With small tiles, every PACK compiles to the same binary; all other kernels differ."""
 
     def __init__(self, interrupt_at: int | None = None) -> None:
         super().__init__(interrupt_at)
@@ -52,7 +51,7 @@ def ran(archive: Archive, evaluator: Evaluator, confirmer: KnownConfirmer | None
     return searching
 
 
-def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
+def test_identical_binaries_are_free_and_share_no_island() -> None:
     archive, evaluator, confirmer = Archive(":memory:"), SparingEvaluator(), KnownConfirmer()
     searching = ran(archive, evaluator, confirmer)
     population, run = searching.population, archive.runs.get()
@@ -60,7 +59,7 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     twins = {name for name, one in found.items() if one.compiled.identical_to is not None}
     assert len(twins) == population.totals.identical > 3, "this landscape has them"
     assert population.totals.evaluations == evaluator.paid == len(found) - len(twins)
-    assert f"correct ({len(twins)} as compiled before)" in count_words(Counts.of(population.totals))
+    assert f"correct ({len(twins)} as compiled before)" in count_words(population.totals)
     assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
         codes = [member.evaluation.compiled.binary_hash for member in island.members]
@@ -73,7 +72,7 @@ def test_twins_are_free_and_live_on_no_island_beside_each_other() -> None:
     assert best.kernel not in twins
 
 
-def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
+def test_a_kernel_that_fails_in_a_contest_withdraws_its_identical_ones() -> None:
     archive, confirmer = Archive(":memory:"), KnownConfirmer()
     ran(archive, SparingEvaluator(), confirmer)
     met = {kernel for kernels in confirmer.met for kernel in kernels}
@@ -82,7 +81,7 @@ def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
         for one in archive.runs.evaluations(archive.runs.get().id).values()
         if one.compiled.identical_to is not None
     }
-    assert met & copied, "somebody with twins is good enough to be met"
+    assert met & copied, "no kernel with identical ones was good enough for a contest"
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator(), KnownConfirmer(failing=met & copied))
     failed = archive.runs.failed(archive.runs.get().id)
@@ -99,7 +98,7 @@ def test_who_fails_in_a_contest_takes_his_twins_with_him() -> None:
     assert archive.runs.summary(archive.runs.get()).best_kernel not in failed
 
 
-def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> None:
+def test_a_kernel_with_the_binary_of_another_runs_kernel_is_a_kernel_of_this_run() -> None:
     archive = Archive(":memory:")
     searching = ran(archive, SparingEvaluator())
     births = archive.runs.births(archive.runs.get().id)
@@ -115,7 +114,7 @@ def test_a_kernel_whose_twin_another_run_judged_is_a_kernel_of_this_one() -> Non
 
 
 @pytest.mark.parametrize("cut", [9, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (1, 5, 14))])
-def test_a_run_with_twins_that_is_cut_ends_as_the_undisturbed_one(tmp_path: Path, cut: int) -> None:
+def test_an_interrupted_run_with_identical_binaries_ends_as_the_undisturbed_one(tmp_path: Path, cut: int) -> None:
     whole = Archive(":memory:")
     undisturbed = ran(whole, SparingEvaluator())
     with Archive(tmp_path / "cut.db") as archive:

@@ -1,4 +1,4 @@
-"""One sitting at a run: the card first, then breeding with contests, then the baselines; the judge is a double."""
+"""One session_with at a run: the card first, then breeding with contests, then the baselines; the judge is a double."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -33,46 +33,46 @@ CHOSEN = settings(generations=3)
 HEADER = Header(problem="L1/double", device="a double", proposer="tunables", generations=3, reference="none")
 
 
-class Sitting:
-    """An archive, what was told and what was seen."""
+class Session:
+    """An archive, the lines for the user, and the events."""
 
     def __init__(self) -> None:
         self.archive = Archive(":memory:")
-        self.told: list[str] = []
+        self.said: list[str] = []
         self.events: list[Event] = []
 
     def run(self, chosen: Settings = CHOSEN, observer: Callable[[Event], None] | None = None) -> Ending:
         run = open_run(self.archive, problem(), DEVICE_HERE, chosen)
         observe = observer or self.events.append
         return run_session(
-            context_of(self.archive, run, DEVICE_HERE, chosen), HERE, observer=observe, say=self.told.append
+            context_of(self.archive, run, DEVICE_HERE, chosen), HERE, observer=observe, say=self.said.append
         )
 
 
 @pytest.fixture
-def sitting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sitting]:
-    def with_judge(judge: KnownJudge) -> Sitting:
+def session_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
+    def with_judge(judge: KnownJudge) -> Session:
         judge.replace_judge(monkeypatch)
         starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
         monkeypatch.setattr(session, "new_starts", lambda *_: starts)
-        return Sitting()
+        return Session()
 
     return with_judge
 
 
-def test_a_run_is_confirmed_and_its_baselines_are_measured(sitting: Any) -> None:
+def test_a_run_is_confirmed_and_its_baselines_are_measured(session_with: Any) -> None:
     judge = KnownJudge(flags={"launch-bound": "a call takes 20 µs"})
-    sat = sitting(judge)
-    ending = sat.run()
+    home = session_with(judge)
+    ending = home.run()
     assert ending.reason is StopReason.GENERATIONS
     assert [one.name for one in ending.baselines] == ["compile", "graph"]
-    assert sat.archive.runs.champion(sat.archive.runs.get().id) is not None
-    assert sat.archive.problems.card(problem().id, DEVICE, "fp32").flags == judge.flags
-    assert sat.told[0] == "L1/double: launch-bound: a call takes 20 µs"
+    assert home.archive.runs.champion(home.archive.runs.get().id) is not None
+    assert home.archive.problems.card(problem().id, DEVICE, "fp32").flags == judge.flags
+    assert home.said[0] == "L1/double: launch-bound: a call takes 20 µs"
     assert judge.closed
 
 
-def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any) -> None:
+def test_the_first_problem_card_stays(session_with: Any) -> None:
     """A resumed run and a replay ask what was asked before, although eager takes another time today."""
 
     class Hasty(KnownJudge):
@@ -81,82 +81,82 @@ def test_what_prompts_say_of_a_problem_stays_as_it_was_found_first(sitting: Any)
 
     times = iter((3.0, 2.0, 1.0))
     judge = Hasty(flags={"launch-bound": "a call takes 20 µs"})
-    sat = sitting(judge)
+    home = session_with(judge)
 
     def kept() -> float:
-        sat.run(settings(generations=1))
-        return float(sat.archive.problems.card(problem().id, DEVICE, "fp32").eager_ms)
+        home.run(settings(generations=1))
+        return float(home.archive.problems.card(problem().id, DEVICE, "fp32").eager_ms)
 
     assert [kept(), kept()] == [3.0, 3.0]
     judge.flags = {"shared-output": "found by a newer judge"}
     assert kept() == 1.0, "but a verdict that changed is news"
 
 
-def test_what_other_problems_give_is_written_down_unless_nobody_wants_it(sitting: Any) -> None:
-    sat = sitting(KnownJudge())
+def test_transferred_knowledge_is_written_unless_it_is_turned_off(session_with: Any) -> None:
+    home = session_with(KnownJudge())
     for transfer, written in ((True, True), (False, False)):
-        sat.run(settings(generations=1, transfer=transfer))
-        assert (sat.archive.runs.transfer(sat.archive.runs.get().id) is not None) is written
+        home.run(settings(generations=1, transfer=transfer))
+        assert (home.archive.runs.transfer(home.archive.runs.get().id) is not None) is written
 
 
-def test_baselines_can_be_left_out(sitting: Any) -> None:
+def test_baselines_can_be_left_out(session_with: Any) -> None:
     judge = KnownJudge()
-    assert sitting(judge).run(settings(generations=1, evaluation={"baselines": False})).baselines == ()
+    assert session_with(judge).run(settings(generations=1, evaluation={"baselines": False})).baselines == ()
     assert not judge.measured_baselines
 
 
 @pytest.mark.parametrize("failure", [EvaluatorError("no compiler; install one"), KeyboardInterrupt()])
-def test_a_run_stands_without_its_baselines(sitting: Any, failure: BaseException) -> None:
+def test_a_run_is_valid_without_its_baselines(session_with: Any, failure: BaseException) -> None:
     class Without(KnownJudge):
         def baselines(self, problem: Any) -> Any:
             raise failure
 
-    sat = sitting(Without())
-    ending = sat.run()
+    home = session_with(Without())
+    ending = home.run()
     assert (ending.reason, ending.baselines) == (StopReason.GENERATIONS, ())
-    assert sat.archive.runs.summaries()[0].stopped is StopReason.GENERATIONS
+    assert home.archive.runs.summaries()[0].stopped is StopReason.GENERATIONS
 
 
-def test_a_degenerate_problem_is_refused_unless_forced(sitting: Any) -> None:
-    sat = sitting(KnownJudge(flags={"degenerate": "an output of zeros passes."}))
+def test_a_degenerate_problem_is_refused_unless_forced(session_with: Any) -> None:
+    home = session_with(KnownJudge(flags={"degenerate": "an output of zeros passes."}))
     with pytest.raises(ProblemError, match=r"L1/double is degenerate: an output of zeros passes; .* --force"):
-        sat.run()
-    assert sat.archive.runs.births(sat.archive.runs.get().id) == []
+        home.run()
+    assert home.archive.runs.births(home.archive.runs.get().id) == []
     forced = settings(generations=1, evaluation={"force": True})
-    assert sat.run(forced).reason is StopReason.GENERATIONS
+    assert home.run(forced).reason is StopReason.GENERATIONS
 
 
-def test_an_interrupted_run_has_neither_final_nor_baselines(sitting: Any) -> None:
+def test_an_interrupted_run_has_neither_final_nor_baselines(session_with: Any) -> None:
     judge = KnownJudge()
-    sat = sitting(judge)
+    home = session_with(judge)
 
     def stop(event: Event) -> None:
         if event.generation == 2:
             raise KeyboardInterrupt
 
-    assert sat.run(observer=stop).reason is StopReason.INTERRUPTED
-    made = sat.archive.runs.confirmations(sat.archive.runs.get().id)
+    assert home.run(observer=stop).reason is StopReason.INTERRUPTED
+    made = home.archive.runs.confirmations(home.archive.runs.get().id)
     assert {one.purpose for one in made} == {"challenge"}
     assert not judge.measured_baselines
 
 
-def test_the_displays_show_the_confirmed_number(sitting: Any) -> None:
-    sat = sitting(KnownJudge())
+def test_the_displays_show_the_confirmed_number(session_with: Any) -> None:
+    home = session_with(KnownJudge())
     console = Console(record=True, width=150, force_terminal=False)
     with LineProgress(HEADER, console) as lines:
-        sat.run(observer=lines)
-    champion = sat.archive.runs.champion(sat.archive.runs.get().id)
+        home.run(observer=lines)
+    champion = home.archive.runs.champion(home.archive.runs.get().id)
     said = console.export_text()
     assert f"{champion.speedup:#.3g}× (confirmed) [" in said
     assert champion.kernel in said
 
-    sat = sitting(KnownJudge())
-    sat.run()
-    (contest,) = {event.contest for event in sat.events if len(event.contest) == 1}
+    home = session_with(KnownJudge())
+    home.run()
+    (contest,) = {event.contest for event in home.events if len(event.contest) == 1}
     live = LiveProgress(HEADER, Console(record=True, width=150))
     shown = Console(record=True, width=150)
-    shown.print(live._render(next(event for event in sat.events if event.contest)))
-    shown.print(live._render(sat.events[-1]))
+    shown.print(live._render(next(event for event in home.events if event.contest)))
+    shown.print(live._render(home.events[-1]))
     text = shown.export_text()
     assert f"measuring {contest[0]} again, beside eager" in text
     assert f"{champion.speedup:#.3g}× (confirmed)" in text
@@ -169,39 +169,39 @@ def test_a_terminal_is_not_left_empty_while_judges_start() -> None:
         assert "starting …" in written.getvalue()
 
 
-def test_the_summary_states_what_is_published(sitting: Any) -> None:
-    sat = sitting(KnownJudge())
-    ending = sat.run()
-    run = sat.archive.runs.get()
+def test_the_summary_states_what_is_published(session_with: Any) -> None:
+    home = session_with(KnownJudge())
+    ending = home.run()
+    run = home.archive.runs.get()
     console = Console(record=True, width=200)
     print_summary(
-        console, run=run, population=ending.population, reason=ending.reason, archive=sat.archive,
+        console, run=run, population=ending.population, reason=ending.reason, archive=home.archive,
         generations=3, spent=Budget().spent(ending.population.totals), baselines=ending.baselines,
     )  # fmt: skip
-    champion = sat.archive.runs.champion(run.id)
+    champion = home.archive.runs.champion(run.id)
     text = console.export_text()
     assert f"Best: {champion.kernel}, {champion.speedup:#.3g}× over eager (confirmed)" in text
     assert f"{champion.speedup / 2:#.3g}× over the best of eager and compile (compile)" in text
     assert "graph failed: no graphs here" in text
     assert f"kbevolve archive lineage {champion.kernel}" in text
     # The better of the two starts is 1.12 times eager; `KnownJudge` prepares each kernel in 0.1 s.
-    judged = len(sat.archive.runs.evaluations(run.id))
+    judged = len(home.archive.runs.evaluations(run.id))
     gain = (champion.speedup / speed_of({"UNROLL": "2"}) - 1) * 100
     assert f"Cost: {judged} evaluations, 0:01 of device time, 0:00 in all; for each of the {gain:.3g} % gained" in text
     assert f"{judged / gain:.3g} evaluations, {judged / 10 / gain:.3g} s of device time" in text
 
 
-def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
+def test_a_run_that_has_spent_its_budget_is_over(session_with: Any) -> None:
     judge = KnownJudge()
-    sat = sitting(judge)
+    home = session_with(judge)
     chosen = settings(generations=30).model_copy(update={"budget": BudgetSettings(evaluations=8)})
-    ending = sat.run(chosen)
+    ending = home.run(chosen)
     assert ending.reason is StopReason.EVALUATIONS_SPENT
     assert judge.measured_baselines
     console = Console(record=True, width=200)
     population = ending.population
     print_summary(
-        console, run=sat.archive.runs.get(), population=population, reason=ending.reason, archive=sat.archive,
+        console, run=home.archive.runs.get(), population=population, reason=ending.reason, archive=home.archive,
         generations=30, spent=Budget.of(chosen).spent(population.totals),
     )  # fmt: skip
     text = console.export_text()
@@ -209,38 +209,38 @@ def test_a_run_that_has_spent_its_budget_is_over(sitting: Any) -> None:
     assert "kbevolve resume --set budget.evaluations=null" in text
 
 
-def test_every_sitting_counts_for_the_time_of_a_run(sitting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    sat = sitting(KnownJudge())
+def test_the_wall_time_of_a_run_counts_every_session(session_with: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = session_with(KnownJudge())
     chosen = settings(generations=3).model_copy(update={"budget": BudgetSettings(wall_seconds=3000)})
 
     def stop(event: Event) -> None:
         raise KeyboardInterrupt
 
-    assert sat.run(chosen, observer=stop).reason is StopReason.INTERRUPTED
-    run = sat.archive.runs.get()
-    first = sat.archive.runs.wall_seconds(run.id)
+    assert home.run(chosen, observer=stop).reason is StopReason.INTERRUPTED
+    run = home.archive.runs.get()
+    first = home.archive.runs.wall_seconds(run.id)
     assert 0 < first < 60
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "_now", lambda: "2025-01-01T10:00:00.000+00:00")
-        began = sat.archive.start_session(run.id)
+        began = home.archive.start_session(run.id)
         patch.setattr(store, "_now", lambda: "2025-01-01T10:50:00.000+00:00")
-        sat.archive.end_session(run.id, began)
-    context = context_of(sat.archive, run, DEVICE_HERE, chosen)
-    ending = run_session(context, HERE, observer=sat.events.append, say=sat.told.append)
+        home.archive.end_session(run.id, began)
+    context = context_of(home.archive, run, DEVICE_HERE, chosen)
+    ending = run_session(context, HERE, observer=home.events.append, say=home.said.append)
     assert ending.reason is StopReason.WALL_TIME_SPENT
-    assert sat.archive.run_view(run).last_generation() == 0
-    assert sat.archive.runs.wall_seconds(run.id) > 3000 + first
+    assert home.archive.run_view(run).last_generation() == 0
+    assert home.archive.runs.wall_seconds(run.id) > 3000 + first
 
 
-def test_a_limit_that_cannot_be_kept_is_refused_before_anybody_sits_down(sitting: Any) -> None:
-    sat = sitting(KnownJudge())
+def test_a_limit_that_cannot_be_kept_is_refused_first(session_with: Any) -> None:
+    home = session_with(KnownJudge())
     chosen = settings().model_copy(
         update={"budget": BudgetSettings(dollars=3), "llm": LLMSettings(model="nobody", api_base="http://127.0.0.1:9")}
     )
     with pytest.raises(SettingsError, match="price of model 'nobody'"):
-        sat.run(chosen)
-    assert sat.archive.runs.births(sat.archive.runs.get().id) == []
+        home.run(chosen)
+    assert home.archive.runs.births(home.archive.runs.get().id) == []
 
 
 def test_eager_is_a_baseline_itself() -> None:
@@ -250,11 +250,11 @@ def test_eager_is_a_baseline_itself() -> None:
     assert best_words(champion, (slow,)).endswith("3.00× over the best of eager and compile (eager)")
 
 
-def test_the_display_tells_what_several_hands_do(sitting: Any) -> None:
-    sat = sitting(KnownJudge())
-    sat.run()
-    last = sat.events[-1]
-    first, second = sat.archive.runs.births(sat.archive.runs.get().id)[:2]
+def test_the_display_shows_what_several_judges_do(session_with: Any) -> None:
+    home = session_with(KnownJudge())
+    home.run()
+    last = home.events[-1]
+    first, second = home.archive.runs.births(home.archive.runs.get().id)[:2]
     live = LiveProgress(HEADER, Console(record=True, width=150))
 
     def now(**changes: Any) -> str:

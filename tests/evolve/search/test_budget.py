@@ -1,4 +1,4 @@
-"""Limits: what counts, which is told, that a run keeps them over all its sittings, and that replays agree with them."""
+"""Limits: what counts, which one is reported, and which limits are refused."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ def test_each_limit_has_its_reason(limits: Any, below: Any, reached: Any, reason
     assert Budget().exceeded(Spent(**reached)) is None, "without a limit nothing is exceeded"
 
 
-def test_every_limit_is_looked_at_and_what_was_asked_for_is_told_first() -> None:
+def test_every_limit_is_checked_and_goals_are_reported_before_costs() -> None:
     assert {*LIMITS.values(), "prices", "known_evaluations"} == set(BudgetSettings.model_fields)
     everything = dict.fromkeys(LIMITS.values(), 1)
     budget = Budget(limits=BudgetSettings(**everything))
@@ -139,7 +139,7 @@ def judged(kernel_id: str, **facts: Any) -> Evaluation:
     )  # fmt: skip
 
 
-def test_kernels_of_an_earlier_run_and_twins_cost_nothing() -> None:
+def test_kernels_of_an_earlier_run_and_duplicates_cost_nothing() -> None:
     population = told(
         (birth(0), judged("k0", started_at=2000.0)),
         (birth(1), judged("k1", started_at=999.0)),
@@ -170,7 +170,7 @@ def test_dollars_are_known_only_where_prices_and_tokens_are() -> None:
 # ---- told ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_cost_is_told_for_each_percent() -> None:
+def test_the_cost_is_shown_for_each_percent() -> None:
     spent = Spent(evaluations=204, device_seconds=750, wall_seconds=3725, tokens=1_230_000, dollars=3.2)
     assert cost_words(spent, 120.0) == (
         "Cost: 204 evaluations, 12:30 of device time, 1:02:05 in all, 1,230,000 tokens, $3.20; "

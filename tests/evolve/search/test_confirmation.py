@@ -1,4 +1,4 @@
-"""Who may challenge and who meets in the final, from nothing but facts."""
+"""Which kernels may challenge, and which meet in the final."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def test_the_fittest_faster_than_eager_comes_first_and_the_reference_never(champ
     assert champions.challenger(MEMBERS[:1] + MEMBERS[3:]) is None, "nobody is faster than eager"
 
 
-def test_only_who_has_shown_more_than_is_published_challenges(champions: Champions) -> None:
+def test_a_challenger_has_a_lower_bound_above_the_published_speedup(champions: Champions) -> None:
     champions.record([won("quicker", speedup=1.6)])
     assert champions.challenger(MEMBERS) is None
     assert name(champions.challenger([*MEMBERS, member("new", 1.61)])) == "new", (
@@ -49,19 +49,19 @@ def test_only_who_has_shown_more_than_is_published_challenges(champions: Champio
     )
 
 
-def test_who_only_looks_faster_does_not_challenge(champions: Champions) -> None:
+def test_a_kernel_that_only_looks_faster_does_not_challenge(champions: Champions) -> None:
     champions.record([won("quicker", speedup=1.6)])
     unquiet = member("unquiet", 1.55, unquiet=1.5)
     assert unquiet.fitness > 1.6
     assert champions.challenger([*MEMBERS, unquiet]) is None
 
 
-def test_who_lost_does_not_come_again(champions: Champions) -> None:
+def test_a_kernel_that_lost_does_not_challenge_again(champions: Champions) -> None:
     champions.record([won("quicker", comparison=Comparison.TIE)])
     assert name(champions.challenger(MEMBERS)) == "quick"
 
 
-def test_who_failed_is_out(champions: Champions) -> None:
+def test_a_kernel_that_failed_is_excluded(champions: Champions) -> None:
     champions.record([won("quicker")], failed=["quick"])
     champions.record([], failed=["quicker"])
     assert champions.champion is None

@@ -1,4 +1,4 @@
-"""The threads beside the loop: what is urgent first, errors come to the loop, stopping keeps what is finished."""
+"""The threads beside the loop: urgent work first, errors are raised in the loop, stopping keeps finished work."""
 
 import threading
 import time
@@ -79,7 +79,7 @@ def test_stopping_keeps_what_is_finished_in_time_and_gives_up_the_rest() -> None
     assert kept == ["in time"]
 
 
-def test_what_waits_for_somebody_outside_holds_up_nothing_else() -> None:
+def test_work_that_waits_for_an_answer_blocks_no_other_work() -> None:
     executor, done = Executor({"work": 1}), []
 
     def wait(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A model whose async copies never work: the run sees it, says so in its prompts, and carries out other ideas."""
+"""A model whose async copies never work: the run notices, says so in its prompts, and prefers other ideas."""
 
 import json
 import re

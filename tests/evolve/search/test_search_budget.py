@@ -122,7 +122,7 @@ def test_a_model_that_turns_out_to_have_no_price_stops_a_run_with_its_name() -> 
         searching.run()
 
 
-def test_time_counts_all_sittings() -> None:
+def test_wall_time_counts_all_sessions() -> None:
     archive, chosen = Archive(":memory:"), settings({"wall_seconds": 100})
     seconds = itertools.count(10, 10)
     assert sat(archive, chosen, elapsed=lambda: next(seconds)).run() is StopReason.WALL_TIME_SPENT

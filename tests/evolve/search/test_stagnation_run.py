@@ -1,4 +1,4 @@
-"""A run that finds nothing better explores, goes back and stops; where it was interrupted makes no difference."""
+"""A run without improvement explores, backtracks and stops; an interruption makes no difference."""
 
 from functools import cache
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_an_improvement_begins_the_count_anew() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"patience": 0.0}, {"strategy": "best-of-n"}])
-def test_a_run_goes_on_where_nobody_asked_for_it_to_stop(changes: dict[str, Any]) -> None:
+def test_a_run_without_patience_or_stages_does_not_stop(changes: dict[str, Any]) -> None:
     archive = Archive(":memory:")
     searching, writer = bred(archive, settings(**changes))
     assert searching.run() is StopReason.GENERATIONS
@@ -119,7 +119,7 @@ def test_an_interrupted_run_ends_as_the_undisturbed_one(tmp_path: Path, cut: int
     assert max((first.asked + second.asked).values()) == 1
 
 
-def test_a_stopped_run_goes_on_when_it_is_told_to() -> None:
+def test_a_stopped_run_continues_with_other_settings() -> None:
     archive = Archive(":memory:")
     bred(archive, settings())[0].run()
     evaluator = KnownEvaluator()

@@ -14,7 +14,6 @@ from kbevolve.archive.throughput import throughput_of
 from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
-from kbevolve.evolve.search.events import Counts
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.attempts import Failure, Likeness
 from kbevolve.evolve.state.duplicates import REMEMBERED, KnownFailures
@@ -88,7 +87,7 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
     assert set(evaluator.asked) == {start.id, Kernel.from_source(FRESH).id}
     assert searching.population.totals.evaluations == 2
     assert searching.population.totals.renamed == 2
-    assert "2 duplicate (2 under other names)" in count_words(Counts.of(searching.population.totals))
+    assert "2 duplicate (2 under other names)" in count_words(searching.population.totals)
 
 
 def test_the_very_same_kernel_is_a_duplicate_of_itself() -> None:
