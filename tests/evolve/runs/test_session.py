@@ -1,4 +1,4 @@
-"""One session_with at a run: the card first, then breeding with contests, then the baselines; the judge is a double."""
+"""One session of a run: problem card, search with contests, baselines; the judge is a double."""
 
 from collections.abc import Callable
 from dataclasses import replace
