@@ -202,5 +202,6 @@ def _explain(error: ValidationError) -> str:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"no setting {name!r}. {nearest(name, Settings.names())} All of them: `kbevolve run --help`."
+        near = nearest(name, Settings.names())
+        return f"no setting {name!r}. {near} `kbevolve archive show RUN` lists all settings of a run."
     return f"{name} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.cli.options import model_option
+from kbevolve.evolve.cli.settings_options import model_option
 
 
 def models_of(*words: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_the_option_replaces_what_a_file_names(words: tuple[str, ...], tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"), [(("--model", "a=b"), "'b' is no weight"), (("--model", "a="), "'' is no weight")]
+    ("words", "complaint"), [(("--model", "a=b"), "'b' is not a weight"), (("--model", "a="), "'' is not a weight")]
 )
 def test_a_weight_is_a_number(words: tuple[str, ...], complaint: str) -> None:
     with pytest.raises(SettingsError, match=complaint):

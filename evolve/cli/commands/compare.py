@@ -1,6 +1,6 @@
 """`kbevolve compare`: several strategies at one budget, run into one archive, and what came of each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.configs.prices import read_prices
 from kbevolve.configs.problem import Problem
-from kbevolve.evolve.cli.commands.run import overrides_of, settings_options
 from kbevolve.evolve.cli.options import archive_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import Header, LiveProgress
 from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
 from kbevolve.evolve.llm.reply_cache import cached
@@ -32,7 +32,6 @@ from kbevolve.evolve.runs.comparison import GENERATIONS, ComparedRun, StrategyRo
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.session import open_run, run_session
-from kbevolve.evolve.runs.settings import settings_and_devices
 from kbevolve.evolve.runs.starts import given_starts
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.state.context import RunContext
@@ -92,12 +91,9 @@ def compare(
     seeds: int,
     output: Path,
     as_object: bool,
-    preset: str | None,
-    config: Path | None,
-    assignments: tuple[str, ...],
+    choice: SettingsChoice,
     archive_path: Path,
     kernelbench_dir: Path | None,
-    **short: Any,
 ) -> int:
     """Compare strategies at one budget of evaluations.
 
@@ -107,9 +103,9 @@ def compare(
     it judged.
     """
     check_format(output)
-    overrides = _overrides(assignments, short)
+    defaults = _defaults(choice.overrides)
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
-    settings, devices = settings_and_devices(preset=preset, config=config, overrides=overrides)
+    settings, devices = choice.load(defaults)
     given_starts(settings)
     budget = settings.budget.evaluations
     assert budget is not None, "it was among the overrides"
@@ -148,14 +144,13 @@ def compare(
 # ---- the runs ------------------------------------------------------------------------------------------------------
 
 
-def _overrides(assignments: tuple[str, ...], short: dict[str, Any]) -> dict[str, Any]:
-    overrides = overrides_of(assignments, short)
+def _defaults(overrides: Mapping[str, Any]) -> dict[str, Any]:
     evaluations = overrides.get("budget.evaluations")
     if "search.strategy" in overrides:
         raise UsageError("--strategy is for one run; name those that are compared with --strategies")
     if not isinstance(evaluations, int):
         raise UsageError("a comparison is at equal budget; say how much: --max-evaluations 60")
-    return {**_COMPARED, "search.generations": GENERATIONS * evaluations, **overrides}
+    return {**_COMPARED, "search.generations": GENERATIONS * evaluations}
 
 
 def _check(one: ComparedRun) -> None:

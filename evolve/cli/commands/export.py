@@ -8,7 +8,8 @@ from kbevolve.archive.formatting import as_times, speedup_words, time_words, ver
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evolve.cli.options import archive_option, device_option
+from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.settings_options import device_option
 from kbevolve.evolve.runs.export import check_output, choose, measure_and_write, plain_judge
 
 

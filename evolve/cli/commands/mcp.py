@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.cli.options import archive_option, device_option
+from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.settings_options import device_option
 
 
 @click.command(epilog="Example: kbevolve mcp --archive kbevolve.db")

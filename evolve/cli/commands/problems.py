@@ -12,10 +12,11 @@ from kbevolve.configs.errors import ProblemError, UsageError
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
-from kbevolve.evolve.cli.options import device_option, kernelbench_option
+from kbevolve.evolve.cli.options import kernelbench_option
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_fields
 from kbevolve.evolve.cli.render.problem_card import card_fields
+from kbevolve.evolve.cli.settings_options import device_option
 
 
 @click.group(epilog="Example: kbevolve problems ls --level 2")

@@ -15,11 +15,12 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, parse_override
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.cli.options import device_option, kernelbench_option, problem_option
+from kbevolve.evolve.cli.options import kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_fields
 from kbevolve.evolve.cli.render.profile import print_profile
+from kbevolve.evolve.cli.settings_options import device_option, precision_option
 from kbevolve.evolve.proposers.seeds.files import read_kernel
 from kbevolve.evolve.runs.settings import settings_for
 
@@ -28,7 +29,7 @@ from kbevolve.evolve.runs.settings import settings_for
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @problem_option
 @device_option
-@click.option("--precision", type=click.Choice(["fp32", "tf32", "fp16", "bf16"]), help="What the task asks for.")
+@precision_option
 @click.option(
     "--ncu",
     is_flag=True,

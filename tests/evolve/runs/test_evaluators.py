@@ -12,7 +12,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, SettingsError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device, find_device
-from kbevolve.evolve.cli.commands.run import overrides_of
+from kbevolve.evolve.cli.settings_options import choice_of
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
@@ -137,7 +137,7 @@ def test_a_run_of_a_cluster_goes_on_with_a_device_of_this_machine(
 
 def test_the_short_options_are_settings() -> None:
     short = {"devices": ["cuda:0", "cuda:1"], "workers": "ray", "device": None}
-    assert overrides_of((), short) == {"work.devices": ["cuda:0", "cuda:1"], "work.workers": "ray"}
+    assert choice_of(**short).overrides == {"work.devices": ["cuda:0", "cuda:1"], "work.workers": "ray"}
 
 
 def test_what_is_shown_of_them() -> None:

@@ -14,8 +14,8 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ProposerError, SettingsError
 from kbevolve.configs.prices import Price, Prices
 from kbevolve.configs.settings import BudgetSettings, Settings
-from kbevolve.evolve.cli.options import budget_options
 from kbevolve.evolve.cli.render.summary import cost_words
+from kbevolve.evolve.cli.settings_options import budget_options
 from kbevolve.evolve.search.budget import LIMITS, Budget, Spent
 from kbevolve.evolve.state.population import Population
 from tests.evolve.doubles import DEVICE, open_run

@@ -123,7 +123,7 @@ def test_other_conditions_are_other_findings(batch: Any, folder: Path) -> None:
     again = KnownJudge()
     outcome = batch(again, "--allow-library", "none")
     assert not again.asked
-    assert "4 kernels have a line that was written under other settings; another --out judges them" in outcome.err
+    assert "4 kernels have a line that was written with other settings; another --out judges them again" in outcome.err
 
 
 def test_files_that_are_no_new_kernel_are_told(batch: Any, folder: Path) -> None:
