@@ -46,7 +46,7 @@ with Archive(path) as archive:
         block = Measurement(role="child", round=0, times_ms=(1.0,) * 100)
         archive.add_evaluation(
             Evaluation(kernel=kernel.id, problem=problem.id, device="d", precision="fp32", verdict=Verdict.CORRECT,
-                       speedup=1.0, speedup_low=1.0, blocks=(block,) * 20)
+                       timing=Timing(speedup=1.0, speedup_low=1.0), blocks=(block,) * 20)
         )
         print("evaluation", number, flush=True)
 """
