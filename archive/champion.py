@@ -1,4 +1,4 @@
-"""Who holds the title of a run: a pure function of its confirmations, the same while it runs and ever after."""
+"""The champion of a run: a pure function of its confirmations."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,15 +11,15 @@ CHALLENGE, FINAL = "challenge", "final"
 def champion_of(confirmations: Sequence[Confirmation], failed: Collection[str] = ()) -> Confirmation | None:
     """The confirmation whose speedup is the run's published one.
 
-    The eager reference holds the title first, that is nobody. A challenger takes it by being faster than its rival
-    beyond the noise; a tie leaves it where it is. A final decides among all who met in it.
+    At first there is no champion, and the eager reference is the rival. A challenger becomes champion when it is faster
+    than its rival beyond the noise; a tie changes nothing. A final decides among all kernels in it.
 
     Args:
         confirmations: those of one run, in the order they were made.
-        failed: kernels that did not pass when they were judged again; they hold no title, whatever they won.
+        failed: kernels that failed when they were judged again; they cannot be champion.
 
     Returns:
-        The champion's newest deciding confirmation, None as long as nobody was confirmed to be faster than eager.
+        The champion's newest deciding confirmation, None while no kernel is confirmed to be faster than eager.
     """
     champion: Confirmation | None = None
     finals: dict[int, list[Confirmation]] = {}
@@ -36,9 +36,9 @@ def champion_of(confirmations: Sequence[Confirmation], failed: Collection[str] =
 
 
 def _winner(met: Sequence[Confirmation]) -> Confirmation:
-    """Who wins a final: the fastest of those beyond a tie with the champion, else the champion itself.
+    """The winner of a final: the fastest kernel that is faster than the champion beyond the noise, else the champion.
 
-    Where there was no champion to beat, it is whoever has at least shown the most over eager.
+    Without a champion it is the kernel with the highest lower end of its speedup over eager.
     """
     faster = [one for one in met if one.rival is not None and one.comparison is Comparison.FASTER]
     if faster:

@@ -1,13 +1,12 @@
-"""One open SQLite file: how it is opened, how a transaction is written, and its errors in words.
+"""One open SQLite file: opening, transactions, and error messages.
 
-Three promises are kept here, and nowhere else:
+Three guarantees are kept here, and nowhere else:
 
-* **Nothing that was finished is lost when the process is killed.** The file is in WAL mode with
+* **No finished work is lost when the process is killed.** The file is in WAL mode with
   ``synchronous=NORMAL``: a commit has handed its pages to the operating system before it returns, and the system
-  keeps them whatever becomes of the process (kill -9, out of memory, a crash). What NORMAL leaves out is the
-  fsync at each commit, so only a power cut can take the last commits back; it cannot damage the file. An fsync
-  would cost milliseconds a child and buy nothing against what really happens to a search.
-* **Many may read while one writes.** Readers of a WAL file never wait; a second writer waits its turn.
+  keeps them when the process dies (kill -9, out of memory, a crash). NORMAL skips the fsync at each commit: only a
+  power cut can lose the last commits, and it cannot damage the file. An fsync would cost milliseconds a child.
+* **Many processes may read while one writes.** Readers of a WAL file never wait; a second writer waits.
 * **A failure is one line with a remedy**, an `ArchiveError`.
 """
 
@@ -22,13 +21,13 @@ from typing import Any
 from kbevolve.archive.identity import encodable
 from kbevolve.configs.errors import ArchiveError
 
-#: Seconds a writer waits for another one. A transaction of ours takes about a millisecond, so a wait this long means
-#: that a process holds the file open in the middle of a transaction.
+#: Seconds a writer waits for another one. A transaction takes about a millisecond: a wait this long means that another
+#: process is stopped in the middle of a transaction.
 BUSY_SECONDS = 30.0
-#: Pause before asking again for WAL mode, which SQLite refuses at once, without waiting, while another opens the file.
+#: Pause before the next request for WAL mode, which SQLite refuses at once while another process opens the file.
 WAL_RETRY_SECONDS = 0.02
 
-#: What SQLite's complaint means to the user, by the start of its symbolic name.
+#: Remedies by the start of SQLite's symbolic error name.
 _REMEDIES = (
     ("SQLITE_FULL", "the disk is full; make room, then `kbevolve resume` (what was finished is kept)"),
     ("SQLITE_IOERR", "the disk does not take it (full, over quota or failing); make room, then `kbevolve resume`"),
@@ -46,7 +45,7 @@ _REMEDIES = (
 
 
 class Connection:
-    """An open SQLite file. Threads may share it: one statement or transaction at a time, the others wait for it.
+    """An open SQLite file. Threads may share it: one statement or transaction at a time.
 
     Args:
         path: the file, or ``":memory:"``.
@@ -83,7 +82,7 @@ class Connection:
         return self._sqlite
 
     def close(self) -> None:
-        """Close the file; what was committed is in it. A thread that asks later gets an error."""
+        """Close the file. A later query of another thread is an error."""
         with self._lock:  # closing under another thread's statement would crash the process
             self._sqlite.close()
 
@@ -100,10 +99,10 @@ class Connection:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Everything in the block is written, or nothing is.
+        """The block is one transaction.
 
-        The lock is taken at the start (IMMEDIATE): a transaction that reads first and asks for the lock later is
-        refused at once, without waiting, when another one wrote in between.
+        The lock is taken at the start (IMMEDIATE): SQLite refuses a transaction that reads first and needs the lock
+        later at once when another one wrote in between.
         """
         with self._lock, self.explained():
             self._sqlite.execute("begin immediate")
@@ -117,7 +116,7 @@ class Connection:
                 raise
 
     def insert(self, table: str, row: Mapping[str, object], *, known: str = "") -> int:
-        """Insert one row and return its number; with `known`, a row that is there already under that key stays."""
+        """Insert one row and return its number; with `known`, an existing row of that key stays."""
         columns = ", ".join(row)
         marks = ", ".join("?" * len(row))
         conflict = f" on conflict ({known}) do nothing" if known else ""
@@ -141,16 +140,16 @@ class Connection:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what SQLite complains about into one line with a remedy; a broken rule of a table stays as it is."""
+        """Turn SQLite's errors into one line with a remedy; a violated constraint is raised as it is."""
         try:
             yield
         except sqlite3.IntegrityError:
-            raise  # the caller knows which rule of which record this is
+            raise  # the caller knows which record it was
         except sqlite3.Error as error:
             raise ArchiveError(f"{self.path}: {_explain(error)}") from error
 
     def _use_wal(self) -> None:
-        """Switch the file to WAL, once for ever: the mode is written in the file."""
+        """Switch the file to WAL; the mode is stored in the file."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
@@ -163,7 +162,7 @@ class Connection:
 
 
 def _check_path(path: str, *, create: bool) -> None:
-    """What can be said better before SQLite says "unable to open database file"."""
+    """Refuse what SQLite would only call "unable to open database file"."""
     if path == ":memory:":
         return
     file = Path(path)

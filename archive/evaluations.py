@@ -8,23 +8,23 @@ from kbevolve.archive.parts import Part
 
 
 class Verdict(IntEnum):
-    """How far a kernel got, in order."""
+    """The judge's verdict, in the order of its stages."""
 
     REFUSED = 0  # not in the format, or breaks a rule
-    BUILD_FAILED = 1  # the compiler or the import said no
+    BUILD_FAILED = 1  # it does not compile or import
     CRASHED = 2  # it raised, or its process died
-    TIMED_OUT = 3  # one of the time limits
-    WRONG = 4  # it answered, wrongly
-    CORRECT = 5  # right in every trial, and timed
+    TIMED_OUT = 3  # it exceeded a time limit
+    WRONG = 4  # an output is wrong
+    CORRECT = 5  # correct in every trial, and timed
 
     @property
     def repairable(self) -> bool:
-        """Whether a repair turn can help: the failure has a message, and no clock has refuted the idea."""
+        """Whether a repair turn can help: the failure has a message, and the cause is not that the kernel is slow."""
         return self in (Verdict.REFUSED, Verdict.BUILD_FAILED, Verdict.CRASHED, Verdict.WRONG)
 
 
 class Trait(StrEnum):
-    """What stands in compiled code and shows what it does; read by disassemblers, never by models."""
+    """What the disassembled code of a kernel shows: evidence from the compiler, not from the source or a model."""
 
     VECTOR_ACCESS = "vector access"  # loads or stores of several elements a lane, or SIMD loads on a CPU
     SHARED_MEMORY = "shared memory"  # loads or stores of memory that a block shares
@@ -33,7 +33,7 @@ class Trait(StrEnum):
     WARP_SHUFFLES = "warp shuffles"  # lanes that exchange registers
     PACKED_ARITHMETIC = "packed arithmetic"  # several numbers an instruction: half2 on a GPU, SIMD on a CPU
     MATRIX_UNITS = "matrix units"  # tensor cores, AMX
-    ATOMICS = "atomics"  # read-modify-write of memory that others see
+    ATOMICS = "atomics"  # read-modify-write of shared or global memory
 
 
 class Comparison(StrEnum):
@@ -60,14 +60,14 @@ class Measurement:
 class Launch:
     """One kernel that the device ran during a call, as the profiler saw it; for feedback, never for a verdict."""
 
-    #: Name as the profiler tells it, shortened.
+    #: Name as the profiler reports it, shortened.
     name: str
     #: Share of the call's device time, 0 to 1.
     share: float
     #: Microseconds a launch, and launches a call.
     microseconds: float
     launches: float
-    #: Registers a thread, spilled bytes a thread, bytes of shared memory a block; None where nobody tells.
+    #: Registers a thread, spilled bytes a thread, bytes of shared memory a block; None when not reported.
     registers: int | None = None
     spilled: int | None = None
     shared_memory: int | None = None
@@ -75,7 +75,7 @@ class Launch:
     occupancy: float | None = None
     #: Blocks of a launch for each multiprocessor; below 1 a part of the device idles.
     blocks_per_sm: float | None = None
-    #: Whether a library (cuBLAS, cuDNN, ATen) owns it, not the candidate.
+    #: Whether the kernel belongs to a library (cuBLAS, cuDNN, ATen), not to the candidate.
     library: bool = False
 
 
@@ -90,7 +90,7 @@ class Profile:
     teraflops: float | None = None
     #: The roofline's time over the kernel's, 0 to 1.
     roofline_share: float | None = None
-    #: Readings of hardware counters by name, in percent unless the name says otherwise; empty where not readable.
+    #: Hardware counters by name, in percent unless the name says otherwise; empty where not readable.
     counters: Mapping[str, float] = field(default_factory=dict)
     #: One line: what most likely limits it.
     bottleneck: str = ""
@@ -189,9 +189,9 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """A fresh measurement of a kernel that would be champion: new processes, new inputs, beside its rival.
+    """A fresh measurement of a challenger beside its rival: new processes, new inputs.
 
-    Only such a number is published: the best of many evaluations is partly luck.
+    Only such a speedup is published: the maximum of many noisy evaluations is biased upwards.
     """
 
     #: The run it belongs to and the generation after which it was made.

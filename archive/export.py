@@ -1,7 +1,7 @@
-"""The file a search is for: the best ModelNew, self-contained, with its provenance in a comment block on top.
+"""The exported file: a self-contained ModelNew with its provenance in a comment block on top.
 
-The block is only comments, which `archive.identity` drops, so the exported file *is* the kernel: read again, it has the
-same id, and its measurement is found in the archive.
+`archive.identity` drops comments, so the exported file has the id of the kernel, and its measurement is found in the
+archive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from datetime import datetime
 from kbevolve import __version__
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run
 
-#: First and last line of the block, by which an older block is found and replaced when a file is exported again.
+#: First and last line of the block; an older block is replaced when a file is exported again.
 _FIRST = "# Exported by kbevolve"
 _LAST = "# ---- end of provenance ----"
 #: Characters of a note in a lineage line: the line then fits an editor of 120 columns.
@@ -34,13 +34,13 @@ def exported_source(
     Args:
         kernel: what is exported.
         evaluation: the measurement made for this export.
-        run: the run it was bred in.
+        run: the run it belongs to.
         device: one line about the device.
         line: `archive.lineage.main_line` of the kernel.
         speedups: kernel id to speedup over eager as the run measured it, for the ancestors.
-        command: what repeats the measurement.
+        command: the command that repeats the measurement.
         moment: when the measurement was made.
-        confirmation: what the run publishes, when this kernel is its champion.
+        confirmation: the confirmation of this kernel, when it is the champion.
     """
     shown_device = device if device == evaluation.device else f"{device} ({evaluation.device})"
     fields = {
@@ -55,7 +55,7 @@ def exported_source(
         "measured": f"{moment:%Y-%m-%d %H:%M} UTC",
         "again with": command,
     }
-    header = [f"{_FIRST} {__version__} on {moment:%Y-%m-%d}; below this block is the kernel as it was evolved.", "#"]
+    header = [f"{_FIRST} {__version__} on {moment:%Y-%m-%d}; the kernel follows this block.", "#"]
     header += [f"# {name:<12}{_flat(value)}" for name, value in fields.items()]
     if line:
         header += ["#", "# lineage, newest first:"]
@@ -64,7 +64,7 @@ def exported_source(
 
 
 def without_header(source: str) -> str:
-    """The source without the block of an earlier export; a file that has none comes back as it is."""
+    """The source without the block of an earlier export; a file without one is returned as it is."""
     lines = source.split("\n")
     if lines[0].startswith(_FIRST) and _LAST in lines:
         return "\n".join(lines[lines.index(_LAST) + 1 :])
@@ -72,7 +72,7 @@ def without_header(source: str) -> str:
 
 
 def _flat(text: str) -> str:
-    """One line, whatever the text: a note of a model may hold line ends, and what slips out of a comment is code."""
+    """One printable line: text after a line end in a note would be code outside the comment."""
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 

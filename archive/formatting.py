@@ -1,4 +1,4 @@
-"""Measured numbers in words: as many digits as a measurement is good for, everywhere the same."""
+"""Numbers and units as text, with as many digits as a measurement justifies."""
 
 from kbevolve.archive.records import Confirmation, Evaluation, ProblemCard, Verdict
 
@@ -13,7 +13,7 @@ def as_times(speedup: float) -> str:
     return f"{three_digits(speedup)}×"
 
 
-#: What stands behind a number that was measured again in a contest.
+#: Marks a speedup that was measured again in a contest.
 CONFIRMED = "(confirmed)"
 
 

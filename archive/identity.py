@@ -1,7 +1,7 @@
-"""A kernel is its source: the normalised text and the identity made from it.
+"""The identity of a kernel: the hash of its normalised source.
 
-Two sources that differ only in comments, blank lines, trailing blanks or line ends are one
-kernel, so a proposer that returns its parent with a new comment costs no measurement.
+Sources that differ only in comments, blank lines, trailing blanks or line ends are one kernel, so a parent with a new
+comment is not measured again.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ def digest(text: str) -> str:
 def normalise(source: str) -> str:
     """Source without Python comments, blank lines, trailing blanks and carriage returns.
 
-    Text that is not Python (it does not tokenise) keeps its comments; identity is then stricter, never looser.
-    Comments inside strings (C++ or CUDA sources) are kept: telling them from code needs a C++ lexer.
+    Text that is not Python (it does not tokenise) keeps its comments; it may then get another id than an equal kernel.
+    Comments inside strings (C++ or CUDA sources) are kept: removing them needs a C++ lexer.
     """
     text = source.replace("\r\n", "\n").replace("\r", "\n")
     with contextlib.suppress(tokenize.TokenError, SyntaxError):
@@ -32,7 +32,7 @@ def normalise(source: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """The text with "?" for halves of surrogate pairs, which UTF-8 lacks; a kernel may raise them, a model say them."""
+    """The text with "?" for halves of surrogate pairs, which UTF-8 lacks: exceptions and replies may hold them."""
     return text.encode("utf-8", "replace").decode()
 
 

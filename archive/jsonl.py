@@ -1,16 +1,16 @@
-"""A line at the end of a file, whole or not at all."""
+"""Appending a line to a file, whole or not at all."""
 
 import contextlib
 import os
 
 
 def append_whole(file: int, line: str, *, wait: bool = False) -> None:
-    """Append to a file that was opened with O_APPEND; what a full disk took of the line is taken off again.
+    """Append to a file that was opened with O_APPEND; a part of a line on a full disk is removed again.
 
     Args:
-        file: its descriptor; nobody else appends at the same time.
+        file: its descriptor; no other process appends at the same time.
         line: in ASCII, with its line end.
-        wait: until the disk has it, and not only the operating system.
+        wait: whether to wait for the disk (fsync).
 
     Raises:
         OSError: the disk does not take it.
@@ -18,7 +18,7 @@ def append_whole(file: int, line: str, *, wait: bool = False) -> None:
     before = os.fstat(file).st_size
     text = line.encode("ascii")
     try:
-        while text:  # a disk that is nearly full takes a part
+        while text:  # an almost full disk takes a part
             text = text[os.write(file, text) :]
         if wait:
             os.fsync(file)

@@ -16,29 +16,31 @@ class Backend(StrEnum):
 
 
 class Operator(StrEnum):
-    """How a child was made."""
+    """How a child is made."""
 
     SEED = "seed"  # one of the starting kernels
-    MUTATE = "mutate"  # one idea carried out on one parent as an edit
-    REWRITE = "rewrite"  # one idea carried out as a whole new file
+    MUTATE = "mutate"  # one idea implemented on one parent as an edit
+    REWRITE = "rewrite"  # one idea implemented as a whole new file
     CROSS = "cross"  # two parents combined
-    TUNE = "tune"  # other values for the declared tunables, no model asked
-    REPAIR = "repair"  # a failed child with the failure's message
+    TUNE = "tune"  # other values for the declared tunables, without a model
+    REPAIR = "repair"  # a failed child and the message of its failure
 
 
 class BirthState(StrEnum):
-    """What the proposer delivered. What the judge then found is the kernel's `Evaluation`."""
+    """What the proposer delivered. The judge's result is the kernel's `Evaluation`."""
 
-    CREATED = "created"  # a kernel that this run had not seen
+    CREATED = "created"  # a kernel that is new in this run
     DUPLICATE = "duplicate"  # a kernel that this run had already
-    NEAR_DUPLICATE = "near duplicate"  # nearly one that failed or was slow: not judged, asked for once more
-    NO_CODE = "no code"  # an answer without a usable kernel (prose, broken diff, cut short)
+    NEAR_DUPLICATE = (
+        "near duplicate"  # nearly equal to a kernel that failed or was slow: not judged, proposed once more
+    )
+    NO_CODE = "no code"  # a reply without a usable kernel (prose, broken diff, cut short)
     EXHAUSTED = "exhausted"  # nothing new left to propose around these parents
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A kernel is its source."""
+    """A kernel is identified by its source."""
 
     #: Hash of the normalised source, 16 hexadecimal digits.
     id: str
@@ -49,7 +51,7 @@ class Kernel:
 
     @classmethod
     def from_source(cls, source: str) -> "Kernel":
-        """The kernel that this file is. Comments decide neither its identity nor its backend."""
+        """The kernel of a source file. Comments decide neither its identity nor its backend."""
         text = normalise(source)
         return cls(id=digest(text), backend=Backend(backend_of(text)), source=source)
 
@@ -66,7 +68,7 @@ class Idea:
     technique: str
     #: What it attacks, e.g. "memory bandwidth", "latency", "launch overhead"; "" when not stated.
     bottleneck: str = ""
-    #: Expected speedup over the parent as the proposer put it, e.g. 1.3; None when not stated.
+    #: Expected speedup over the parent as the proposer stated it, e.g. 1.3; None when not stated.
     expected_gain: float | None = None
     #: Model name, "playbook" or a person.
     proposed_by: str = ""
@@ -79,13 +81,16 @@ class Idea:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Birth:
-    """The edge of the lineage: how one child came to be, written down before anything is run."""
+    """One attempt at a child, an edge of the lineage, recorded before it is judged: parents, operator, model, kernel.
+
+    The command line calls it an attempt; it may have produced no kernel (`state`).
+    """
 
     #: The run it belongs to.
     run: str
     #: 0 for the starting kernels.
     generation: int
-    #: Index of the island that bred it.
+    #: Index of the island it belongs to.
     island: int
     #: Position among this island's births of this generation: 0 the child, 1 its first repair, …
     slot: int
@@ -93,23 +98,23 @@ class Birth:
     state: BirthState
     #: Kernel ids, the main parent first; empty for starting kernels.
     parents: tuple[str, ...] = ()
-    #: Kernel id, None when no kernel came of it. Of a duplicate: the kernel that it equals.
+    #: Kernel id, None without a kernel. For a duplicate: the kernel that it equals.
     kernel: str | None = None
-    #: Kernel id of what was written, where it equals `kernel` but for comments, layout and names; None elsewhere.
+    #: Kernel id of the proposed source, when that equals `kernel` except for comments, layout and names; else None.
     proposed_kernel: str | None = None
-    #: Hash of the kernel's canonical form (`islands.source.canonical`); "" where there is no kernel, or nobody looked.
+    #: Hash of the kernel's canonical form (`islands.source.canonical`); "" without a kernel, or when not computed.
     canonical_hash: str = ""
-    #: Id of the idea it carries out, None when it follows none.
+    #: Id of the idea it implements, None without one.
     idea: str | None = None
     #: One line for people: what changed, or why there is no kernel.
     note: str = ""
-    #: Everything that was sent to the model, "" when none was asked.
+    #: Everything that was sent to the model, "" without a model.
     prompt: str = ""
-    #: Everything that came back.
+    #: Everything that the model replied.
     reply: str = ""
-    #: Model name, "" when none was asked.
+    #: Model name as the endpoint reports it, "" without a model.
     model: str = ""
-    #: Name that the settings have for it, where they name several; "" else. An endpoint may tell another in `model`.
+    #: The model's name in the settings, when they name several; else "".
     model_alias: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -132,5 +137,5 @@ class Placement:
     niche: str
     kernel: str
     generation: int
-    #: "birth", "migration", or "restart" where the island began anew with it.
+    #: "birth", "migration", or "restart" where the island was restarted with it.
     via: str

@@ -1,4 +1,4 @@
-"""Where a kernel comes from: its ancestors within one run, as a pure function of the run's births."""
+"""The ancestors of a kernel within one run, as a pure function of the run's births."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ class Ancestor:
 
     #: The first birth of the kernel in the run.
     birth: Birth
-    #: Lines of the other parents (a crossing has two), each from that parent back to where it meets a kernel that is
-    #: shown already; empty for a child of one parent.
+    #: Lines of the other parents (a crossing has two), each back to the first kernel that is shown already; empty for a
+    #: child of one parent.
     branches: tuple["Line", ...] = ()
-    #: Other parents that are shown already elsewhere in the lineage.
+    #: Other parents that are shown elsewhere in the lineage.
     met: tuple[str, ...] = ()
 
 
@@ -24,7 +24,7 @@ Line = tuple[Ancestor, ...]
 
 
 def first_births(births: Iterable[Birth]) -> dict[str, Birth]:
-    """Kernel id to its first birth; a kernel that came up again later descends from its first parents."""
+    """Kernel id to its first birth: a later duplicate does not change the ancestors."""
     first: dict[str, Birth] = {}
     for birth in births:
         if birth.kernel is not None:
@@ -35,15 +35,14 @@ def first_births(births: Iterable[Birth]) -> dict[str, Birth]:
 def lineage(kernel: str, births: Iterable[Birth]) -> Line:
     """The line of main parents of a kernel, with the lines of other parents as branches.
 
-    Every ancestor is shown once, the main line first: in a run with crossings the bare tree of parents would double
-    with each of them.
+    Every ancestor is shown once, the main line first; a full tree would grow exponentially with crossings.
 
     Args:
         kernel: id of the kernel; the first of the line.
         births: the run's births in order.
 
     Returns:
-        The line, newest first; empty when the kernel was not born in these births.
+        The line, newest first; empty without a birth of the kernel.
     """
     first = first_births(births)
     return _line(kernel, first, set())

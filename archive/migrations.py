@@ -60,10 +60,10 @@ def _first_tables(db: "Database") -> None:
 
 
 def _confirmations(db: "Database") -> None:
-    """What the judge learnt to tell: the worst tile, the standing, where the time goes; and fresh contests."""
+    """Worst tile, comparison with eager, best baseline, sandbox, profile; confirmations; problem cards."""
     text, whole, real = str, int, float
 
-    # Added in SQL: rows of before keep NULL, or "" for the sandbox, of which nothing was written down then.
+    # Added in SQL: rows of before keep NULL, or "" for the sandbox, which was not recorded then.
     for column in ("worst_tile real", "standing text", "speedup_best real", "best_baseline text",
                    "sandbox text not null default ''", "profile text"):
         db.execute(f"alter table evaluations add column {column}")
@@ -77,41 +77,41 @@ def _confirmations(db: "Database") -> None:
     table(db, "cards", dict(number=whole, problem=text, device=text, precision=text, card=text, at=text),
         refers={"problem": "problems.id"})
 
-    # A kernel meets its rival once a generation and purpose; a resumed run asks here what was measured already.
+    # A kernel is compared with its rival once a generation and purpose; a resumed run looks up what was measured.
     db.table("confirmations").create_index(["run", "generation", "purpose", "kernel"], unique=True)
     db.table("confirmations").create_index(["kernel"])
     db.table("cards").create_index(["problem", "device", "precision"])
 
 
 def _phases(db: "Database") -> None:
-    """When each evaluation began, on which device, and where its seconds went: unknown of all earlier ones."""
+    """Start, device and phases of each evaluation; unknown for earlier ones."""
     for column in ("began real not null default 0", "phases text not null default '{}'",
                    "place text not null default ''"):
         db.execute(f"alter table evaluations add column {column}")
 
 
 def _closings(db: "Database") -> None:
-    """Which generations are over, so that a run is entered again where it really ended, with several under way."""
+    """Which generations are over: with several under way, a run resumes where it really ended."""
     table(db, "closings", dict(run=str, generation=int, at=str), pk=("run", "generation"), refers={"run": "runs.id"})
-    # A run that goes on reads its placements generation by generation.
+    # A resumed run reads its placements generation by generation.
     db.table("placements").create_index(["run", "generation"])
 
 
 def _sittings(db: "Database") -> None:
-    """When somebody sat at a run: a row as a sitting begins, and another with its end, which a kill leaves out."""
+    """Sessions of a run: a row at the start, and another with the end, which a killed session lacks."""
     table(db, "sittings", dict(number=int, run=str, began=str, ended=str), nullable=("ended",),
         refers={"run": "runs.id"})
     db.table("sittings").create_index(["run"])
 
 
 def _legacies(db: "Database") -> None:
-    """What a run was given of other problems when it began, and which of several models was asked for each birth."""
+    """Knowledge of other problems that a run starts with, and which of several models was asked for each birth."""
     table(db, "legacies", dict(run=str, legacy=str, at=str), pk="run", refers={"run": "runs.id"})
     db.execute("alter table births add column author text not null default ''")
 
 
 def _questions(db: "Database") -> None:
-    """What people and agents outside were asked and told; and what each device is, for machines that have it not."""
+    """Questions to people and agents, their answers, and descriptions of devices for machines without them."""
     text, whole = str, int
 
     place = dict(run=text, generation=whole, island=whole, slot=whole, number=whole)
@@ -123,7 +123,7 @@ def _questions(db: "Database") -> None:
 
 
 def _novelty(db: "Database") -> None:
-    """What a kernel is but for its names, to judge it once; and models' answers before anything rests on them."""
+    """Canonical form of each kernel, and replies of models before the birth is recorded."""
     db.execute("alter table births add column written text references kernels(id)")
     db.execute("alter table births add column form text not null default ''")
     db.table("births").create_index(["run", "form"])
@@ -132,10 +132,10 @@ def _novelty(db: "Database") -> None:
 
 
 def _compiled_code(db: "Database") -> None:
-    """What compilers made of a kernel: what shows in it, its hash, and the kernel of equal code that was judged."""
+    """Traits and hash of a kernel's binary, and the judged kernel with an identical binary."""
     for column in ("traits text", "code text not null default ''", "same_as text references kernels(id)"):
         db.execute(f"alter table evaluations add column {column}")
-    # Whose verdict falls takes others with it; few have one that is not their own.
+    # A kernel that fails later invalidates those with an identical binary; few rows have one.
     db.execute("create index evaluations_same_as on evaluations (same_as) where same_as is not null")
 
 
@@ -187,11 +187,11 @@ def table(
     nullable: Sequence[str] = (),
     refers: Mapping[str, str] | None = None,
 ) -> None:
-    """Make an insert-only table; migrations of old rely on it, so it does not change either.
+    """Create an insert-only table; released migrations use it, so it does not change either.
 
     Args:
-        db: where.
-        name: of the table.
+        db: the database.
+        name: name of the table.
         columns: name to type.
         pk: the key; a whole `number` counts up by itself.
         nullable: columns that may be NULL; no other may.

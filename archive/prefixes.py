@@ -10,7 +10,7 @@ _SHOWN = 4
 
 
 def by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
-    """The id itself, or those that start so; one more than is shown."""
+    """The id itself, or those with this prefix; one more than is shown."""
     found = [
         str(row["id"])
         for row in connection.rows(
@@ -21,7 +21,7 @@ def by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
 
 
 def only(found: list[str], nouns: str, which: str) -> str:
-    """The one that was found.
+    """The only one.
 
     Raises:
         ArchiveError: there are several.
@@ -32,7 +32,7 @@ def only(found: list[str], nouns: str, which: str) -> str:
 
 
 def ambiguous(found: list[str], nouns: str, which: str) -> str:
-    """What is to be said of a prefix that several have."""
+    """The message about a prefix that several ids have."""
     shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
     count = f"more than {_SHOWN}" if len(found) > _SHOWN else str(len(found))
     return f"{count} {nouns} start with {which!r}: {shown}; give more of the id"

@@ -1,9 +1,8 @@
-"""Records as JSON and back, for files and processes that are not the archive: exact one way, strict the other.
+"""Records as JSON and back, for other files and processes: writing is exact, reading is strict.
 
-What is written is what ``--json`` prints: fields under their own names, ordered enums by name in lower case, tuples as
-lists. JSON has no infinities; they are written as the strings "inf", "-inf" and "nan", for the error of an output full
-of NaN is one. What is read is believed in nothing: an unknown field, a missing one, a wrong type or a value that no
-enum knows is a `RecordError` that names the place.
+The JSON is what ``--json`` prints: fields under their own names, ordered enums by name in lower case, tuples as lists.
+JSON has no infinities; they are written as the strings "inf", "-inf" and "nan". Input is not trusted: an unknown field,
+a missing one, a wrong type or an unknown enum value is a `RecordError` that names the field.
 """
 
 import math
@@ -22,7 +21,7 @@ Record = TypeVar("Record")
 
 #: How numbers that JSON lacks are written.
 _NON_FINITE = ("inf", "-inf", "nan")
-#: What SQLite keeps as a whole number; more is no count of anything.
+#: The largest integer of SQLite.
 _LARGEST = 2**63 - 1
 #: Characters of a refused value in a message.
 _SHOWN = 60
@@ -32,8 +31,8 @@ def to_json(value: Any, *, non_finite: Callable[[float], object] = repr) -> Any:
     """A record, or lists and mappings of them, as numbers, strings, lists and dictionaries.
 
     Args:
-        value: what is to be told.
-        non_finite: what stands for an infinity or NaN; `from_json` reads the default.
+        value: a record, a plain value, or lists and mappings of them.
+        non_finite: replaces an infinity or NaN; `from_json` reads the default.
     """
     if isinstance(value, IntEnum):
         return value.name.lower()
@@ -53,10 +52,10 @@ def to_json(value: Any, *, non_finite: Callable[[float], object] = repr) -> Any:
 def from_json(kind: type[Record], value: object) -> Record:
     """The record of this kind that `to_json` wrote.
 
-    Fields that have a default may be missing: an older version did not know them.
+    Fields with a default may be missing: an older version did not have them.
 
     Raises:
-        RecordError: it is not such a record; the message names the field, what it holds and what is wanted.
+        RecordError: it is not such a record; the message names the field, its value and what is wanted.
     """
     record: Record = _read(kind, value, kind.__name__)
     return record
@@ -156,8 +155,5 @@ def _unexpected(where: str, value: object, wanted: str) -> RecordError:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and dictionaries only. Ordered enums become their names in lower case.
-
-    JSON has no infinity, and the error of an output full of NaN is one: null for those who only read.
-    """
+    """As `to_json`, with null for infinities and NaN: for output that is not read back."""
     return to_json(value, non_finite=lambda number: None)

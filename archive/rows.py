@@ -1,8 +1,7 @@
-"""Records as rows and back: one pair of functions for each record, pure, and exact in both directions.
+"""Records as rows and back: one pair of pure functions for each record, exact in both directions.
 
-A column carries the name of its field. Enums are stored by member name (never by number or by sentence, so that a new
-verdict in the middle or a better sentence leaves old files true), tuples and mappings as JSON, whose numbers Python
-reads back to the last bit.
+A column has the name of its field. Enums are stored by member name (numbers and sentences may change between versions),
+tuples and mappings as JSON, whose numbers Python reads back exactly.
 """
 
 import json
@@ -53,7 +52,7 @@ def problem_row(problem: Problem) -> Row:
 
 
 def problem_from(row: sqlite3.Row) -> Problem:
-    """The problem of a row; its text is what was run then, whatever the file at its path holds today."""
+    """The problem of a row; its text is what was run then; the file at its path may differ today."""
     return Problem(
         name=row["name"],
         source=row["source"],
@@ -110,7 +109,7 @@ def birth_texts(birth: Birth) -> list[Row]:
 
 
 def birth_from(row: sqlite3.Row) -> Birth:
-    """The birth of a row that holds prompt and reply themselves, or None where they were not asked for."""
+    """The birth of a row that holds prompt and reply themselves, or None when they are not read."""
     return Birth(
         **_values(row, Birth)
         | {
@@ -153,7 +152,7 @@ def block_rows(blocks: Sequence[Measurement], **owner: int) -> list[Row]:
 
 
 def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlite3.Row] = ()) -> Evaluation:
-    """The evaluation of a row and, when asked for, of its blocks' rows in order."""
+    """The evaluation of a row and, when given, of its blocks' rows in order."""
     values = {name: row[name] for name in columns_of(Evaluation) if name != "blocks"}
     return grouped(
         Evaluation,
@@ -179,7 +178,7 @@ def confirmation_row(confirmation: Confirmation) -> Row:
 
 
 def confirmation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Confirmation:
-    """The confirmation of a row and, when asked for, of its blocks' rows in order."""
+    """The confirmation of a row and, when given, of its blocks' rows in order."""
     values = {name: row[name] for name in Confirmation.__dataclass_fields__ if name != "blocks"}
     return Confirmation(
         **values | {"comparison": member(Comparison, row["comparison"]), "blocks": _blocks_from(blocks)},
@@ -250,7 +249,7 @@ def _profile_from(text: str) -> Profile:
 
 
 def _known(values: Row, kind: Any) -> Row:
-    # A later version may tell more in the same column; what is known here is still true.
+    # A later version may store more fields in the same column.
     return {name: values[name] for name in kind.__dataclass_fields__ if name in values}
 
 

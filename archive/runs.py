@@ -19,13 +19,13 @@ class StopReason(StrEnum):
     TOKENS_SPENT = "its tokens are spent; `kbevolve resume --max-tokens N` allows more"
     WALL_TIME_SPENT = "its time is over; `kbevolve resume --max-wall 3h` allows more"
     STAGNATION = (
-        "nothing better came for long, though it explored and went back; "
+        "no improvement for long, although it explored and restarted islands; "
         "`kbevolve resume --set search.patience=0` goes on"
     )
-    WAITING = "it waits for answers from outside; `kbevolve ask` shows what is asked, `kbevolve tell` takes answers"
+    WAITING = "it waits for answers from outside; `kbevolve ask` shows the questions, `kbevolve tell` takes answers"
     NO_SEED = "no starting kernel was correct"
-    PROPOSER = "the proposer cannot work; mend that, then `kbevolve resume`"
-    EVALUATOR = "the judge cannot work; mend that, then `kbevolve resume`"
+    PROPOSER = "the proposer cannot work; fix that, then `kbevolve resume`"
+    EVALUATOR = "the judge cannot work; fix that, then `kbevolve resume`"
 
 
 #: Precision of a task -> the precision class whose roofline applies.
@@ -34,7 +34,7 @@ _TASK_CLASS = {"fp32": "fp32", "tf32": "tf32", "fp16": "half", "bf16": "half"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemCard:
-    """What the judge found out about a problem before it judged any kernel, on one device at one precision."""
+    """What the judge measured about a problem before any kernel, on one device at one precision."""
 
     #: Problem id, device fingerprint, precision.
     problem: str
@@ -54,12 +54,12 @@ class ProblemCard:
     memory_ms: float = 0.0
     #: Precision class -> milliseconds at the roofline: everything read and written once, all operations at peak.
     roofline_ms: Mapping[str, float] = field(default_factory=dict)
-    #: Precision class -> milliseconds below which no honest kernel can be (outputs written, irreducible operations).
+    #: Precision class -> milliseconds that no correct kernel can beat (outputs written, irreducible operations).
     floor_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def degenerate(self) -> bool:
-        """Whether an answer that ignores the input would pass."""
+        """Whether an output that ignores the input would pass."""
         return "degenerate" in self.flags
 
     @property

@@ -1,9 +1,6 @@
-"""The tables, as numbered migrations that are never edited once they are released.
+"""The format of a file: an older file is migrated when it is opened, a newer one is refused.
 
-A file records which migrations it has been through and which kbevolve did it. An older file is brought up to date when
-it is opened; a newer one is refused, because facts that this version cannot read must not be half understood.
-
-To change the tables: append a function to `MIGRATIONS`; never touch the ones above it.
+A file records its migrations (`archive.migrations`) and the version of kbevolve that ran each.
 """
 
 import sqlite3
@@ -22,7 +19,7 @@ APPLICATION_ID = 0x4B424556
 
 
 def bring_up_to_date(connection: "Connection") -> None:
-    """Make or migrate the tables; a file that is up to date is only read.
+    """Create or migrate the tables; a file that is up to date is only read.
 
     Raises:
         ArchiveError: the file is from a newer kbevolve, or is an SQLite file of something else.
@@ -30,14 +27,14 @@ def bring_up_to_date(connection: "Connection") -> None:
     if _format(connection) == len(MIGRATIONS):
         return
     with connection.transaction():
-        # Asked again now that we have the lock: another process may have made the tables meanwhile.
+        # Read again under the lock: another process may have created the tables meanwhile.
         done = _format(connection)
         if done < len(MIGRATIONS):
             _apply(connection.sqlite, done)
 
 
 def _format(connection: "Connection") -> int:
-    """How many migrations the file has been through; 0 for an empty file."""
+    """Number of migrations that were applied to the file; 0 for an empty file."""
     tables = connection.row("select count(*) from sqlite_master")
     if tables is None or tables[0] == 0:
         return 0
@@ -60,7 +57,7 @@ def _format(connection: "Connection") -> int:
 
 
 def _apply(sqlite: sqlite3.Connection, done: int) -> None:
-    # Imported here: it brings numpy, 75 ms that a file which is up to date need not pay.
+    # Imported here: it imports numpy, 75 ms that a file which is up to date does not need.
     from sqlite_utils import Database
 
     db = Database(sqlite, recursive_triggers=False, execute_plugins=False)

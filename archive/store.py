@@ -1,9 +1,9 @@
-"""The archive: one SQLite file that remembers every kernel, idea, birth, verdict and timed block, for ever.
+"""The archive: one SQLite file that keeps every kernel, idea, birth, verdict and timed block.
 
-This is the only door to the file: `Archive` writes, `archive.queries` holds the SELECTs behind its reading methods,
-`archive.run_view` those of a search that goes on, and nobody else speaks SQL. It is insert-only: there is no UPDATE and
-no DELETE, and triggers refuse those of others, too. Each method that writes is one transaction, so a process that is
-killed leaves whole facts or none.
+`Archive` writes; its parts read (`archive.run_queries`, `archive.kernel_queries`, `archive.run_view`,
+`archive.conversations`). No other package contains SQL. The archive is insert-only: no UPDATE, no DELETE, and triggers
+refuse those of other programs, too. Each method that writes is one transaction, so a process that is killed leaves
+whole facts or none.
 """
 
 import sqlite3
@@ -46,7 +46,7 @@ class Archive:
 
     Args:
         path: the file, or ``":memory:"``.
-        create: make the file when it is missing; False for commands that only look.
+        create: make the file when it is missing; False for commands that only read.
 
     Raises:
         ArchiveError: the file is missing (and not to be made), cannot be opened or written, is not an archive, or is
@@ -71,7 +71,7 @@ class Archive:
         return self._connection.path
 
     def close(self) -> None:
-        """Close the file. Nothing waits to be written: every method that writes has committed when it returns."""
+        """Close the file. Every method that writes has committed when it returns."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -85,21 +85,21 @@ class Archive:
     # Writing
 
     def add_problem(self, problem: Problem) -> None:
-        """Remember a problem's text; one that is there already (the same text) stays."""
+        """Add a problem; the same text is added once."""
         with self._fact(f"problem {problem.name}"):
             self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
 
     def add_run(self, run: Run) -> None:
-        """Remember the start of a run; its problem must be there."""
+        """Add a run at its start; its problem must be in the archive."""
         with self._fact(f"run {run.id}"):
             self._connection.insert("runs", rows.run_row(run))
 
     def add_birth(self, birth: Birth, *, kernel: Kernel | None = None, idea: Idea | None = None) -> None:
-        """Remember a birth, with its kernel and idea where they are new.
+        """Add a birth, with its kernel and idea where they are new.
 
         Raises:
             ArchiveError: this birth (run, generation, island, slot) is there already, or it names a kernel or an idea
-                that is neither given nor there.
+                that is neither given nor in the archive.
         """
         with self._fact(f"birth {birth.id}"):
             if kernel is not None:
@@ -111,21 +111,21 @@ class Archive:
             self._connection.insert("births", {**rows.birth_row(birth), "at": _now()})
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
-        """Remember a verdict with all its timed blocks. A kernel may have several; the first is the one that counts."""
+        """Add an evaluation with all its timed blocks. A kernel may have several; the first one counts."""
         with self._fact(f"evaluation of {evaluation.kernel}"):
             self._insert_evaluation(evaluation)
 
     def add_found(self, found: Sequence[tuple[Problem, Kernel, Evaluation]]) -> list[bool]:
-        """Remember what was found elsewhere, all of it in one transaction: evaluations with their kernels and problems.
+        """Add evaluations made elsewhere with their kernels and problems, in one transaction.
 
-        A kernel that nobody bore here is remembered without a birth. An evaluation that is there already, the same in
-        every number, is not added again.
+        A kernel that is new here is added without a birth. An evaluation that is in the archive already, equal in every
+        number, is not added again.
 
         Returns:
-            Of each, in order, whether it was new.
+            For each, in order, whether it was new.
         """
         new = []
-        with self._fact("what was found elsewhere"):
+        with self._fact("an evaluation made elsewhere"):
             for problem, kernel, evaluation in found:
                 self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
                 self._connection.insert("kernels", rows.kernel_row(kernel), known="id")
@@ -135,15 +135,15 @@ class Archive:
         return new
 
     def add_confirmation(self, confirmation: Confirmation) -> None:
-        """Remember a fresh measurement of a kernel that would be champion, with all its timed blocks."""
+        """Add the confirmation of one challenger, with all its timed blocks."""
         self.add_contest((confirmation,))
 
     def add_contest(self, confirmations: Sequence[Confirmation], failures: Sequence[Evaluation] = ()) -> None:
-        """Remember all that came of one contest in one transaction: who was confirmed, and who did not pass this time.
+        """Add the results of a contest in one transaction: confirmations, and evaluations of kernels that failed.
 
         Raises:
             ArchiveError: one of the confirmations (run, generation, purpose, kernel) is there already, or it names a
-                run or a kernel that is not.
+                run or a kernel that is not in the archive.
         """
         with self._fact("confirmation"):
             for failure in failures:
@@ -155,46 +155,46 @@ class Archive:
                 self._connection.insert_all("confirmation_blocks", blocks)
 
     def add_card(self, card: ProblemCard) -> None:
-        """Remember what was found out about a problem that is there, unless the newest card says the same."""
+        """Add a card of a problem in the archive, unless the newest card is equal."""
         with self._fact(f"card of problem {card.problem}"):
             if self.problems.card(card.problem, card.device, card.precision) != card:
                 self._connection.insert("cards", {**rows.card_row(card), "at": _now()})
 
     def add_device(self, device: KnownDevice) -> None:
-        """Remember what a device is, unless it is known."""
+        """Add the description of a device, unless it is known."""
         with self._fact(f"device {device.fingerprint}"):
             self._connection.insert("devices", {**asdict(device), "at": _now()}, known="fingerprint")
 
     def add_placement(self, placement: Placement) -> None:
-        """Remember that a kernel entered a niche."""
+        """Add one placement."""
         self.add_placements((placement,))
 
     def add_placements(self, placements: Sequence[Placement]) -> None:
-        """Remember several placements (a migration) in one transaction."""
+        """Add several placements (a migration) in one transaction."""
         with self._fact("placement"):
             self._connection.insert_all("placements", [rows.placement_row(placement) for placement in placements])
 
     def add_generation_end(self, run_id: str, generation: int) -> None:
-        """Remember that a generation of a run is over: everything that came of it is in the archive."""
+        """Record that a generation of a run is over: all its results are in the archive."""
         with self._fact(f"end of generation {generation}"):
             self._connection.insert("generation_ends", {"run": run_id, "generation": generation, "at": _now()})
 
     def add_stop(self, run_id: str, reason: StopReason) -> None:
-        """Remember that a run stopped now, and why. A resumed run stops again."""
+        """Record that a run stopped now, and why. A resumed run stops again."""
         with self._fact(f"stop of run {run_id}"):
             births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
             self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
 
     def add_transfer(self, run_id: str, knowledge: str) -> None:
-        """Remember what a run is given of other problems, as text, before anything is bred. Once for each run."""
+        """Record the knowledge of other problems that a run starts with, as text. Once for each run."""
         with self._fact(f"transfer to run {run_id}"):
             self._connection.insert("transfers", {"run": run_id, "knowledge": knowledge, "at": _now()})
 
     def start_session(self, run_id: str) -> str:
-        """Remember that somebody sat down at a run now.
+        """Record that a session of a run starts now.
 
         Returns:
-            The moment, by which `end_session` knows it again.
+            The moment, which `end_session` takes.
         """
         started_at = _now()
         with self._fact(f"session of run {run_id}"):
@@ -202,7 +202,7 @@ class Archive:
         return started_at
 
     def end_session(self, run_id: str, started_at: str) -> None:
-        """Remember that a sitting ended now. One that was killed has no end; it lasted up to its last fact."""
+        """Record that a session ends now. One that was killed has no end; it lasted up to its last fact."""
         with self._fact(f"end of the session of run {run_id}"):
             self._connection.insert("sessions", {"run": run_id, "started_at": started_at, "ended_at": _now()})
 
@@ -212,7 +212,7 @@ class Archive:
 
     @contextmanager
     def _fact(self, what: str) -> Iterator[None]:
-        """One transaction; a broken rule of the tables is said in words."""
+        """One transaction; a violated constraint becomes an `ArchiveError`."""
         try:
             with self._connection.transaction():
                 yield
@@ -220,7 +220,7 @@ class Archive:
             if error.sqlite_errorname in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"):
                 problem = "is there already, and facts are written once; is another process running the same run?"
             elif error.sqlite_errorname == "SQLITE_CONSTRAINT_FOREIGNKEY":
-                problem = "names a run, problem, kernel or idea that is not there; add that one first"
+                problem = "names a run, problem, kernel or idea that is not in the archive; add that one first"
             else:
                 problem = f"was refused: {error}"
             raise ArchiveError(f"{self.path}: {what} {problem}") from error
