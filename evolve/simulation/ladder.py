@@ -72,7 +72,7 @@ class Technique:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FailingRegion:
     """A region in which programs fail: rungs reached together, and at times a bad range of one parameter."""
 
     failure: ProgramFailure
@@ -104,7 +104,7 @@ class Ladder:
         techniques: Sequence[Technique],
         parameters: Sequence[Parameter],
         pairs: Mapping[tuple[int, int], Sequence[Sequence[float]]],
-        faults: Sequence[Fault],
+        faults: Sequence[FailingRegion],
     ) -> None:
         """A landscape of these parts.
 

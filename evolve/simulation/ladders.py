@@ -7,7 +7,7 @@ from random import Random
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError, nearest
-from kbevolve.evolve.simulation.ladder import Fault, Ladder, Need, Parameter, Technique
+from kbevolve.evolve.simulation.ladder import FailingRegion, Ladder, Need, Parameter, Technique
 from kbevolve.evolve.simulation.landscape import ProgramFailure
 
 #: Techniques by the names of the playbook. The first four make the niches.
@@ -59,7 +59,7 @@ LADDERS: Mapping[str, Character] = {
     "ladder-a": Character(seed=3, gain=0.32, dip=0.0, needy=0.2, pairs=5, rugged=0.02, faults=4, rumour=0.08),
     # Rugged: every second step depends on the company it is in, and more of the space fails.
     "ladder-b": Character(seed=30, gain=0.30, dip=0.03, needy=0.5, pairs=14, rugged=0.12, faults=8, rumour=0.15),
-    # Deceptive: what helps at first stands in the way later, and what helps most begins with a loss.
+    # Deceptive: what helps at first is an obstacle later, and what helps most begins with a loss.
     "ladder-c": Character(
         seed=22, gain=0.42, dip=0.06, needy=0.4, pairs=6, rugged=0.04, faults=6, rumour=0.2, trap=True
     ),
@@ -169,7 +169,7 @@ def _table(
     )
 
 
-def _fault(techniques: list[Technique], parameters: list[Parameter], rng: Random) -> Fault:
+def _fault(techniques: list[Technique], parameters: list[Parameter], rng: Random) -> FailingRegion:
     """A region that begins with two techniques in use; a parameter of one of them avoids most of these."""
     first, second = rng.sample(range(len(techniques)), 2)
     # The top rungs of two techniques at least: a fault that no parameter avoids shall not bar half the space.
@@ -188,4 +188,4 @@ def _fault(techniques: list[Technique], parameters: list[Parameter], rng: Random
         half = parameters[position].choices // 2
         low, high = rng.choice(((0, half - 1), (parameters[position].choices - half, parameters[position].choices - 1)))
         bad = (position, low, high)
-    return Fault(failure=ProgramFailure(verdict=verdict, signature=signature), rungs=rungs, bad=bad)
+    return FailingRegion(failure=ProgramFailure(verdict=verdict, signature=signature), rungs=rungs, bad=bad)

@@ -94,7 +94,7 @@ class Landscape(Protocol):
         ...
 
     def failure(self, program: Program) -> ProgramFailure | None:
-        """Why the program fails, whoever writes it; None for a valid one."""
+        """Why the program itself fails; None for a valid one."""
         ...
 
     def true_value(self, program: Program) -> float | None:

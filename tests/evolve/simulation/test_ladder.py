@@ -8,7 +8,7 @@ import pytest
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.simulation.ladder import Fault, Ladder, Need, Parameter, Technique
+from kbevolve.evolve.simulation.ladder import FailingRegion, Ladder, Need, Parameter, Technique
 from kbevolve.evolve.simulation.ladders import LADDERS, draw_ladder, find_ladder
 from kbevolve.evolve.simulation.landscape import Program, ProgramFailure
 
@@ -31,8 +31,8 @@ def little_ladder() -> Ladder:
         ],
         pairs={(0, 1): ((0.0, 0.0, 0.0), (0.0, 0.02, -0.2), (0.0, 0.05, 0.1))},
         faults=[
-            Fault(failure=FAULT, rungs={0: 2, 1: 2}, bad=(1, 3, 4)),
-            Fault(failure=FAULT, rungs={0: 2, 1: 1}, bad=(0, 2, 2)),
+            FailingRegion(failure=FAULT, rungs={0: 2, 1: 2}, bad=(1, 3, 4)),
+            FailingRegion(failure=FAULT, rungs={0: 2, 1: 1}, bad=(0, 2, 2)),
         ],
     )
 
@@ -74,7 +74,7 @@ def test_the_optimum_is_what_enumeration_finds() -> None:
 
 def test_the_optimum_keeps_clear_of_faults_that_nothing_avoids() -> None:
     ladder = little_ladder()
-    barred = Fault(failure=FAULT, rungs={1: 2})
+    barred = FailingRegion(failure=FAULT, rungs={1: 2})
     other = Ladder(
         name="barred",
         base=ladder.base,

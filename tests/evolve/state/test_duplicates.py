@@ -1,4 +1,4 @@
-"""Children that nobody has to judge: what the run has under other names, and what nearly repeats a failure."""
+"""Children that need no judge: kernels that the run has under other names, and near-duplicates of failures."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,11 +36,11 @@ NEARLY = BROKEN.replace("SCALE = 1", "SCALE = 3")
 FRESH = START.replace("UNROLL = 2", "UNROLL = 4")
 
 
-def born(source: str, **facts: Any) -> Proposal:
+def created(source: str, **facts: Any) -> Proposal:
     return Proposal(state=BirthState.CREATED, kernel=Kernel.from_source(source), note="as told", model="m", **facts)
 
 
-class Author:
+class Writer:
     """Writes the sources of a script, generation by generation; repairs have a script of their own."""
 
     def __init__(self, sources: Mapping[int, str], repairs: Mapping[int, str] | None = None) -> None:
@@ -50,20 +50,20 @@ class Author:
     def propose(self, brief: Brief) -> Proposal:
         self.briefs.append(brief)
         generation = int(brief.child.partition("/")[0].removeprefix("g"))
-        return born((self.repairs if brief.repair else self.sources)[generation])
+        return created((self.repairs if brief.repair else self.sources)[generation])
 
 
-def make(archive: Archive, author: Author, evaluator: KnownEvaluator, *, repair_turns: int = 1) -> Search:
-    chosen = settings(generations=len(author.sources), islands=1, tune_share=0.0, repair_turns=repair_turns)
+def make(archive: Archive, writer: Writer, evaluator: KnownEvaluator, *, repair_turns: int = 1) -> Search:
+    chosen = settings(generations=len(writer.sources), islands=1, tune_share=0.0, repair_turns=repair_turns)
     run = archive.runs.get() if archive.runs.summaries() else open_run(archive, chosen)
-    scripted = ScriptedProposer(author.propose)
+    scripted = ScriptedProposer(writer.propose)
     proposers: dict[Operator, Proposer] = dict.fromkeys((Operator.MUTATE, Operator.REPAIR), scripted)
     return search(archive, run, chosen, evaluator, proposers=proposers, starts=[Kernel.from_source(START)])
 
 
-def bred(author: Author, **options: Any) -> tuple[Archive, KnownEvaluator, Search]:
+def searched(writer: Writer, **options: Any) -> tuple[Archive, KnownEvaluator, Search]:
     archive, evaluator = Archive(":memory:"), KnownEvaluator()
-    searching = make(archive, author, evaluator, **options)
+    searching = make(archive, writer, evaluator, **options)
     searching.run()
     return archive, evaluator, searching
 
@@ -76,7 +76,7 @@ def births(archive: Archive) -> dict[str, Birth]:
 
 
 def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
-    archive, evaluator, searching = bred(Author({1: RENAMED, 2: FRESH, 3: RENAMED.replace("total", "all_of_it")}))
+    archive, evaluator, searching = searched(Writer({1: RENAMED, 2: FRESH, 3: RENAMED.replace("total", "all_of_it")}))
     start, renamed = Kernel.from_source(START), Kernel.from_source(RENAMED)
     found = births(archive)["g1/i0/s0"]
     assert (found.state, found.kernel, found.proposed_kernel) == (BirthState.DUPLICATE, start.id, renamed.id)
@@ -91,27 +91,27 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
 
 
 def test_the_very_same_kernel_is_a_duplicate_of_itself() -> None:
-    archive, evaluator, searching = bred(Author({1: START + "# a comment\n"}))
+    archive, evaluator, searching = searched(Writer({1: START + "# a comment\n"}))
     found = births(archive)["g1/i0/s0"]
     assert (found.state, found.proposed_kernel) == (BirthState.DUPLICATE, None)
     assert (evaluator.asked.total(), searching.population.totals.renamed) == (1, 0)
 
 
 def test_an_author_is_told_that_such_a_kernel_is_known() -> None:
-    author = Author({1: RENAMED, 2: FRESH, 3: FRESH + "# again\n"})
-    bred(author)
+    writer = Writer({1: RENAMED, 2: FRESH, 3: FRESH + "# again\n"})
+    searched(writer)
     renamed = Kernel.from_source(RENAMED).id
-    known = {brief.child: brief.known(renamed) for brief in author.briefs}
+    known = {brief.child: brief.known(renamed) for brief in writer.briefs}
     assert known == {"g1/i0/s0": False, "g2/i0/s0": True, "g3/i0/s0": True}
 
 
 def test_a_repair_that_only_renames_is_no_repair() -> None:
     renamed = BROKEN.replace("value", "total")
-    archive, evaluator, _ = bred(Author({1: BROKEN}, {1: renamed}), repair_turns=3)
+    archive, evaluator, _ = searched(Writer({1: BROKEN}, {1: renamed}), repair_turns=3)
     found = births(archive)
     assert found["g1/i0/s1"].state is BirthState.DUPLICATE
     assert found["g1/i0/s1"].kernel == Kernel.from_source(BROKEN).id
-    assert "g1/i0/s2" not in found, "a duplicate had its turns when it was born"
+    assert "g1/i0/s2" not in found, "a duplicate had its turns when it was created"
     assert evaluator.asked.total() == 2
 
 
@@ -119,8 +119,8 @@ def test_a_repair_that_only_renames_is_no_repair() -> None:
 
 
 def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
-    author = Author({1: BROKEN, 2: NEARLY, 3: NEARLY.replace("= 3", "= 4")}, {1: BROKEN, 2: FRESH, 3: NEARLY})
-    archive, evaluator, searching = bred(author)
+    writer = Writer({1: BROKEN, 2: NEARLY, 3: NEARLY.replace("= 3", "= 4")}, {1: BROKEN, 2: FRESH, 3: NEARLY})
+    archive, evaluator, searching = searched(writer)
     found, failed = births(archive), Kernel.from_source(BROKEN).id
     first, again = found["g2/i0/s0"], found["g2/i0/s1"]
     assert (first.state, first.kernel) == (BirthState.NEAR_DUPLICATE, Kernel.from_source(NEARLY).id)
@@ -128,12 +128,12 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     assert (again.operator, again.state) == (Operator.REPAIR, BirthState.CREATED)
     assert again.parents == (first.kernel, *first.parents)
     assert again.kernel == Kernel.from_source(FRESH).id
-    (brief,) = [one for one in author.briefs if one.child == "g2/i0/s1"]
+    (brief,) = [one for one in writer.briefs if one.child == "g2/i0/s1"]
     assert brief.repair is not None
     assert brief.repair.like is not None
     assert (brief.repair.like.kernel, brief.repair.like.evaluation.verdict) == (failed, Verdict.WRONG)
     assert searching.population.totals.states[BirthState.NEAR_DUPLICATE] == 2
-    # The author insisted on what was not judged before: it is judged, and not asked for a third time.
+    # The writer insisted on what was not judged before: it is judged, and not asked for a third time.
     insisted = found["g3/i0/s1"]
     assert (insisted.state, insisted.kernel) == (BirthState.CREATED, first.kernel)
     assert evaluator.asked[first.kernel or ""] == 1
@@ -144,20 +144,20 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
 
 
 def test_being_asked_once_more_is_no_repair_turn() -> None:
-    author = Author({1: BROKEN, 2: NEARLY}, {1: BROKEN, 2: START.replace("return value", "return broken(x, value)")})
-    archive, _, _ = bred(author)
+    writer = Writer({1: BROKEN, 2: NEARLY}, {1: BROKEN, 2: START.replace("return value", "return broken(x, value)")})
+    archive, _, _ = searched(writer)
     assert [name for name in births(archive) if name.startswith("g2")] == ["g2/i0/s0", "g2/i0/s1", "g2/i0/s2"]
 
 
 def test_who_mends_nothing_asks_for_nothing_once_more() -> None:
-    archive, evaluator, _ = bred(Author({1: BROKEN, 2: NEARLY}), repair_turns=0)
+    archive, evaluator, _ = searched(Writer({1: BROKEN, 2: NEARLY}), repair_turns=0)
     assert births(archive)["g2/i0/s0"].state is BirthState.CREATED
     assert evaluator.asked.total() == 3
 
 
 def test_a_small_edit_of_a_good_parent_is_no_repetition_of_its_failed_sibling() -> None:
     """All three share 95 % and more of their text; the child is nearest to its parent."""
-    archive, _, _ = bred(Author({1: BROKEN, 2: START.replace("SCALE = 1", "SCALE = 2")}, {1: BROKEN}))
+    archive, _, _ = searched(Writer({1: BROKEN, 2: START.replace("SCALE = 1", "SCALE = 2")}, {1: BROKEN}))
     assert births(archive)["g2/i0/s0"].state is BirthState.CREATED
 
 
@@ -171,17 +171,17 @@ def facts(archive: Archive) -> Any:
 
 
 def test_a_run_interrupted_anywhere_asks_once_more_once(tmp_path: Path) -> None:
-    def author() -> Author:
-        return Author(
+    def writer() -> Writer:
+        return Writer(
             {1: BROKEN, 2: NEARLY, 3: RENAMED, 4: NEARLY.replace("= 3", "= 4"), 5: FRESH},
             {1: BROKEN, 2: NEARLY.replace("= 3", "= 5"), 4: FRESH.replace("SCALE = 1", "SCALE = 7")},
         )
 
-    whole, _, _ = bred(author())
+    whole, _, _ = searched(writer())
     assert [birth.state for birth in facts(whole)[0]].count(BirthState.NEAR_DUPLICATE) == 2
     interrupted = 0
     for cut in range(6):
-        first, second, writers = KnownEvaluator(interrupt_at=cut), KnownEvaluator(), [author(), author()]
+        first, second, writers = KnownEvaluator(interrupt_at=cut), KnownEvaluator(), [writer(), writer()]
         with Archive(tmp_path / f"{cut}.db") as archive:
             try:
                 make(archive, writers[0], first).run()
@@ -221,7 +221,7 @@ def judged(kernel_id: str, verdict: Verdict = Verdict.CORRECT, speedup: float = 
 
 
 @pytest.mark.parametrize(
-    ("found", "parent", "is_blunder"),
+    ("found", "parent", "is_known_failure"),
     [
         (judged("k", Verdict.WRONG), None, True),
         (judged("k", Verdict.TIMED_OUT), judged("p"), True),
@@ -232,15 +232,15 @@ def judged(kernel_id: str, verdict: Verdict = Verdict.CORRECT, speedup: float = 
     ],
 )
 def test_failures_and_what_is_clearly_slower_than_its_parent(
-    found: Evaluation, parent: Evaluation | None, is_blunder: bool
+    found: Evaluation, parent: Evaluation | None, is_known_failure: bool
 ) -> None:
-    blunders = KnownFailures()
+    known_failures = KnownFailures()
     birth = Birth(
         run="r", generation=1, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED, kernel="k"
     )
-    blunders.observe(birth, found, parent)
-    blunders.observe(replace(birth, state=BirthState.DUPLICATE, kernel="d"), judged("d", Verdict.WRONG), None)
-    assert blunders.snapshot() == (("k",) if is_blunder else ())
+    known_failures.observe(birth, found, parent)
+    known_failures.observe(replace(birth, state=BirthState.DUPLICATE, kernel="d"), judged("d", Verdict.WRONG), None)
+    assert known_failures.snapshot() == (("k",) if is_known_failure else ())
     for number in range(2 * REMEMBERED):
-        blunders.observe(replace(birth, kernel=f"k{number}"), judged(f"k{number}", Verdict.WRONG), None)
-    assert blunders.snapshot() == tuple(f"k{number}" for number in range(REMEMBERED, 2 * REMEMBERED))
+        known_failures.observe(replace(birth, kernel=f"k{number}"), judged(f"k{number}", Verdict.WRONG), None)
+    assert known_failures.snapshot() == tuple(f"k{number}" for number in range(REMEMBERED, 2 * REMEMBERED))

@@ -32,24 +32,26 @@ def idea(title: str = "Larger tiles", technique: str = "block-tiling", bottlenec
 
 
 class Taught(Learner):
-    """Tells births that are numbered by themselves."""
+    """Observes attempts that number themselves."""
 
     number = 0
 
-    def bear(self, speedup: float | None, *, of: Idea | None = None, message: str = "off by 3", **facts: Any) -> Memory:
+    def create(
+        self, speedup: float | None, *, of: Idea | None = None, message: str = "off by 3", **facts: Any
+    ) -> Memory:
         self.number += 1
-        born = Birth(
+        created = Birth(
             run="r", generation=self.number, island=facts.pop("island", 0), slot=facts.pop("slot", 0),
             operator=facts.pop("operator", Operator.MUTATE), state=facts.pop("state", BirthState.CREATED),
             parents=("p",), kernel=f"k{self.number}", **facts,
         )  # fmt: skip
-        found = evaluation(speedup, message) if born.state is not BirthState.NO_CODE else None
-        self.observe(born, of, found, PARENT)
+        found = evaluation(speedup, message) if created.state is not BirthState.NO_CODE else None
+        self.observe(created, of, found, PARENT)
         return self.memory(judged=self.number)
 
 
 def test_a_gain_is_over_the_parent_and_has_an_interval() -> None:
-    memory = Taught().bear(2.6, of=idea())
+    memory = Taught().create(2.6, of=idea())
     outcome = memory.outcome("larger  TILES")
     assert outcome is not None
     assert outcome.gain is not None
@@ -57,7 +59,7 @@ def test_a_gain_is_over_the_parent_and_has_an_interval() -> None:
     assert outcome.gain.low == pytest.approx(1.3 * 0.99 / 1.01)
     assert outcome.gain.high == pytest.approx(1.3 * 1.01 / 0.99)
     assert (outcome.children, outcome.births, outcome.worked, outcome.exhausted) == (1, 1, 1, "")
-    assert not outcome.open, "it worked: nobody needs to carry it out again"
+    assert not outcome.open, "it worked: it need not be carried out again"
 
 
 def test_a_gain_is_believed_as_far_as_it_was_measured() -> None:
@@ -74,11 +76,11 @@ def test_a_gain_is_believed_as_far_as_it_was_measured() -> None:
 
 def test_two_failures_of_different_kinds_exhaust_an_idea() -> None:
     taught = Taught()
-    memory = taught.bear(None, of=idea(), message="off by 3")
+    memory = taught.create(None, of=idea(), message="off by 3")
     assert memory.outcomes["larger tiles"].open
-    memory = taught.bear(None, of=idea(), message="off by 7", slot=1, operator=Operator.REPAIR)
+    memory = taught.create(None, of=idea(), message="off by 7", slot=1, operator=Operator.REPAIR)
     assert list(memory.exhausted()) == [], "the same mistake twice says nothing of the idea"
-    memory = taught.bear(None, of=idea(), message="nan everywhere", slot=2, operator=Operator.REPAIR)
+    memory = taught.create(None, of=idea(), message="nan everywhere", slot=2, operator=Operator.REPAIR)
     (outcome,) = memory.exhausted()
     assert outcome.exhausted == "failed 3x: wrong: off by 7; wrong: nan everywhere"
     assert (outcome.children, outcome.births) == (1, 3)
@@ -86,43 +88,43 @@ def test_two_failures_of_different_kinds_exhaust_an_idea() -> None:
 
 def test_what_is_slower_beyond_doubt_is_exhausted() -> None:
     taught = Taught()
-    taught.bear(1.7, of=idea("slower"))
-    memory = taught.bear(1.99, of=idea("a tie"))
+    taught.create(1.7, of=idea("slower"))
+    memory = taught.create(1.99, of=idea("a tie"))
     (outcome,) = memory.exhausted()
     assert outcome.exhausted == "slower: 0.850 times its parent's speed, 0.833 to 0.867"
     assert outcome.idea.title == "slower"
-    assert list(taught.bear(2.5, of=idea("slower")).exhausted()) == [], "the best child counts"
+    assert list(taught.create(2.5, of=idea("slower")).exhausted()) == [], "the best child counts"
 
 
 def test_failures_are_counted_by_signature_over_all_islands() -> None:
     taught = Taught()
     for island in range(4):
-        memory = taught.bear(None, message=f"first wrong element at ({island}, 7)", island=island)
+        memory = taught.create(None, message=f"first wrong element at ({island}, 7)", island=island)
     assert memory.failures == {"wrong: first wrong element at (#, #)": 4}
 
 
 def test_a_duplicate_teaches_that_nothing_came() -> None:
-    fresh, repeated = Taught().bear(2.6, of=idea()), Taught().bear(2.6, of=idea(), state=BirthState.DUPLICATE)
+    fresh, repeated = Taught().create(2.6, of=idea()), Taught().create(2.6, of=idea(), state=BirthState.DUPLICATE)
     assert fresh.operators.belief("mutate").validity > repeated.operators.belief("mutate").validity
     assert repeated.outcomes["larger tiles"].worked == 0
     assert repeated.experience.tally("block-tiling").invalid == 1
-    assert Taught().bear(None, state=BirthState.NO_CODE).failures == {}
+    assert Taught().create(None, state=BirthState.NO_CODE).failures == {}
 
 
 def test_a_repair_is_credited_to_how_the_child_was_made() -> None:
     taught = Taught()
-    taught.bear(None, operator=Operator.REWRITE)
-    memory = taught.bear(3.0, operator=Operator.REPAIR, slot=1)
+    taught.create(None, operator=Operator.REWRITE)
+    memory = taught.create(3.0, operator=Operator.REPAIR, slot=1)
     assert memory.operators.belief("rewrite").valid > 3
     assert "repair" not in memory.operators.beliefs
-    assert taught.bear(2.0, operator=Operator.CROSS).operators.belief("cross").valid > 3
+    assert taught.create(2.0, operator=Operator.CROSS).operators.belief("cross").valid > 3
 
 
 def test_models_have_credit_and_costs_by_the_name_of_the_settings() -> None:
     taught = Taught()
-    taught.bear(3.0, model_alias="large", prompt_tokens=100, completion_tokens=10)
-    memory = taught.bear(None, model_alias="small", prompt_tokens=30, completion_tokens=3)
-    memory = taught.bear(2.0, model_alias="", prompt_tokens=7)
+    taught.create(3.0, model_alias="large", prompt_tokens=100, completion_tokens=10)
+    memory = taught.create(None, model_alias="small", prompt_tokens=30, completion_tokens=3)
+    memory = taught.create(2.0, model_alias="", prompt_tokens=7)
     assert memory.authors.belief("large").gain > 0 == memory.authors.belief("small").gain
     assert (memory.spending["large"].births, memory.spending["large"].prompt_tokens) == (1, 100)
     assert set(memory.spending) == {"large", "small"}
@@ -131,13 +133,13 @@ def test_models_have_credit_and_costs_by_the_name_of_the_settings() -> None:
 def test_lessons_are_drawn_every_so_many_births_and_dropped_when_contradicted() -> None:
     taught = Taught()
     for _ in range(EVERY - 1):
-        assert taught.bear(None, of=idea()).lessons == ()
-    memory = taught.bear(None, of=idea())
+        assert taught.create(None, of=idea()).lessons == ()
+    memory = taught.create(None, of=idea())
     (lesson,) = memory.lessons
     assert "block-tiling against memory has not worked" in lesson.line
     assert f"k{EVERY}" not in lesson.text
     assert set(lesson.kernels) <= {f"k{number}" for number in range(1, EVERY + 1)}
-    assert taught.bear(3.0, of=idea("another")).lessons == ()
+    assert taught.create(3.0, of=idea("another")).lessons == ()
 
 
 def test_an_improvement_is_one_percent() -> None:
@@ -155,10 +157,10 @@ def test_other_problems_are_where_credit_begins() -> None:
 
 def test_a_snapshot_does_not_change_when_the_run_goes_on() -> None:
     taught = Taught()
-    before = taught.bear(None, of=idea())
+    before = taught.create(None, of=idea())
     seen = repr(before)
-    taught.bear(3.0, of=idea())
-    taught.bear(3.0, of=idea("another"), model_alias="m")
+    taught.create(3.0, of=idea())
+    taught.create(3.0, of=idea("another"), model_alias="m")
     assert repr(before) == seen
 
 
@@ -170,7 +172,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(150):
         for message in ("a", "b"):
             word = "".join(chr(97 + int(digit)) for digit in str(number))
-            memory = taught.bear(None, of=idea(f"idea {number}"), message=f"{message} {word}")
+            memory = taught.create(None, of=idea(f"idea {number}"), message=f"{message} {word}")
     assert len(memory.outcomes) == 40
     assert len(memory.failures) == 20
     assert "idea 149" in memory.outcomes

@@ -16,7 +16,7 @@ from tests.evolve.doubles import DEVICE, open_run, problem, settings
 
 
 class Story:
-    """Births written into an archive and told to a population."""
+    """Attempts written to an archive and observed by a population."""
 
     def __init__(self, islands: int = 1) -> None:
         self.archive = Archive(":memory:")
@@ -24,7 +24,7 @@ class Story:
         self.population = Population(islands, self.archive.run_view(self.run))
         self.number = 0
 
-    def bear(self, speedup: float | None, *, generation: int = 1, text: str = "", **facts: Any) -> Kernel:
+    def create(self, speedup: float | None, *, generation: int = 1, text: str = "", **facts: Any) -> Kernel:
         """A child of its own; without a speedup it is wrong."""
         kernel = Kernel.from_source(text or f"class ModelNew: number = {self.number}\n")
         idea = facts.pop("idea", None)
@@ -62,7 +62,7 @@ def test_the_history_keeps_the_fittest_and_the_newest_in_the_order_of_birth(monk
 
 def test_of_equals_the_earlier_one_is_the_best() -> None:
     story = Story()
-    first, second = story.bear(2.0), story.bear(2.0)
+    first, second = story.create(2.0), story.create(2.0)
     assert story.population.best().kernel == first
     story.population.withdraw([first.id])
     assert story.population.best().kernel == second
@@ -72,10 +72,10 @@ def test_of_equals_the_earlier_one_is_the_best() -> None:
 
 def test_counts_take_each_kernel_once_and_each_birth() -> None:
     story = Story()
-    story.bear(2.0, prompt_tokens=3)
-    story.bear(None)
-    story.bear(None, text="class ModelNew: number = 1\n", generation=2)  # a twin: two were under way at once
-    story.bear(2.0, text="class ModelNew: number = 0\n", generation=3, state=BirthState.DUPLICATE, prompt_tokens=4)
+    story.create(2.0, prompt_tokens=3)
+    story.create(None)
+    story.create(None, text="class ModelNew: number = 1\n", generation=2)  # two attempts in flight created one kernel
+    story.create(2.0, text="class ModelNew: number = 0\n", generation=3, state=BirthState.DUPLICATE, prompt_tokens=4)
     population = story.population
     assert (population.totals.verdicts[Verdict.CORRECT], population.totals.verdicts[Verdict.WRONG]) == (1, 1)
     assert (population.totals.states[BirthState.CREATED], population.totals.states[BirthState.DUPLICATE]) == (3, 1)
@@ -86,7 +86,7 @@ def test_counts_take_each_kernel_once_and_each_birth() -> None:
 
 def test_failures_are_the_newest_of_their_island_each_kernel_once() -> None:
     story = Story()
-    failed = [story.bear(None) for _ in range(SHOWN_FAILURES + 3)]
+    failed = [story.create(None) for _ in range(SHOWN_FAILURES + 3)]
     shown = story.population.failures(0)
     assert [failure.kernel for failure in shown] == failed[: -SHOWN_FAILURES - 1 : -1]
     assert {failure.evaluation.message for failure in shown} == {"wrong"}
@@ -95,9 +95,9 @@ def test_failures_are_the_newest_of_their_island_each_kernel_once() -> None:
 
 def test_children_are_counted_while_their_parent_lives_on_an_island() -> None:
     story = Story()
-    parent = story.bear(2.0, generation=0)
-    story.bear(None, parents=(parent.id,))
-    story.bear(None, parents=("gone", parent.id))
+    parent = story.create(2.0, generation=0)
+    story.create(None, parents=(parent.id,))
+    story.create(None, parents=("gone", parent.id))
     story.population.end_generation()
     (member,) = story.population.island(0).members
     assert member.children == 1
@@ -107,8 +107,8 @@ def test_children_are_counted_while_their_parent_lives_on_an_island() -> None:
 def test_nothing_that_is_kept_grows_with_the_run() -> None:
     story, rng = Story(), Random(1)
     for generation in range(1, 1200):
-        parents = (story.bear(rng.random(), generation=generation).id,)
-        story.bear(None, generation=generation, parents=parents)
+        parents = (story.create(rng.random(), generation=generation).id,)
+        story.create(None, generation=generation, parents=parents)
         story.population.end_generation()
     population = story.population
     kept = {name: value for name, value in vars(population).items() if name not in ("_history", "_leaderboard")}

@@ -31,7 +31,7 @@ def add_run(archive: Archive, of: Problem, name: str, **facts: object) -> Run:
     return run
 
 
-def bear(
+def create(
     archive: Archive, run: Run, speedups: list[float | None], technique: str = "one-pass", *, torch: bool = False
 ) -> list[Kernel]:
     """A start of speed 1, and its children with an idea each."""
@@ -60,8 +60,8 @@ def bear(
 
 def test_credit_comes_from_all_problems_and_kernels_from_similar_ones() -> None:
     archive = Archive(":memory:")
-    best = bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, 3.0, None])[2]
-    bear(archive, add_run(archive, MATMUL, "matmul-1"), [2.0], "block-tiling")
+    best = create(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, 3.0, None])[2]
+    create(archive, add_run(archive, MATMUL, "matmul-1"), [2.0], "block-tiling")
     run = add_run(archive, SOFTMAX, "softmax-1")
     given = gather(archive, run, SOFTMAX)
     assert set(given.tallies) == {
@@ -76,29 +76,29 @@ def test_credit_comes_from_all_problems_and_kernels_from_similar_ones() -> None:
 
 def test_nothing_comes_from_the_same_problem_another_device_precision_or_later_runs() -> None:
     archive = Archive(":memory:")
-    bear(archive, add_run(archive, SOFTMAX, "softmax-0"), [2.0])
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-1", device="another"), [2.0])
+    create(archive, add_run(archive, SOFTMAX, "softmax-0"), [2.0])
+    create(archive, add_run(archive, LOGSUMEXP, "lse-1", device="another"), [2.0])
     half = '{"evaluation": {"precision": "fp16"}}'
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-2", settings=half), [2.0])
+    create(archive, add_run(archive, LOGSUMEXP, "lse-2", settings=half), [2.0])
     run = add_run(archive, SOFTMAX, "softmax-1")
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-3"), [2.0])
+    create(archive, add_run(archive, LOGSUMEXP, "lse-3"), [2.0])
     assert gather(archive, run, SOFTMAX) == TransferredKnowledge()
 
 
 def test_what_is_no_kernel_of_its_own_or_no_faster_than_eager_is_not_passed_on() -> None:
     archive = Archive(":memory:")
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [2.0], torch=True)
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-2"), [0.9, 1.0], "fusion")
+    create(archive, add_run(archive, LOGSUMEXP, "lse-1"), [2.0], torch=True)
+    create(archive, add_run(archive, LOGSUMEXP, "lse-2"), [0.9, 1.0], "fusion")
     assert gather(archive, add_run(archive, SOFTMAX, "softmax-1"), SOFTMAX).kernels == ()
 
 
 def test_what_was_given_is_written_down_and_stays() -> None:
     archive = Archive(":memory:")
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, None])
+    create(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, None])
     run = add_run(archive, SOFTMAX, "softmax-1")
     given = received_by(archive, run, SOFTMAX)
     assert given.ideas
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-2"), [5.0], "fusion")
+    create(archive, add_run(archive, LOGSUMEXP, "lse-2"), [5.0], "fusion")
     assert received_by(archive, run, SOFTMAX) == given
     same, other = add_run(archive, SOFTMAX, "softmax-2"), add_run(archive, SOFTMAX, "softmax-3", seed=5)
     assert received_by(archive, same, SOFTMAX) == given, "the same seed is the same run"
@@ -107,15 +107,15 @@ def test_what_was_given_is_written_down_and_stays() -> None:
 
 def test_a_run_of_an_older_version_goes_on_with_nothing() -> None:
     archive = Archive(":memory:")
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5])
+    create(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5])
     run = add_run(archive, SOFTMAX, "softmax-1")
-    bear(archive, run, [2.0])
+    create(archive, run, [2.0])
     assert received_by(archive, run, SOFTMAX) == TransferredKnowledge()
 
 
 def test_a_legacy_survives_being_written() -> None:
     archive = Archive(":memory:")
-    bear(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, 1.1, None])
+    create(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, 1.1, None])
     given = gather(archive, add_run(archive, SOFTMAX, "softmax-1"), SOFTMAX)
     assert given.kernels
     assert from_text(as_text(given), archive) == given

@@ -85,7 +85,7 @@ def settings_of(strategy: str, *, evaluations: int | None = None, base: str = ""
     return fitted(Settings.from_tree({"search": chosen, "llm": llm, "budget": budget, "evaluation": evaluation}))
 
 
-def breed(
+def run_search(
     path: Path | str | Archive,
     settings: Settings,
     *,
@@ -94,7 +94,7 @@ def breed(
     starts: tuple[Kernel, ...] = (kernel(), kernel(TILE=16)),
     observer: Observer | None = None,
 ) -> StopReason:
-    """A sitting at the archive's run, or at a new one."""
+    """A session at the archive's run, or at a new one."""
     proposers = proposers or build_proposers(settings)
     check_strategy(settings, proposers)
     archive = path if isinstance(path, Archive) else Archive(path)

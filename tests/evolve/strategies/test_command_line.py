@@ -1,4 +1,4 @@
-"""`kbevolve run --strategy`, as a user types it, and what models are told by the switches of `refine`."""
+"""`kbevolve run --strategy`, as a user types it, and what models see by the switches of `refine`."""
 
 from dataclasses import replace
 from pathlib import Path

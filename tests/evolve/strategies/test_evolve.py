@@ -21,7 +21,7 @@ NOTHING = TransferredKnowledge()
 WRITING, OFFLINE = (Operator.MUTATE, Operator.REWRITE, Operator.CROSS), (Operator.TUNE,)
 
 
-def bred(
+def searched(
     story: Story,
     chosen: Settings,
     *,
@@ -37,11 +37,11 @@ def bred(
     return [brief for brief in made if brief is not None]
 
 
-def peopled(*speedups: float) -> Story:
+def populated(*speedups: float) -> Story:
     story = Story()
     for speedup in speedups:
         text = f"UNROLL = {story.number}  # tune: 1, 2\n\n\nclass ModelNew: number = {story.number}\n"
-        story.bear(speedup, generation=0, operator=Operator.SEED, text=text)
+        story.create(speedup, generation=0, operator=Operator.SEED, text=text)
     return story
 
 
@@ -50,45 +50,45 @@ def firsts(briefs: list[Brief]) -> Counter[float]:
 
 
 def test_ranks_are_steep_where_a_model_writes_and_flat_where_tunables_change() -> None:
-    story, chosen = peopled(3.0, 2.0, 1.0), settings(islands=1)
-    assert firsts(bred(story, chosen))[3.0] > 270
-    assert firsts(bred(story, chosen, operators=OFFLINE))[3.0] < 240
-    assert firsts(bred(story, settings(islands=1, selection_pressure=0.0)))[3.0] < 150
+    story, chosen = populated(3.0, 2.0, 1.0), settings(islands=1)
+    assert firsts(searched(story, chosen))[3.0] > 270
+    assert firsts(searched(story, chosen, operators=OFFLINE))[3.0] < 240
+    assert firsts(searched(story, settings(islands=1, selection_pressure=0.0)))[3.0] < 150
 
 
 def test_a_run_without_improvements_breeds_flatly() -> None:
-    story = peopled(3.0, 2.0, 1.0)
+    story = populated(3.0, 2.0, 1.0)
     story.population.end_generation()
     for _ in range(25):
-        story.bear(0.5)
+        story.create(0.5)
     story.population.end_generation()
-    assert firsts(bred(story, settings(islands=1), window=100))[3.0] == 300
-    assert firsts(bred(story, settings(islands=1), window=25))[3.0] < 270
+    assert firsts(searched(story, settings(islands=1), window=100))[3.0] == 300
+    assert firsts(searched(story, settings(islands=1), window=25))[3.0] < 270
 
 
 def test_what_an_operator_has_brought_decides_how_often_it_is_used() -> None:
-    story = peopled(1.0, 2.0)
+    story = populated(1.0, 2.0)
     (parent,) = [member for member in story.population.island(0).members if member.fitness == 1.0]
     for number in range(1, 46):
         operator = (Operator.CROSS, Operator.MUTATE, Operator.REWRITE)[number % 3]
         speedup = 1.4 if operator is Operator.CROSS else None
-        story.bear(speedup, operator=operator, generation=number, slot=0, parents=(parent.kernel.id,))
-    by_credit = Counter(brief.operator for brief in bred(story, settings(islands=1, operator_choice="credit")))
-    by_shares = Counter(brief.operator for brief in bred(story, settings(islands=1)))
+        story.create(speedup, operator=operator, generation=number, slot=0, parents=(parent.kernel.id,))
+    by_credit = Counter(brief.operator for brief in searched(story, settings(islands=1, operator_choice="credit")))
+    by_shares = Counter(brief.operator for brief in searched(story, settings(islands=1)))
     assert by_credit[Operator.CROSS] > 2 * by_shares[Operator.CROSS] > 0
     assert set(by_credit) == set(WRITING)
 
 
 def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> None:
-    story = peopled(1.0)
+    story = populated(1.0)
     transferred = TransferredKernel(problem="L1/other", kernel="k", speedup=2.0, source="class ModelNew: ...")
     transfer = TransferredKnowledge(kernels=(transferred,))
-    shown = [brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), transfer=transfer)]
+    shown = [brief.learnt.transferred_kernel for brief in searched(story, settings(islands=1), transfer=transfer)]
     assert 110 < shown.count(transferred) < 190
     for _ in range(TRANSFER_UNTIL):
-        story.bear(0.5)
+        story.create(0.5)
     assert not any(
-        brief.learnt.transferred_kernel for brief in bred(story, settings(islands=1), transfer=transfer, times=40)
+        brief.learnt.transferred_kernel for brief in searched(story, settings(islands=1), transfer=transfer, times=40)
     )
 
 

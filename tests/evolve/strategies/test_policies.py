@@ -1,4 +1,4 @@
-"""What each strategy chooses: from whom, by which operator, and what it lets be told."""
+"""What each strategy chooses: parents, operator, and what the proposer may see."""
 
 from collections.abc import Sequence
 from dataclasses import replace

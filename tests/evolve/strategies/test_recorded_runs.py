@@ -12,7 +12,7 @@ from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.strategies import STRATEGIES
 from tests.evolve.doubles import KnownEvaluator
 from tests.evolve.loopback import Loopback
-from tests.evolve.strategies.conftest import Cycling, breed, content, fickle, settings_of
+from tests.evolve.strategies.conftest import Cycling, content, fickle, run_search, settings_of
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 
@@ -29,7 +29,7 @@ def recorded(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
         patch.setenv("no_proxy", "127.0.0.1")
         settings = settings_of(request.param, generations=60, evaluations=EVALUATIONS, base=server.base)
         with model_maker(settings, record=folder / "run.jsonl") as make:
-            reason = breed(folder / "run.db", settings, proposers=build_proposers(settings, make))
+            reason = run_search(folder / "run.db", settings, proposers=build_proposers(settings, make))
         assert reason is StopReason.EVALUATIONS_SPENT
     return request.param, folder
 
@@ -62,7 +62,7 @@ def test_a_replayed_run_is_the_recorded_one(
     settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS)
     settings = settings.model_copy(update={"llm": source.settings_for(settings.llm)})
     with model_maker(settings, replay=source) as make:
-        breed(tmp_path / "again.db", settings, proposers=build_proposers(settings, make))
+        run_search(tmp_path / "again.db", settings, proposers=build_proposers(settings, make))
     assert content(tmp_path / "again.db") == content(folder / "run.db")
 
 
@@ -73,7 +73,7 @@ def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=fickle) as server:
         patch.setenv("no_proxy", "127.0.0.1")
         settings = settings_of(request.param, generations=60, evaluations=EVALUATIONS, base=server.base)
-        breed(file, settings)
+        run_search(file, settings)
     assert len(content(file)["verdicts"]) > 8, "it would be over before it is cut"
     return request.param, file
 
@@ -85,9 +85,9 @@ def test_a_resumed_run_is_the_undisturbed_one(undisturbed: tuple[str, Path], tmp
         settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS, base=server.base)
         first, second = KnownEvaluator(interrupt_at=cut), KnownEvaluator()
         with pytest.raises(KeyboardInterrupt):
-            breed(tmp_path / "cut.db", settings, evaluator=first)
+            run_search(tmp_path / "cut.db", settings, evaluator=first)
         before = len(server.requests)
-        breed(tmp_path / "cut.db", settings, evaluator=second)
+        run_search(tmp_path / "cut.db", settings, evaluator=second)
         assert len(server.requests) > before
     assert content(tmp_path / "cut.db") == content(file)
     assert max((first.asked + second.asked).values()) == 1, "a kernel was judged twice"

@@ -14,7 +14,7 @@ from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.strategies import STRATEGIES, check_strategy, fitted
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel
-from tests.evolve.strategies.conftest import breed, settings_of
+from tests.evolve.strategies.conftest import run_search, settings_of
 
 OFFLINE = [name for name, kind in STRATEGIES.items() if not kind.needs_model]
 
@@ -27,7 +27,7 @@ def test_every_strategy_has_its_name_in_the_settings() -> None:
 @pytest.mark.parametrize("strategy", OFFLINE)
 def test_a_strategy_without_a_model_keeps_to_its_budget_and_finds_something(strategy: str) -> None:
     archive, evaluator = Archive(":memory:"), KnownEvaluator()
-    assert breed(archive, settings_of(strategy, generations=60, evaluations=20), evaluator=evaluator) is (
+    assert run_search(archive, settings_of(strategy, generations=60, evaluations=20), evaluator=evaluator) is (
         StopReason.EVALUATIONS_SPENT
     )
     assert 20 <= evaluator.asked.total() <= 21
@@ -40,22 +40,22 @@ def test_a_strategy_without_a_model_keeps_to_its_budget_and_finds_something(stra
 def test_a_strategy_without_a_model_resumes_where_it_was(strategy: str, tmp_path: Path) -> None:
     settings = settings_of(strategy, generations=10)
     whole = Archive(":memory:")
-    breed(whole, settings)
+    run_search(whole, settings)
     with pytest.raises(KeyboardInterrupt):
-        breed(tmp_path / "cut.db", settings, evaluator=KnownEvaluator(interrupt_at=6))
-    breed(tmp_path / "cut.db", settings)
+        run_search(tmp_path / "cut.db", settings, evaluator=KnownEvaluator(interrupt_at=6))
+    run_search(tmp_path / "cut.db", settings)
     with Archive(tmp_path / "cut.db") as archive:
         for one, other in zip(archive.runs.births("double-1"), whole.runs.births("double-1"), strict=True):
             assert (one.id, one.kernel, one.parents, one.state) == (other.id, other.kernel, other.parents, other.state)
 
 
 def test_strategies_of_one_seed_do_not_share_their_luck() -> None:
-    born = []
+    created = []
     for strategy in ("best-of-n", "greedy"):
         archive = Archive(":memory:")
-        breed(archive, settings_of(strategy, generations=6, islands=1), starts=(kernel(),))
-        born.append([birth.kernel for birth in archive.runs.births("double-1") if birth.generation == 1])
-    assert born[0] != born[1]
+        run_search(archive, settings_of(strategy, generations=6, islands=1), starts=(kernel(),))
+        created.append([birth.kernel for birth in archive.runs.births("double-1") if birth.generation == 1])
+    assert created[0] != created[1]
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in OFFLINE])
@@ -97,7 +97,7 @@ def test_what_is_told_of_a_kernel_follows_the_switches_of_refine() -> None:
             **dict.fromkeys((Operator.MUTATE, Operator.REWRITE, Operator.CROSS, Operator.REPAIR), writer),
             Operator.TUNE: TunablesProposer(),
         }
-        breed(Archive(":memory:"), settings_of("refine", generations=3, feedback=feedback), proposers=proposers)
+        run_search(Archive(":memory:"), settings_of("refine", generations=3, feedback=feedback), proposers=proposers)
         briefs[feedback] = writer.briefs
     blind, told = briefs.values()
     assert [brief.operator for brief in blind] == [Operator.REWRITE, Operator.MUTATE, Operator.MUTATE]
@@ -114,7 +114,7 @@ def test_tree_carries_the_same_idea_out_again(tmp_path: Path) -> None:
         settings = settings_of(
             "tree", generations=4, islands=2, tree_ideas=2, tree_implementations=2, repair_turns=0, base=server.base
         )
-        breed(tmp_path / "run.db", settings)
+        run_search(tmp_path / "run.db", settings)
         wanted = sum("Answer with JSON" in request.last for request in server.requests)
     with Archive(tmp_path / "run.db") as archive:
         bred = [birth for birth in archive.runs.births("double-1") if birth.generation]
