@@ -11,7 +11,7 @@ from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, build_language_model, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Proposer
-from kbevolve.evolve.proposers.model_choice import ByTemperature, SeveralModels
+from kbevolve.evolve.proposers.model_choice import ModelChoice
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.islands.policy import HOTTEST, WARM
 
@@ -81,19 +81,19 @@ def _writer(settings: Settings, make: ModelMaker, interaction: "Interaction | No
 def _model_writer(settings: Settings, make: ModelMaker, interaction: "Interaction | None") -> Proposer | None:
     """The proposer that asks the models of the settings, and people; None when there are neither."""
     rate_limit = RateLimit.of(settings.llm)
-    writers: dict[str, Proposer] = {}
+    writers: dict[str, Mapping[float, Proposer]] = {}
     for one in settings.llm.each():
-        at = {
-            factor: one.model_copy(update={"temperature": min(HOTTEST, factor * one.temperature)})
-            for factor in (1.0, WARM)
-        }
-        built = {factor: _llm_proposer(make(own, rate_limit), own, settings, interaction) for factor, own in at.items()}
-        asking = {factor: proposer for factor, proposer in built.items() if proposer is not None}
+        asking = {}
+        for factor in (1.0, WARM):
+            own = one.model_copy(update={"temperature": min(HOTTEST, factor * one.temperature)})
+            proposer = _llm_proposer(make(own, rate_limit), own, settings, interaction)
+            if proposer is not None:
+                asking[factor] = proposer
         if asking:
-            writers[one.model or one.provider] = ByTemperature(proposers=asking)
-    if len(writers) < 2:
-        return next(iter(writers.values()), None)
-    return SeveralModels(
+            writers[one.model or one.provider] = asking
+    if not writers:
+        return None
+    return ModelChoice(
         proposers=writers,
         weights={model.name: model.weight for model in settings.llm.models},
         bandit=settings.llm.model_choice == "bandit",

@@ -1,4 +1,4 @@
-"""Several models that write children: which one writes the next."""
+"""Which model writes the next child, and at which temperature."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,11 +18,16 @@ FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ByTemperature:
-    """One proposer for each temperature at which islands ask the same model."""
+class ModelChoice:
+    """Asks one model for the whole child: with several, the brief's rng draws it."""
 
-    #: `Policy.temperature_factor` -> the proposer at that temperature.
-    proposers: Mapping[float, Proposer]
+    #: Name of a model -> `Policy.temperature_factor` -> the proposer that asks it at that temperature. Not empty.
+    proposers: Mapping[str, Mapping[float, Proposer]]
+    #: Name -> weight, where there are several models.
+    weights: Mapping[str, float] = field(default_factory=dict)
+    #: Whether the models' results decide; the weights then apply only to draws that ignore results.
+    bandit: bool = False
+    prices: Prices = field(default_factory=Prices)
 
     def propose(self, brief: Brief) -> Proposal:
         """Write one child at its island's temperature.
@@ -30,40 +35,20 @@ class ByTemperature:
         Raises:
             ProposerError: the model cannot be reached.
         """
-        return self.proposers[brief.island.policy.temperature_factor].propose(brief)
+        several = len(self.proposers) > 1
+        name = self._draw(brief) if several else next(iter(self.proposers))
+        proposal = self.proposers[name][brief.island.policy.temperature_factor].propose(brief)
+        return replace(proposal, model_alias=name) if several else proposal
 
     def close(self) -> None:
         """Cancel the requests of other threads."""
-        for proposer in self.proposers.values():
-            end_requests(proposer)
+        for proposers in self.proposers.values():
+            for proposer in proposers.values():
+                end_requests(proposer)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeveralModels:
-    """One proposer for each model; the brief's rng draws the one that writes the whole child."""
-
-    #: Name of a model -> its proposer, and its weight.
-    proposers: Mapping[str, Proposer]
-    weights: Mapping[str, float]
-    #: Whether the models' results decide; the weights then apply only to draws that ignore results.
-    bandit: bool = False
-    prices: Prices = field(default_factory=Prices)
-
-    def propose(self, brief: Brief) -> Proposal:
-        """Write one child with one of the models.
-
-        Raises:
-            ProposerError: the model cannot be reached.
-        """
-        name = self._by_credit(brief) if self.bandit else self._by_weight(brief)
-        return replace(self.proposers[name].propose(brief), model_alias=name)
-
-    def close(self) -> None:
-        """Cancel the requests of other threads."""
-        for proposer in self.proposers.values():
-            end_requests(proposer)
-
-    def _by_weight(self, brief: Brief) -> str:
+    def _draw(self, brief: Brief) -> str:
+        if self.bandit:
+            return self._by_credit(brief)
         return brief.rng.choices(list(self.weights), list(self.weights.values()))[0]
 
     def _by_credit(self, brief: Brief) -> str:

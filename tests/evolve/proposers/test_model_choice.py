@@ -16,7 +16,7 @@ from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up, proposer_words
-from kbevolve.evolve.proposers.model_choice import SeveralModels
+from kbevolve.evolve.proposers.model_choice import ModelChoice
 from kbevolve.evolve.state.knowledge import Memory, Spending
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.island import Member
@@ -68,7 +68,7 @@ def named(name: str) -> Proposer:
 
 
 def drawn(weights: dict[str, float], seeds: range) -> list[str]:
-    several = SeveralModels(proposers={name: named(name) for name in weights}, weights=weights)
+    several = ModelChoice(proposers={name: {1.0: named(name)} for name in weights}, weights=weights)
     return [several.propose(brief(seed)).model for seed in seeds]
 
 
@@ -99,8 +99,8 @@ def learnt(gains: dict[str, float | None], *, children: int = 12) -> Memory:
 
 def chosen_by_credit(memory: Memory, *, prices: Prices, names: tuple[str, ...]) -> Counter[str]:
     weights = dict.fromkeys(names, 1.0)
-    several = SeveralModels(
-        proposers={name: named(name) for name in names}, weights=weights, bandit=True, prices=prices
+    several = ModelChoice(
+        proposers={name: {1.0: named(name)} for name in names}, weights=weights, bandit=True, prices=prices
     )
     asked = brief(0, memory=memory)
     return Counter(several.propose(replace(asked, rng=Random(seed))).model_alias for seed in range(1000))
@@ -132,7 +132,7 @@ def test_a_cheap_model_without_working_kernels_is_not_preferred() -> None:
 @pytest.mark.parametrize(("choice", "bandit"), [("weights", False), ("bandit", True)])
 def test_the_settings_ask_for_the_bandit(choice: str, bandit: bool, made: Made) -> None:
     writer = proposers(made, settings(model_choice=choice))[Operator.REWRITE]
-    assert isinstance(writer, SeveralModels)
+    assert isinstance(writer, ModelChoice)
     assert writer.bandit is bandit
     proposal = writer.propose(brief(3))
     assert (proposal.model, proposal.model_alias in ("large", "small")) == ("m-1", True)

@@ -180,7 +180,7 @@ def orphans(folder: Path) -> list[str]:
         (("run", "--problem", "twice.py", "--provider", "opena"), "llm.provider"),
         (("rum", "--problem", "twice.py"), "run"),
         (("run", "--problem", "twice.py", "--record", "new.jsonl"), "add --model NAME"),
-        (("run", "--problem", "twice.py", "--model", "m", "--record", "twice.py"), "there already"),
+        (("run", "--problem", "twice.py", "--model", "m", "--record", "twice.py"), "exists already"),
         (("run", "--problem", "twice.py", "--replay", "absent.jsonl"), "absent.jsonl"),
         (("run", "--problem", "twice.py", "--replay", "twice.py"), "no line of a recording"),
         (("run", "--problem", "twice.py", "--model", "m=many"), "no weight"),
