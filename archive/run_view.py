@@ -1,8 +1,7 @@
-"""What a search asks while it runs: one run's generations and kernels, one question at a time.
+"""What a search reads while it runs: the generations and kernels of one run, query by query.
 
-Every answer is found through an index and holds few rows, whatever else the archive holds: a child costs the same in a
-run of a hundred kernels and of a million, and nothing of the past has to stay in memory. The one exception,
-`RunView.contenders`, says so.
+Every query uses an index and returns few rows: a child costs the same in a run of a hundred kernels and of a million,
+and the past need not stay in memory. The one exception is `RunView.contenders`.
 """
 
 from collections.abc import Collection
@@ -18,7 +17,7 @@ from kbevolve.archive.run_queries import precision_of
 _BIRTH = ", ".join(
     f"null as {name}" if name in ("prompt", "reply") else f"births.{name}" for name in Birth.__dataclass_fields__
 )
-#: Columns of an evaluation without its blocks, under names of their own beside a birth's.
+#: Columns of an evaluation without its blocks, renamed to differ from those of a birth.
 _EVALUATION = [name for name in columns_of(Evaluation) if name != "blocks"]
 _FOUND = ", ".join(f"found.{name} as found_{name}" for name in _EVALUATION)
 
@@ -30,11 +29,11 @@ _FIRST = (
 
 
 class RunView:
-    """The questions about one run. Threads may share it.
+    """The queries about one run. Threads may share it.
 
     Args:
         connection: the open archive.
-        run: the run, which must be there.
+        run: the run, which must be in the archive.
     """
 
     def __init__(self, connection: Connection, run: Run) -> None:
@@ -62,7 +61,7 @@ class RunView:
         return [rows.birth_from(row) for row in found]
 
     def conversation(self, birth: Birth) -> tuple[str, str]:
-        """What was sent for a birth and what came back; "" where no model was asked."""
+        """Prompt and reply of a birth; "" without a model."""
         (row,) = self._connection.rows(
             "select prompts.text as prompt, replies.text as reply from births"
             " left join texts as prompts on prompts.id = births.prompt"
@@ -95,7 +94,7 @@ class RunView:
         ]
 
     def placements(self, generation: int) -> list[Placement]:
-        """The placements that a generation brought, in the order they were made."""
+        """The placements of a generation, in the order they were made."""
         found = self._connection.rows(
             "select * from placements where run = ? and generation = ? order by number", self._run, generation
         )
@@ -104,17 +103,17 @@ class RunView:
     # Kernels
 
     def kernel(self, kernel_id: str) -> Kernel:
-        """A kernel that is there, by its whole id."""
+        """A kernel of the archive, by its whole id."""
         (row,) = self._connection.rows("select * from kernels where id = ?", kernel_id)
         return rows.kernel_from(row)
 
     def idea(self, idea_id: str) -> Idea:
-        """An idea that is there."""
+        """An idea of the archive, by its id."""
         (row,) = self._connection.rows("select * from ideas where id = ?", idea_id)
         return rows.idea_from(row)
 
     def evaluation(self, kernel_id: str) -> Evaluation | None:
-        """The evaluation of a kernel that counts, whichever run made it; without blocks. None when there is none."""
+        """The evaluation of a kernel that counts, made by any run; without blocks. None when there is none."""
         row = self._connection.row(
             "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ?"
             " order by number limit 1",
@@ -124,7 +123,7 @@ class RunView:
         return None if row is None else rows.evaluation_from(row)
 
     def first_birth(self, kernel_id: str) -> Birth | None:
-        """How a kernel first came into the run, without prompt and reply; None when it did not."""
+        """The first birth of a kernel in the run, without prompt and reply; None when there is none."""
         row = self._connection.row(
             f"select {_BIRTH} from births where kernel = ? and run = ? order by +generation, island, slot limit 1",
             kernel_id,
@@ -133,8 +132,8 @@ class RunView:
         return None if row is None else rows.birth_from(row)
 
     def knows(self, kernel_id: str, *, generation: int) -> bool:
-        """Whether a birth brought this kernel to be judged, up to and including a generation."""
-        # With "+": SQLite would else take the index by generations and read the whole run.
+        """Whether this kernel was created for judging, up to and including a generation."""
+        # "+" keeps SQLite from the index by generations, which would read the whole run.
         found = self._connection.row(
             "select 1 from births where kernel = ? and run = ? and +generation <= ? and +state <> ? limit 1",
             kernel_id,
@@ -145,7 +144,7 @@ class RunView:
         return found is not None
 
     def saw(self, kernel_id: str, *, generation: int) -> bool:
-        """Whether this kernel was written as another name of one that the run had, up to and including a generation."""
+        """Whether this kernel was proposed and recorded under an equal kernel, up to and including a generation."""
         found = self._connection.row(
             "select 1 from births where proposed_kernel = ? and run = ? and +generation <= ? limit 1",
             kernel_id,
@@ -167,7 +166,7 @@ class RunView:
         return None if row is None else str(row["kernel"])
 
     def knows_of(self, kernel_id: str, operators: Collection[Operator], *, before: tuple[int, int]) -> bool:
-        """Whether one of these operators bore this kernel before the given generation and island."""
+        """Whether one of these operators created this kernel before the given generation and island."""
         marks = ", ".join("?" * len(operators))
         found = self._connection.row(
             f"select 1 from births where kernel = ? and run = ? and operator in ({marks})"
@@ -187,9 +186,9 @@ class RunView:
         return row[0] or 0
 
     def failed_since(self, number: int) -> set[str]:
-        """Kernels of the run that passed at first and then did not, by an evaluation newer than `number`.
+        """Kernels of the run that passed at first and then failed, in an evaluation newer than `number`.
 
-        With them those that had their verdict from one that did not.
+        Kernels whose verdict is that of an identical binary fail with it.
         """
         failed = self._connection.rows(
             "select distinct later.kernel from evaluations as later"
@@ -205,7 +204,7 @@ class RunView:
             self._connection.rows("select kernel from evaluations where identical_to = ?", row["kernel"])
             for row in failed
         ]
-        # Those that came after theirs had failed, too.
+        # Kernels that got such a verdict after the other kernel had failed.
         late = self._connection.rows(
             "select kernel from evaluations as follower where number > ? and identical_to is not null and exists ("
             "  select 1 from evaluations where kernel = follower.identical_to and problem = ? and device = ?"
@@ -217,9 +216,9 @@ class RunView:
         return {kernel for kernel in found if self.first_birth(kernel) is not None}
 
     def published(self, generation: int) -> float | None:
-        """The speedup of the kernel that last won a challenge, up to a generation; None while nobody has.
+        """The speedup of the kernel that last won a challenge, up to a generation; None without one.
 
-        Whatever became of it since: what a run took for an improvement then does not change.
+        Later failures do not change it: past improvements stay improvements.
         """
         row = self._connection.row(
             "select speedup from confirmations where run = ? and generation <= ? and purpose = ? and comparison = ?"
@@ -232,16 +231,16 @@ class RunView:
         return None if row is None else float(row["speedup"])
 
     def contenders(self, *, generation: int, above: float, count: int) -> list[str]:
-        """Ids of the fittest CORRECT kernels up to a generation that have at least shown more than `above`.
+        """Ids of the fittest CORRECT kernels up to a generation whose speedup is at least `above` with confidence.
 
-        The fittest first, no more than `count`. It reads the whole run (2 µs a birth): for the start of a sitting, a
-        fallen champion and the final, not for every generation.
+        That is the lower end of its interval. The fittest first, at most `count`. It reads the whole run (2 µs a
+        birth): for the start of a session, after a champion failed and for the final, not for every generation.
         """
         found = self._connection.rows(
             "select distinct found.kernel, found.speedup_low from births"
             f" join evaluations as found on {_FIRST}"
             " where births.run = ? and births.generation <= ? and found.verdict = 'CORRECT' and found.speedup_low > ?"
-            # A kernel that has another's verdict would meet itself.
+            # A kernel with the verdict of an identical binary would compete with itself.
             " and not exists (select 1 from births as other where other.run = births.run"
             " and other.kernel = found.identical_to)"
             " order by found.speedup_low desc, found.kernel limit ?",

@@ -1,13 +1,11 @@
-"""How fast a run went and where its time was spent, from the archive alone.
+"""The throughput of a run and where its time was spent, from the archive alone.
 
-Every evaluation says when it began and how many seconds each of its phases took. The phases are laid end to end from
-its beginning, in the order in which they are told, to know when each of them was; where an evaluation steps in and out
-of a phase that is off by the seconds of its waiting, and by nothing in sums.
+Every evaluation records its start and the seconds of each phase. Phases are placed end to end from the start, in their
+order: when an evaluation enters a phase twice, the interval is shifted by its waiting time, but the sums are exact.
 
-The *wall time* lasts from the first beginning to the last end, without the pauses between two sittings. A device is
-*busy* while at least one evaluation is in a phase that uses it, alone or beside others: the union of their intervals,
-so that what overlaps counts once. It is *alone* for the sum of the phases that have it to themselves, which cannot
-overlap. Contests of champions are no evaluations: they are in the gaps.
+The *wall time* lasts from the first start to the last end, without the pauses between sessions. A device is *busy*
+while at least one evaluation is in a phase that uses it, alone or shared: the union of these intervals. It is *alone*
+for the sum of the exclusive phases, which cannot overlap. Contests are not evaluations: they are in the gaps.
 """
 
 import math
@@ -20,14 +18,14 @@ from statistics import fmean, median
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Run, Verdict
 
-#: Phases that hold the device, beside those of others and alone.
+#: Phases that use the device, shared with other evaluations and alone.
 SHARED_PHASES, ALONE_PHASES = ("prepare", "trials", "profile"), ("timing",)
 #: The phase in which a kernel is compiled and imported.
 BUILD_PHASE = "build"
-#: What of an evaluation's seconds is in none of its phases.
+#: An evaluation's seconds outside its phases.
 OVERHEAD = "overhead"
-#: Seconds without any evaluation that are a pause between two sittings and no part of the wall time. A model that is
-#: asked in vain is given up after 25 minutes by default (`llm.timeout`, and 4 retries); more is nobody working.
+#: Seconds without any evaluation that count as a pause between sessions, not as wall time. A request to a silent model
+#: ends after 25 minutes by default (`llm.timeout` and 4 retries).
 PAUSE_SECONDS = 1800.0
 _HOUR = 3600.0
 
@@ -37,12 +35,12 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseTime:
-    """What one phase cost."""
+    """The cost of one phase."""
 
     name: str
-    #: Evaluations that went through it; the figures are theirs.
+    #: Evaluations with this phase; the figures are theirs.
     children: int
-    #: Seconds a child: in the mean, the middle, and the longest but for one child in ten.
+    #: Seconds a child: mean, median and 90th percentile.
     mean: float
     median: float
     p90: float
@@ -53,13 +51,13 @@ class PhaseTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceUse:
-    """How busy one device was."""
+    """The use of one device."""
 
-    #: Fingerprint, and which of several; "" when the evaluations do not tell.
+    #: Fingerprint, and which of several; "" when not recorded.
     device: str
     device_instance: str
     children: int
-    #: Share of the wall time in which it was used, and of that in which one kernel had it alone, 0 to 1.
+    #: Share of the wall time in which it was used, and in which one kernel used it alone, 0 to 1.
     busy: float
     alone: float
     #: The longest stretch in which no evaluation used it, in seconds.
@@ -68,42 +66,42 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throughput:
-    """A run as work that was done."""
+    """The work of a run and its speed."""
 
     run: str
     problem: str
     device: str
-    #: Children asked for, and those of them that the run had already, without code, and with nothing left to propose.
+    #: Births, and those of them that are duplicates, without code, and exhausted.
     births: int
     duplicates: int
     without_code: int
     exhausted: int
-    #: Duplicates that were written under other names; children that nearly repeated a failure and were not judged.
+    #: Duplicates that differ in names or layout; near-duplicates of failures, which were not judged.
     renamed: int
     familiar: int
-    #: Kernels by verdict, the best first, with those that an earlier run had judged.
+    #: Kernels by verdict, the best first, including those that an earlier run judged.
     verdicts: Mapping[str, int]
-    #: Kernels that have the verdict of another one of the same machine code.
+    #: Kernels with the verdict of an identical binary.
     twins: int
-    #: Kernels judged in this run with their times told: what all figures below are about.
+    #: Kernels judged in this run, with recorded times: the figures below are about them.
     judged: int
-    #: Kernels of an earlier run's verdict, and kernels judged by a version that told no times.
+    #: Kernels judged by an earlier run, and kernels judged by a version that recorded no times.
     remembered: int
     untimed: int
-    #: Seconds of wall time, and of the pauses that are left out of it.
+    #: Seconds of wall time, and of the pauses excluded from it.
     wall: float
     pauses: float
     #: Kernels judged an hour of wall time; None while there is none.
     children_per_hour: float | None
-    #: Evaluations under way in the mean, and the share of the wall time in which none was.
+    #: Mean number of concurrent evaluations, and the share of the wall time with none.
     side_by_side: float
     idle: float
-    #: The longest stretch in which none was, in seconds.
+    #: The longest stretch with none, in seconds.
     longest_gap: float
     #: In the order in which an evaluation goes through them, with `OVERHEAD` last.
     phases: tuple[PhaseTime, ...]
     devices: tuple[DeviceUse, ...]
-    #: Seconds that proposers took, and tokens sent and received.
+    #: Seconds of proposing, and tokens sent and received.
     proposing: float
     prompt_tokens: int
     completion_tokens: int
@@ -171,7 +169,7 @@ def _phases(judged: Sequence[Evaluation]) -> tuple[PhaseTime, ...]:
         seconds[OVERHEAD].append(max(0.0, one.execution.seconds - sum(one.execution.phases.values())))
         places[OVERHEAD].append(1.0)
     total = sum(map(sum, seconds.values()))
-    # Few kernels go through all of them: a phase stands where it stood in the mean.
+    # Few kernels have all phases: they are ordered by their mean position.
     order = sorted(seconds, key=lambda name: (name == OVERHEAD, fmean(places[name])))
     return tuple(
         PhaseTime(
@@ -210,7 +208,7 @@ def _use(device: str, instance: str, evaluations: Sequence[Evaluation], wall: fl
 
 
 def _intervals(evaluation: Evaluation, names: Sequence[str]) -> list[Interval]:
-    """When an evaluation was in the phases of these names."""
+    """The intervals of an evaluation's phases of these names."""
     found, now = [], evaluation.execution.started_at
     for name, seconds in evaluation.execution.phases.items():
         if name in names and seconds > 0:
@@ -220,7 +218,7 @@ def _intervals(evaluation: Evaluation, names: Sequence[str]) -> list[Interval]:
 
 
 def _union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same time as intervals that do not touch, in order."""
+    """The union of intervals, as disjoint intervals in order."""
     union: list[Interval] = []
     for begin, end in sorted(intervals):
         if union and begin <= union[-1][1]:

@@ -1,4 +1,4 @@
-"""What is asked: problems, settings, presets, seed kernels, and the errors of asking wrongly.
+"""Input of a run: problems, settings, presets and seed kernels; and all errors.
 
 Imports nothing of ours. Reading a problem or a preset never imports torch.
 """

@@ -1,4 +1,4 @@
-"""Where problems are found: the built-in suite, any file in KernelBench's format, a checkout of KernelBench.
+"""Finding problems: the built-in suite, any file in KernelBench's format, a checkout of KernelBench.
 
 Everything here lists and reads files; nothing imports torch or runs a problem.
 """
@@ -92,7 +92,7 @@ def _find_in_checkout(name: str, checkout: Path | None) -> Path:
 def _kernelbench_files(checkout: Path) -> dict[str, Path]:
     """``"1/19"`` -> ``…/level1/19_ReLU.py``, by level and number."""
     found = {}
-    # The suite is a folder of the repository that has the repository's own name, so people point at either, or above.
+    # The suite is a folder with the name of its repository: users name either of them, or the parent.
     for root in (checkout, checkout / "KernelBench", checkout / "KernelBench" / "KernelBench"):
         for path in root.glob("level*/*.py"):
             level, number = re.fullmatch(r"level(\d+)", path.parent.name), re.match(r"(\d+)_", path.name)
@@ -106,7 +106,7 @@ def _kernelbench_files(checkout: Path) -> dict[str, Path]:
 
 
 def _titles(wanted: str, files: dict[str, Path]) -> str:
-    """What comes nearest by title, for those who write ``kernelbench:1/relu``."""
+    """The nearest problems by title, for a name such as ``kernelbench:1/relu``."""
     titles = {f"{KERNELBENCH}{key} ({path.stem.partition('_')[2]})": key for key, path in files.items()}
     near = [title for title in titles if wanted and wanted.lower() in title.lower()]
     return f"Nearest: {', '.join(near[:3])}." if near else "List them: `kbevolve problems ls --kernelbench DIR`."

@@ -1,14 +1,14 @@
 """Every error that kbevolve raises on purpose.
 
-KBEvolveError                the rig or its use is wrong; `str()` is one line with the remedy
-├── UsageError               the user asked for something that cannot be (exit code 2)
+KBEvolveError                the installation or its use is wrong; `str()` is one line with the remedy
+├── UsageError               the request cannot be fulfilled (exit code 2)
 │   ├── ProblemError         a problem is missing or malformed
 │   └── SettingsError        an unknown setting, or a value out of its range
 ├── ArchiveError             the archive cannot be opened, read or written
-├── RecordError              what should be a record is none: a line of a file, a message of another process
+├── RecordError              a line of a file, or a message of another process, is not the expected record
 ├── ProposerError            the proposer cannot work at all (no endpoint, no credit, …)
 ├── EvaluatorError           the judge cannot work (no compiler, the reference itself fails, …)
-└── Unanswered               what was asked of somebody outside has no answer yet: nothing is wrong, only not finished
+└── Unanswered               a question to a person, an agent or another judge has no answer yet: not a failure
 
 A bad kernel is never an exception: it is an `Evaluation` with its verdict.
 Each message says what we got, what we wanted and what to do.
@@ -39,7 +39,7 @@ class ArchiveError(KBEvolveError):
 
 
 class RecordError(KBEvolveError):
-    """What came from outside is not the record it should be."""
+    """Input from outside is not the expected record."""
 
 
 class ProposerError(KBEvolveError):
@@ -55,9 +55,9 @@ class Unanswered(KBEvolveError):
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:
-    """A ready phrase naming what comes nearest to `name`, e.g. ``Nearest: L1/matmul, L1/gelu.``
+    """A sentence with the known names nearest to `name`, e.g. ``Nearest: L1/matmul, L1/gelu.``
 
-    Returns the whole list of known names (up to 12) when nothing is near.
+    Returns the whole list of known names (up to 12) when none is near.
     """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=count, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""What is known to be wrong with problems of KernelBench, before anything is run; the list is `flaws.yaml`."""
+"""Known flaws of KernelBench's problems; the list is `flaws.yaml`."""
 
 import re
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ _FILLS = {"zeros": "zeros", "constant": "one constant", "template": "one remembe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flaw:
-    """One thing that is wrong with one problem."""
+    """One flaw of one problem."""
 
     #: Level and number in KernelBench, e.g. "1/23".
     problem: str
     kind: Kind
-    #: What passes without reading the input ("zeros", …); "" for kinds that are not about that.
+    #: An output that passes without reading the input ("zeros", …); "" for other kinds.
     fill: str = ""
-    #: Why, in words that go on after a colon; "" when only the fact is known.
+    #: The reason, which continues a line after a colon; "" when unknown.
     why: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""The playbook: optimisation ideas in words, and the closed list of techniques under which every idea is filed."""
+"""The playbook: optimisation ideas in words, and the closed list of techniques that classifies every idea."""
 
 import difflib
 import re
@@ -18,8 +18,8 @@ OTHER = "other"
 #: The technique of a kernel made from two.
 RECOMBINE = "recombine"
 
-#: How alike a given technique and a known one must be to be taken for it. At 0.6, "vectorization" is "vectorize" and
-#: "tensor core" is "tensor-cores"; lower values begin to mistake "caching" for "tuning".
+#: Least similarity of a given technique to a known one. At 0.6, "vectorization" is "vectorize" and
+#: "tensor core" is "tensor-cores"; at lower values "caching" is "tuning".
 LIKENESS = 0.6
 
 DEVICES = frozenset({"cpu", "cuda"})
@@ -45,11 +45,11 @@ class PlaybookIdea:
     backends: frozenset[str]
     #: Kinds of operation it helps, of `Playbook.operations`; {"any"} for all.
     operations: frozenset[str]
-    #: Kinds of which the problem must have one, too, e.g. what is to be fused with it; empty for none.
+    #: Kinds of which the problem must have one, too, e.g. the operation to fuse with; empty for none.
     beside: frozenset[str] = frozenset()
     #: Usual speedup over a kernel that lacks it, from and to.
     gain: tuple[float, float]
-    #: Words that the device line must hold, e.g. "sm_80"; empty when every device will do.
+    #: Words that the device line must hold, e.g. "sm_80"; empty for every device.
     needs: frozenset[str] = frozenset()
 
     def runs_on(self, device_type: str, device: str) -> bool:
@@ -64,7 +64,7 @@ class PlaybookIdea:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:
-    """All ideas and the lists that they are filed under."""
+    """All ideas, techniques and kinds of operation."""
 
     #: Slug -> meaning, in the order of the file.
     techniques: Mapping[str, str]
@@ -162,7 +162,7 @@ def _idea(entry: Mapping[str, Any], techniques: Collection[str], operations: Col
 
 def _has(device: str, need: str) -> bool:
     """Whether a device line holds a need. ``sm_80`` is met by every later architecture, ``sm_90a`` by 9.0 alone:
-    features with an ``a`` are dropped again by the next one."""
+    the next architecture drops features with an ``a``."""
     wanted = re.fullmatch(r"sm_(\d+)(a?)", need)
     if wanted is None:
         return need.lower() in device.lower()

@@ -1,4 +1,4 @@
-"""What models cost by name; the list is `prices.yaml`, and a user may state prices of their own."""
+"""Prices of models by name; the list is `prices.yaml`, and a user may add a file of prices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,19 +23,19 @@ class Price:
     completion: float
 
     def dollars(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """What so many tokens cost."""
+        """Dollars for these tokens."""
         return (self.prompt * prompt_tokens + self.completion * completion_tokens) / _MILLION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """Price lists, those that win first."""
+    """Price lists, in order of precedence."""
 
     #: Pattern of model names -> price, for each list.
     lists: tuple[Mapping[str, Price], ...] = ()
 
     def of(self, model: str) -> Price | None:
-        """The price under the longest pattern that fits, in the first list that has one; None when nobody knows it."""
+        """The price under the longest pattern that fits, in the first list that has one; None without one."""
         for prices in self.lists:
             fitting = [pattern for pattern in prices if fnmatchcase(model.lower(), pattern.lower())]
             if fitting:

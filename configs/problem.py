@@ -1,4 +1,4 @@
-"""What a problem is: a file with `Model`, `get_inputs()` and `get_init_inputs()` (KernelBench's format).
+"""A problem: a file with `Model`, `get_inputs()` and `get_init_inputs()` (KernelBench's format).
 
 Everything here reads text; nothing imports torch or runs the file.
 """

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Sequence
 
-#: What a problem file has beside its Model; a kernel file has none of it.
+#: Functions and constants of a problem file that a kernel file lacks.
 _ASKING = ("get_inputs", "get_init_inputs", "CPU_SIZES")
 
 

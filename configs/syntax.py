@@ -3,7 +3,7 @@
 import ast
 import contextlib
 
-#: Each failure needs another thread at the same point; so many in a row are none of that kind.
+#: A failure needs another thread at the same point; so many failures in a row have another cause.
 _TRIES = 5
 
 
@@ -11,7 +11,7 @@ def parse(source: str) -> ast.Module:
     """As `ast.parse`.
 
     Python 3.11 before 3.11.8 counts the depth of all threads' trees in one place and may raise a SystemError about any
-    text while another thread parses one (python/cpython issue 106905). Such a text is parsed again.
+    text while another thread parses one (python/cpython issue 106905). The text is then parsed again.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(SystemError):

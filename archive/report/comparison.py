@@ -1,4 +1,4 @@
-"""Strategies at one budget, as numbers: what each had reached after so many evaluations, and what it had cost.
+"""Strategies at one budget, as numbers: speedup by evaluations, and cost.
 
 The best is the kernel whose speedup has the highest lower end of its 95 % interval, and that lower end is what it
 counts with, as for the islands: so no line ever falls. Speedups are averaged as logarithms, so that 2× and 0.5× are 1×
@@ -19,7 +19,7 @@ from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
 _T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
       2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
 _NORMAL = 1.96
-#: Seeds from which an interval is told: that of two is 12.7 standard errors wide on either side.
+#: Fewest seeds for an interval: with two it would be 12.7 standard errors wide on either side.
 LEAST_SEEDS = 3
 
 
@@ -29,35 +29,34 @@ class Average:
 
     #: Geometric mean.
     mean: float
-    #: Its 95 % interval; None where one or two seeds tell nothing of the others.
+    #: Its 95 % interval; None with fewer than three seeds.
     low: float | None
     high: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Track:
-    """One run: how it fared by the number of its evaluations, and what it cost."""
+    """One run: its speedup by evaluations, and its cost."""
 
     #: Id of the run, its strategy and its seed.
     run: str
     strategy: str
     seed: int
-    #: Speedup that the best so far has at least shown (lower end of its 95 % interval) after 1, 2, … evaluations,
+    #: Speedup of the best so far (lower end of its 95 % interval) after 1, 2, … evaluations,
     #: starting kernels included; None while nothing is correct.
     best: tuple[float | None, ...]
-    #: What the run publishes; None while nothing is correct.
+    #: The published speedup; None while nothing is correct.
     published: float | None
-    #: Whether that was measured again.
+    #: Whether that is a confirmed speedup.
     confirmed: bool
-    #: Births but for the starting kernels; kernels judged among them, those of these that are correct, and births that
-    #: the run had already.
+    #: Births without the starting kernels; of them kernels judged, kernels correct, and duplicates.
     children: int
     judged: int
     correct: int
     duplicates: int
     #: Tokens sent and received by model.
     tokens: Mapping[str, tuple[int, int]]
-    #: Seconds for which its evaluations held a device, those included that another run had made before.
+    #: Seconds that its evaluations used a device, including evaluations by earlier runs.
     device_seconds: float
 
     @property
@@ -66,7 +65,7 @@ class Track:
         return len(self.best)
 
     def at(self, evaluations: int) -> float | None:
-        """What the best had shown after so many evaluations; a run that ended before has kept what it had."""
+        """Speedup of the best after so many evaluations; a run that ended before keeps its last value."""
         return self.best[min(evaluations, len(self.best)) - 1] if self.best else None
 
 
@@ -115,7 +114,7 @@ def checkpoints(budget: int) -> tuple[int, ...]:
 
 
 def average(values: Sequence[float | None]) -> Average | None:
-    """The geometric mean over seeds; None where there is none, or one of them has nothing to show."""
+    """The geometric mean over seeds; None without seeds, or when one of them has no speedup."""
     if not values or any(not value for value in values):
         return None
     logs = [math.log(value) for value in values if value]
@@ -129,12 +128,12 @@ def average(values: Sequence[float | None]) -> Average | None:
 
 
 def reached(tracks: Iterable[Track], evaluations: int) -> Average | None:
-    """What the runs of a strategy had reached on the average."""
+    """The mean over the runs of a strategy."""
     return average([one.at(evaluations) for one in tracks])
 
 
 def against(tracks: Iterable[Track], others: Iterable[Track], evaluations: int) -> Average | None:
-    """How many times as fast as another strategy's the best was, over the seeds that both have."""
+    """The ratio of two strategies' best speedups, over the seeds that both have."""
     theirs = {one.seed: one.at(evaluations) for one in others}
     pairs = [(one.at(evaluations), theirs[one.seed]) for one in tracks if one.seed in theirs]
     return average([ours / other if ours and other else None for ours, other in pairs])

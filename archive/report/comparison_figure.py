@@ -1,4 +1,4 @@
-"""The figure of a comparison: the best so far of each strategy by evaluations, its mean over seeds and the interval."""
+"""The figure of a comparison: best so far of each strategy by evaluations, mean over seeds with interval."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Inches between the names at the right, at least: two lines of letters.
+#: Least inches between the names at the right: two lines of text.
 _LINE = 0.35
-#: Share of the budget by which intervals at one number of evaluations stand beside each other.
+#: Share of the budget by which intervals at one number of evaluations are shifted apart.
 _ASIDE = 0.011
 
 
@@ -38,7 +38,7 @@ def save_comparison(
 
 
 def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: str, budget: int) -> "Figure":
-    """The figure. Lines bear their names at their ends, the best above."""
+    """The figure. Each line is named at its end, the best on top."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -56,7 +56,7 @@ def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: s
             _draw_seed(axes, one, looks[name][0], budget)
         _draw(axes, shown[name], *looks[name])
     _draw_intervals(axes, shown, looks, budget)
-    # What the seeds reached decides the scale: intervals over few of them may be wider than any figure.
+    # The scale fits the seeds, not the intervals, which may be very wide over few seeds.
     counts = range(1, budget + 1)
     scale_speedups(axes, [one.at(count) or 1.0 for runs in tracks.values() for one in runs for count in counts])
     axes.set_xlim(0, budget * 1.015)
@@ -64,7 +64,7 @@ def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: s
     axes.set_ylabel("speedup over eager of the best so far, at least")
     axes.set_xlabel("evaluations, starting kernels included")
     names = figure.add_subplot(grid[0, 1], sharey=axes)
-    figure.draw_without_rendering()  # the names' places rest on the size that the axes get, and keep
+    figure.draw_without_rendering()  # the positions of names depend on the final size of the axes
     figure.set_layout_engine("none")
     _name(names, axes, {name: shown[name][-1] for name in ranked}, looks)
     seeds = max(len(runs) for runs in tracks.values())
@@ -77,13 +77,13 @@ def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: s
 
 
 def _draw(axes: "Axes", line: Sequence[Average | None], colour: str, marker: str) -> None:
-    """The mean as a stair."""
+    """The mean as a step line."""
     found = [(count, one.mean) for count, one in enumerate(line, start=1) if one]
     axes.step(*zip(*found, strict=True), where="post", color=colour, linewidth=2.0, zorder=4)
 
 
 def _draw_seed(axes: "Axes", one: Track, colour: str, budget: int) -> None:
-    """One run as a faint stair."""
+    """One run as a faint step line."""
     found = [(count, best) for count in range(1, budget + 1) if (best := one.at(count))]
     if found:
         axes.step(*zip(*found, strict=True), where="post", color=colour, linewidth=0.8, alpha=0.28, zorder=2)
@@ -114,7 +114,7 @@ def _draw_intervals(
 def _name(
     names: "Axes", axes: "Axes", ends: Mapping[str, Average | None], looks: Mapping[str, tuple[str, str]]
 ) -> None:
-    """The names beside the ends of their lines, pushed apart where they would lie on each other."""
+    """The names beside the ends of their lines, moved apart where they would overlap."""
     names.axis("off")
     names.set_xlim(0, 1)
     size = axes.get_window_extent()
@@ -138,8 +138,8 @@ def _name(
 
 
 def _apart(shares: Sequence[float], step: float) -> list[float]:
-    """Places from the top down, a step apart and as near to what they name as can be: those that would lie on each
-    other stand around their middle."""
+    """Positions from the top down, at least a step apart and near their lines: overlapping names are centred on their
+    mean."""
     groups: list[list[float]] = []
     for share in shares:
         groups.append([share])

@@ -1,4 +1,4 @@
-"""Best-so-far of a run as numbers: what every figure and comparison of runs is drawn from."""
+"""Best-so-far of a run as numbers, for figures and comparisons."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Oper
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One kernel of a run, when the run first met it."""
+    """One kernel of a run, at its first evaluation."""
 
-    #: Children evaluated up to and with this one; 0 for starting kernels, which nobody bred.
+    #: Children evaluated up to and with this one; 0 for starting kernels.
     count: int
     birth: Birth
     evaluation: Evaluation
@@ -23,7 +23,7 @@ class Step:
     point: Point
     #: Its speedup over that of the best before it; None for the first.
     gain: float | None
-    #: What it does, in a few words: the title of its idea, else the note of its birth.
+    #: A short description: the title of its idea, else the note of its birth.
     words: str
 
 
@@ -36,7 +36,7 @@ class Curve:
     points: tuple[Point, ...]
     #: Every best of the run, in order; empty while nothing is correct.
     steps: tuple[Step, ...]
-    #: What the run publishes; None while nobody was confirmed.
+    #: The confirmation that the run publishes; None without one.
     champion: Confirmation | None = None
 
     @property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Steps that are named beside the figure; with more, the smallest gains go unnamed.
+#: Most steps named beside the figure; of more, the smallest gains are not named.
 _NAMED_STEPS = 9
 #: Islands up to which each has a colour of its own.
 _COLOURED_ISLANDS = len(PALETTE)
@@ -137,8 +137,8 @@ def _draw_dots(
 
 
 def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) -> None:
-    """The best so far as a stair with the band of its 95 % interval."""
-    # Of the starting kernels only the best: they were all there before the first child.
+    """The best so far as a step line with its 95 % interval."""
+    # Of the starting kernels only the best: all of them precede the first child.
     by_count = {step.point.count: step.point.evaluation for step in curve.steps}
     if not by_count:
         return
@@ -154,7 +154,7 @@ def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) ->
 
 
 def _number_steps(axes: "Axes", curve: Curve, named: Sequence[Step]) -> None:
-    """A small numbered disc on each champion that the key names."""
+    """A small numbered disc on each step that the key names."""
     for number, step in enumerate(named, start=1):
         axes.annotate(
             str(number),
@@ -172,7 +172,7 @@ def _number_steps(axes: "Axes", curve: Curve, named: Sequence[Step]) -> None:
 
 
 def _draw_key(axes: "Axes", named: Sequence[Step]) -> None:
-    """What the numbered champions did, as text beside the figure."""
+    """The key to the numbered steps, as text beside the figure."""
     axes.axis("off")
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
@@ -222,7 +222,7 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
 
 
 def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
-    """Two lines at the left: the finding, then what, where and when."""
+    """Two lines at the left: the result; then run, device and date."""
     run = curves[0].run
     best = max(curves, key=_best_speedup, default=None)
     finding = f"{_best_words(best)} the speed of eager" if best and best.published else "nothing correct yet"
@@ -240,7 +240,7 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
 
 
 def _failures(curve: Curve) -> dict[Verdict, list[int]]:
-    """Verdict to the counts at which children failed so."""
+    """Verdict to the counts of the children with this verdict."""
     failures: dict[Verdict, list[int]] = {}
     for point in curve.points:
         if point.evaluation.verdict is not Verdict.CORRECT:
@@ -249,10 +249,10 @@ def _failures(curve: Curve) -> dict[Verdict, list[int]]:
 
 
 def _named(curve: Curve) -> list[Step]:
-    """The last step and those of the largest gains, in order; starting kernels are where it began and need no name."""
-    bred = [step for step in curve.steps if step.point.count > 0]
-    largest = sorted(bred[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
-    return [step for step in bred if step in largest or step is bred[-1]]
+    """The last step and those of the largest gains, in order; starting kernels are not named."""
+    created = [step for step in curve.steps if step.point.count > 0]
+    largest = sorted(created[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
+    return [step for step in created if step in largest or step is created[-1]]
 
 
 def _best_speedup(curve: Curve) -> float:
