@@ -1,1 +1,4 @@
-"""What a problem asks of a device, found out before any kernel is judged by it."""
+"""What the judge finds out about a problem and a device before it judges kernels.
+
+May import every package of evaluators/ from `worker` to `correctness`.
+"""

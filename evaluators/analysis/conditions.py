@@ -1,4 +1,4 @@
-"""How the judge's own process runs PyTorch while it looks at a problem or a device."""
+"""PyTorch's settings while the judge's own process inspects a problem or measures a device."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from kbevolve.evaluators.worker.precision import flags_for
 
 
 @contextmanager
-def as_judged(device: Device, precision: str) -> Iterator[None]:
-    """The task's backend flags, all of the device's threads and no gradients; everything as before afterwards."""
+def judging_conditions(device: Device, precision: str) -> Iterator[None]:
+    """The task's backend flags, all threads of the device and no gradients; restores all of them afterwards."""
     threads = torch.get_num_threads()
     torch.set_num_threads(device.threads)
     try:

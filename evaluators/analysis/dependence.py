@@ -1,9 +1,9 @@
-"""How much of an answer depends on the input: could one that never reads it pass?
+"""How much of the output depends on the input: could an output pass that never reads the input?
 
-Answers to several draws of the inputs are looked at one after another and compared with the first. Three fills are
-tried on each: zeros, the best constant, and one remembered answer. The test is KernelBench's own elementwise one,
-|c - r| <= t + t |r|, in closed form: a constant passes everywhere just when the largest of all lower limits is no
-larger than the smallest of all upper ones. So two answers are alive at a time, whatever the number of draws.
+The outputs of several draws are compared one after another with the first. Three fills are tested on each: zeros, the
+best constant, and one remembered output. The test is KernelBench's elementwise one, |c - r| <= t + t |r|, in closed
+form: a constant passes everywhere if and only if the largest lower limit is at most the smallest upper limit. So only
+two outputs are in memory at a time, for any number of draws.
 """
 
 import math
@@ -12,40 +12,45 @@ from dataclasses import dataclass, field
 
 import torch
 
-#: Elements looked at at a time: temporaries stay in the cache of a CPU and within 0.3 GB on a GPU.
+#: Elements compared at a time: temporaries stay in a CPU's cache, and within 0.3 GB on a GPU.
 _PIECE = {"cpu": 1 << 18, "cuda": 1 << 25}
-#: A mean over draws lies nearer to all of them than one of them does, by the ratio of standard deviations.
+#: The mean over draws is nearer to each draw than another draw is, by this ratio of standard deviations.
 _MEAN_OVER_ONE = math.sqrt(2)
 
 
 @dataclass(slots=True)
 class _Limits:
-    """What is known of one tensor of the output."""
+    """Facts about one output tensor over the draws so far."""
 
     smallest: float = math.inf
     largest: float = -math.inf
-    #: Sums of squares of the answers, and of their differences from the first.
+    #: Sums of squares of the outputs, and of their differences from the first.
     energy: float = 0.0
     change: float = 0.0
-    #: Largest excess of a remembered answer over the tolerance; <= 0 passes.
+    #: Tolerance -> largest excess over it of a remembered output; <= 0 passes.
     excess: dict[float, float] = field(default_factory=dict)
+
+    def has_constant(self, tolerance: float) -> bool:
+        """Whether one number is within the tolerance of every element. The limits r -+ t (1 + |r|) grow with r."""
+        lower = self.largest - tolerance * (1 + abs(self.largest))
+        return lower <= self.smallest + tolerance * (1 + abs(self.smallest))
 
 
 class Dependence:
-    """Compares the answers to several draws of the inputs, given one after another."""
+    """Compares the outputs of several draws of the inputs, given one after another."""
 
     def __init__(self, tolerances: Sequence[float]) -> None:
-        """Prepare for fills at these elementwise tolerances (atol = rtol)."""
+        """Prepare for these elementwise tolerances (atol = rtol)."""
         self._tolerances = tuple(tolerances)
         self._first: list[torch.Tensor] = []
         self._limits: list[_Limits] = []
-        #: Number of answers so far.
+        #: Number of outputs so far.
         self.draws = 0
         #: Whether every element so far was finite; others are left out of all figures.
         self.finite = True
 
     def add(self, outputs: Sequence[torch.Tensor]) -> None:
-        """The answer to one more draw; the first is kept, so it must not be changed afterwards."""
+        """Compare the output of one more draw. The first is kept, so it must not change afterwards."""
         if not self._first:
             self._first = list(outputs)
             self._limits = [_Limits(excess=dict.fromkeys(self._tolerances, -math.inf)) for _ in outputs]
@@ -58,14 +63,14 @@ class Dependence:
         """What passes on every draw without reading the input, in words; None when nothing does.
 
         Raises:
-            KeyError: not one of the tolerances that were prepared for.
+            KeyError: the tolerance is not one of those given to the constructor.
         """
         if all(limits.smallest > limits.largest for limits in self._limits):
             return None  # no finite number at all
         extreme = max(max(abs(limits.smallest), abs(limits.largest)) for limits in self._limits)
         if extreme <= tolerance:
             return f"zeros: no element is beyond {extreme:.2g}"
-        if all(_room(limits, tolerance) for limits in self._limits):
+        if all(limits.has_constant(tolerance) for limits in self._limits):
             low, high = self._limits[0].smallest, self._limits[0].largest
             return f"a constant: all elements lie between {low:.6g} and {high:.6g}"
         if all(limits.excess[tolerance] <= 0 for limits in self._limits):
@@ -74,24 +79,22 @@ class Dependence:
 
     @property
     def share(self) -> float:
-        """The part of the answer that changes with the input, against the whole: ||r - E r|| / ||r||, the most over
-        the output's tensors; 0 for an answer that is all zeros."""
-        return max((self._share(limits) for limits in self._limits), default=0.0)
-
-    def _share(self, limits: _Limits) -> float:
-        if self.draws < 2 or not limits.energy:
+        """Part of the output that changes with the input, ||r - E r|| / ||r||: the largest over the output tensors;
+        0 for an output of zeros."""
+        if self.draws < 2:
             return 0.0
-        # Two independent draws differ by twice the variance.
-        variance = limits.change / (self.draws - 1) / 2
-        return math.sqrt(variance / (limits.energy / self.draws))
+        # The difference of two independent draws has twice the variance of one.
+        parts = (
+            limits.change / (self.draws - 1) / 2 / (limits.energy / self.draws) if limits.energy else 0.0
+            for limits in self._limits
+        )
+        return math.sqrt(max(parts, default=0.0))
 
     def _compare(self, mine: torch.Tensor, old: torch.Tensor, limits: _Limits) -> None:
         finite = mine.isfinite()
         if not bool(finite.all()):
             self.finite = False
             mine, old = mine[finite], old[finite]
-            if not mine.numel():
-                return
         if not mine.numel():
             return
         low, high = torch.aminmax(mine)
@@ -103,27 +106,16 @@ class Dependence:
         limits.change += float(torch.linalg.vector_norm(distance)) ** 2
         for tolerance in self._tolerances:
             allowed = mine.abs().mul_(tolerance).add_(tolerance).mul_(_MEAN_OVER_ONE)
-            # NaN where the first answer was not finite and this one is: that does not pass either.
+            # NaN where the first output is not finite and this one is: that does not pass either.
             excess = float((distance - allowed).amax())
             limits.excess[tolerance] = max(limits.excess[tolerance], math.inf if math.isnan(excess) else excess)
 
 
-def _room(limits: _Limits, tolerance: float) -> bool:
-    """Whether one number is within the tolerance of every element. The limits r -+ t (1 + |r|) grow with r."""
-    lower = limits.largest - tolerance * (1 + abs(limits.largest))
-    upper = limits.smallest + tolerance * (1 + abs(limits.smallest))
-    return lower <= upper
-
-
 def _pieces(output: torch.Tensor, first: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Both tensors side by side, flat, as fp32 or, where they are wider or whole numbers, fp64."""
-    flat = [_real(tensor).reshape(-1) for tensor in (output, first)]
+    """Flat pieces of both tensors, in step: fp32 where the dtype is no wider, else fp64."""
+    flat = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1) for t in (output, first)]
     narrow = flat[0].dtype in (torch.float32, torch.float16, torch.bfloat16)
     size = _PIECE[output.device.type]
     for start in range(0, flat[0].numel(), size):
         mine, old = (tensor[start : start + size].to(torch.float32 if narrow else torch.float64) for tensor in flat)
         yield mine, old
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

@@ -1,7 +1,6 @@
-"""Looking at one problem: a dozen calls of its reference, and what they say about it, each finding with its reason."""
+"""The inspection of one problem: a dozen calls of its reference, and a flag with its reason for each finding."""
 
 import copy
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,33 +19,34 @@ from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import ALLCLOSE
 from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.memory import free_bytes
 from kbevolve.evaluators.worker.values import pack, unpack
 
-#: The loosest of KernelBench's elementwise tolerances that results were published with.
+#: The loosest of KernelBench's elementwise tolerances in published results.
 _LOOSEST = 1e-2
-#: Draws of the inputs; more where the output is so small that a few draws may agree by chance.
+#: Draws of the inputs; more for an output so small that a few draws may agree by chance.
 _DRAWS = 4
 _DRAWS_OF_FEW = 12
 _FEW_ELEMENTS = 1024
-#: Seeds of a card are no secret: no kernel is ever run on them.
+#: Seeds of a card are not secret: no kernel runs on their inputs.
 _INPUT_SEED = 1000
 WEIGHT_SEED = 2000
-#: Parts of the answer that change with the input, below which it is rounding noise, and below which it is weak.
+#: Parts of the output that change with the input: below the first they are rounding noise, below the second weak.
 _NOISE = 1e-6
 _WEAK = 1e-3
-#: The same input twice may differ by this much (||r - r'|| / ||r||): atomic additions come in any order.
+#: Two outputs for the same input may differ by this much (||r - r'|| / ||r||): atomic additions have any order.
 _ROUNDING = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2}
 #: Milliseconds below which the launch of a GPU kernel is most of its time.
 _LAUNCH_MS = 0.05
-#: Timed calls of the eager reference at most, and seconds after which no more are made.
+#: Most timed calls of the eager reference, and the seconds after which no further call starts.
 _TIMED_CALLS = 7
 _TIMED_SECONDS = 0.5
-#: What gradients may need, as a multiple of all inputs, weights and outputs; more than is free means: do not look.
+#: Memory that gradients may need, as a multiple of all inputs, weights and outputs. Without it the search is omitted.
 _GRADIENT_COPIES = 8
 
 
 class Inspection:
-    """One problem being looked at."""
+    """Inspects one problem."""
 
     def __init__(self, problem: Problem, reference: Reference, device: Device, precision: str) -> None:
         self._problem = problem
@@ -58,15 +58,15 @@ class Inspection:
         self._flags: dict[str, str] = {}
 
     def card(self, roofline: Roofline) -> ProblemCard:
-        """Everything found out, the calls that tell most first."""
-        answer = self._reference.output(self._structure, self._inputs)[1]
-        self._try_fills(answer)
-        self._call_again(answer)
+        """Make all calls, the most informative first."""
+        output = self._reference.output(self._structure, self._inputs)[1]
+        self._try_fills(output)
+        self._call_again(output)
         self._train()
         operations = self._count()
-        self._find_dead_code(operations, answer)
-        output_bytes = _bytes(answer)
-        del answer
+        self._find_dead_code(operations, output)
+        output_bytes = _bytes(output)
+        del output
         eager_ms = self._time()
         if self._device.type == "cuda" and eager_ms < _LAUNCH_MS:
             self._flags["launch-bound"] = (
@@ -76,8 +76,8 @@ class Inspection:
         self._find_savings(operations)
         state = self._reference.model.state_dict().values()
         moved = needed + _bytes(state) + output_bytes
-        # A reference that computes what algebra saves is no goal.
-        worked = operations.certain if "reducible" in self._flags else operations.total
+        # The roofline leaves out operations that algebra can save.
+        required = operations.certain if "reducible" in self._flags else operations.total
         return ProblemCard(
             problem=self._problem.id,
             device=self._device.fingerprint,
@@ -89,16 +89,16 @@ class Inspection:
             flops=operations.total,
             eager_ms=eager_ms,
             memory_ms=moved / roofline.bytes_per_second * 1e3,
-            roofline_ms={name: roofline.roofline_ms(name, moved_bytes=moved, operations=worked) for name in CLASSES},
+            roofline_ms={name: roofline.roofline_ms(name, moved_bytes=moved, operations=required) for name in CLASSES},
             floor_ms={
-                # Eager itself is honest: where it beats the floor, the rates were measured on a bad day.
+                # Eager is honest: where it beats the floor, the rates were measured on a busy device.
                 name: min(eager_ms, roofline.floor_ms(name, written_bytes=output_bytes, operations=operations.certain))
                 for name in CLASSES
             },
         )
 
-    def _try_fills(self, answer: list[torch.Tensor]) -> None:
-        found = self._dependence(self._reference, answer)
+    def _try_fills(self, output: list[torch.Tensor]) -> None:
+        found = self._dependence(self._reference, output)
         strict = ALLCLOSE[self._precision]
         fills = [found.fill(strict), found.fill(_LOOSEST)]
         share = found.share
@@ -118,7 +118,7 @@ class Inspection:
             self._flags["low-signal"] = f"only {share:.1g} of the answer changes with the input"
 
     def _confirm(self, fills: list[str | None], share: float) -> tuple[list[str | None], float]:
-        """What holds for other weights, too: one unlucky draw of weights is no property of the problem."""
+        """Keep what holds for other weights, too: one unlucky draw of weights is no property of the problem."""
         if not self._reference.model.state_dict():
             return fills, share
         other = Reference(self._problem, self._device, self._precision, weight_seed=WEIGHT_SEED + 1)
@@ -134,43 +134,47 @@ class Inspection:
         few = sum(tensor.numel() for tensor in first) < _FEW_ELEMENTS
         for draw in range(1, _DRAWS_OF_FEW if few else _DRAWS):
             structure, inputs = reference.inputs(_INPUT_SEED + draw, nominal)
-            found.add(_matching(reference.output(structure, inputs)[1], first, self._problem.name))
+            output = reference.output(structure, inputs)[1]
+            if [tensor.shape for tensor in output] != [tensor.shape for tensor in first]:
+                raise EvaluatorError(
+                    f"{self._problem.name}: the shape of the answer changes from draw to draw; get_inputs() must fix it"
+                )
+            found.add(output)
         return found
 
-    def _call_again(self, answer: list[torch.Tensor]) -> None:
-        """The same input twice, and whether that changed the input."""
+    def _call_again(self, output: list[torch.Tensor]) -> None:
+        """Call twice on the same input, and check whether that changed the input."""
         state = _random_state(self._device)
-        given = [tensor.clone() for tensor in self._inputs]
-        again = self._forward(given)
+        inputs = self._copies()
+        again = self._forward(inputs)
         if not torch.equal(state, _random_state(self._device)):
             self._flags["random"] = "the answer draws random numbers even in evaluation mode"
-        changed = [i for i, (one, other) in enumerate(zip(given, self._inputs, strict=True)) if not _same(one, other)]
+        changed = [i for i, (one, other) in enumerate(zip(inputs, self._inputs, strict=True)) if not _same(one, other)]
         if changed:
             self._flags["in-place"] = f"forward changes {' and '.join(f'input {index}' for index in changed)}"
-        difference = max((_difference(*pair) for pair in zip(again, answer, strict=True)), default=0.0)
+        difference = max((_difference(*pair) for pair in zip(again, output, strict=True)), default=0.0)
         if difference > _ROUNDING[self._precision]:
             self._flags["nondeterministic"] = f"the same input twice gives answers that differ by {difference:.1g}"
 
     def _train(self) -> None:
-        """KernelBench never calls eval(); where that makes a difference, a reader of its figures should know."""
+        """KernelBench never calls eval(); readers of its figures should know where that makes a difference."""
         try:
             model = copy.deepcopy(self._reference.model).train()
             state = _random_state(self._device)
-            self._forward([tensor.clone() for tensor in self._inputs], model=model)
-        except Exception:  # it cannot be copied, or cannot train on these sizes: then nobody runs it so
+            self._forward(self._copies(), model=model)
+        except Exception:  # it cannot be copied, or cannot train on these sizes: no user runs it so
             return
         if "random" not in self._flags and not torch.equal(state, _random_state(self._device)):
             self._flags["random"] = "in training mode the answer is random (dropout); it is judged in evaluation mode"
 
     def _count(self) -> Operations:
-        given = [tensor.clone() for tensor in self._inputs]
-        return count_operations(lambda: self._reference.model(*unpack(self._structure, given)))
+        inputs = self._copies()
+        return count_operations(lambda: self._reference.model(*unpack(self._structure, inputs)))
 
-    def _find_dead_code(self, operations: Operations, answer: list[torch.Tensor]) -> None:
+    def _find_dead_code(self, operations: Operations, output: list[torch.Tensor]) -> None:
         dead = []
-        if self._affordable(
-            _GRADIENT_COPIES * (_bytes(self._inputs) + _bytes(self._weights.values()) + _bytes(answer))
-        ):
+        needed = _GRADIENT_COPIES * (_bytes(self._inputs) + _bytes(self._weights.values()) + _bytes(output))
+        if needed < free_bytes(self._device):
             dead = dead_tensors(
                 lambda tensors: self._forward([tensor.clone() for tensor in tensors]), self._inputs, self._weights
             )
@@ -183,17 +187,17 @@ class Inspection:
 
     def _find_savings(self, operations: Operations) -> None:
         words = list(operations.redundant[:2])
-        words += [f"{share:.0%} of input {index} are zeros" for index, share in self._empty_inputs().items()]
+        words += [f"{share:.0%} of input {index} are zeros" for index, share in self._zero_shares().items()]
         if words:
             self._flags["reducible"] = "; ".join(words)
 
     def _needed_bytes(self) -> int:
-        """Bytes of the inputs without the zeros of those that are largely zero."""
-        empty = self._empty_inputs()
-        return sum(round(_bytes([tensor]) * (1 - empty.get(index, 0.0))) for index, tensor in enumerate(self._inputs))
+        """Bytes of the inputs, without the zeros of inputs that have many."""
+        zeros = self._zero_shares()
+        return sum(round(_bytes([tensor]) * (1 - zeros.get(index, 0.0))) for index, tensor in enumerate(self._inputs))
 
-    def _empty_inputs(self) -> Mapping[int, float]:
-        """Share of zeros of the floating-point inputs that are largely zero, in blocks or one by one."""
+    def _zero_shares(self) -> Mapping[int, float]:
+        """Index -> share of zeros, for floating-point inputs with many zeros, in blocks or single."""
         shares = {
             index: max(1 - int(tensor.count_nonzero()) / tensor.numel(), zero_tile_share(tensor))
             for index, tensor in enumerate(self._inputs)
@@ -202,37 +206,29 @@ class Inspection:
         return {index: share for index, share in shares.items() if share > ZERO_SHARE}
 
     def _time(self) -> float:
-        """Median milliseconds of a warm call."""
-        given = [tensor.clone() for tensor in self._inputs]
+        """Median milliseconds of a call after a first one."""
+        inputs = self._copies()
 
         def call() -> None:
-            self._reference.model(*unpack(self._structure, given))
+            self._reference.model(*unpack(self._structure, inputs))
 
         call()
         times: list[float] = []
         started = time.perf_counter()
         while len(times) < _TIMED_CALLS and (not times or time.perf_counter() - started < _TIMED_SECONDS):
-            for fresh, original in zip(given, self._inputs, strict=True):
-                fresh.copy_(original)  # a reference that works in place would time something else each time
+            for fresh, original in zip(inputs, self._inputs, strict=True):
+                fresh.copy_(original)  # a reference that works in place would otherwise time other inputs
             times.append(_milliseconds(call, self._device))
         return statistics.median(times)
 
-    def _forward(self, given: Sequence[torch.Tensor], model: torch.nn.Module | None = None) -> list[torch.Tensor]:
-        """Tensors of the answer to inputs that may be changed by it."""
+    def _forward(self, inputs: Sequence[torch.Tensor], model: torch.nn.Module | None = None) -> list[torch.Tensor]:
+        """The output tensors; the call may change the inputs."""
         tensors: list[torch.Tensor] = []
-        pack((model or self._reference.model)(*unpack(self._structure, given)), tensors)
+        pack((model or self._reference.model)(*unpack(self._structure, inputs)), tensors)
         return tensors
 
-    def _affordable(self, size: int) -> bool:
-        if self._device.type == "cuda":
-            return size < torch.cuda.mem_get_info(self._device.index)[0]
-        return size < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _matching(answer: list[torch.Tensor], first: list[torch.Tensor], name: str) -> list[torch.Tensor]:
-    if [tensor.shape for tensor in answer] != [tensor.shape for tensor in first]:
-        raise EvaluatorError(f"{name}: the shape of the answer changes from draw to draw; get_inputs() must fix it")
-    return answer
+    def _copies(self) -> list[torch.Tensor]:
+        return [tensor.clone() for tensor in self._inputs]
 
 
 def _milliseconds(call: Callable[[], Any], device: Device) -> float:

@@ -1,27 +1,27 @@
-"""Which weights and inputs the answer does not depend on at all: dead code, that a kernel may leave out."""
+"""Weights and inputs that the output does not depend on: dead code, which a kernel may omit."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-#: Calls spent at most on tensors that look dead when changing all of them at once does change the answer.
+#: Calls spent at most on single suspects after changing all of them at once changed the output.
 _SINGLE_TRIALS = 8
 
-#: Model inputs in, tensors of the output out; runs with gradients when they are enabled.
+#: Input tensors -> output tensors; with gradients where they are enabled.
 Forward = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
 def dead_tensors(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor]) -> list[str]:
     """Names of the weights, and "input 0", "input 1", …, that the output does not depend on.
 
-    Suspects have no gradient, or one of zeros, against a random direction of the output; each is then changed, and
-    is dead if the output stays bit for bit what it was. Models that cannot be differentiated have no suspects.
+    Suspects have no gradient, or a gradient of zeros, along a random direction of the output. A suspect is dead if the
+    output stays bit for bit equal when it changes. A model without derivatives has no suspects.
 
     Args:
-        forward: the model; it must leave the tensors that it is given unchanged.
-        inputs: tensors of its arguments.
-        weights: its parameters by name; restored before this returns.
+        forward: the model; it must not change its arguments.
+        inputs: its input tensors.
+        weights: its parameters by name; restored before this function returns.
     """
     suspects = _suspects(forward, inputs, weights)
     if not suspects:
@@ -30,14 +30,14 @@ def dead_tensors(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapp
         before = forward(inputs)
 
         def matters(names: Sequence[str]) -> bool:
-            changed = [_moved(tensor) if f"input {i}" in names else tensor for i, tensor in enumerate(inputs)]
-            kept = {name: weights[name].detach().clone() for name in names if name in weights}
+            changed = [_changed(tensor) if f"input {i}" in names else tensor for i, tensor in enumerate(inputs)]
+            originals = {name: weights[name].detach().clone() for name in names if name in weights}
             try:
-                for name in kept:
-                    weights[name].copy_(_moved(weights[name]))
+                for name in originals:
+                    weights[name].copy_(_changed(weights[name]))
                 after = forward(changed)
             finally:
-                for name, tensor in kept.items():
+                for name, tensor in originals.items():
                     weights[name].copy_(tensor)
             return not all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
@@ -49,25 +49,25 @@ def dead_tensors(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapp
 def _suspects(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor]) -> list[str]:
     leaves = {f"input {i}": tensor.detach().requires_grad_() for i, tensor in enumerate(inputs) if _real(tensor)}
     leaves |= {name: tensor for name, tensor in weights.items() if _real(tensor) and tensor.requires_grad}
-    given = [leaves.get(f"input {i}", tensor) for i, tensor in enumerate(inputs)]
+    tensors = [leaves.get(f"input {i}", tensor) for i, tensor in enumerate(inputs)]
     try:
-        # Libraries warn of their own backward passes, which nobody here asked for.
+        # Libraries warn about their backward passes, which the user did not ask for.
         with torch.enable_grad(), warnings.catch_warnings(action="ignore"):
-            outputs = [tensor for tensor in forward(given) if tensor.requires_grad]
+            outputs = [tensor for tensor in forward(tensors) if tensor.requires_grad]
             if not outputs:
                 return []
-            # A random direction: the sum of a softmax, for one, has no gradient at all.
+            # A random direction, because e.g. the sum of a softmax has no gradient.
             directions = [torch.randn_like(output) for output in outputs]
-            found = torch.autograd.grad(outputs, list(leaves.values()), directions, allow_unused=True)
+            gradients = torch.autograd.grad(outputs, list(leaves.values()), directions, allow_unused=True)
     except (RuntimeError, NotImplementedError):  # in place, not differentiable, or not enough memory
         return []
-    return [name for name, slope in zip(leaves, found, strict=True) if slope is None or not bool(slope.any())]
+    return [name for name, slope in zip(leaves, gradients, strict=True) if slope is None or not bool(slope.any())]
 
 
 def _real(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 0
 
 
-def _moved(tensor: torch.Tensor) -> torch.Tensor:
-    """Other values of the same order of magnitude, also where they were zero."""
+def _changed(tensor: torch.Tensor) -> torch.Tensor:
+    """Other values of the same order of magnitude, nonzero also where they were zero."""
     return tensor.detach() * 1.5 + 0.5

@@ -1,17 +1,17 @@
-"""The arithmetic of one call: how many operations its products take, and how many of those nobody can save.
+"""The arithmetic of one call: how many operations its products take, and how many of those no kernel can avoid.
 
-Counted are the operations that dominate where there are any: matrix products, convolutions, attention, recurrent
-layers (twice the multiplications). Elementwise work and reductions are not; memory bounds those.
+Counted are matrix products, convolutions, attention and recurrent layers (twice the multiplications): they dominate
+where they occur. Elementwise work and reductions are bound by memory and not counted.
 
-A count bounds the time of honest kernels only where algebra cannot shrink it. The sum over the rows of A @ B is a
-vector times B; (A @ B) @ C may be A @ (B @ C). So each tensor carries along which products it was made of, and
-whether by linear steps only; products whose results are later summed up, multiplied on, mostly thrown away or never
-used are not certain, nor are those with blocks of zeros in an operand. In doubt a product is not certain: a bound too
-low misses a cheat that others catch, a bound too high would reject honest work.
+A count bounds the time of honest kernels only where algebra cannot reduce it. The sum over the rows of A @ B is a
+vector times B; (A @ B) @ C may be A @ (B @ C). So the counter records for each tensor which products it was made of,
+and whether by linear steps only. A product is not certain if its result is later summed up, multiplied on, mostly
+discarded or never used, or if an operand has blocks of zeros. In doubt a product is not certain: a bound too low
+misses a cheat that other checks catch, a bound too high would reject honest kernels.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -21,22 +21,22 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
-#: A result with fewer than this share of a product's elements was summed up or cut from it.
+#: A result with less than this share of a product's elements is a sum or a cut-out of it.
 _KEPT_SHARE = 0.5
-#: Share of zero tiles (or of zeros, in an input) above which work is there to be skipped: a triangle has half.
+#: Share of zero tiles (or of zeros in an input) above which a kernel may skip work: a triangle has half.
 ZERO_SHARE = 0.25
 _TILE = 16
 
-#: Steps that move a tensor, take a part of it, or add tensors: what was linear stays so.
+#: Steps that move a tensor, take a part of it, or add tensors: they preserve linearity.
 _LINEAR = {
     "view", "_unsafe_view", "_reshape_alias", "t", "transpose", "permute", "expand", "squeeze", "unsqueeze", "alias",
     "detach", "clone", "_to_copy", "copy_", "lift_fresh", "constant_pad_nd", "cat", "stack", "flip", "roll",
     "slice", "select", "index", "index_select", "gather", "split", "split_with_sizes", "unbind", "diagonal", "tril",
     "triu", "masked_select", "as_strided", "unfold", "add", "add_", "sub", "sub_", "rsub", "neg", "neg_",
 }  # fmt: skip
-#: Steps that are linear in one operand when the others are no products themselves.
+#: Steps that are linear in one operand if no other operand is made of products.
 _SCALING = {"mul", "mul_", "div", "div_"}
-#: Linear steps that may sum up; normalising by fixed statistics is linear and sums nothing.
+#: Linear steps that may sum up. Normalisation by fixed statistics is linear and sums nothing.
 _SUMMING = {
     "sum", "mean", "avg_pool1d", "avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "cumsum",
     "native_batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm", "_batch_norm_no_update",
@@ -46,13 +46,13 @@ _SUMMING = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """What one call computes."""
+    """The operations of one call."""
 
     #: Floating-point operations of all products, attention and recurrent layers.
     total: int
-    #: Those that no rearrangement is known to save.
+    #: Those that no known rearrangement saves.
     certain: int
-    #: Why the rest of the work could be left out, as far as a person would call it redundant; one phrase each.
+    #: Why other work is redundant, one phrase for each reason that a person would accept.
     redundant: tuple[str, ...] = ()
     #: Number of products whose results nothing uses.
     unused: int = 0
@@ -60,31 +60,31 @@ class Operations:
 
 @dataclass(slots=True, kw_only=True)
 class _Product:
-    """One product that was executed."""
+    """One executed product."""
 
     name: str
     operations: int
     certain: int
     elements: int
-    #: Elements of it, or made of it one by one, that something used.
+    #: Used elements of its result, or of tensors made of that element by element.
     used: int = 0
     summed: bool = False
-    #: Share of an operand's tiles that are zero, where that is worth skipping.
+    #: Share of zero tiles in an operand, where it is above `ZERO_SHARE`.
     empty: float = 0.0
 
 
-#: Which products a tensor was made of -> whether by linear steps only.
+#: Index of a product that a tensor was made of -> whether by linear steps only.
 _Origin = Mapping[int, bool]
 
 
 def count_operations(call: Callable[[], Any]) -> Operations:
-    """Run a call once and count.
+    """Run a call once and count its operations.
 
     Args:
-        call: a forward pass; what it returns counts as used.
+        call: a forward pass; its result counts as used.
     """
     fast_path = torch.backends.mha.get_fastpath_enabled()
-    # The fused encoder layer is one opaque operation that hides its products.
+    # The fused encoder layer is one operation, which hides its products.
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         counter = _Counter()
@@ -97,7 +97,7 @@ def count_operations(call: Callable[[], Any]) -> Operations:
 
 
 def zero_tile_share(tensor: torch.Tensor) -> float:
-    """Share of 16 x 16 tiles of the last two axes that hold zeros only: half in a triangle, nearly 1 in a diagonal."""
+    """Share of 16 x 16 tiles of the last two axes that are all zero: half in a triangle, nearly 1 in a diagonal."""
     if tensor.ndim < 2 or min(tensor.shape[-2:]) < 2 * _TILE:
         return 0.0
     rows, columns = (size // _TILE * _TILE for size in tensor.shape[-2:])
@@ -106,18 +106,14 @@ def zero_tile_share(tensor: torch.Tensor) -> float:
     return float(1 - tiles.any(-1).any(-2).float().mean())
 
 
-@dataclass(slots=True)
-class _Ledger:
-    products: list[_Product] = field(default_factory=list)
-    origins: WeakIdKeyDictionary = field(default_factory=WeakIdKeyDictionary)
-
-
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Watches every ATen operation of a call."""
+    """Sees every ATen operation of a call."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._ledger = _Ledger()
+        self._products: list[_Product] = []
+        #: Tensor -> `_Origin`.
+        self._origins = WeakIdKeyDictionary()
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -135,17 +131,16 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def use(self, tensors: Sequence[torch.Tensor], *, without: Container[int] = ()) -> None:
-        """Something needs all of these, except for the products named."""
+        """Count these tensors as used, except for the products `without`."""
         for tensor in tensors:
             for index in self._origin(tensor):
                 if index not in without:
-                    self._ledger.products[index].used += tensor.numel()
+                    self._products[index].used += tensor.numel()
 
     def result(self) -> Operations:
-        """What was counted so far."""
-        products = self._ledger.products
+        """The count so far."""
         certain, unused, phrases = 0, 0, []
-        for product in products:
+        for product in self._products:
             if product.used >= _KEPT_SHARE * product.elements:
                 certain += product.certain
                 if product.empty:
@@ -159,7 +154,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             else:
                 unused += 1
         return Operations(
-            total=sum(product.operations for product in products),
+            total=sum(product.operations for product in self._products),
             certain=certain,
             redundant=tuple(dict.fromkeys(phrases)),
             unused=unused,
@@ -168,11 +163,10 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _multiply(
         self, name: str, operations: int, operands: Sequence[torch.Tensor], result: torch.Tensor, args: Sequence[Any]
     ) -> None:
-        sources = self._merged(operands)
         certain = operations // _kernel_volume(name, args)
-        for index, linear in sources.items():
+        for index, linear in self._merged(operands).items():
             if linear:  # (A B) C = A (B C): neither product is certain
-                self._ledger.products[index].certain = 0
+                self._products[index].certain = 0
                 certain = 0
         addresses = [tensor.data_ptr() for tensor in operands if tensor.numel()]
         if len(set(addresses)) < len(addresses):  # A @ A.T has half as many different elements
@@ -188,8 +182,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elements=result.numel(),
             empty=empty if empty > ZERO_SHARE else 0.0,
         )
-        self._ledger.products.append(product)
-        self._ledger.origins[result] = {len(self._ledger.products) - 1: True}
+        self._products.append(product)
+        self._origins[result] = {len(self._products) - 1: True}
 
     def _follow(self, func: Any, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         sources = self._merged(operands)
@@ -204,21 +198,21 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.use(operands, without=linear)
             origin = {index: True for index in linear if not self._sum(index, results[0])}
         for tensor in results:
-            self._ledger.origins[tensor] = origin
+            self._origins[tensor] = origin
 
     def _sum(self, index: int, result: torch.Tensor) -> bool:
-        """Whether a linear step left so little of a product that the product itself is not needed for it."""
-        product = self._ledger.products[index]
+        """Whether a linear step left so little of a product that a kernel need not compute the product."""
+        product = self._products[index]
         little = result.numel() < _KEPT_SHARE * product.elements
         product.summed |= little
         return little
 
     def _origin(self, tensor: torch.Tensor) -> _Origin:
-        origin: _Origin = self._ledger.origins.get(tensor, {})  # type: ignore[no-untyped-call]
+        origin: _Origin = self._origins.get(tensor, {})  # type: ignore[no-untyped-call]
         return origin
 
     def _merged(self, tensors: Sequence[torch.Tensor]) -> dict[int, bool]:
-        """Linear if any part is: the sum of a linear and another part can be taken apart."""
+        """Linear if any part is: a sum of a linear and another part can be split."""
         merged: dict[int, bool] = {}
         for tensor in tensors:
             for index, linear in self._origin(tensor).items():
@@ -230,7 +224,7 @@ def _operations_of(func: Any, name: str, args: Sequence[Any], keywords: Mapping[
     formula = flop_registry.get(func.overloadpacket)
     if formula is not None:
         return int(formula(*args, **keywords, out_val=result))
-    if name.startswith("_scaled_dot_product") and len(args) >= 3:  # those that torch's own table leaves out
+    if name.startswith("_scaled_dot_product") and len(args) >= 3:  # variants missing in torch's own table
         query, key, value = args[:3]
         pairs = prod(query.shape[:-1]) * key.shape[-2]
         return int(2 * pairs * (query.shape[-1] + value.shape[-1]))
@@ -241,14 +235,14 @@ def _operations_of(func: Any, name: str, args: Sequence[Any], keywords: Mapping[
 
 
 def _kernel_volume(name: str, args: Sequence[Any]) -> int:
-    """What a convolution may save: Winograd and FFT multiply down to once for each output and pair of channels."""
+    """Factor a convolution may save: Winograd and FFT need at least one product for an output and pair of channels."""
     if "conv" not in name:
         return 1
     return max(1, int(prod(args[1].shape[2:])))
 
 
 def _masked(args: Sequence[Any]) -> bool:
-    """Whether attention may skip pairs: a mask among the tensors, or causal (a true among the flags)."""
+    """Whether attention may skip pairs: it has a mask tensor, or a true flag (causal)."""
     return len(_tensors(args)) > 3 or any(argument is True for argument in args)
 
 
@@ -257,7 +251,7 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 
 def _plain(name: str) -> str:
-    """ATen's name in a reader's words."""
+    """A common name for ATen's name."""
     if "conv" in name:
         return "convolution"
     return "attention" if "attention" in name else "recurrent layer" if "rnn" in name else "matrix product"
@@ -266,5 +260,5 @@ def _plain(name: str) -> str:
 def _si(count: float) -> str:
     for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if count >= factor:
-            return f"{count / factor:.3g} {unit}".replace(" ", "")
+            return f"{count / factor:.3g}{unit}"
     return f"{count:.3g}"

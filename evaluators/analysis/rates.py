@@ -1,14 +1,14 @@
-"""What a time amounts to, set against a problem's card: effective rates, and the share of the roofline.
+"""Effective rates of a time on a problem's card, and its share of the roofline.
 
-Effective means the problem's own bytes and operations, not what the kernel really moved or did: a kernel that reads an
-input twice shows half of the bandwidth that it uses, and that is what it can win.
+Effective rates count the problem's own bytes and operations, not those of the kernel: a kernel that reads its input
+twice shows half of the bandwidth that it uses, and that half is what it can gain.
 """
 
 from kbevolve.archive.records import ProblemCard
 
 
 def bytes_of(card: ProblemCard) -> int:
-    """Bytes that cross the memory bus when everything is read and written once."""
+    """Bytes moved when every input, weight and output is read or written once."""
     return card.input_bytes + card.weight_bytes + card.output_bytes
 
 
@@ -23,14 +23,14 @@ def teraflops(card: ProblemCard | None, time_ms: float) -> float | None:
 
 
 def roofline_share(card: ProblemCard | None, precision_class: str | None, time_ms: float) -> float | None:
-    """The roofline's time over the kernel's, 0 to 1; None where there is no roofline of that class.
+    """The roofline's time over the kernel's, 0 to 1; None where the card has no roofline of that class.
 
-    What stays in the L2 between calls, or an input that need not be read, can take a kernel beyond the roofline.
+    It is capped at 1: data that stays in the L2 between calls, or unread inputs, can make a kernel faster than that.
     """
     roofline = card.roofline_ms.get(precision_class or "") if card else None
     return min(1.0, roofline / time_ms) if roofline and time_ms > 0 else None
 
 
-def share_words(share: float) -> str:
+def percent(share: float) -> str:
     """``81 %``; ``under 1 %`` for less."""
     return f"{100 * share:.0f} %" if share >= 0.005 else "under 1 %"

@@ -1,11 +1,11 @@
-"""How fast a device can be at best: bandwidth and arithmetic as measured, and the times that follow for a problem.
+"""The measured peak rates of a device, and the shortest times that they allow for a problem.
 
 The model is the roofline of Williams, Waterman and Patterson (CACM 52(4), 2009): a call takes at least as long as its
-bytes take at full bandwidth and as its operations take at peak. Rates are measured by a copy and by matrix products
-and not read off a data sheet, which promises more than anyone gets.
+bytes take at full bandwidth and its operations at peak. Rates are measured by a copy and by matrix products, because
+data sheets promise more than programs reach.
 
-Two times come of it. The roofline is a goal: all inputs and weights read once, outputs written once, all products
-computed. The floor is a proof of fraud: only what no honest kernel can leave out, at rates with room to spare.
+The roofline time is a goal: all inputs and weights read once, outputs written once, all products computed. A time
+below the floor proves cheating: the floor counts only what no honest kernel can omit, at rates above the measured ones.
 """
 
 import time
@@ -16,48 +16,47 @@ from typing import Any
 
 import torch
 
-from kbevolve.evaluators.analysis.conditions import as_judged
+from kbevolve.evaluators.analysis.conditions import judging_conditions
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Classes of precision, the most exact first (`archive.records.Evaluation.precision_class`).
 CLASSES = ("fp64", "fp32", "tf32", "half")
-#: An fp32 product out of low-precision parts needs three products of parts: high x high, high x low, low x high.
+#: An fp32 product of low-precision parts needs three products: high x high, high x low, low x high.
 SPLIT_PRODUCTS = 3
-#: Room of the floor over measured rates. A library's best product reaches 75 to 90 % of the hardware's peak; on a CPU,
-#: neighbours on a shared machine can take half of it away while we measure.
+#: The floor's rates as a multiple of the measured ones. A library's best product reaches 75 to 90 % of the hardware's
+#: peak; on a shared CPU other programs can take half of it during the measurement.
 HEADROOM = {"cuda": 1.3, "cpu": 2.0}
-#: What "measured again" means: another number makes old files misses.
+#: Version of the measurement; another number makes cached rates invalid.
 _FORMAT = 1
-#: Edge of the square products. Smaller ones do not fill a large GPU; 2048 on a CPU takes some 0.1 s.
+#: Edge of the square products. Smaller ones do not fill a large GPU; 2048 takes some 0.1 s on a CPU.
 _EDGE = {"cuda": 8192, "cpu": 2048}
-#: On a CPU a product of this edge is measured first. If it takes more than so many seconds, no larger one is measured.
+#: On a CPU a product of this edge is measured first; above so many seconds no larger one is measured.
 _PROBE_EDGE, _LONG_SECONDS = 256, 0.01
-#: Bytes of the buffers that are copied: far beyond any last-level cache. Times are the best of so many.
+#: Bytes of the copied buffers, far larger than any last-level cache. A time is the best of so many repeats.
 _COPIED = {"cuda": 1 << 30, "cpu": 1 << 28}
 _REPEATS = 3
-_RATES = "operations_per_second"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
     """The rates of one device."""
 
-    #: Bytes read plus bytes written per second, of a copy or of a fill, whichever is more.
+    #: Bytes read plus bytes written per second, of a copy or a fill, whichever is more.
     bytes_per_second: float
-    #: Precision of the product ("fp64", "fp32", "tf32", "half") -> floating-point operations per second. On a CPU
-    #: there is no "tf32".
+    #: Precision of the product ("fp64", "fp32", "tf32", "half") -> floating-point operations per second. CPUs have no
+    #: "tf32".
     operations_per_second: Mapping[str, float]
-    #: Bytes that may still lie in the last-level cache when a call is over.
+    #: Bytes that may still be in the last-level cache when a call ends.
     l2_bytes: int
-    #: How much faster than measured the floor lets a device be.
+    #: Factor of the floor's rates over the measured ones.
     headroom: float
 
     def peak(self, precision_class: str) -> float:
-        """Operations per second that a kernel whose error is of this class can reach at most.
+        """Most operations per second of a kernel whose error is of this class.
 
-        Whatever rounds less than the class demands may be used: TF32 and fp16 have the same mantissa, and three
-        products of parts give fp32 (Ootomo and Yokota, 2022) or emulate fp64 at the accuracy that an fp32 output shows.
+        The kernel may use any unit that is accurate enough: TF32 and fp16 have the same mantissa, and three products of
+        parts give fp32 (Ootomo and Yokota, 2022) or fp64 as accurate as an fp32 output shows.
         """
         rates = self.operations_per_second
         narrow = max(rates.get("tf32", 0.0), rates.get("half", 0.0))
@@ -78,15 +77,15 @@ class Roofline:
         )
 
     def roofline_ms(self, precision_class: str, *, moved_bytes: int, operations: float) -> float:
-        """Milliseconds in which all bytes are moved once and all operations done."""
+        """Milliseconds to move all bytes once and to do all operations, whichever takes longer."""
         return 1e3 * max(moved_bytes / self.bytes_per_second, operations / self.peak(precision_class))
 
     def floor_ms(self, precision_class: str, *, written_bytes: int, operations: float) -> float:
-        """Milliseconds below which no honest kernel can be; 0.0 when nothing is certain.
+        """Milliseconds that every honest kernel needs at least; 0.0 when nothing is certain.
 
         Args:
-            precision_class: the class that the kernel's error falls in.
-            written_bytes: size of the outputs; what fits into the cache need not have left it.
+            precision_class: class of the kernel's error.
+            written_bytes: size of the outputs; the part that fits into the cache may still be there.
             operations: only those that no rearrangement saves.
         """
         written = max(0, written_bytes - self.l2_bytes) / self.bytes_per_second
@@ -94,14 +93,14 @@ class Roofline:
 
 
 def roofline_of(device: Device, *, disk_cache: DiskCache | None = None, fresh: bool = False) -> Roofline:
-    """The device's rates, measured once (1 to 2 s) and then remembered.
+    """The device's rates, measured once (1 to 2 s) and then cached on disk.
 
     Args:
         device: which device.
-        disk_cache: where they are remembered; the user's own when None.
-        fresh: measure again; the better of both is kept, for neighbours on the machine only ever lower a rate.
+        disk_cache: where they are kept; the user's own if None.
+        fresh: measure again and keep the higher rates: other programs on the machine can only lower a rate.
     """
-    disk_cache = DiskCache() if disk_cache is None else disk_cache
+    disk_cache = disk_cache or DiskCache()
     key = f"{device.fingerprint}|{_FORMAT}"
     known = _from_tree(disk_cache.get("roofline", key))
     if known is None or fresh:
@@ -112,8 +111,8 @@ def roofline_of(device: Device, *, disk_cache: DiskCache | None = None, fresh: b
 
 
 def measure(device: Device) -> Roofline:
-    """Run the copies and products now. On a GPU without room for them, smaller ones."""
-    with as_judged(device, "fp32"):
+    """Run the copies and products now; smaller ones on a GPU with too little free memory."""
+    with judging_conditions(device, "fp32"):
         return Roofline(
             bytes_per_second=_bandwidth(device),
             operations_per_second=_products(device),
@@ -129,7 +128,7 @@ def _bandwidth(device: Device) -> float:
     source = torch.ones(size // 4, device=device.torch_name)
     target = torch.empty_like(source)
     copied = 2 * size / _best_seconds(lambda: target.copy_(source), device)
-    # Written only: on a CPU a copy reads each line of the target before it writes it, a fill need not.
+    # Writes only: on a CPU a copy reads each line of the target before it writes it, a fill need not.
     filled = size / _best_seconds(lambda: target.fill_(1.0), device)
     return max(copied, filled)
 
@@ -137,7 +136,7 @@ def _bandwidth(device: Device) -> float:
 def _products(device: Device) -> dict[str, float]:
     kinds = {"fp64": torch.float64, "fp32": torch.float32, "half": torch.float16}
     if device.type == "cpu":
-        # Not fp16: without instructions of its own it is emulated, a hundred times slower.
+        # Not fp16: CPUs without instructions for it emulate it a hundred times slower.
         kinds["half"] = torch.bfloat16
     else:
         kinds["tf32"] = torch.float32
@@ -154,20 +153,20 @@ def _product_rate(device: Device, dtype: torch.dtype) -> float:
         edge //= 2
     if device.type == "cpu":
         seconds = _product_seconds(device, dtype, _PROBE_EDGE)
-        if seconds > _LONG_SECONDS:  # emulated: the rate does not depend on the size, and 2048 takes minutes
+        if seconds > _LONG_SECONDS:  # emulated: the rate does not depend on the size, and an edge of 2048 takes minutes
             return 2 * _PROBE_EDGE**3 / seconds
     return 2 * edge**3 / _product_seconds(device, dtype, edge)
 
 
 def _product_seconds(device: Device, dtype: torch.dtype, edge: int) -> float:
-    # Random numbers: a GPU runs up to 15 % faster on zeros, which draw less power.
+    # Random numbers: a GPU is up to 15 % faster on zeros, which need less power.
     left, right = (torch.randn(edge, edge, device=device.torch_name).to(dtype) for _ in range(2))
     product = torch.empty_like(left)
     return _best_seconds(lambda: torch.mm(left, right, out=product), device, all_busy=True)
 
 
 def _best_seconds(act: Callable[[], Any], device: Device, *, all_busy: bool = False) -> float:
-    act()  # loads the library, sets its workspace up, touches the pages
+    act()  # loads the library, allocates its workspace, touches the pages
     best = float("inf")
     for _ in range(_REPEATS):
         if device.type == "cuda":
@@ -178,7 +177,7 @@ def _best_seconds(act: Callable[[], Any], device: Device, *, all_busy: bool = Fa
             torch.cuda.synchronize(device.index)
         best = min(best, time.perf_counter() - start)
         if device.type == "cpu" and all_busy:
-            # Processor time: it does not grow while others are at work here, as the wall's clock does.
+            # CPU time, which other programs on the machine do not lengthen, unlike wall-clock time.
             best = min(best, (time.process_time() - worked) / device.threads)
     return best
 
@@ -195,15 +194,11 @@ def _cache_bytes(device: Device) -> int:
 
 
 def _from_tree(tree: Any) -> Roofline | None:
-    """What the disk cache kept; None when it is not what we write (a hand-edited file must not stop anybody)."""
+    """The cached rates; None when the entry is damaged: an edited file must not stop a run."""
     try:
-        found = Roofline(
-            bytes_per_second=float(tree["bytes_per_second"]),
-            operations_per_second={str(name): float(rate) for name, rate in tree[_RATES].items()},
-            l2_bytes=int(tree["l2_bytes"]),
-            headroom=float(tree["headroom"]),
-        )
-    except (TypeError, KeyError, ValueError, AttributeError):
+        found = Roofline(**tree)
+        rates = (found.bytes_per_second, found.headroom, *found.operations_per_second.values())
+        valid = {"fp64", "fp32"} <= found.operations_per_second.keys() and min(rates) > 0 and found.l2_bytes >= 0
+    except (TypeError, AttributeError):
         return None
-    rates = (found.bytes_per_second, *found.operations_per_second.values(), found.headroom)
-    return found if {"fp64", "fp32"} <= found.operations_per_second.keys() and min(rates) > 0 else None
+    return found if valid else None

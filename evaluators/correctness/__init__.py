@@ -1,1 +1,4 @@
-"""Whether a kernel is right: inputs, the fp64 truth, tolerances, and the examination of every output."""
+"""Whether an output is correct: inputs, the truth in fp64, tolerances and sketches.
+
+May import every package of evaluators/ from `worker` to `builds`.
+"""

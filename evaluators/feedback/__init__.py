@@ -1,1 +1,4 @@
-"""What the proposer is told about a kernel: failures, mismatches, profiles, the bottleneck."""
+"""Texts about a kernel for people and prompts: failures, mismatches, profiles and the bottleneck.
+
+May import every package of evaluators/ from `worker` to `analysis`.
+"""

@@ -8,7 +8,7 @@ last two apart.
 from collections.abc import Mapping, Sequence
 
 from kbevolve.archive.records import Launch
-from kbevolve.evaluators.analysis.rates import share_words
+from kbevolve.evaluators.analysis.rates import percent
 
 #: Device time below this share of a call's time: the device waits for launches.
 _BUSY = 0.7
@@ -102,23 +102,21 @@ def _at_the_roof(share: float | None, limit: str) -> str:
     if share is None or share < _NEAR_ROOF:
         return ""
     kind = {"memory": "memory-bound", "arithmetic": "compute-bound"}.get(limit, "at the roofline")
-    return f"{kind}: {share_words(share)} of the roofline; little is left but to move fewer bytes or do less arithmetic"
+    return f"{kind}: {percent(share)} of the roofline; little is left but to move fewer bytes or do less arithmetic"
 
 
 def _many_launches(launches: Sequence[Launch]) -> str:
     count = sum(one.launches for one in launches)
     if count < _MANY_LAUNCHES or launches[0].share > _MAIN_SHARE:
         return ""
-    return (
-        f"many passes: {count:.3g} launches a call, the longest {share_words(launches[0].share)} of the time; fuse them"
-    )
+    return f"many passes: {count:.3g} launches a call, the longest {percent(launches[0].share)} of the time; fuse them"
 
 
 def _libraries(launches: Sequence[Launch]) -> str:
     share = sum(one.share for one in launches if one.library)
     if share < _LIBRARY_SHARE:
         return ""
-    return f"library-bound: {share_words(share)} of the time is the libraries' ({launches[0].name})"
+    return f"library-bound: {percent(share)} of the time is the libraries' ({launches[0].name})"
 
 
 def _under_filled(launches: Sequence[Launch]) -> str:
@@ -134,9 +132,9 @@ def _low_occupancy(launches: Sequence[Launch], share: float | None) -> str:
         return ""
     why = [f"{main.registers} registers a thread"] if main.registers else []
     why += [f"{main.shared_memory / 1024:.3g} KiB of shared memory a block"] if main.shared_memory else []
-    facts = f"{share_words(main.occupancy)} occupancy" + (f" ({', '.join(why)})" if why else "")
+    facts = f"{percent(main.occupancy)} occupancy" + (f" ({', '.join(why)})" if why else "")
     if share is not None:
-        facts += f", {share_words(share)} of the roofline"
+        facts += f", {percent(share)} of the roofline"
     return f"latency-bound: {facts}; more loads in flight, or more warps"
 
 
@@ -147,4 +145,4 @@ def _far_from_the_roof(share: float | None, limit: str) -> str:
         "memory": "scattered access, latency, or more passes over memory than needed",
         "arithmetic": "operands arrive too slowly, latency, or units that are not used",
     }.get(limit, "latency, or more work than needed")
-    return f"far from the roofline ({share_words(share)}): {meaning}"
+    return f"far from the roofline ({percent(share)}): {meaning}"

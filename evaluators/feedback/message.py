@@ -6,7 +6,7 @@ no seed, no tolerance, no transform of inputs, and not what gave a forbidden tri
 """
 
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
-from kbevolve.evaluators.analysis.rates import gigabytes_per_second, roofline_share, share_words, teraflops
+from kbevolve.evaluators.analysis.rates import gigabytes_per_second, percent, roofline_share, teraflops
 
 #: Lines and characters of a failure's message: the first error is near the top, the rest follows from it.
 MESSAGE_LINES = 20
@@ -76,7 +76,7 @@ def launch_facts(launch: Launch) -> str:
     if launch.blocks_per_sm is not None:
         facts.append(f"{launch.blocks_per_sm:.3g} blocks a multiprocessor")
     if launch.occupancy is not None:
-        facts.append(f"{share_words(launch.occupancy)} occupancy")
+        facts.append(f"{percent(launch.occupancy)} occupancy")
     return ", ".join(facts) + (" (library)" if launch.library else "")
 
 
@@ -96,7 +96,7 @@ def _roofline(evaluation: Evaluation, card: ProblemCard | None) -> str:
     share = profile.roofline_share or roofline_share(card, evaluation.accuracy.precision_class, time_ms)
     bandwidth = profile.gigabytes_per_second or gigabytes_per_second(card, time_ms)
     arithmetic = profile.teraflops or teraflops(card, time_ms)
-    facts = [f"{share_words(share)} of the roofline at {evaluation.accuracy.precision_class}"] if share else []
+    facts = [f"{percent(share)} of the roofline at {evaluation.accuracy.precision_class}"] if share else []
     facts += [f"{bandwidth:.3g} GB/s"] if bandwidth else []
     facts += [f"{arithmetic:.3g} TFLOP/s"] if arithmetic else []
     return f"Effective: {', '.join(facts)}." if facts else ""
@@ -105,10 +105,10 @@ def _roofline(evaluation: Evaluation, card: ProblemCard | None) -> str:
 def _launches(profile: Profile) -> list[str]:
     if not profile.launches:
         return []
-    lines = [f"- {share_words(one.share)} {one.name}: {launch_facts(one)}" for one in profile.launches[:SHOWN_LAUNCHES]]
+    lines = [f"- {percent(one.share)} {one.name}: {launch_facts(one)}" for one in profile.launches[:SHOWN_LAUNCHES]]
     rest = sum(one.share for one in profile.launches[SHOWN_LAUNCHES:])
     if rest >= 0.01:
-        lines.append(f"- {share_words(rest)} {len(profile.launches) - SHOWN_LAUNCHES} others")
+        lines.append(f"- {percent(rest)} {len(profile.launches) - SHOWN_LAUNCHES} others")
     return ["Where the time of a call goes:", *lines]
 
 

@@ -10,8 +10,7 @@ from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.analysis.card import inspect
-from kbevolve.evaluators.analysis.roofline import roofline_of
+from kbevolve.evaluators.analysis.card import card_for
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.candidate.output_check import OutputChecker
 from kbevolve.evaluators.candidate.process import Call, CandidateProcess
@@ -84,7 +83,7 @@ class ProblemContext:
         with judge.gate.exclusive():
             self.prepared = PreparedProblem(problem, judge.device, judge.settings)
             #: What is known about the problem; cached on disk.
-            self.card: ProblemCard = self._inspect()
+            self.card: ProblemCard = self._card()
             self.checker = OutputChecker(self.prepared)
         #: Kernels with the binary of a kernel that was judged before.
         self.binaries = KnownBinaries(judge.shell_of)
@@ -98,11 +97,16 @@ class ProblemContext:
         #: To be entered before a kernel gets memory: as many as fit side by side.
         self.memory = threading.BoundedSemaphore(self._fitting(width))
 
-    def _inspect(self, *, fresh: bool = False) -> ProblemCard:
-        judge = self.judge
-        problem, reference, precision = self.prepared.problem, self.prepared.reference, judge.settings.precision
-        roofline = roofline_of(judge.device, disk_cache=judge.disk_cache, fresh=True) if fresh else None
-        return inspect(problem, reference, judge.device, precision, roofline, disk_cache=judge.disk_cache, fresh=fresh)
+    def _card(self, *, fresh: bool = False) -> ProblemCard:
+        judge, prepared = self.judge, self.prepared
+        return card_for(
+            prepared.problem,
+            judge.device,
+            judge.settings.precision,
+            reference=prepared.reference,
+            disk_cache=judge.disk_cache,
+            fresh=fresh,
+        )
 
     def _fitting(self, width: int) -> int:
         free = _CANDIDATES_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
@@ -150,7 +154,7 @@ class ProblemContext:
             return False
         # The cached rates may have been measured beside other work.
         with self.judge.gate.exclusive():
-            self.card = replace(self._inspect(fresh=True), eager_ms=self.undisturbed.ms)
+            self.card = replace(self._card(fresh=True), eager_ms=self.undisturbed.ms)
         return self.is_beyond_roofline(time_ms, precision_class)
 
     def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:

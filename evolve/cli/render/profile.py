@@ -5,7 +5,7 @@ from rich.text import Text
 
 from kbevolve.archive.formatting import three_digits
 from kbevolve.archive.records import Launch, Profile
-from kbevolve.evaluators.analysis.rates import share_words
+from kbevolve.evaluators.analysis.rates import percent
 from kbevolve.evolve.cli.render.tables import Column, print_table
 
 _COLUMNS = (
@@ -36,7 +36,7 @@ def profile_words(profile: Profile) -> list[str]:
     """Rates, counters and bottleneck, one line each, as far as they are known."""
     rates = []
     if profile.roofline_share is not None:
-        rates.append(f"{share_words(profile.roofline_share)} of the roofline")
+        rates.append(f"{percent(profile.roofline_share)} of the roofline")
     if profile.gigabytes_per_second is not None:
         rates.append(f"{three_digits(profile.gigabytes_per_second)} GB/s")
     if profile.teraflops is not None:

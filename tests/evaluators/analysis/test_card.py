@@ -1,4 +1,4 @@
-"""What the judge finds out about a problem: every flag on a problem that deserves it, none on the honest ones."""
+"""Problem cards: every flag on a problem that deserves it, none on the honest ones."""
 
 import textwrap
 from pathlib import Path
@@ -10,9 +10,9 @@ from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.catalog import builtin_names, find_problem
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
-from kbevolve.evaluators.analysis import card as intake
+from kbevolve.evaluators.analysis import card as cards
 from kbevolve.evaluators.analysis import roofline
-from kbevolve.evaluators.analysis.card import card_for, inspect
+from kbevolve.evaluators.analysis.card import card_for
 from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.device.devices import find_device
@@ -38,13 +38,14 @@ def problem(forward: str, *, init: str = "", inputs: str = "torch.randn(64, 96)"
     return parse_problem(source, name="test", path=Path("test.py"))
 
 
-def look(found: Problem, precision: str = "fp32") -> ProblemCard:
-    reference = Reference(found, DEVICE, precision, weight_seed=1)
-    return inspect(found, reference, DEVICE, precision, RATES, disk_cache=DiskCache(Path("/dev/null")))
+def inspect(found: Problem, precision: str = "fp32", reference: Reference | None = None) -> ProblemCard:
+    reference = reference or Reference(found, DEVICE, precision, weight_seed=1)
+    disk_cache = DiskCache(Path("/dev/null"))
+    return card_for(found, DEVICE, precision, reference=reference, roofline=RATES, disk_cache=disk_cache)
 
 
 def test_an_honest_problem_has_no_flags_and_its_figures_are_right() -> None:
-    card = look(problem("return torch.relu(self.linear(x))"))
+    card = inspect(problem("return torch.relu(self.linear(x))"))
     assert card.flags == {}
     assert not card.degenerate
     assert card.input_bytes == 64 * 96 * 4
@@ -72,15 +73,15 @@ def test_an_honest_problem_has_no_flags_and_its_figures_are_right() -> None:
         ("return x.mean() * 1e-5 + 2", "a constant"),
     ],
 )
-def test_what_ignores_the_input_and_passes_makes_it_degenerate(forward: str, words: str) -> None:
-    card = look(problem(forward))
+def test_a_problem_is_degenerate_when_an_output_that_ignores_the_input_passes(forward: str, words: str) -> None:
+    card = inspect(problem(forward))
     assert card.degenerate
     assert words in card.flags["degenerate"]
 
 
-def test_a_large_answer_that_hardly_changes_is_degenerate_though_no_element_passes() -> None:
-    # 1 element in 96 carries all of a tiny signal, far beyond the elementwise tolerance, on a huge answer.
-    card = look(problem("out = torch.full_like(x, 1e9); out[0, 0] = x[0, 0] * 1e3; return out"))
+def test_a_large_output_that_hardly_changes_is_degenerate_though_no_element_passes() -> None:
+    # One element carries the whole signal: far beyond the elementwise tolerance, and tiny beside the output.
+    card = inspect(problem("out = torch.full_like(x, 1e9); out[0, 0] = x[0, 0] * 1e3; return out"))
     assert "below rounding" in card.flags["degenerate"]
 
 
@@ -95,111 +96,102 @@ def test_a_large_answer_that_hardly_changes_is_degenerate_though_no_element_pass
         "return torch.fft.fft(x)",
     ],
 )
-def test_an_answer_with_a_part_that_changes_is_not(forward: str) -> None:
-    assert not look(problem(forward)).degenerate
+def test_a_problem_whose_output_changes_in_part_is_not_degenerate(forward: str) -> None:
+    assert not inspect(problem(forward)).degenerate
 
 
 def test_one_unlucky_draw_of_the_weights_is_no_property_of_the_problem() -> None:
-    # Weight seeds 1 and the second one differ in what is drawn here, so only one of the two models is dead.
+    # The two weight seeds may draw different scales, so that only one of the two models is dead.
     found = problem("return self.linear(x) * self.scale", init="self.scale = float(torch.rand(()) > 0.5)")
     dead = [seed for seed in range(20) if Reference(found, DEVICE, "fp32", weight_seed=seed).model.scale == 0.0]
-    alive = Reference(found, DEVICE, "fp32", weight_seed=intake.WEIGHT_SEED + 1).model.scale == 1.0
-    card = inspect(
-        found,
-        Reference(found, DEVICE, "fp32", weight_seed=dead[0]),
-        DEVICE,
-        "fp32",
-        RATES,
-        disk_cache=DiskCache(Path("/dev/null")),
-    )
+    alive = Reference(found, DEVICE, "fp32", weight_seed=cards.WEIGHT_SEED + 1).model.scale == 1.0
+    card = inspect(found, reference=Reference(found, DEVICE, "fp32", weight_seed=dead[0]))
     assert card.degenerate is not alive
 
 
-def test_a_weak_signal_is_said() -> None:
-    assert "a constant" in look(problem("return x * 1e-3 + 3")).flags["low-signal"]
-    share = look(problem("return x * 1e-1 + torch.arange(64 * 96).view(64, 96)")).flags["low-signal"]
+def test_a_weak_signal_is_flagged() -> None:
+    assert "a constant" in inspect(problem("return x * 1e-3 + 3")).flags["low-signal"]
+    share = inspect(problem("return x * 1e-1 + torch.arange(64 * 96).view(64, 96)")).flags["low-signal"]
     assert "changes with the input" in share
     # What is weak at fp32 is nothing at half precision.
-    assert look(problem("return x * 1e-3 + 3"), "bf16").degenerate
+    assert inspect(problem("return x * 1e-3 + 3"), "bf16").degenerate
 
 
-def test_randomness_is_said() -> None:
-    trained = look(problem("return F.dropout(x, 0.2, self.training)"))
+def test_randomness_is_flagged() -> None:
+    trained = inspect(problem("return F.dropout(x, 0.2, self.training)"))
     assert set(trained.flags) == {"random", "dead-code"}
     assert "training mode" in trained.flags["random"]
-    assert "random" not in look(problem("return self.drop(x)", init="self.drop = nn.Dropout(0.0)")).flags
-    always = look(problem("return x + torch.rand_like(x)"))
+    assert "random" not in inspect(problem("return self.drop(x)", init="self.drop = nn.Dropout(0.0)")).flags
+    always = inspect(problem("return x + torch.rand_like(x)"))
     assert {"random", "nondeterministic"} <= set(always.flags)
     assert "evaluation mode" in always.flags["random"]
 
 
-def test_work_in_place_is_said_and_each_call_gets_fresh_inputs() -> None:
-    card = look(problem("return x.mul_(2).add_(1)"))
+def test_work_in_place_is_flagged_and_each_call_gets_fresh_inputs() -> None:
+    card = inspect(problem("return x.mul_(2).add_(1)"))
     assert card.flags["in-place"] == "forward changes input 0"
     assert "nondeterministic" not in card.flags
 
 
-def test_dead_code_is_said() -> None:
+def test_dead_code_is_flagged() -> None:
     spare = "self.spare = nn.Linear(96, 8)"
-    card = look(problem("return torch.relu(self.linear(x))", init=spare))
+    card = inspect(problem("return torch.relu(self.linear(x))", init=spare))
     assert card.flags["dead-code"] == "the answer does not depend on spare.weight, spare.bias"
-    called = look(problem("self.spare(x); return torch.relu(self.linear(x))", init=spare))
+    called = inspect(problem("self.spare(x); return torch.relu(self.linear(x))", init=spare))
     assert "the result of one product is never used" in called.flags["dead-code"]
-    given = look(problem("return torch.relu(self.linear(x))", inputs="torch.randn(64, 96), torch.randn(8)"))
+    given = inspect(problem("return torch.relu(self.linear(x))", inputs="torch.randn(64, 96), torch.randn(8)"))
     assert given.flags["dead-code"] == "the answer does not depend on input 1"
     # No gradient reaches x through the sign, but the answer does depend on it.
-    assert "dead-code" not in look(problem("return self.linear(torch.sign(x))")).flags
+    assert "dead-code" not in inspect(problem("return self.linear(torch.sign(x))")).flags
 
 
-def test_looking_for_dead_code_leaves_the_weights_as_they_were() -> None:
+def test_the_search_for_dead_code_restores_the_weights() -> None:
     found = problem("return torch.relu(self.linear(x))", init="self.spare = nn.Linear(96, 8)")
     reference = Reference(found, DEVICE, "fp32", weight_seed=1)
     before = {name: tensor.clone() for name, tensor in reference.model.state_dict().items()}
-    inspect(found, reference, DEVICE, "fp32", RATES, disk_cache=DiskCache(Path("/dev/null")))
+    inspect(found, reference=reference)
     after = reference.model.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert not reference.model.training
 
 
-def test_what_algebra_saves_is_no_floor() -> None:
-    summed = look(problem("return self.linear(x).sum(1)"))
+def test_operations_that_algebra_saves_do_not_raise_the_floor() -> None:
+    summed = inspect(problem("return self.linear(x).sum(1)"))
     assert "summed up" in summed.flags["reducible"]
     assert summed.flops == 2 * 64 * 96 * 128
     assert set(summed.floor_ms.values()) == {0.0}
-    diagonal = look(problem("return x @ y", inputs="torch.diag(torch.randn(96)), torch.randn(96, 96)"))
+    diagonal = inspect(problem("return x @ y", inputs="torch.diag(torch.randn(96)), torch.randn(96, 96)"))
     assert "99% of input 0 are zeros" in diagonal.flags["reducible"]
     assert diagonal.memory_ms < (2.1 * 96 * 96 * 4 + diagonal.weight_bytes) / 4e7
 
 
-def test_values_that_are_not_finite_are_said_and_left_out() -> None:
-    card = look(problem("return torch.log(x)"))
+def test_values_that_are_not_finite_are_flagged_and_left_out() -> None:
+    card = inspect(problem("return torch.log(x)"))
     assert "not-finite" in card.flags
     assert not card.degenerate
-    assert look(problem("return torch.log(-x.abs() - 1)")).flags.keys() >= {"not-finite"}
+    assert inspect(problem("return torch.log(-x.abs() - 1)")).flags.keys() >= {"not-finite"}
 
 
-def test_a_reference_that_fails_is_the_rigs_fault() -> None:
+def test_a_reference_that_fails_is_an_infrastructure_failure() -> None:
     with pytest.raises(EvaluatorError, match="reference's forward"):
-        look(problem("return x @ x"))
+        inspect(problem("return x @ x"))
     with pytest.raises(EvaluatorError, match="shape of the answer changes"):
-        look(problem("return x", inputs="torch.randn(8 + int(torch.randint(9, ())), 96)"))
+        inspect(problem("return x", inputs="torch.randn(8 + int(torch.randint(9, ())), 96)"))
 
 
-def test_a_card_is_made_once_for_a_text_a_device_and_a_precision(
+def test_a_card_is_made_once_for_a_source_a_device_and_a_precision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk_cache, found = DiskCache(tmp_path), problem("return torch.relu(self.linear(x))")
     monkeypatch.setattr(roofline, "measure", lambda device: RATES)
     card = card_for(found, DEVICE, "fp32", disk_cache=disk_cache)
     with monkeypatch.context() as patch:
-        patch.setattr(intake, "Reference", lambda *arguments, **keywords: pytest.fail("the reference was run again"))
+        patch.setattr(cards, "Reference", lambda *arguments, **keywords: pytest.fail("the reference was run again"))
         assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache) == card
-        reference = Reference(found, DEVICE, "fp32", weight_seed=5)
-        assert inspect(found, reference, DEVICE, "fp32", RATES, disk_cache=disk_cache) == card
     other = card_for(found, DEVICE, "bf16", disk_cache=disk_cache)
     assert (other.precision, other.input_bytes) == ("bf16", card.input_bytes // 2)
     assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache, fresh=True).flags == card.flags
-    disk_cache.put("card", intake._key(found, DEVICE, "fp32"), {"unknown": 1})
+    disk_cache.put("card", cards._key(found, DEVICE, "fp32"), {"unknown": 1})
     assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache).flops == card.flops
 
 
@@ -207,12 +199,4 @@ def test_a_card_is_made_once_for_a_text_a_device_and_a_precision(
 @pytest.mark.parametrize("name", builtin_names())
 def test_the_built_in_problems_are_honest(name: str) -> None:
     found = find_problem(name)
-    card = inspect(
-        found,
-        Reference(found, DEVICE, "fp32", weight_seed=3),
-        DEVICE,
-        "fp32",
-        RATES,
-        disk_cache=DiskCache(Path("/dev/null")),
-    )
-    assert card.flags == {}
+    assert inspect(found, reference=Reference(found, DEVICE, "fp32", weight_seed=3)).flags == {}
