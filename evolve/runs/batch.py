@@ -4,9 +4,9 @@ Each verdict is on the disk before the next one, so the same command continues a
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kbevolve.archive.batch_results import BatchResult, Conditions, ResultsFile
@@ -68,34 +68,22 @@ def read_batch(folder: Path, *, problem: Problem) -> Batch:
     return Batch(kernels=tuple(kernels.values()), again=tuple(again), unreadable=tuple(unreadable))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSession:
-    """Judges kernels of one problem, on one device and with one set of settings, into one file.
+    """Judges kernels of one problem, on one device and with one set of settings, into one file."""
 
-    Args:
-        problem: the problem.
-        device: the device of the judges.
-        settings: how they judge.
-        out: the file of results.
-    """
-
-    def __init__(self, problem: Problem, device: Device, settings: EvaluationSettings, out: ResultsFile) -> None:
-        self.problem = problem
-        self._device = device
-        self.settings = settings
-        self._settings_json = settings.model_dump_json()
-        self._versions = recorded_versions()
-        self._out = out
-
-    @property
-    def path(self) -> Path:
-        """The file of results."""
-        return self._out.path
+    problem: Problem
+    device: Device
+    settings: EvaluationSettings
+    #: The file of results.
+    out: ResultsFile
+    _versions: Mapping[str, str] = field(default_factory=recorded_versions, init=False)
 
     def missing(self, kernels: Sequence[BatchKernel]) -> list[BatchKernel]:
         """The kernels without a line in the file."""
         return [one for one in kernels if self._line(one) is None]
 
-    def findings(self, kernels: Sequence[BatchKernel]) -> list[BatchResult]:
+    def results(self, kernels: Sequence[BatchKernel]) -> list[BatchResult]:
         """The lines of these kernels."""
         lines = [self._line(one) for one in kernels]
         return [line for line in lines if line is not None]
@@ -103,9 +91,10 @@ class BatchSession:
     def notes(self, batch: Batch) -> Iterator[str]:
         """What to show to the user before the first verdict."""
         yield from batch.unreadable
-        if self._out.repaired:
-            yield f"{self._out.path}: the last line was incomplete; its kernel is judged again"
-        others = sum(line.settings != self._settings_json for line in self.findings(batch.kernels))
+        if self.out.repaired:
+            yield f"{self.out.path}: the last line was incomplete; its kernel is judged again"
+        settings = self.settings.model_dump_json()
+        others = sum(line.settings != settings for line in self.results(batch.kernels))
         if others:
             yield (
                 f"{others} kernels have a line that was written with other settings; another --out judges them again"
@@ -128,20 +117,20 @@ class BatchSession:
         judged = _one_by_one if width == 1 else _concurrently
         with contextlib.closing(judged(evaluator, self.problem, kernels, width)) as found:
             for one, evaluation in found:
-                finding = self._finding(one, evaluation)
-                self._out.append(finding)
-                report(finding)
+                result = self._result(one, evaluation)
+                self.out.append(result)
+                report(result)
 
     def _line(self, one: BatchKernel) -> BatchResult | None:
-        conditions = Conditions(one.kernel.id, self.problem.id, self.settings.precision, self._device.fingerprint)
-        return self._out.known.get(conditions)
+        conditions = Conditions(one.kernel.id, self.problem.id, self.settings.precision, self.device.fingerprint)
+        return self.out.known.get(conditions)
 
-    def _finding(self, one: BatchKernel, evaluation: Evaluation) -> BatchResult:
+    def _result(self, one: BatchKernel, evaluation: Evaluation) -> BatchResult:
         return BatchResult(
-            versions=self._versions,
-            device=self._device.description,
+            versions=dict(self._versions),
+            device=self.device.description,
             file=one.file,
-            settings=self._settings_json,
+            settings=self.settings.model_dump_json(),
             problem_name=self.problem.name,
             problem_source=self.problem.source,
             source=one.kernel.source,

@@ -81,7 +81,7 @@ def evaluate(
     if batch is not None and out is not None:
         found = read_batch(batch, problem=problem)
         with interruptible(), ResultsFile(out) as results:
-            session = BatchSession(problem, devices.device, settings.evaluation, results)
+            session = BatchSession(problem=problem, device=devices.device, settings=settings.evaluation, out=results)
             return _judge_batch(session, found, judges_for, as_json)
     assert kernel is not None, "either a file or a batch"
     with judges_for() as judges:
@@ -130,7 +130,7 @@ def _judge_batch(session: BatchSession, batch: Batch, judges_for: Callable[[], J
                     session.judge(judges, missing, width=judges.width, report=progress)
             except KeyboardInterrupt:
                 interrupted = True
-    summary = summary_of(batch, session.findings(batch.kernels), progress, session.path)
+    summary = summary_of(batch, session.results(batch.kernels), progress, session.out.path)
     if as_json:
         print_json_line(summary)
     else:
