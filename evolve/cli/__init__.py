@@ -1,1 +1,1 @@
-"""cli."""
+"""The command line: `commands/` parse, call and print; `render/` formats what they show. May import all of ours."""

@@ -14,7 +14,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.options import archive_option
-from kbevolve.evolve.cli.render import kernel as portraits
+from kbevolve.evolve.cli.render import kernel as views
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import Column, print_table
@@ -49,27 +49,27 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 @click.group(epilog="Example: kbevolve archive ls")
 def archive() -> None:
-    """Look into the archive: its runs, their kernels, and how each came to be.
+    """Look into the archive: runs, kernels and lineages.
 
-    A kernel or a run is named by its id or by the beginning of it.
+    Name a kernel or a run by its id or by the start of it.
     """
 
 
 @archive.command(epilog="Example: kbevolve archive ls latest --best -n 10")
 @click.argument("which", required=False, metavar="[RUN]")
-@click.option("--best", is_flag=True, help="The children of RUN that are correct, the best first.")
+@click.option("--best", is_flag=True, help="The correct children of RUN, the best first.")
 @click.option(
     "--verdict",
     type=click.Choice([verdict.name.lower().replace("_", "-") for verdict in Verdict]),
     help="The children of RUN with this verdict.",
 )
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="At most so many lines.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="Lines at most.")
 @json_option
 @archive_option
 def ls(
     which: str | None, best: bool, verdict: str | None, limit: int | None, as_json: bool, archive_path: Path
 ) -> None:
-    """List all runs, newest first; or, with RUN (an id, or latest), its children in order of birth."""
+    """List all runs, newest first; or, with RUN (an id, or latest), its children in order of creation."""
     if which is None and (best or verdict):
         raise UsageError("--best and --verdict choose children of a run; name it: kbevolve archive ls latest --best")
     with Archive(archive_path, create=False) as store:
@@ -82,11 +82,11 @@ def ls(
 @archive.command(epilog="Example: kbevolve archive show 3f2a --source > kernel.py")
 @click.argument("which", metavar="KERNEL|RUN")
 @click.option("--source", "only_source", is_flag=True, help="Only the kernel's source.")
-@click.option("--conversation", is_flag=True, help="Also what the model was asked and what it answered.")
+@click.option("--conversation", is_flag=True, help="Also the prompts and replies of the model.")
 @json_option
 @archive_option
 def show(which: str, only_source: bool, conversation: bool, as_json: bool, archive_path: Path) -> None:
-    """Show a kernel (birth, idea, verdict, contests, source) or a run (settings, counts, best kernel)."""
+    """Show a kernel (attempt, idea, verdict, contests, source) or a run (settings, counts, best kernel)."""
     with Archive(archive_path, create=False) as store:
         found = store.find(which)
         if isinstance(found, Run):
@@ -94,29 +94,29 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
                 raise UsageError(f"{which} is a run; --source and --conversation are for kernels")
             _show_run(store, store.runs.summary(found), as_json=as_json)
         elif only_source:
-            portraits.print_source(Console(), found.source)
+            views.print_source(Console(), found.source)
         else:
             _show_kernel(store, found, conversation=conversation, as_json=as_json)
 
 
 @archive.command(epilog="Example: kbevolve archive lineage 3f2a")
 @click.argument("which", metavar="KERNEL")
-@click.option("--run", "run_id", help="The run to look in, when several bore the kernel.  [default: the first]")
+@click.option("--run", "run_id", help="The run, if several created the kernel.  [default: the first]")
 @json_option
 @archive_option
 def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -> None:
-    """Show how a kernel came to be: its parents back to a starting kernel, with speedups and ideas."""
+    """Show the ancestors of a kernel back to a starting kernel, with speedups and ideas."""
     with Archive(archive_path, create=False) as store:
         kernel = store.kernels.get(which)
         run = store.runs.get(run_id) if run_id else store.runs.get(_birth(store, kernel).run)
         line = line_of(kernel.id, store.runs.births(run.id, texts=False))
         if not line:
-            raise ArchiveError(f"kernel {kernel.id} was not born in run {run.id}; leave out --run for the run it was")
+            raise ArchiveError(f"kernel {kernel.id} was not created in run {run.id}; leave out --run to find its run")
         evaluations, ideas = store.runs.evaluations(run.id), store.runs.ideas(run.id)
     if as_json:
         print_json(line)
     else:
-        portraits.print_lineage(Console(), line, evaluations, ideas)
+        views.print_lineage(Console(), line, evaluations, ideas)
 
 
 @archive.command(epilog="Example: kbevolve archive diff 3f2a")
@@ -135,7 +135,7 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
         for kernel in (older, newer):
             measured = store.kernels.evaluations(kernel.id)
             labels[kernel.id] = speedup_words(measured[0]) if measured and measured[0].timing.speedup else ""
-    portraits.print_source(Console(), portraits.unified_diff(older, newer, labels), "diff")
+    views.print_source(Console(), views.unified_diff(older, newer, labels), "diff")
 
 
 @archive.command(epilog="Example: kbevolve archive stats --problem L1/matmul")
@@ -144,7 +144,7 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
 @json_option
 @archive_option
 def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_path: Path) -> None:
-    """Show how fast a run went: children an hour, seconds in each phase, and how busy its devices were.
+    """Show the throughput of a run: children per hour, seconds in each phase, and the busy share of its devices.
 
     With --json, one object: times in seconds, shares from 0 to 1.
     """
@@ -179,7 +179,7 @@ def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:
             str(summary.correct),
             _best_words(summary),
             summary.best_kernel or "",
-            portraits.stop_words(summary.stopped),
+            views.stop_words(summary.stopped),
             summary.run.device,
         )
         for summary in summaries
@@ -200,7 +200,7 @@ def _list_children(
     children = [(birth, evaluations.get(birth.kernel or "")) for birth in store.runs.births(run.id, texts=False)]
     if verdict or best:
         wanted = Verdict[verdict.replace("-", "_").upper()] if verdict else Verdict.CORRECT
-        # A kernel that came up again is shown once here: these are lists of kernels, not of births.
+        # These are lists of kernels, not of attempts: a kernel that was proposed again is shown once.
         first = {
             birth.kernel: (birth, found) for birth, found in reversed(children) if found and found.verdict is wanted
         }
@@ -221,11 +221,11 @@ def _child_row(birth: Birth, evaluation: Evaluation | None, ideas: dict[str, Ide
         str(birth.generation),
         str(birth.island),
         birth.operator.value,
-        portraits.outcome(birth, evaluation),
+        views.outcome(birth, evaluation),
         speedup,
         time_words(evaluation.timing.time_ms) if evaluation and evaluation.timing.time_ms else "",
         birth.parents[0] if birth.parents else "",
-        portraits.what(birth, ideas),
+        views.what(birth, ideas),
     )
 
 
@@ -233,7 +233,7 @@ def _show_run(store: Archive, summary: RunSummary, *, as_json: bool) -> None:
     if as_json:
         print_json(summary)
     else:
-        portraits.print_fields(Console(), portraits.run_fields(summary, store.runs.tokens(summary.run.id)))
+        views.print_fields(Console(), views.run_fields(summary, store.runs.tokens(summary.run.id)))
 
 
 def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json: bool) -> None:
@@ -247,36 +247,34 @@ def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json:
         return
     console = Console()
     problems = {birth.run: store.runs.get(birth.run).problem_name for birth in births[:1]}
-    portraits.print_fields(console, portraits.kernel_fields(kernel, births, ideas, problems))
+    views.print_fields(console, views.kernel_fields(kernel, births, ideas, problems))
     for evaluation in evaluations:
         click.echo()
-        portraits.print_fields(console, portraits.evaluation_fields(evaluation))
+        views.print_fields(console, views.evaluation_fields(evaluation))
         if evaluation.profile is not None:
             print_profile(console, evaluation.profile)
     for confirmation in confirmations:
         click.echo()
-        portraits.print_fields(console, portraits.confirmation_fields(confirmation))
+        views.print_fields(console, views.confirmation_fields(confirmation))
     if conversation:
         for birth in births:
-            for name, text in (("asked", birth.prompt), ("answered", birth.reply)):
+            for name, text in (("prompt", birth.prompt), ("reply", birth.reply)):
                 if text:
-                    click.echo(
-                        f"\n---- {birth.id}: {birth.model} was {name}" if name == "asked" else "\n---- it answered"
-                    )
+                    click.echo(f"\n---- {birth.id}: prompt to {birth.model}" if name == "prompt" else "\n---- reply")
                     click.echo(text)
     click.echo()
-    portraits.print_source(console, kernel.source)
+    views.print_source(console, kernel.source)
 
 
 def _birth(store: Archive, kernel: Kernel) -> Birth:
     births = store.kernels.births(kernel.id)
     if not births:
-        raise ArchiveError(f"kernel {kernel.id} has no birth in {store.path}; it was only evaluated")
+        raise ArchiveError(f"kernel {kernel.id} has no lineage in {store.path}; it was only evaluated")
     return births[0]
 
 
 def _parent(store: Archive, kernel: Kernel) -> str:
-    """The main parent of a kernel's first birth that has one."""
+    """The main parent in the first attempt that has one."""
     for birth in store.kernels.births(kernel.id):
         if birth.parents and birth.parents[0] != kernel.id:
             return birth.parents[0]

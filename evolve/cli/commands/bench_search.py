@@ -23,7 +23,7 @@ from kbevolve.evolve.simulation.tournament import (
 )
 
 _LEGEND = (
-    "Fraction of the fastest speed that there is, with its standard error. "
+    "Fraction of the fastest possible speed after so many evaluations, with its standard error. "
     f"-: behind {OURS} by more than two standard errors of the difference over the same seeds; +: ahead by as much."
 )
 
@@ -86,9 +86,9 @@ def _print(console: Console, scores: Sequence[SearcherScore]) -> None:
     columns = [
         Column(name="searcher"),
         *(Column(name=f"at {budget}", right=True) for budget in budgets),
-        Column(name="claims too much", right=True),
+        Column(name="overestimate", right=True),
         Column(name="valid", right=True, least_width=100),
-        Column(name="known", right=True, least_width=100),
+        Column(name="duplicates", right=True, least_width=100),
     ]
     rows = []
     for searcher in dict.fromkeys(one.searcher for one in scores):

@@ -1,4 +1,4 @@
-"""`kbevolve compare`: several strategies at one budget, run into one archive, and what came of each."""
+"""`kbevolve compare`: several strategies at one budget, in one archive."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -37,8 +37,7 @@ from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import STRATEGIES, check_strategy
 
-#: What every run of a comparison has unless somebody says otherwise: no run gains by another, and none is longer or
-#: shorter than its budget makes it.
+#: Defaults of each run of a comparison: no run profits from another, and only the budget ends a run.
 _COMPARED = {
     "budget.known_evaluations": True,
     "search.transfer": False,
@@ -69,7 +68,7 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> lis
     show_default=True,
     metavar="LIST",
     callback=_names,
-    help=f"Some of {', '.join(STRATEGIES)}; the others are held against the first.",
+    help=f"Some of {', '.join(STRATEGIES)}; the others are compared with the first.",
 )
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each strategy.")
 @click.option(
@@ -97,10 +96,9 @@ def compare(
 ) -> int:
     """Compare strategies at one budget of evaluations.
 
-    Every strategy has the same starting kernels, judge, cache of duplicates and contests, and the same seeds. All runs
-    are in one archive; those that are there already are not run again, so the same command goes on after Ctrl-C.
-    --seed is the first of the seeds. A kernel counts as an evaluation of every run that bears it, whichever of them had
-    it judged.
+    All strategies have the same starting kernels, judge, cache of duplicates, contests and seeds. All runs are in one
+    archive; finished runs are not repeated, so the same command continues after Ctrl-C. --seed is the first seed. A
+    kernel counts as an evaluation of each run that creates it, also if another run had it judged.
     """
     check_format(output)
     defaults = _defaults(choice.overrides)
@@ -118,9 +116,9 @@ def compare(
         _say(console, _plan_words(runs, strategies, seeds, budget))
         compared: list[tuple[str, Run]] = []
         for one in runs:
-            run = one.run if one.run and one.over else _carry_out(console, archive, problem, devices, one)
+            run = one.run if one.run and one.over else _make_run(console, archive, problem, devices, one)
             if run is None:
-                _say(console, "Interrupted; the same command goes on from here.")
+                _say(console, "Interrupted; the same command continues.")
                 return INTERRUPTED
             compared.append((one.strategy, run))
         found = tracks(archive, sorted(compared, key=lambda pair: strategies.index(pair[0])))
@@ -147,14 +145,14 @@ def compare(
 def _defaults(overrides: Mapping[str, Any]) -> dict[str, Any]:
     evaluations = overrides.get("budget.evaluations")
     if "search.strategy" in overrides:
-        raise UsageError("--strategy is for one run; name those that are compared with --strategies")
+        raise UsageError("--strategy is for one run; name the strategies with --strategies")
     if not isinstance(evaluations, int):
-        raise UsageError("a comparison is at equal budget; say how much: --max-evaluations 60")
+        raise UsageError("a comparison is at equal budget; give it: --max-evaluations 60")
     return {**_COMPARED, "search.generations": GENERATIONS * evaluations}
 
 
 def _check(one: ComparedRun) -> None:
-    """See to it that a run can be made, before any of them is."""
+    """Check that a run is possible, before the first run starts."""
     proposers = build_proposers(one.settings)
     try:
         check_strategy(one.settings, proposers)
@@ -163,10 +161,10 @@ def _check(one: ComparedRun) -> None:
     Budget.of(one.settings).check(one.settings)
 
 
-def _carry_out(
+def _make_run(
     console: Console, archive: Archive, problem: Problem, devices: JudgeDevices, one: ComparedRun
 ) -> Run | None:
-    """Make a run, or go on with it; None when the user has had enough."""
+    """Make a run, or continue it; None when the user interrupts it."""
     run = one.run or open_run(archive, problem, devices.device, one.settings)
     context = RunContext(archive=archive, run=run, problem=problem, device=devices.device, settings=one.settings)
     header = Header(
@@ -195,11 +193,11 @@ def _carry_out(
 
 
 def _plan_words(runs: Sequence[ComparedRun], strategies: Sequence[str], seeds: int, budget: int) -> str:
-    there, begun = sum(one.over for one in runs), sum(one.run is not None and not one.over for one in runs)
+    finished, started = sum(one.over for one in runs), sum(one.run is not None and not one.over for one in runs)
     words = f"{_counted(len(strategies), 'strategy', 'strategies')}, {_counted(seeds, 'seed', 'seeds')}, {budget} "
     words += f"evaluations each: {_counted(len(runs), 'run', 'runs')}"
-    parts = [f"{there} there already"] if there else []
-    parts += [f"{begun} begun"] if begun else []
+    parts = [f"{finished} finished"] if finished else []
+    parts += [f"{started} started"] if started else []
     return f"{words}, {', '.join(parts)}." if parts else f"{words}."
 
 
@@ -242,9 +240,9 @@ def _print(console: Console, table: Sequence[StrategyRow]) -> None:
     print_table(console, columns, lines)
     _say(
         console,
-        "Speedup over eager that the best so far has at least shown after so many evaluations, starting kernels "
-        "included: the mean over seeds, and its 95 % interval from three seeds on. Published: what the runs end with, "
-        "measured again.",
+        "at N: lower end of the 95 % interval of the best kernel's speedup over eager after N evaluations, starting "
+        "kernels included; the mean over seeds, with its 95 % interval from three seeds on. Published: speedups of "
+        "the final kernels, measured again.",
     )
 
 

@@ -1,4 +1,4 @@
-"""`kbevolve doctor`: say what was found here."""
+"""`kbevolve doctor`: show what works on this machine."""
 
 import importlib.util
 import os
@@ -20,10 +20,7 @@ from kbevolve.evolve.cli.render.json import print_json
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def doctor(config: Path | None, as_json: bool) -> None:
-    """Say what was found here, what is missing, and what to do about it.
-
-    The exit code is 0: something missing is an answer, too.
-    """
+    """Show what works here, what is missing, and how to install it. The exit code is always 0."""
     settings = Settings.load(file=config)
     findings = [*diagnose(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
     backends = working_backends(findings)
@@ -54,7 +51,7 @@ def more_devices() -> Iterator[Diagnostic]:
         name = f"cuda:{index}"
         try:
             yield Diagnostic(name=name, found=True, detail=find_device(name).description)
-        except Exception as error:  # one of several may be sick
+        except Exception as error:  # one of several may fail
             yield Diagnostic(name=name, found=False, detail=str(error).splitlines()[0][:200], remedy="leave it out")
 
 
@@ -80,7 +77,7 @@ def ray_cluster(work: WorkSettings) -> Diagnostic:
 
 
 def language_model(settings: LLMSettings) -> Diagnostic:
-    """Whether models are configured; of a key, only whether there is one."""
+    """Whether models are configured, and whether their key is set."""
     if settings.provider == "openai" and not any(one.model for one in settings.each()):
         return Diagnostic(
             name="LLM",
@@ -92,10 +89,10 @@ def language_model(settings: LLMSettings) -> Diagnostic:
 
 
 def _model(settings: LLMSettings) -> str:
-    """One model, where it is asked, and whether there is a key for it."""
+    """One model, its endpoint, and whether its key is set."""
     if settings.provider != "openai":
         return f"{settings.model or 'its own model'} by {settings.provider}"
-    # As it is written down: an address may hold a password.
+    # Masked: an address may contain a password.
     where = settings.model_dump()["api_base"] or "the provider's own endpoint"
     return f"{settings.model} by {settings.provider} at {where}, {_key(settings)}"
 

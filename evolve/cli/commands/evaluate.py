@@ -22,7 +22,7 @@ from kbevolve.evolve.cli.options import json_line_option, kernelbench_option, pr
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.json import print_json_line
-from kbevolve.evolve.cli.render.kernel import print_fields, standing_fields
+from kbevolve.evolve.cli.render.kernel import comparison_fields, print_fields
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.cli.settings_options import SettingsChoice, judge_options
@@ -177,7 +177,7 @@ def _print(
             f"{time_words(evaluation.timing.time_ms)}, reference {time_words(evaluation.timing.reference_ms)}"
         )
         fields["speedup"] = Text(f"{speedup_words(evaluation)} over eager", style="bold")
-    fields |= standing_fields(evaluation)
+    fields |= comparison_fields(evaluation)
     if evaluation.tags:
         fields["tags"] = ", ".join(evaluation.tags)
     if evaluation.execution.sandbox:

@@ -1,4 +1,4 @@
-"""`kbevolve export`: write the best kernel as a self-contained ModelNew file, after measuring it again."""
+"""`kbevolve export`: write the best kernel as a self-contained ModelNew file, with a new measurement."""
 
 from pathlib import Path
 

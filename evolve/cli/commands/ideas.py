@@ -1,4 +1,4 @@
-"""`kbevolve ideas`: what worked where, of one run or of the whole archive."""
+"""`kbevolve ideas`: ideas and techniques with their gains, of one run or of the whole archive."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, print_table
 from kbevolve.evolve.state.idea_report import IdeaScore, TechniqueScore, of_archive, of_run
 
-#: Ideas that are listed when nobody says how many.
+#: Ideas in the list without -n.
 SHOWN = 20
 
 _IDEA_COLUMNS = (
@@ -33,7 +33,7 @@ _TECHNIQUE_COLUMNS = (
     Column(name="technique"),
     Column(name="against"),
     Column(name="problems", right=True, least_width=96),
-    Column(name="births", right=True),
+    Column(name="attempts", right=True),
     Column(name="correct", right=True),
     Column(name="mean gain", right=True),
     Column(name="best", right=True),
@@ -44,15 +44,15 @@ _TECHNIQUE_COLUMNS = (
 
 @click.command(epilog="Example: kbevolve ideas --run latest -n 10")
 @click.option("--run", "run_id", metavar="RUN", help="A run, by the start of its id, or latest.  [default: all runs]")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help=f"At most so many ideas.  [default: {SHOWN}]")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help=f"Ideas at most.  [default: {SHOWN}]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts, with all ideas unless -n is given.")
 @archive_option
 def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Path) -> None:
-    """List ideas and techniques with what came of them, the best gain first.
+    """List ideas and techniques with their gains, the best first.
 
-    A gain is a child's speed over its parent's. Credit is what a child of a technique is expected to gain, losses and
-    failures counted as nothing; validity is the share of its kernels that are expected to be correct. With --run, also
-    which ideas are exhausted and why, and the lessons that its next children are told.
+    A gain is a child's speed over its parent's. Credit is the expected gain of a technique's next child; losses and
+    failures count as zero; validity is the expected share of correct kernels. With --run, also the exhausted ideas with
+    reasons, and the lessons in the next prompts.
     """
     with Archive(archive_path, create=False) as archive:
         run = archive.runs.get(run_id) if run_id else None
@@ -63,13 +63,13 @@ def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Pa
     console = Console()
     if not found.ideas:
         where = f"Run {run.id}" if run else archive_path
-        words = f"{where} has no idea yet; a model states them: kbevolve run --problem L1/matmul --model NAME"
+        words = f"{where} has no ideas recorded; a model proposes them: kbevolve run --problem L1/matmul --model NAME"
         console.print(Text(words), soft_wrap=True)
         return
     print_table(console, _IDEA_COLUMNS, [_idea_row(one) for one in found.ideas[: limit or SHOWN]])
     hidden = len(found.ideas) - (limit or SHOWN)
     if hidden > 0:
-        console.print(Text(f"… and {hidden} more; -n {len(found.ideas)} lists them all.", style="dim"))
+        console.print(Text(f"… and {hidden} more; -n {len(found.ideas)} lists all.", style="dim"))
     console.print()
     print_table(console, _TECHNIQUE_COLUMNS, [_technique_row(one) for one in found.techniques])
     _print_lines(console, "Exhausted", found.exhausted)

@@ -1,4 +1,4 @@
-"""`kbevolve mcp`: a server by which coding agents take part."""
+"""`kbevolve mcp`: a server for coding agents."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from kbevolve.evolve.cli.settings_options import device_option
 def mcp(device: str | None, archive_path: Path) -> int:
     """Serve the Model Context Protocol on standard input and output, for coding agents.
 
-    It offers tools to begin runs, ask, tell, evaluate, and to look at kernels, their lineage, and export the best. An
-    agent starts this command itself (docs/agents.md says how to set that up); it ends when the agent closes its side.
+    Its tools start runs, ask, tell, evaluate, show kernels and lineages, and export the best kernel. An agent starts
+    this command itself (docs/agents.md has the setup); it ends when the agent closes the connection.
     """
     try:
         from kbevolve.evolve.ask_tell.mcp_server import build_server

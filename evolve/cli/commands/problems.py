@@ -30,13 +30,13 @@ def problems() -> None:
 def ls(level: int | None, kernelbench_dir: Path | None) -> None:
     """List the built-in problems, and those of a KernelBench checkout when there is one.
 
-    Seeds are the hand-written starting kernels; the reference and torch.compile's kernel start every run beside them.
+    Seeds are the hand-written starting kernels; every run also starts from the reference and torch.compile's kernel.
     """
     names = builtin_names() + (kernelbench_names(kernelbench_dir) if kernelbench_dir else [])
     shown = [name for name in names if level is None or _level(name) == level]
     if not shown:
         levels = ", ".join(str(known) for known in sorted({_level(name) for name in names}))
-        raise UsageError(f"no problems of level {level}; there are the levels {levels}")
+        raise UsageError(f"no problems of level {level}; the levels are {levels}")
     _print_table([_row(name, kernelbench_dir) for name in shown])
 
 
@@ -48,7 +48,7 @@ def ls(level: int | None, kernelbench_dir: Path | None) -> None:
     type=click.Choice(["cpu", "cuda"]),
     default="cuda",
     show_default=True,
-    help="The text as it is run there: on a CPU, CPU_SIZES replace the module constants.",
+    help="The text for this device: on a CPU, CPU_SIZES replace the module constants.",
 )
 @kernelbench_option
 def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
@@ -67,19 +67,19 @@ def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
     type=click.Choice(get_args(Precision)),
     default="fp32",
     show_default=True,
-    help="What the task asks for.",
+    help="Precision of the task.",
 )
-@click.option("--fresh", is_flag=True, help="Look again, although the problem was looked at before.")
+@click.option("--fresh", is_flag=True, help="Ignore the cached result of an earlier check.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 @kernelbench_option
 def check(
     name: str, device: str | None, precision: str, fresh: bool, as_json: bool, kernelbench_dir: Path | None
 ) -> None:
-    """Say whether kernels can be judged by a problem, and what bounds it.
+    """Check whether kernels can be judged on a problem, and what bounds it.
 
     Runs the problem's reference some dozen times: does the answer depend on the input, is it the same each time, how
-    many bytes and operations does it take, how fast could it be here? A problem that an answer without any work would
-    pass is refused by `run` and `evaluate` unless they are told --force. The exit code is 0 whatever was found.
+    many bytes and operations does it take, how fast could it be here? `run` and `evaluate` refuse a problem that an
+    answer without any work would pass, except with --force. The exit code is 0 for every result.
     """
     problem = find_problem(name, kernelbench=kernelbench_dir)
 

@@ -1,4 +1,4 @@
-"""`kbevolve profile`: say where a kernel's time goes."""
+"""`kbevolve profile`: show where a kernel's time goes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,18 +48,18 @@ def profile(
     as_json: bool,
     kernelbench_dir: Path | None,
 ) -> None:
-    """Say where a kernel's time goes: its launches, its share of the roofline, and what most likely limits it.
+    """Show where a kernel's time goes: its launches, its share of the roofline, and its likely bottleneck.
 
-    FILE defines class ModelNew. Only a correct kernel is profiled: where a wrong one spends its time means nothing.
+    FILE defines class ModelNew. Only correct kernels are profiled.
     """
     kernel = read_kernel(file)
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
-    overrides: dict[str, Any] = {"evaluation.force": True}  # nothing is scored here, so any problem will do
+    overrides: dict[str, Any] = {"evaluation.force": True}  # nothing is ranked here, so any problem is accepted
     overrides |= dict(parse_override(text) for text in assignments)
     overrides |= {"device": device} if device else {}
     overrides |= {"evaluation.precision": precision} if precision else {}
     settings, found = settings_for(overrides=overrides)
-    evaluation, refusal = _look(problem, kernel, found, settings.evaluation, ncu=ncu)
+    evaluation, refusal = _profiled(problem, kernel, found, settings.evaluation, ncu=ncu)
     if as_json:
         facts = ("kernel", "problem", "device", "precision", "verdict", "message", "time_ms", "speedup", "profile")
         print_json({name: flat(evaluation)[name] for name in facts} | {"ncu": refusal})
@@ -67,10 +67,10 @@ def profile(
         _print(evaluation, problem, found, refusal)
 
 
-def _look(
+def _profiled(
     problem: Problem, kernel: Kernel, device: Device, settings: EvaluationSettings, *, ncu: bool
 ) -> tuple[Evaluation, str]:
-    """The evaluation with its profile, and why there are no counters ("" when there are, or none were asked for)."""
+    """The evaluation with its profile, and why counters are missing ("" if they are there, or were not requested)."""
     from kbevolve.evaluators.feedback.counters import count
     from kbevolve.evaluators.feedback.profile import with_counters
     from kbevolve.evaluators.judging.judge import (
@@ -104,7 +104,7 @@ def _print(evaluation: Evaluation, problem: Problem, device: Device, refusal: st
     print_fields(console, fields)
     console.print()
     if evaluation.profile is None:
-        console.print("The profiler told nothing; see `kbevolve doctor`.")
+        console.print("The profiler reported nothing; see `kbevolve doctor`.")
     else:
         print_profile(console, evaluation.profile)
     if refusal:

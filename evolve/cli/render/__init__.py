@@ -1,1 +1,1 @@
-"""render."""
+"""Records and results on a terminal or in a pipe."""

@@ -1,4 +1,4 @@
-"""What a batch looks like: a line that follows it on standard error, and what came of it at the end."""
+"""A batch on a terminal: a progress line on standard error, and a summary."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ _HOUR = 3600.0
 
 
 class BatchProgress:
-    """Follows a batch: one line that changes on a terminal, a line for each kernel elsewhere.
+    """Progress of a batch: one changing line on a terminal, a line for each kernel elsewhere.
 
-    It is redrawn when a verdict comes and not by a clock: a redraw during a timed block would be measured.
+    Redrawn at each verdict and not by a clock: a redraw during a timed block would be measured.
 
     Args:
-        total: kernels that are going to be judged.
+        total: kernels to judge.
         console: standard error.
     """
 
@@ -37,7 +37,7 @@ class BatchProgress:
         self._console = console
         self._started = monotonic()
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
-        #: What was judged, as it came.
+        #: Results in order of arrival.
         self.findings: list[BatchResult] = []
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class BatchProgress:
             self._live.__exit__(kind, error, trace)
 
     def __call__(self, finding: BatchResult) -> None:
-        """Show that a verdict is on the disk."""
+        """Show a result that is on the disk."""
         self.findings.append(finding)
         found, count = finding.evaluation, f"{len(self.findings)}/{self._total}"
         if self._live is None:
@@ -66,40 +66,40 @@ class BatchProgress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Since the start."""
         return monotonic() - self._started
 
     @property
     def per_hour(self) -> float:
-        """Kernels an hour so far."""
+        """Kernels per hour so far."""
         return len(self.findings) / max(self.seconds, 1e-9) * _HOUR
 
     @property
     def words(self) -> str:
-        """``41 correct, 1240 an hour, 0:40 left``."""
+        """``41 correct, 1240 per hour, 0:40 left``."""
         correct = sum(one.evaluation.verdict is Verdict.CORRECT for one in self.findings)
         left = (self._total - len(self.findings)) * self.seconds / max(len(self.findings), 1)
-        return f"{correct} correct, {self.per_hour:.0f} an hour, {duration_words(left)} left"
+        return f"{correct} correct, {self.per_hour:.0f} per hour, {duration_words(left)} left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """What came of a batch."""
+    """The results of a batch."""
 
     #: The file.
     out: Path
-    #: Kernels judged now, and those that had a line before; those that still have none.
+    #: Kernels judged now, those with an earlier line, and those without a line.
     judged: int
     known: int
     left: int
-    #: Kernels of the batch by verdict, whenever they were judged.
+    #: All judged kernels of the batch by verdict.
     verdicts: dict[str, int]
-    #: The CORRECT kernel with the highest lower end of its interval: id, file and speedup; None while there is none.
+    #: The CORRECT kernel with the highest lower end of its interval: id, file and speedup; None if there is none.
     best: dict[str, Any] | None
-    #: Files that hold a kernel of another file again, and those that could not be read.
+    #: Files with the kernel of another file, and unreadable files.
     again: int
     unreadable: int
-    #: Seconds of this sitting, and kernels judged an hour in it.
+    #: Seconds of this session, and its kernels per hour.
     seconds: float
     per_hour: float
 
@@ -132,17 +132,17 @@ def print_batch_summary(console: Console, summary: BatchSummary) -> None:
     if summary.best:
         speedup = as_times(summary.best["speedup"])
         lines.append(f"Best: {summary.best['kernel']} ({summary.best['file']}), {speedup} over eager, not confirmed.")
-    aside = {
-        "had a line already": summary.known,
-        "were left": summary.left,
-        "files hold a kernel again": summary.again,
+    counts_of = {
+        "had a line": summary.known,
+        "are not judged yet": summary.left,
+        "files repeat a kernel": summary.again,
         "files could not be read": summary.unreadable,
     }
-    if any(aside.values()):
-        lines.append("; ".join(f"{count} {words}" for words, count in aside.items() if count) + ".")
+    if any(counts_of.values()):
+        lines.append("; ".join(f"{count} {words}" for words, count in counts_of.items() if count) + ".")
     if summary.judged:
         took = duration_words(summary.seconds)
-        lines.append(f"Judged {_kernels(summary.judged)} in {took}, {summary.per_hour:.0f} an hour.")
+        lines.append(f"Judged {_kernels(summary.judged)} in {took}, {summary.per_hour:.0f} per hour.")
     lines.append(f"Results: {summary.out}. To import them into an archive: kbevolve import {summary.out}")
     for line in lines:
         console.print(Text(printable(line)), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Numbers and outcomes in words, the same in every command."""
+"""Counts and verdicts in words, the same in every command."""
 
 from kbevolve.archive.formatting import verdict_words
 from kbevolve.archive.records import BirthState, Verdict
@@ -16,9 +16,9 @@ VERDICT_STYLE = {
 
 
 def count_words(totals: RunTotals) -> str:
-    """``46 kernels: 41 correct (2 as compiled before), 3 wrong, 2 duplicate (1 under other names), 1 familiar``."""
+    """``46 kernels: 41 correct (2 with identical binaries), 3 wrong, 2 duplicate (1 under other names)``."""
     verdicts, states = totals.verdicts, totals.states
-    identical = f" ({totals.identical} as compiled before)" if totals.identical else ""
+    identical = f" ({totals.identical} with identical binaries)" if totals.identical else ""
     parts = [
         f"{verdicts[verdict]} {verdict_words(verdict)}{identical if verdict is Verdict.CORRECT else ''}"
         for verdict in reversed(Verdict)

@@ -1,4 +1,4 @@
-"""Records as plain values, for ``--json``: what scripts read is named as in `archive.records`."""
+"""Records as plain values, for ``--json``: with the names of `archive.records`."""
 
 import json
 
@@ -10,8 +10,8 @@ from kbevolve.archive.record_json import plain
 def print_json_line(value: object) -> None:
     """Print one JSON object as one line, last on standard output.
 
-    In ASCII: a message may hold characters that some readers take for line ends (U+2028), or halves of surrogate pairs,
-    which no terminal can be sent.
+    In ASCII: a message may contain characters that some readers take for line ends (U+2028), or halves of surrogate
+    pairs, which no terminal accepts.
     """
     click.echo(json.dumps(plain(value), ensure_ascii=True, allow_nan=False))
 

@@ -36,7 +36,7 @@ from kbevolve.archive.run_queries import RunSummary, strategy_of
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, print_table, printable
 
-#: What a run without a reason to stop is doing; the archive cannot tell the two apart.
+#: A run without a stop reason; the archive cannot distinguish the two.
 NOT_STOPPED = "running, or its process was killed"
 
 
@@ -48,7 +48,7 @@ def stop_words(reason: StopReason | None) -> str:
 
 
 def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
-    """What became of a birth: the verdict, or why there is none."""
+    """The verdict of an attempt, or why there is none."""
     if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.NEAR_DUPLICATE):
         return Text(birth.state.value, style="dim")
     if evaluation is None:
@@ -57,7 +57,7 @@ def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
 
 
 def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
-    """Names and values, two columns; a value that is too long goes on under itself."""
+    """Print names and values in two columns; long values wrap within theirs."""
     if console.is_terminal:
         grid = Table.grid(padding=(0, 2, 0, 0))
         grid.add_column(style="dim", no_wrap=True)
@@ -74,13 +74,13 @@ def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
 def kernel_fields(
     kernel: Kernel, births: Sequence[Birth], ideas: Mapping[str, Idea], problems: Mapping[str, str]
 ) -> dict[str, str | Text]:
-    """Who a kernel is and how it came to be; `problems` are the names of runs' problems by run id."""
+    """A kernel's identity and origin; `problems` maps run ids to names of problems."""
     fields: dict[str, str | Text] = {"kernel": f"{kernel.id}, {kernel.backend.value}, {_lines(kernel.source)} lines"}
     if not births:
         return fields
     birth = births[0]
     fields["problem"] = problems.get(birth.run, "?")
-    fields["born in"] = f"{birth.run}, generation {birth.generation}, island {birth.island}"
+    fields["created in"] = f"{birth.run}, generation {birth.generation}, island {birth.island}"
     fields["made by"] = f"{birth.operator.value}: {birth.note}" if birth.note else birth.operator.value
     if birth.parents:
         fields["parents" if len(birth.parents) > 1 else "parent"] = ", ".join(birth.parents)
@@ -100,7 +100,7 @@ def kernel_fields(
 
 
 def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
-    """What the judge found; the profile apart (`profiles.print_profile`)."""
+    """The judge's findings, without the profile (`render.profile`)."""
     verdict = Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
     if evaluation.accuracy.error is not None:
         own = (
@@ -119,7 +119,7 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
     if evaluation.timing.speedup is not None:
         times = f"{time_words(evaluation.timing.time_ms)}, eager {time_words(evaluation.timing.reference_ms)}"
         fields["speedup"] = f"{speedup_words(evaluation)}, {times}, {len(evaluation.blocks)} timed blocks"
-    fields |= standing_fields(evaluation)
+    fields |= comparison_fields(evaluation)
     if evaluation.compiled.traits:
         fields["code shows"] = ", ".join(evaluation.compiled.traits)
     if evaluation.tags:
@@ -134,8 +134,8 @@ def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
     return fields
 
 
-def standing_fields(evaluation: Evaluation) -> dict[str, str | Text]:
-    """How a correct kernel stands against eager, and against the fastest of the baselines where they are known."""
+def comparison_fields(evaluation: Evaluation) -> dict[str, str | Text]:
+    """A correct kernel compared with eager, and with the fastest baseline if known."""
     fields: dict[str, str | Text] = {}
     if evaluation.timing.comparison is not None:
         fields["comparison"] = comparison_words(evaluation.timing.comparison, "eager")
@@ -146,13 +146,13 @@ def standing_fields(evaluation: Evaluation) -> dict[str, str | Text]:
     return fields
 
 
-def comparison_words(standing: Comparison, rival: str) -> str:
+def comparison_words(comparison: Comparison, rival: str) -> str:
     """``faster than eager``, ``a tie with eager`` or ``slower than eager``."""
-    return f"a tie with {rival}" if standing is Comparison.TIE else f"{standing.value} than {rival}"
+    return f"a tie with {rival}" if comparison is Comparison.TIE else f"{comparison.value} than {rival}"
 
 
 def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
-    """What a contest found about a kernel."""
+    """The result of a contest for a kernel."""
     times = f"{time_words(confirmation.time_ms)}, eager {time_words(confirmation.reference_ms)}"
     fields: dict[str, str | Text] = {
         "measured again": f"{confirmation.purpose} after generation {confirmation.generation} of {confirmation.run}",
@@ -167,7 +167,7 @@ def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
 
 
 def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | Text]:
-    """What a run was asked and what came of it."""
+    """The conditions and the results of a run."""
     run = summary.run
     fields: dict[str, str | Text] = {
         "run": run.id,
@@ -176,7 +176,7 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | 
         "started": run.created,
         "stopped": summary.stopped.value if summary.stopped else NOT_STOPPED,
         "generations": str(summary.generations),
-        "births": f"{summary.births}, {summary.evaluated} kernels judged, {summary.correct} correct",
+        "attempts": f"{summary.births}, {summary.evaluated} kernels judged, {summary.correct} correct",
         "best": f"{published_words(summary.champion, summary.best)}  {summary.best_kernel or ''}".rstrip(),
     }
     if any(tokens):
@@ -189,7 +189,7 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | 
 
 
 def print_source(console: Console, source: str, language: str = "python") -> None:
-    """Source in the terminal's own colours, readable on a light background, too; as it is in a pipe."""
+    """Print source: in the terminal's own colours, for any background; unchanged in a pipe."""
     if console.is_terminal:
         console.print(
             Syntax(printable(source), language, theme="ansi_dark", background_color="default", word_wrap=True)
@@ -199,7 +199,7 @@ def print_source(console: Console, source: str, language: str = "python") -> Non
 
 
 def unified_diff(older: Kernel, newer: Kernel, labels: Mapping[str, str]) -> str:
-    """The diff of two sources, "" when they are the same; `labels` go beside the ids."""
+    """The diff of two sources, "" for equal ones; `labels` follow the ids."""
     return "\n".join(
         difflib.unified_diff(
             older.source.splitlines(),
@@ -214,7 +214,7 @@ def unified_diff(older: Kernel, newer: Kernel, labels: Mapping[str, str]) -> str
 def print_lineage(
     console: Console, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]
 ) -> None:
-    """The line of a kernel, newest first: a tree on a terminal, one row for each ancestor in a pipe."""
+    """Print a kernel's ancestors, newest first: a tree on a terminal, one row for each in a pipe."""
     if console.is_terminal:
         best = line[0].birth
         tree = Tree(Text(f"{best.kernel} in {best.run}", style="bold"), guide_style="dim")
@@ -229,7 +229,7 @@ def print_lineage(
 
 
 def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> None:
-    """The line hangs straight down, so that fifty generations stay readable; only crossings go deeper."""
+    """Only crossings are indented, so that fifty generations stay readable."""
     for ancestor in line:
         birth = ancestor.birth
         evaluation = evaluations.get(birth.kernel or "")
@@ -243,7 +243,7 @@ def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: 
         label.append(printable(what(birth, ideas)))
         node = tree.add(label)
         for parent in ancestor.met:
-            node.add(Text(f"crossed with {parent}, see there", style="dim"))
+            node.add(Text(f"crossed with {parent}, shown elsewhere", style="dim"))
         for branch in ancestor.branches:
             _grow(node.add(Text("crossed with", style="dim")), branch, evaluations, ideas)
 
@@ -275,7 +275,7 @@ def _lineage_rows(
 
 
 def what(birth: Birth, ideas: Mapping[str, Idea]) -> str:
-    """In a line: the title of the idea and what was changed."""
+    """The title of the idea and the change, in one line."""
     idea = ideas.get(birth.idea or "")
     return ": ".join(part for part in (idea.title if idea else "", " ".join(birth.note.split())) if part)
 

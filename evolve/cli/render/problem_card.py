@@ -1,4 +1,4 @@
-"""A problem's card in words: what bounds the problem, how far eager is from that bound, and what is odd about it."""
+"""A problem card in words: what bounds the problem, how far eager is from that bound, and its flaws."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from kbevolve.archive.formatting import input_words, operation_words, size_words
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.flaws import Flaw
 
-#: A flag that stops the judge, and those that weaken what it finds; the rest inform.
+#: Flags by severity: the first stops the judge, the others weaken its verdicts.
 _STYLES = {"degenerate": "bold red", "nondeterministic": "red", "not-finite": "red", "low-signal": "yellow"}
 
 
@@ -17,11 +17,11 @@ def card_fields(card: ProblemCard, flaws: tuple[Flaw, ...]) -> Mapping[str, str 
     fields: dict[str, str | Text] = {"verdict": _verdict(card)}
     fields["reads"] = input_words(card)
     fields["writes"] = size_words(card.output_bytes)
-    fields["computes"] = f"{operation_words(card.flops)} in products" if card.flops else "no products"
+    fields["computes"] = f"{operation_words(card.flops)} in products" if card.flops else "no matrix products"
     fields["bound by"] = card.bound_by + (f", {_intensity(card)}" if card.flops else "")
     fields["eager"] = time_words(card.eager_ms) + (f", {_share(card)} of the roofline" if card.task_roofline_ms else "")
     fields["roofline"] = _by_class(card.roofline_ms)
-    fields["floor"] = _by_class(card.floor_ms) if any(card.floor_ms.values()) else "none that is certain"
+    fields["floor"] = _by_class(card.floor_ms) if any(card.floor_ms.values()) else "none known with certainty"
     for flag, reason in card.flags.items():
         fields[flag] = Text(reason, style=_STYLES.get(flag, ""))
     if flaws:
@@ -31,7 +31,7 @@ def card_fields(card: ProblemCard, flaws: tuple[Flaw, ...]) -> Mapping[str, str 
 
 def _verdict(card: ProblemCard) -> Text:
     if card.degenerate:
-        return Text("refused: its answer hardly depends on its input; --force judges it all the same", "bold red")
+        return Text("refused: its answer hardly depends on its input; --force judges kernels anyway", "bold red")
     doubts = [flag for flag in _STYLES if flag in card.flags]
     if doubts:
         return Text(f"accepted, with doubts: {', '.join(doubts)}", "yellow")
@@ -39,7 +39,7 @@ def _verdict(card: ProblemCard) -> Text:
 
 
 def _share(card: ProblemCard) -> str:
-    """Eager's part of the roofline. Convolutions may beat it: Winograd's way multiplies less than the definition."""
+    """Eager's share of the roofline; convolutions may exceed it, because Winograd's algorithm multiplies less."""
     return f"{card.task_roofline_ms / card.eager_ms:.0%}" if card.eager_ms else "–"
 
 
@@ -49,7 +49,7 @@ def _intensity(card: ProblemCard) -> str:
 
 
 def _by_class(times: Mapping[str, float]) -> str:
-    """``fp32 1.20 ms, tf32/half 842 µs``: classes that share a time stand together, and fp64's is always fp32's."""
+    """``fp32 1.20 ms, tf32/half 842 µs``: classes with one time are joined; fp64 has the time of fp32."""
     together: dict[str, list[str]] = {}
     for name, milliseconds in times.items():
         if name != "fp64":

@@ -1,4 +1,4 @@
-"""How a profile is printed: a table of what ran, the rates, and the guess at the bottleneck."""
+"""A profile: a table of launches, the rates, and the likely bottleneck."""
 
 from rich.console import Console
 from rich.text import Text
@@ -22,9 +22,9 @@ _COLUMNS = (
 
 
 def print_profile(console: Console, profile: Profile) -> None:
-    """Print the table of launches (nothing when there are none) and the words below it."""
+    """Print the table of launches, if there are any, and the words below it."""
     if profile.launches:
-        shown = [index for index in range(len(_COLUMNS)) if _told(profile, index)]
+        shown = [index for index in range(len(_COLUMNS)) if _is_filled(profile, index)]
         rows = [_row(launch) for launch in profile.launches]
         print_table(console, [_COLUMNS[index] for index in shown], [[row[index] for index in shown] for row in rows])
         console.print()
@@ -33,7 +33,7 @@ def print_profile(console: Console, profile: Profile) -> None:
 
 
 def profile_words(profile: Profile) -> list[str]:
-    """Rates, counters and bottleneck, one line each, as far as they are known."""
+    """Rates, counters and bottleneck, one line each, if known."""
     rates = []
     if profile.roofline_share is not None:
         rates.append(f"{percent(profile.roofline_share)} of the roofline")
@@ -50,7 +50,7 @@ def profile_words(profile: Profile) -> list[str]:
 
 
 def counter_words(name: str, value: float) -> str:
-    """``DRAM busy 81 %``; what is counted has no percent."""
+    """``DRAM busy 81 %``; counts have no percent sign."""
     return f"{name} {value:.0f}" if name.startswith("registers") else f"{name} {value:.0f} %"
 
 
@@ -68,8 +68,8 @@ def _row(launch: Launch) -> list[Text | str]:
     ]
 
 
-def _told(profile: Profile, index: int) -> bool:
-    """Whether any launch has something in a column: a CPU knows no registers."""
+def _is_filled(profile: Profile, index: int) -> bool:
+    """Whether any launch has a value in a column: on a CPU there are no registers."""
     return any(str(_row(launch)[index]) for launch in profile.launches)
 
 

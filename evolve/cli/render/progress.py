@@ -1,4 +1,4 @@
-"""What a running search looks like: a live display on a terminal, plain lines elsewhere."""
+"""The progress of a run: a live display on a terminal, plain lines elsewhere."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -29,13 +29,13 @@ from kbevolve.evolve.state.totals import RunTotals
 
 #: Children shown under the numbers; more would scroll the numbers out of a small terminal.
 RECENT = 6
-#: Seconds between two plain lines when nothing remarkable happens.
+#: Seconds between two plain lines without news.
 QUIET_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What stays the same during a run."""
+    """The constant part of the display."""
 
     #: e.g. "L1/matmul".
     problem: str
@@ -45,12 +45,12 @@ class Header:
     proposer: str
     #: Generation to reach.
     generations: int
-    #: Kernel id of the reference itself, which is what the others are measured against.
+    #: Kernel id of the reference itself.
     reference: str
 
 
-class Pace:
-    """Rate and remaining time, from what this session did: a resumed run owes nothing to the time it slept."""
+class SessionRate:
+    """Rate and remaining time of this session; earlier sessions do not count."""
 
     def __init__(self) -> None:
         self._started = monotonic()
@@ -58,14 +58,14 @@ class Pace:
         self.judged = 0
 
     def note(self, event: Event) -> None:
-        """Take note of an event."""
+        """Count an event."""
         if self._first_generation is None:
             self._first_generation = event.generation
         if event.done and event.evaluation is not None and not event.remembered:
             self.judged += 1
 
     def words(self, generation: int, generations: int) -> str:
-        """``31 kernels/min, 2:10 left``; without the time as long as no generation is over."""
+        """``31 kernels/min, 2:10 left``; no remaining time before the first generation has ended."""
         elapsed = monotonic() - self._started
         words = f"{self.judged / max(elapsed, 1e-9) * 60:.0f} kernels/min"
         done = generation - (self._first_generation or 0)
@@ -79,13 +79,13 @@ class LiveProgress:
 
     def __init__(self, header: Header, console: Console) -> None:
         self.header = header
-        self._pace = Pace()
+        self._rate = SessionRate()
         self._recent: deque[Text] = deque(maxlen=RECENT)
         self._live = Live(console=console, auto_refresh=False, transient=True)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
-        # Judges start before there is any event: workers, torch, a cluster.
+        # Judges start before the first event: workers, torch, a cluster.
         self._live.update(Group(self._top(), Text("starting …", style="dim")), refresh=True)
         return self
 
@@ -96,7 +96,7 @@ class LiveProgress:
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        self._pace.note(event)
+        self._rate.note(event)
         if event.birth is not None and event.done:
             self._recent.append(_child_line(event.birth, event))
         self._live.update(self._render(event), refresh=True)
@@ -114,7 +114,7 @@ class LiveProgress:
         bar.add_row(
             ProgressBar(total=max(header.generations, 1), completed=event.generation, width=32),
             Text(f"generation {event.generation}/{header.generations}"),
-            Text(self._pace.words(event.generation, header.generations), style="dim"),
+            Text(self._rate.words(event.generation, header.generations), style="dim"),
         )
         now = Text(_now_words(event), style="dim", no_wrap=True, overflow="ellipsis")
         return Group(self._top(), bar, numbers, *self._recent, now)
@@ -128,15 +128,15 @@ class LiveProgress:
 
 
 class LineProgress:
-    """Plain lines: every new champion, every new best until there is one, and a sign of life now and then."""
+    """Plain lines: each new champion (before the first, each new best), and the counts every 30 s."""
 
     def __init__(self, header: Header, console: Console) -> None:
         self.header = header
         self._console = console
-        self._pace = Pace()
+        self._rate = SessionRate()
         self._best = 0.0
         self._champion: Confirmation | None = None
-        self._spoke = monotonic()
+        self._printed_at = monotonic()
 
     def __enter__(self) -> Self:
         header = self.header
@@ -149,8 +149,8 @@ class LineProgress:
         return None
 
     def __call__(self, event: Event) -> None:
-        """Print a line if the event is worth one."""
-        self._pace.note(event)
+        """Print a line if the event is news."""
+        self._rate.note(event)
         best = event.best
         where = f"generation {event.generation}/{self.header.generations}"
         if event.champion is not None:
@@ -165,12 +165,12 @@ class LineProgress:
             found = f"{speedup_words(best.evaluation)}, {time_words(best.evaluation.timing.time_ms)}"
             self._say(f"{where}: best {found}, {best.kernel.id} {note}")
             return
-        if event.birth is None and monotonic() - self._spoke > QUIET_SECONDS:
-            pace = self._pace.words(event.generation, self.header.generations)
-            self._say(f"{where}: {count_words(event.totals)}; {pace}")
+        if event.birth is None and monotonic() - self._printed_at > QUIET_SECONDS:
+            rate = self._rate.words(event.generation, self.header.generations)
+            self._say(f"{where}: {count_words(event.totals)}; {rate}")
 
     def _say(self, line: str) -> None:
-        self._spoke = monotonic()
+        self._printed_at = monotonic()
         self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -191,7 +191,7 @@ def _best_text(event: Event) -> Text:
 
 
 def _now_words(event: Event) -> str:
-    """What is being done; "" between two steps."""
+    """The current step; "" between two steps."""
     doing = []
     if event.contest:
         challenger, *others = event.contest
@@ -204,7 +204,7 @@ def _now_words(event: Event) -> str:
     if event.waiting:
         doing.append(f"{event.waiting} more wait{'s' if event.waiting == 1 else ''}")
     if event.asked:
-        doing.append(f"{event.asked} being written")
+        doing.append(f"{event.asked} requested from models")
     return "; ".join(doing)
 
 

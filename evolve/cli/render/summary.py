@@ -1,4 +1,4 @@
-"""What the user reads when a run is over: the best kernels, where they are, and what to type next."""
+"""The end of a run: the best kernels, the cost, the next commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -19,7 +19,7 @@ from kbevolve.evolve.search.budget import LIMITS, Spent
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
 
-#: Kernels in the closing table, beside the starting kernels.
+#: Kernels in the table, besides the starting kernels.
 SHOWN = 5
 #: Characters of a failed starting kernel's message.
 MESSAGE = 160
@@ -45,7 +45,7 @@ def print_summary(
     spent: Spent,
     baselines: Sequence[Baseline] = (),
 ) -> None:
-    """Print the closing table, what is published, what it cost, the reason of the stop and the next commands."""
+    """Print the table, the published kernel, the cost, the stop reason and the next commands."""
     champion, ledger = archive.runs.champion(run.id), archive.run_view(run)
     confirmed = {one.kernel: one for one in archive.runs.confirmations(run.id)}
     if population.best() is None:
@@ -76,12 +76,11 @@ def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
 
 
 def cost_words(spent: Spent, gain: float | None) -> str:
-    """``Cost: 204 evaluations, 12:30 of device time, …; for each of the 120 % over …: 6.25 s of device time, $0.027``.
+    """``Cost: 204 evaluations, 12:30 of device time, …; per percent of the 120 % gained …: 6.25 s, $0.027``.
 
     Args:
         spent: what the run has spent.
-        gain: percent by which the published kernel is faster than the best starting kernel; None or less than zero
-            where there is nothing to divide by.
+        gain: percent by which the published kernel is faster than the best starting kernel; None if unknown.
     """
     parts = [_counted(spent.evaluations, "evaluation"), f"{duration_words(spent.device_seconds)} of device time"]
     parts.append(f"{duration_words(spent.wall_seconds)} in all")
@@ -94,7 +93,7 @@ def cost_words(spent: Spent, gain: float | None) -> str:
     each = [f"{spent.evaluations / gain:.3g} evaluations", f"{spent.device_seconds / gain:.3g} s of device time"]
     if spent.tokens and spent.dollars is not None:
         each.append(f"${spent.dollars / gain:.2g}")
-    return f"{words}; for each of the {gain:.3g} % gained over the best start: {', '.join(each)}"
+    return f"{words}; per percent of the {gain:.3g} % gained over the best start: {', '.join(each)}"
 
 
 def _counted(number: int, noun: str) -> str:
@@ -104,10 +103,10 @@ def _counted(number: int, noun: str) -> str:
 def _gain(
     population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> float | None:
-    """Percent by which what is published is faster than the best starting kernel, by confirmed numbers where there are
-    any; None where nothing is, or no starting kernel was correct."""
+    """Percent by which the published kernel is faster than the best starting kernel, by confirmed numbers if there are
+    any; None if nothing is published, or no starting kernel was correct."""
     fittest = population.best()
-    # Where contests were held and nobody holds the title, nothing is accepted.
+    # After contests without a champion, nothing is published.
     best = champion or (fittest.evaluation.timing if fittest and not confirmed else None)
     starts = [
         (confirmed.get(evaluation.kernel) or evaluation.timing).speedup or 0.0
@@ -122,33 +121,33 @@ def _gain(
 def _rows(
     population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> list[tuple[str | Text, ...]]:
-    """The best that were bred, the champion first, then the starting kernels."""
+    """The best children, the champion first, then the starting kernels."""
     title = champion.kernel if champion else None
     fittest = (member for member in population.ranked() if member.kernel.id != title)
     ranked = chain([population.member(title)] if title else [], fittest)
-    born = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
-    bred = islice(((one, birth) for one, birth in born if birth and birth.operator is not Operator.SEED), SHOWN)
+    created = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
+    children = islice(((one, birth) for one, birth in created if birth and birth.operator is not Operator.SEED), SHOWN)
     starts = [
         (population.member(birth.kernel), birth)
         for birth, evaluation in _starts(ledger)
         if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.is_valid(birth.kernel)
     ]
     starts.sort(key=lambda start: (start[0].kernel.id != title, -start[0].fitness))
-    return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*bred, *starts)]
+    return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
 
 
 def _failed_starts(ledger: RunView) -> Iterator[str]:
-    """Starting kernels that did not pass: often the machine lacks something that `kbevolve doctor` names."""
+    """Starting kernels that failed: often the machine lacks something that `kbevolve doctor` shows."""
     for birth, evaluation in _starts(ledger):
         if evaluation.verdict is not Verdict.CORRECT:
             # The whole message can be a compiler's log.
             message = " ".join(evaluation.message.split())[:MESSAGE]
             yield f"{birth.note}: {verdict_words(evaluation.verdict)}: {message} …"
-            yield f"  the whole message: kbevolve archive show {birth.kernel}; what is missing here: kbevolve doctor"
+            yield f"  the whole message: kbevolve archive show {birth.kernel}; missing tools: kbevolve doctor"
 
 
 def _starts(ledger: RunView) -> list[tuple[Birth, Evaluation]]:
-    """The starting kernels that were judged, each once however many islands have it."""
+    """The judged starting kernels, each once."""
     found = {birth.kernel: (birth, evaluation) for birth, evaluation in reversed(ledger.verdicts(0)) if evaluation}
     return list(reversed(found.values()))
 
@@ -174,16 +173,16 @@ def _print_next(
     if best is not None:
         commands += [
             (f"kbevolve export --problem {run.problem_name} -o best.py{where}", "the best kernel as a ModelNew file"),
-            (f"kbevolve archive lineage {best}{where}", "how it came to be"),
-            (f"kbevolve plot -o best.png{where}", "best so far, drawn"),
+            (f"kbevolve archive lineage {best}{where}", "its ancestors"),
+            (f"kbevolve plot -o best.png{where}", "best so far, as a figure"),
         ]
     if reason in (StopReason.GENERATIONS, StopReason.INTERRUPTED):
         more = f" --generations {generations * 2}" if reason is StopReason.GENERATIONS else ""
-        commands.append((f"kbevolve resume{more}{where}", "go on"))
+        commands.append((f"kbevolve resume{more}{where}", "continue"))
     if reason is StopReason.STAGNATION:
-        commands.append((f"kbevolve resume --set search.patience=0{where}", "go on, whatever comes"))
+        commands.append((f"kbevolve resume --set search.patience=0{where}", "continue, even without progress"))
     if reason in LIMITS:
-        commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null{where}", "go on without this limit"))
+        commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null{where}", "continue without this limit"))
     console.print(Text(f"Archive: {archive}. Next:"))
     width = max((len(command) for command, _ in commands), default=0)
     for command, why in commands:

@@ -1,4 +1,4 @@
-"""Tables that suit their reader: columns that fit on a terminal, plain whole lines in a pipe."""
+"""Tables: columns that fit a terminal, complete plain lines in a pipe."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Column:
     """One column of a table."""
 
     name: str
-    #: Numbers stand at the right.
+    #: Aligned at the right, for numbers.
     right: bool = False
     #: Hidden on terminals narrower than this (columns of characters); 0 never.
     least_width: int = 0
@@ -35,7 +35,7 @@ def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequ
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey, or cannot be sent: notes and messages of strangers may hold anything."""
+    """The text without control characters: notes and messages are untrusted."""
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 

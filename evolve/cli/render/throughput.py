@@ -1,4 +1,4 @@
-"""The throughput of a run, shown."""
+"""The throughput of a run on a terminal or in a pipe."""
 
 from rich.console import Console
 from rich.text import Text
@@ -22,13 +22,13 @@ _DEVICE_COLUMNS = (
     Column(name="device", flexible=True),
     Column(name="children", right=True),
     Column(name="busy", right=True),
-    Column(name="alone", right=True),
+    Column(name="timed alone", right=True),
     Column(name="longest gap", right=True, least_width=66),
 )
 
 
 def print_throughput(console: Console, throughput: Throughput) -> None:
-    """Counts and rates, then a table of the phases, then one of the devices."""
+    """Print counts and rates, then a table of the phases, then one of the devices."""
     print_fields(console, _fields(throughput))
     if not throughput.judged:
         return
@@ -47,33 +47,33 @@ def print_throughput(console: Console, throughput: Throughput) -> None:
     ]
     print_table(console, _DEVICE_COLUMNS, rows)
     for line in (
-        "Seconds a child; share: of the seconds of all evaluations.",
-        "Busy: share of the wall time in which at least one kernel was tried, timed or profiled on the device; alone:",
-        "in which one was timed with nobody beside. Gaps in seconds; contests of champions are within them.",
+        "Seconds per child; share: of the seconds of all evaluations.",
+        "Busy: share of the wall time with at least one kernel on the device; timed alone: with one kernel in timing",
+        "and no other process. Gaps are in seconds, and include contests of champions.",
     ):
         console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def _fields(throughput: Throughput) -> dict[str, str | Text]:
-    twins = f" ({throughput.twins} as compiled before)" if throughput.twins else ""
+    identical = f" ({throughput.twins} with identical binaries)" if throughput.twins else ""
     verdicts = ", ".join(
-        f"{count} {name.replace('_', ' ')}{twins if name == Verdict.CORRECT.name.lower() else ''}"
+        f"{count} {name.replace('_', ' ')}{identical if name == Verdict.CORRECT.name.lower() else ''}"
         for name, count in throughput.verdicts.items()
     )
     fields: dict[str, str | Text] = {
         "run": f"{throughput.run}, {throughput.problem}",
         "device": throughput.device,
         "kernels": verdicts or "none judged yet",
-        "births": _births(throughput),
+        "attempts": _attempts(throughput),
     }
-    aside = {"judged in an earlier run": throughput.remembered, "without times": throughput.untimed}
-    if any(aside.values()):
-        fields["left out"] = ", ".join(f"{count} {words}" for words, count in aside.items() if count)
+    omitted = {"judged in an earlier run": throughput.remembered, "without times": throughput.untimed}
+    if any(omitted.values()):
+        fields["left out"] = ", ".join(f"{count} {words}" for words, count in omitted.items() if count)
     if throughput.children_per_hour is not None:
-        fields["rate"] = Text(f"{throughput.children_per_hour:.0f} children an hour", style="bold")
+        fields["rate"] = Text(f"{throughput.children_per_hour:.0f} children per hour", style="bold")
         pauses = f", and {duration_words(throughput.pauses)} of pauses" if throughput.pauses else ""
         fields["wall time"] = f"{duration_words(throughput.wall)} for {throughput.judged} children{pauses}"
-        fields["side by side"] = f"{three_digits(throughput.side_by_side)} children in the mean"
+        fields["in parallel"] = f"{three_digits(throughput.side_by_side)} children on average"
         gap = f", {_seconds(throughput.longest_gap)} s at most" if throughput.longest_gap else ""
         fields["idle"] = f"{_percent(throughput.idle)} of the wall time{gap}"
         builds = next((phase for phase in throughput.phases if phase.name == BUILD_PHASE), None)
@@ -86,7 +86,7 @@ def _fields(throughput: Throughput) -> dict[str, str | Text]:
     return fields
 
 
-def _births(throughput: Throughput) -> str:
+def _attempts(throughput: Throughput) -> str:
     renamed = f" ({throughput.renamed} under other names)" if throughput.renamed else ""
     aside = {
         f"{BirthState.DUPLICATE.value}{renamed}": throughput.duplicates,
@@ -94,8 +94,8 @@ def _births(throughput: Throughput) -> str:
         BirthState.NO_CODE.value: throughput.without_code,
         BirthState.EXHAUSTED.value: throughput.exhausted,
     }
-    told = ", ".join(f"{count} {words}" for words, count in aside.items() if count)
-    return f"{throughput.births}{f', of which {told}' if told else ''}"
+    parts = ", ".join(f"{count} {words}" for words, count in aside.items() if count)
+    return f"{throughput.births}{f', of which {parts}' if parts else ''}"
 
 
 def _phase_row(phase: PhaseTime) -> tuple[str, ...]:

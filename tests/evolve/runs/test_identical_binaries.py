@@ -59,7 +59,7 @@ def test_identical_binaries_are_free_and_share_no_island() -> None:
     twins = {name for name, one in found.items() if one.compiled.identical_to is not None}
     assert len(twins) == population.totals.identical > 3, "this landscape has them"
     assert population.totals.evaluations == evaluator.paid == len(found) - len(twins)
-    assert f"correct ({len(twins)} as compiled before)" in count_words(population.totals)
+    assert f"correct ({len(twins)} with identical binaries)" in count_words(population.totals)
     assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).twins == len(twins)
     for island in population.islands:
         codes = [member.evaluation.compiled.binary_hash for member in island.members]

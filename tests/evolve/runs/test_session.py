@@ -264,6 +264,6 @@ def test_the_display_shows_what_several_judges_do(session_with: Any) -> None:
 
     assert now(judging=(first,)) == f"judging {first.kernel}: naive"
     assert now(judging=(replace(first, note=""),)) == f"judging {first.kernel}"
-    assert now(judging=(first, second), waiting=5, asked=3) == "judging 2 kernels; 5 more wait; 3 being written"
+    assert now(judging=(first, second), waiting=5, asked=3) == "judging 2 kernels; 5 more wait; 3 requested from models"
     assert now(contest=("a", "b"), judging=(first, second)) == "measuring a again, beside b, eager; judging 2 kernels"
     assert now() == "", "nothing is under way"

@@ -174,7 +174,7 @@ def test_the_cost_is_shown_for_each_percent() -> None:
     spent = Spent(evaluations=204, device_seconds=750, wall_seconds=3725, tokens=1_230_000, dollars=3.2)
     assert cost_words(spent, 120.0) == (
         "Cost: 204 evaluations, 12:30 of device time, 1:02:05 in all, 1,230,000 tokens, $3.20; "
-        "for each of the 120 % gained over the best start: 1.7 evaluations, 6.25 s of device time, $0.027"
+        "per percent of the 120 % gained over the best start: 1.7 evaluations, 6.25 s of device time, $0.027"
     )
     assert cost_words(replace(spent, dollars=None, unpriced=("x",)), None) == (
         "Cost: 204 evaluations, 12:30 of device time, 1:02:05 in all, 1,230,000 tokens, dollars unknown"

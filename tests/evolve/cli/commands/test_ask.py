@@ -241,7 +241,7 @@ def test_an_offline_resume_does_not_lose_what_was_told(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("ask", "--run", "latest", "--problem", "twice.py"), "go on with a run, or begin one"),
+        (("ask", "--run", "latest", "--problem", "twice.py"), "continue a run, or start one"),
         (("ask", "--islands", "2"), "a run keeps its settings"),
         (("ask", "--problem", "twoce.py"), "twoce.py"),
         (("ask", "--problem", "twice.py", "--device", "cpu", "--strategy", "openevolve"), "asks its models by itself"),

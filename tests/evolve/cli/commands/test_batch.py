@@ -81,7 +81,7 @@ def test_a_line_for_each_verdict_and_a_summary(batch: Any, folder: Path) -> None
     assert [line.partition(",")[0] for line in outcome.err.splitlines()] == [
         "1/4 a.py: 0.820× [0.812", "2/4 b/deep/x.py: 1.12× [1.11", "3/4 b/wrong.py: wrong", "4/4 c.py: 1.72× [1.70",
     ]  # fmt: skip
-    for part in ("4 kernels: 3 correct, 1 wrong", f"Best: {KERNELS['c.py'].id} (c.py), 1.72×", "an hour"):
+    for part in ("4 kernels: 3 correct, 1 wrong", f"Best: {KERNELS['c.py'].id} (c.py), 1.72×", "per hour"):
         assert part in outcome.out
     assert f"kbevolve import {folder / 'out.jsonl'}" in outcome.out
 
@@ -103,7 +103,7 @@ def test_what_has_a_line_is_not_judged_again(batch: Any, folder: Path) -> None:
     assert outcome.code == 0
     assert set(judge.asked) == {KERNELS["b/wrong.py"].id, KERNELS["c.py"].id}
     assert "the last line was incomplete; its kernel is judged again" in outcome.err
-    assert "2 had a line already" in outcome.out
+    assert "2 had a line" in outcome.out
     assert "4 kernels: 3 correct" in outcome.out
     assert (folder / "out.jsonl").read_bytes().split(b"\n")[:2] == kept
     assert [one.file for one in lines(folder)] == ORDER
@@ -133,8 +133,8 @@ def test_files_that_are_no_new_kernel_are_told(batch: Any, folder: Path) -> None
     judge = KnownJudge()
     outcome = batch(judge)
     assert judge.asked.total() == 4
-    assert "e.py: not text in UTF-8" in outcome.err
-    assert "1 files hold a kernel again; 1 files could not be read." in outcome.out
+    assert "e.py: byte 0xff at position 0 is not UTF-8" in outcome.err
+    assert "1 files repeat a kernel; 1 files could not be read." in outcome.out
 
 
 def test_the_problem_in_the_folder_is_no_kernel(batch: Any, folder: Path) -> None:
@@ -147,8 +147,8 @@ def test_the_problem_in_the_folder_is_no_kernel(batch: Any, folder: Path) -> Non
 def test_interrupted_it_keeps_what_is_there(batch: Any, folder: Path) -> None:
     outcome = batch(BreakingJudge(KeyboardInterrupt(), KERNELS["b/wrong.py"].id))
     assert outcome.code == 130
-    assert "the same command goes on from here" in outcome.err
-    assert "2 were left" in outcome.out
+    assert "the same command continues the batch" in outcome.err
+    assert "2 are not judged yet" in outcome.out
     assert [one.file for one in lines(folder)] == ORDER[:2]
 
 
@@ -182,8 +182,8 @@ def test_as_many_are_judged_at_once_as_the_judge_takes(batch: Any, folder: Path)
     ("words", "message"),
     [
         (("kernel.py", "--batch", "."), "both FILE (kernel.py) and --batch (.): give the one file, or the folder"),
-        ((), "nothing to judge: name a FILE, or a folder of them with --batch DIR --out results.jsonl"),
-        (("--batch", "."), "--batch . needs a file for what is found: --out results.jsonl"),
+        ((), "nothing to judge: name a FILE, or a folder with --batch DIR --out results.jsonl"),
+        (("--batch", "."), "--batch . needs a file for the results: --out results.jsonl"),
         (("kernel.py", "--out", "x"), "--out x is for --batch DIR"),
         (("--batch", "nowhere", "--out", "x"), "nowhere is not a folder; --batch wants a folder of ModelNew files"),
         (("--batch", ".", "--out", "x"), "has no kernel (*.py)"),

@@ -61,13 +61,13 @@ def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: A
 
     judge = KnownJudge()
     second = compare("--strategies", "greedy,best-of-n", "-o", "c.svg", "--json", judge=judge)
-    assert "4 runs, 4 there already." in second.out
+    assert "4 runs, 4 finished." in second.out
     assert not judge.asked
     assert json.loads(second.out.splitlines()[-1]) == found
     third = compare("--strategies", "greedy,evolve", "-o", "c.svg", "--seed", 1)
-    assert "4 runs, 1 there already." in third.out, "seeds 1 and 2; another seed or strategy is another run"
+    assert "4 runs, 1 finished." in third.out, "seeds 1 and 2; another seed or strategy is another run"
     other = compare("--strategies", "greedy", "-o", "c.svg", "--set", "search.child_discount=0.5")
-    assert "there already" not in other.out
+    assert "finished" not in other.out
 
 
 def test_a_comparison_that_was_interrupted_goes_on(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,10 +84,10 @@ def test_a_comparison_that_was_interrupted_goes_on(compare: Any, monkeypatch: py
     monkeypatch.setattr(command, "run_session", until_second)
     first = compare("--strategies", "greedy,best-of-n")
     assert first.code == 130
-    assert "the same command goes on from here" in first.out
+    assert "the same command continues" in first.out
     monkeypatch.setattr(command, "run_session", original)
     second = compare("--strategies", "greedy,best-of-n")
-    assert "4 runs, 1 there already, 1 begun." in second.out
+    assert "4 runs, 1 finished, 1 started." in second.out
     assert second.code == 0
     with Archive(Path("kbevolve.db")) as archive:
         assert len(archive.runs.summaries()) == 4
@@ -112,7 +112,7 @@ def test_what_models_cost_is_in_the_table(compare: Any, monkeypatch: pytest.Monk
     [
         (("--strategies", "gready"), "no strategy 'gready'. Nearest: greedy."),
         (("--strategies", ","), "--strategies names none"),
-        (("--strategy", "greedy"), "name those that are compared with --strategies"),
+        (("--strategy", "greedy"), "name the strategies with --strategies"),
         (("--strategies", "tree"), "strategy tree needs a model"),
         (("-o", "c.gif"), "cannot draw .gif"),
         (("--set", "budget.evaluations=null", "--max-evaluations", "0"), "budget.evaluations"),

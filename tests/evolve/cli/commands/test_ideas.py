@@ -45,7 +45,7 @@ def test_the_whole_archive_tells_problems_apart(kbevolve: Any, make_archive: Any
     limited = json.loads(kbevolve("ideas", "-n", "1", "--json", "--archive", first.path).out)
     assert limited["ideas"] == tree["ideas"][:1]
     shown = kbevolve("ideas", "-n", "1", "--archive", first.path).out
-    assert f"-n {len(tree['ideas'])} lists them all" in shown
+    assert f"-n {len(tree['ideas'])} lists all" in shown
 
 
 def test_an_archive_without_ideas_says_what_brings_some(kbevolve: Any, tmp_path: Any) -> None:
@@ -54,7 +54,7 @@ def test_an_archive_without_ideas_says_what_brings_some(kbevolve: Any, tmp_path:
     for options in ((), ("--run", "latest")):
         done = kbevolve("ideas", *options, "--archive", tmp_path / "empty.db")
         assert done.code == 0
-        assert "has no idea yet" in done.out
+        assert "has no ideas recorded" in done.out
         assert "--model NAME" in done.out
 
 

@@ -42,7 +42,7 @@ def test_one_level(kbevolve) -> None:  # type: ignore[no-untyped-def]
     assert list(listed) == ["L3/mlp", "L3/resnet_block", "L3/transformer_block"]
     outcome = kbevolve("problems", "ls", "--level", 4)
     assert outcome.code == 2
-    assert "there are the levels 1, 2, 3" in outcome.err
+    assert "the levels are 1, 2, 3" in outcome.err
 
 
 def test_a_checkout_is_listed_and_a_bad_file_hides_no_other(kbevolve, checkout: Path) -> None:  # type: ignore[no-untyped-def]

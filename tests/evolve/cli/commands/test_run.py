@@ -101,7 +101,7 @@ def test_run_export_evaluate(folder: Path) -> None:
     assert json.loads(judged.stdout.splitlines()[-1])["verdict"] == "correct"
     over = type_in(folder, "resume")
     assert over.returncode == 2
-    assert "--generations 4 to go further" in over.stderr
+    assert "give more with --generations 4" in over.stderr
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_the_tables_say_the_same(stats: Any, small_archive: Any) -> None:
     timed(small_archive)
     out = stats().out
     for part in (
-        small_archive.run.id, "335 children an hour", "0:43 for 4 children", "7.0 % of the wall time, 1.000 s at most",
+        small_archive.run.id, "335 children per hour", "0:43 for 4 children", "7.0 % of the wall time, 1.000 s at most",
         "1 duplicate", "without times", "sent", "node7/cuda:0", "37.2 %", "27.9 %",
     ):  # fmt: skip
         assert part in out, out
@@ -101,7 +101,7 @@ def test_a_run_of_an_older_version_has_counts_and_no_rates(stats: Any, small_arc
     outcome = stats()
     assert outcome.code == 0
     assert f"{len(small_archive.evaluations)} without times" in outcome.out
-    assert "an hour" not in outcome.out
+    assert "per hour" not in outcome.out
     assert json.loads(stats("--json").out)["children_per_hour"] is None
 
 
