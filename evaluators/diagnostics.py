@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from kbevolve.evaluators.device.devices import cpu_model, find_device
 from kbevolve.evaluators.sandbox import bubblewrap, launch
 from kbevolve.evaluators.worker import landlock
 
@@ -37,7 +38,7 @@ def diagnose() -> list[Diagnostic]:
         Diagnostic("Python", True, f"{platform.python_version()} on {platform.platform()}"),
         _torch(),
         _gpu(),
-        _cpu(),
+        Diagnostic("CPU", True, f"{cpu_model()}, {len(os.sched_getaffinity(0))} usable cores"),
         _program("C++ compiler", compiler, "apt install g++ (or set CXX); Triton and torch work without"),
         _program("ninja", "ninja", "pip install ninja"),
         _program(
@@ -82,8 +83,6 @@ def _gpu() -> Diagnostic:
         import torch
 
         if torch.cuda.is_available():
-            from kbevolve.evaluators.device.devices import find_device
-
             count = torch.cuda.device_count()
             more = f" (and {count - 1} more)" if count > 1 else ""
             return Diagnostic("GPU", True, find_device("cuda").description + more)
@@ -92,12 +91,6 @@ def _gpu() -> Diagnostic:
         return Diagnostic("GPU", False, "torch sees no CUDA device", remedy)
     except Exception as error:
         return Diagnostic("GPU", False, _first_line(error), remedy)
-
-
-def _cpu() -> Diagnostic:
-    from kbevolve.evaluators.device.devices import cpu_model
-
-    return Diagnostic("CPU", True, f"{cpu_model()}, {len(os.sched_getaffinity(0))} usable cores")
 
 
 def _triton() -> Diagnostic:
@@ -126,8 +119,6 @@ def _bubblewrap() -> Diagnostic:
 def _sandbox() -> Diagnostic:
     """The confinement that a worker reaches, tried in one."""
     try:
-        from kbevolve.evaluators.device.devices import find_device
-
         level = launch.confinement_level(find_device("auto"))
     except Exception as error:
         return Diagnostic("sandbox", False, _first_line(error), "see the lines above")
