@@ -137,7 +137,7 @@ class Compiled(Part):
 
     #: What its compiled code shows; None where the code could not be disassembled.
     traits: tuple[Trait, ...] | None = None
-    #: Hash of all that it runs, compiled code as machine code (`evaluators.judging.binary_dedup`); "" where that is not known.
+    #: Hash of all that it runs, compiled code as machine code (`evaluators.judging.binary_dedup`); "" where unknown.
     binary_hash: str = ""
     #: Id of the kernel of the same `binary_hash` whose verdict and times these are; None for a kernel judged itself.
     identical_to: str | None = None
