@@ -61,7 +61,8 @@ def as_kernel(member: Member) -> Kernel:
 
 
 @pytest.mark.parametrize(
-    ("budget", "seed", "credit"), [(90, 1, "shares"), (160, 2, "shares"), (60, 3, "credit"), (399, 4, "shares")]
+    ("budget", "seed", "credit"),
+    [(90, 1, "shares"), (160, 2, "shares"), (60, 3, "credit"), pytest.param(399, 4, "shares", marks=pytest.mark.slow)],
 )
 def test_a_run_and_its_simulation_choose_alike(
     budget: int, seed: int, credit: str, monkeypatch: pytest.MonkeyPatch
