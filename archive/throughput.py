@@ -78,15 +78,15 @@ class Throughput:
     exhausted: int
     #: Duplicates that differ in names or layout; near-duplicates of failures, which were not judged.
     renamed: int
-    familiar: int
+    near_duplicates: int
     #: Kernels by verdict, the best first, including those that an earlier run judged.
     verdicts: Mapping[str, int]
     #: Kernels with the verdict of an identical binary.
-    twins: int
+    identical_binaries: int
     #: Kernels judged in this run, with recorded times: the figures below are about them.
     judged: int
     #: Kernels judged by an earlier run, and kernels judged by a version that recorded no times.
-    remembered: int
+    judged_earlier: int
     untimed: int
     #: Seconds of wall time, and of the pauses excluded from it.
     wall: float
@@ -137,13 +137,13 @@ def throughput_of(
         births=len(births),
         duplicates=states[BirthState.DUPLICATE],
         renamed=sum(birth.proposed_kernel is not None for birth in births),
-        familiar=states[BirthState.NEAR_DUPLICATE],
+        near_duplicates=states[BirthState.NEAR_DUPLICATE],
         without_code=states[BirthState.NO_CODE],
         exhausted=states[BirthState.EXHAUSTED],
         verdicts={verdict.name.lower(): verdicts[verdict] for verdict in reversed(Verdict) if verdicts[verdict]},
-        twins=sum(one.compiled.identical_to is not None for one in evaluations),
+        identical_binaries=sum(one.compiled.identical_to is not None for one in evaluations),
         judged=len(judged),
-        remembered=len(timed) - len(judged),
+        judged_earlier=len(timed) - len(judged),
         untimed=len(evaluations) - len(timed),
         wall=wall,
         pauses=sum(pauses),

@@ -254,16 +254,16 @@ def test_a_birth_is_written_once_and_all_or_nothing(small_archive: Any) -> None:
 
 def test_what_a_fact_names_must_be_there(archive: Archive, problem: Problem) -> None:
     archive.add_problem(problem)
-    with pytest.raises(ArchiveError, match="not there; add that one first"):
+    with pytest.raises(ArchiveError, match="not in the archive; add that one first"):
         archive.add_run(make_run(problem, problem="0" * 16))
     run = make_run(problem)
     archive.add_run(run)
     birth = Birth(
         run=run.id, generation=0, island=0, slot=0, operator=Operator.SEED, state=BirthState.CREATED, kernel="f" * 16
     )
-    with pytest.raises(ArchiveError, match="not there"):
+    with pytest.raises(ArchiveError, match="not in the archive"):
         archive.add_birth(birth)
-    with pytest.raises(ArchiveError, match="not there"):
+    with pytest.raises(ArchiveError, match="not in the archive"):
         archive.add_stop("no-such-run", StopReason.GENERATIONS)
     assert archive.runs.births(run.id) == []
 
@@ -305,7 +305,7 @@ def test_a_contest_is_written_whole_or_not_at_all(small_archive: Any) -> None:
     failure = dataclasses.replace(small_archive.evaluations[kernel], verdict=Verdict.CRASHED)
     unknown = confirmation(run.id, "f" * 16)
     with Archive(small_archive.path) as archive:
-        with pytest.raises(ArchiveError, match="not there"):
+        with pytest.raises(ArchiveError, match="not in the archive"):
             archive.add_contest([confirmation(run.id, kernel), unknown], [failure])
         assert archive.runs.confirmations(run.id) == []
         assert archive.runs.failed(run.id) == set()
@@ -361,7 +361,7 @@ def test_a_card_is_written_once_until_it_changes(archive: Archive, problem: Prob
     archive.add_card(card)
     assert archive.problems.card(problem.id, "cpu/x", "fp32") == card
     assert count(archive, "cards") == 3
-    with pytest.raises(ArchiveError, match="not there"):
+    with pytest.raises(ArchiveError, match="not in the archive"):
         archive.add_card(dataclasses.replace(card, problem="0" * 16))
 
 
@@ -558,7 +558,7 @@ def test_what_was_found_elsewhere_comes_whole_or_not_at_all(small_archive: Any) 
     good = dataclasses.replace(small_archive.evaluations[small_archive.best], kernel=stranger.id)
     with Archive(small_archive.path) as archive:
         broken = dataclasses.replace(good, problem="no such problem")
-        with pytest.raises(ArchiveError, match="names a run, problem, kernel or idea that is not there"):
+        with pytest.raises(ArchiveError, match="names a run, problem, kernel or idea that is not in the archive"):
             archive.add_found([(small_archive.problem, stranger, good), (small_archive.problem, stranger, broken)])
         with pytest.raises(ArchiveError, match="no kernel"):
             archive.kernels.get(stranger.id)

@@ -84,7 +84,7 @@ def test_the_pause_between_two_sittings_is_no_wall_time() -> None:
 def test_what_was_not_judged_in_this_run_is_counted_and_left_out() -> None:
     earlier, untimed = judged(-100, 10, timing=10), changed(judged(5, 10), started_at=0.0)
     found = throughput(judged(0, 1), earlier, untimed)
-    assert (found.judged, found.remembered, found.untimed, found.wall) == (1, 1, 1, 1)
+    assert (found.judged, found.judged_earlier, found.untimed, found.wall) == (1, 1, 1, 1)
     assert found.verdicts == {"correct": 3}
 
 

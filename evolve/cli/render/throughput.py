@@ -55,7 +55,7 @@ def print_throughput(console: Console, throughput: Throughput) -> None:
 
 
 def _fields(throughput: Throughput) -> dict[str, str | Text]:
-    identical = f" ({throughput.twins} with identical binaries)" if throughput.twins else ""
+    identical = f" ({throughput.identical_binaries} with identical binaries)" if throughput.identical_binaries else ""
     verdicts = ", ".join(
         f"{count} {name.replace('_', ' ')}{identical if name == Verdict.CORRECT.name.lower() else ''}"
         for name, count in throughput.verdicts.items()
@@ -66,7 +66,7 @@ def _fields(throughput: Throughput) -> dict[str, str | Text]:
         "kernels": verdicts or "none judged yet",
         "attempts": _attempts(throughput),
     }
-    omitted = {"judged in an earlier run": throughput.remembered, "without times": throughput.untimed}
+    omitted = {"judged in an earlier run": throughput.judged_earlier, "without times": throughput.untimed}
     if any(omitted.values()):
         fields["left out"] = ", ".join(f"{count} {words}" for words, count in omitted.items() if count)
     if throughput.children_per_hour is not None:
@@ -90,7 +90,7 @@ def _attempts(throughput: Throughput) -> str:
     renamed = f" ({throughput.renamed} under other names)" if throughput.renamed else ""
     aside = {
         f"{BirthState.DUPLICATE.value}{renamed}": throughput.duplicates,
-        BirthState.NEAR_DUPLICATE.value: throughput.familiar,
+        BirthState.NEAR_DUPLICATE.value: throughput.near_duplicates,
         BirthState.NO_CODE.value: throughput.without_code,
         BirthState.EXHAUSTED.value: throughput.exhausted,
     }
