@@ -40,7 +40,7 @@ def conversation(process: OpenEvolveProcess, answers: list[str]) -> list[str]:
     return asked
 
 
-def test_it_asks_for_the_score_of_its_program_and_then_for_a_better_program(process: OpenEvolveProcess) -> None:
+def test_it_asks_for_scores_and_for_better_programs(process: OpenEvolveProcess) -> None:
     assert process.next() == ScoreQuestion(source=PROGRAM)
     process.score({"combined_score": 0.75}, {"feedback": "Bottleneck (a guess): latency."})
     asked = process.next()
@@ -50,16 +50,10 @@ def test_it_asks_for_the_score_of_its_program_and_then_for_a_better_program(proc
     assert PROGRAM in asked.messages[-1].content
     assert "0.7500" in asked.messages[-1].content
     assert "Bottleneck (a guess): latency." in asked.messages[-1].content
+    process.answer("No change.")
+    assert isinstance(process.next(), ModelQuestion), "an unusable answer leads to the next question"
     process.answer(edit("X", 1, 2))
     assert process.next() == ScoreQuestion(source=PROGRAM.replace("X = 1", "X = 2"))
-
-
-def test_an_unusable_answer_leads_to_the_next_question(process: OpenEvolveProcess) -> None:
-    process.next()
-    process.score({"combined_score": 1.0}, {})
-    process.next()
-    process.answer("No change.")
-    assert isinstance(process.next(), ModelQuestion)
 
 
 def test_equal_answers_give_equal_questions(process: OpenEvolveProcess) -> None:
