@@ -1,8 +1,8 @@
-"""One line on what most likely limits a kernel: the first of several plain rules that its profile meets.
+"""One line on what most likely limits a kernel: the first of several simple rules that its profile meets.
 
-The order is that of the remedies: gaps between launches hide everything else, spills falsify what memory does, and only
-a kernel that fills the device is limited by the device. Williams, Waterman and Patterson's roofline (2009) tells the
-last two apart.
+The order is that of the remedies: gaps between launches hide everything else, spills add memory traffic of their own,
+and only a kernel that fills the device is limited by it. The roofline of Williams, Waterman and Patterson (2009)
+separates memory-bound from compute-bound kernels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,23 +10,23 @@ from collections.abc import Mapping, Sequence
 from kbevolve.archive.records import Launch
 from kbevolve.evaluators.analysis.rates import percent
 
-#: Device time below this share of a call's time: the device waits for launches.
+#: Below this share of kernel time in a call's time the device waits for launches.
 _BUSY = 0.7
-#: Launches a call from which merging them is worth a thought, unless one of them has more than this share.
+#: From so many launches a call on, fusing them may help, unless one of them has more than this share of the time.
 _MANY_LAUNCHES = 4
 _MAIN_SHARE = 0.6
-#: A launch below this share of the time is not worth naming its spills.
-_NAMED_SHARE = 0.25
-#: A roof is near from here: careful kernels reach 0.8 to 0.95 of it, naive ones a tenth.
-_NEAR_ROOF = 0.6
-#: A unit that is busy for this share of the time, in percent, is taken for the limit (as Nsight Compute does).
+#: Spills are reported only for launches with at least this share of the time.
+_SPILL_SHARE = 0.25
+#: From this share on a kernel is near the roofline: careful kernels reach 0.8 to 0.95, naive ones a tenth.
+_NEAR_ROOFLINE = 0.6
+#: A unit busy for this share of the time, in percent, counts as the limit (as in Nsight Compute).
 _BUSY_UNIT = 60.0
-#: Warps below this share of what a multiprocessor holds cannot hide the latency of memory.
+#: Below this occupancy warps cannot hide the latency of memory.
 _LOW_OCCUPANCY = 0.25
-#: Share of libraries from which the candidate's own kernels hardly matter.
+#: From this share of library time on, the candidate's own kernels hardly matter.
 _LIBRARY_SHARE = 0.8
 
-#: Names under which `counters` gives what is looked at here.
+#: Names of the readings of `counters` that are used here.
 DRAM, SM, TENSOR, STALL = "DRAM busy", "SM busy", "tensor cores busy", "stalled: "
 
 
@@ -38,31 +38,31 @@ def bottleneck(
     limit: str = "",
     counters: Mapping[str, float] | None = None,
 ) -> str:
-    """What most likely limits a kernel, in one line; "" when nothing is known.
+    """The most likely limit of a kernel, in one line; "" when nothing is known.
 
     Args:
-        launches: the longest first.
+        launches: of one call, the longest first.
         time_ms: milliseconds of a call.
         roofline_share: the roofline's time over the kernel's.
-        limit: "memory", "arithmetic" or "": the side of the roofline that the problem lies on.
+        limit: "memory", "arithmetic" or "": what bounds the problem's roofline.
         counters: hardware counters of the longest launch, in percent, by the names above.
     """
     return (
-        _launching(launches, time_ms)
-        or _spilling(launches)
-        or _counted(counters or {})
-        or _at_the_roof(roofline_share, limit)
+        _launch_bound(launches, time_ms)
+        or _spills(launches)
+        or _from_counters(counters or {})
+        or _near_roofline(roofline_share, limit)
         or _many_launches(launches)
         or _libraries(launches)
         or _under_filled(launches)
         or _low_occupancy(launches, roofline_share)
-        or _far_from_the_roof(roofline_share, limit)
+        or _far_from_roofline(roofline_share, limit)
     )
 
 
-def _launching(launches: Sequence[Launch], time_ms: float) -> str:
+def _launch_bound(launches: Sequence[Launch], time_ms: float) -> str:
     busy_ms = sum(one.microseconds * one.launches for one in launches) / 1e3
-    on_gpu = any(one.registers is not None for one in launches)  # on a CPU nothing is launched
+    on_gpu = any(one.registers is not None for one in launches)  # a CPU has no launches
     if not on_gpu or busy_ms >= _BUSY * time_ms:
         return ""
     count = sum(one.launches for one in launches)
@@ -72,9 +72,9 @@ def _launching(launches: Sequence[Launch], time_ms: float) -> str:
     )
 
 
-def _spilling(launches: Sequence[Launch]) -> str:
+def _spills(launches: Sequence[Launch]) -> str:
     for one in launches:
-        if one.spilled and one.share >= _NAMED_SHARE and not one.library:
+        if one.spilled and one.share >= _SPILL_SHARE and not one.library:
             registers = f" beside {one.registers} registers" if one.registers else ""
             return (
                 f"spilling: {one.name} keeps {one.spilled} bytes a thread in local memory{registers}; smaller tiles, "
@@ -83,7 +83,7 @@ def _spilling(launches: Sequence[Launch]) -> str:
     return ""
 
 
-def _counted(counters: Mapping[str, float]) -> str:
+def _from_counters(counters: Mapping[str, float]) -> str:
     dram, sm, tensor = (counters.get(name) for name in (DRAM, SM, TENSOR))
     if dram is None or sm is None:
         return ""
@@ -98,8 +98,8 @@ def _counted(counters: Mapping[str, float]) -> str:
     return f"latency-bound: DRAM is busy {dram:.0f} %, multiprocessors {sm:.0f} % of the time{waits}"
 
 
-def _at_the_roof(share: float | None, limit: str) -> str:
-    if share is None or share < _NEAR_ROOF:
+def _near_roofline(share: float | None, limit: str) -> str:
+    if share is None or share < _NEAR_ROOFLINE:
         return ""
     kind = {"memory": "memory-bound", "arithmetic": "compute-bound"}.get(limit, "at the roofline")
     return f"{kind}: {percent(share)} of the roofline; little is left but to move fewer bytes or do less arithmetic"
@@ -138,7 +138,7 @@ def _low_occupancy(launches: Sequence[Launch], share: float | None) -> str:
     return f"latency-bound: {facts}; more loads in flight, or more warps"
 
 
-def _far_from_the_roof(share: float | None, limit: str) -> str:
+def _far_from_roofline(share: float | None, limit: str) -> str:
     if share is None:
         return ""
     meaning = {

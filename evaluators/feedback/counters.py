@@ -1,8 +1,7 @@
-"""Hardware counters of a kernel's longest launch, read by Nsight Compute where it is installed and allowed to.
+"""Hardware counters of a kernel's longest launch, read by Nsight Compute where it is installed and permitted.
 
-Nsight Compute must start the process that it watches itself, and runs each launch once more for every group of
-counters: too slow for an evaluation, and worth it when somebody asks why a good kernel is not better. So it is asked
-for by name (`kbevolve profile --ncu`).
+Nsight Compute starts the profiled process itself and repeats each launch for every group of counters. That is too slow
+for every evaluation, so the user asks for it: `kbevolve profile --ncu`.
 """
 
 import csv
@@ -26,7 +25,7 @@ from kbevolve.evaluators.sandbox.environment import worker_environment
 
 _PROGRAM = "kbevolve.evaluators.worker.nsight"
 _DURATION = "gpu__time_duration.sum"
-#: Metric of Nsight Compute -> the name we show; all in percent but the registers.
+#: Metric of Nsight Compute -> the name in reports; in percent, except the registers.
 METRICS: Mapping[str, str] = {
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": DRAM,
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": SM,
@@ -36,7 +35,7 @@ METRICS: Mapping[str, str] = {
     "sm__warps_active.avg.pct_of_peak_sustained_active": "achieved occupancy",
     "launch__registers_per_thread": "registers a thread",
 }
-#: Reasons why a warp waits, each a metric of cycles per issued instruction.
+#: Reasons why a warp stalls, each a metric of cycles per issued instruction.
 _STALL_METRIC = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _STALLS = (
     "barrier",
@@ -59,80 +58,80 @@ _SHOWN_STALLS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """What Nsight Compute told, or why it told nothing."""
+class CounterReadings:
+    """The readings of Nsight Compute, or why there are none."""
 
-    #: Name of the longest launch, as Nsight Compute tells it; "" when there is none.
+    #: Name of the longest launch in Nsight Compute's spelling; "" when there is none.
     kernel: str = ""
-    #: Readings by the names of `METRICS`, and "stalled: REASON", the share of its stalls in percent.
+    #: Readings by the names of `METRICS`, and by "stalled: REASON", the share of all stalls in percent.
     readings: Mapping[str, float] = field(default_factory=dict)
-    #: One line; "" when there are readings.
+    #: Why there are no readings, in one line; else "".
     refusal: str = ""
 
 
-def command(orders: Path) -> list[str]:
-    """What to run so that `worker.nsight` is profiled; the readings come as CSV on standard output."""
+def command(request: Path) -> list[str]:
+    """The command that profiles `worker.nsight` and prints the readings as CSV."""
     metrics = [_DURATION, *METRICS, *(_STALL_METRIC.format(reason) for reason in _STALLS)]
     return [
         "ncu",
         *("--metrics", ",".join(metrics)),
-        *("--profile-from-start", "off"),  # the program itself marks the one call that counts
-        *("--target-processes", "application-only"),  # not the compilers that it may start
-        *("--clock-control", "none"),  # locking clocks needs rights, and other jobs may share the device
+        *("--profile-from-start", "off"),  # the program marks the one call to profile
+        *("--target-processes", "application-only"),  # not the compilers that it starts
+        *("--clock-control", "none"),  # locking clocks needs privileges and affects other jobs on the device
         *("--print-units", "base"),
         *("--page", "raw"),
         "--csv",
-        *(sys.executable, "-P", "-m", _PROGRAM, str(orders)),
+        *(sys.executable, "-P", "-m", _PROGRAM, str(request)),
     ]
 
 
-def count(problem: Problem, source: str, *, device: Device, precision: str, seconds: float) -> Counted:
+def read_counters(problem: Problem, source: str, *, device: Device, precision: str, seconds: float) -> CounterReadings:
     """Run a kernel under Nsight Compute.
 
-    The kernel's process has a scrubbed environment and directories of its own, but is not confined otherwise: Nsight
-    Compute needs more of the system than a worker may have. It is meant for kernels that one would run oneself.
+    The kernel's process has a scrubbed environment and private directories but no sandbox: Nsight Compute needs more of
+    the system than a worker may use. Run only kernels that you trust.
 
     Args:
-        problem: where inputs and weights come from.
+        problem: the source of inputs and weights.
         source: the ModelNew file.
         device: a CUDA device.
-        precision: the task's.
-        seconds: time limit in all, compiling included.
+        precision: of the task.
+        seconds: limit of the whole time, compilation included.
     """
     if device.type != "cuda":
-        return Counted(refusal="hardware counters are those of a GPU; this is a CPU")
+        return CounterReadings(refusal="hardware counters are those of a GPU; this is a CPU")
     if shutil.which("ncu") is None:
-        return Counted(refusal="no ncu on the PATH; it comes with the CUDA toolkit as Nsight Compute")
+        return CounterReadings(refusal="no ncu on the PATH; it comes with the CUDA toolkit as Nsight Compute")
     with tempfile.TemporaryDirectory(prefix="kbevolve-counted-") as name:
         directory = Path(name)
         for part in ("home", "tmp", "work"):
             (directory / part).mkdir()
-        orders = directory / "orders.json"
-        orders.write_text(
+        request = directory / "request.json"
+        request.write_text(
             json.dumps({"problem": problem.source_for(device.type), "kernel": source, "precision": precision})
         )
         environment = worker_environment(device, directory, os.environ)
         search = [str(Path(kbevolve.__file__).parents[1]), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, search))
-        return _watched(command(orders), directory / "work", environment, seconds)
+        return _run(command(request), directory / "work", environment, seconds)
 
 
-def read_counters(text: str) -> Counted:
-    """The readings of the longest launch in Nsight Compute's output (raw page as CSV: names, units, launches)."""
+def parse_readings(text: str) -> CounterReadings:
+    """The readings of the longest launch in Nsight Compute's raw page as CSV: names, units, launches."""
     start = text.find('"ID"')
     rows = list(csv.DictReader(text[start:].splitlines())) if start >= 0 else []
-    launches = [row for row in rows if _value(row, _DURATION)]  # the row of units holds words
+    launches = [row for row in rows if _value(row, _DURATION)]  # the row of units holds no numbers
     if not launches:
-        return Counted(refusal=_refusal(text))
+        return CounterReadings(refusal=_refusal(text))
     longest = max(launches, key=lambda row: _value(row, _DURATION) or 0.0)
     readings = {shown: _value(longest, metric) for metric, shown in METRICS.items()}
     known = {shown: value for shown, value in readings.items() if value is not None}
-    return Counted(kernel=(longest.get("Kernel Name") or "")[:300], readings=known | _stalls(longest))
+    return CounterReadings(kernel=(longest.get("Kernel Name") or "")[:300], readings=known | _stalls(longest))
 
 
-def _watched(words: Sequence[str], directory: Path, environment: Mapping[str, str], seconds: float) -> Counted:
+def _run(arguments: Sequence[str], directory: Path, environment: Mapping[str, str], seconds: float) -> CounterReadings:
     process = subprocess.Popen(
-        words,
+        arguments,
         cwd=directory,
         env=dict(environment),
         stdin=subprocess.DEVNULL,
@@ -145,20 +144,20 @@ def _watched(words: Sequence[str], directory: Path, environment: Mapping[str, st
     try:
         text, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return Counted(refusal=f"ncu was stopped after {seconds:.0f} s")
+        return CounterReadings(refusal=f"ncu was stopped after {seconds:.0f} s")
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-    return read_counters(text)
+    return parse_readings(text)
 
 
 def _refusal(text: str) -> str:
     if "ERR_NVGPUCTRPERM" in text:
         return "the driver lets only administrators read hardware counters (ERR_NVGPUCTRPERM)"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "nothing")
-    return f"ncu saw no launch; it said: {said[:200]}"
+    last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "nothing")
+    return f"ncu saw no launch; its output: {last[:200]}"
 
 
 def _stalls(row: Mapping[str, str]) -> dict[str, float]:
@@ -171,6 +170,6 @@ def _stalls(row: Mapping[str, str]) -> dict[str, float]:
 def _value(row: Mapping[str, str | None], metric: str) -> float | None:
     try:
         value = float((row.get(metric) or "").replace(",", ""))
-    except ValueError:  # "n/a", or a metric that this chip does not have
+    except ValueError:  # "n/a", or a metric that this chip lacks
         return None
     return value if math.isfinite(value) else None

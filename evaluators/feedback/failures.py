@@ -1,14 +1,14 @@
-"""Turns what a worker tells about a failure into a message of a few lines, fit for a person and for a prompt."""
+"""Turns a worker's report of a failure into a message of a few lines for people and prompts."""
 
 import re
 from typing import Any
 
 from kbevolve.archive.records import Verdict
 
-#: Characters of a whole message, and of one line in it: what a prompt can afford, and a template error's line is long.
+#: Characters of a message, to keep prompts short, and of one line in it: lines of template errors are long.
 _MOST_TEXT = 2000
 _MOST_LINE = 300
-#: Compiler errors shown: the first matters most, later ones are often its consequences.
+#: Compiler errors shown: later ones are often consequences of the first.
 _MOST_ERRORS = 3
 
 #: `file:line:col: error: …` (g++, clang), `file(line): error: …` (nvcc), `ptxas error : …`, `ld: …`.
@@ -18,13 +18,10 @@ _COMPILER_ERROR = re.compile(
     r"|^.*undefined reference to.*",
     re.MULTILINE,
 )
-
-
-#: g++ and clang print a line behind its number: ``   12 |     x = y;``.
+#: g++ and clang print a source line after its number: ``   12 |     x = y;``.
 _LINE_NUMBER = re.compile(r"^\s*\d+ \| ?")
 #: Lines of the candidate shown on either side of the first error.
 _LINES_AROUND = 2
-
 #: What torch appends to every CUDA error and to every out-of-memory error, whatever the cause.
 _BOILERPLATE = re.compile(
     r"^(?:Search for `cuda|CUDA kernel errors might|For debugging consider|Compile with `TORCH_USE_CUDA_DSA).*\n?"
@@ -34,11 +31,11 @@ _BOILERPLATE = re.compile(
 
 
 def failure_of(reply: dict[str, Any], source: str = "") -> tuple[Verdict, str]:
-    """Verdict and message of a reply with ``"ok": false``; every field is checked, for the sender is not trusted.
+    """Verdict and message of a reply with ``"ok": false``. Every field is checked: the worker is not trusted.
 
     Args:
         reply: of the worker.
-        source: the candidate's file, for the lines around a compiler's errors.
+        source: the candidate's file, to show the lines around a compiler's error.
     """
     stage = str(reply.get("stage"))
     kind = str(reply.get("type"))[:100]
@@ -54,10 +51,10 @@ def failure_of(reply: dict[str, Any], source: str = "") -> tuple[Verdict, str]:
 
 
 def compiler_excerpt(log: str, source: str = "") -> str:
-    """The first errors of a compiler's log with the source lines it printed below them.
+    """The first errors of a compiler's log, each with the source lines printed below it.
 
-    The compiler counts lines of a file that was made from the candidate's; where the line that it printed stands once
-    in `source`, its neighbours there are shown for the first error, with the candidate's own numbers.
+    The compiler's line numbers refer to a generated file. Where the printed line occurs once in `source`, the first
+    error also gets the lines around it there, with the numbers of the candidate's file.
     """
     log = without_directories(log)
     errors = list(_COMPILER_ERROR.finditer(log))
@@ -76,12 +73,12 @@ def compiler_excerpt(log: str, source: str = "") -> str:
 
 
 def without_directories(text: str) -> str:
-    """The text with the worker's private directory, which means nothing to the reader, taken out of paths."""
+    """The text with the worker's private directory removed from paths."""
     return re.sub(r"/\S*?(?:/kbevolve-worker-[^/\s]+)+/(?:work/|tmp/extensions/|tmp/)?", "", text)
 
 
 def _neighbours(printed: str, source: str) -> list[str]:
-    """The candidate's lines around the one that a compiler printed; none when that is not certain to be the one."""
+    """The candidate's lines around the one that a compiler printed; none where that line is not unique."""
     wanted = _LINE_NUMBER.sub("", printed).strip()
     lines = source.split("\n")
     found = [index for index, line in enumerate(lines) if line.strip() == wanted]

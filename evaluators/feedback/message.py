@@ -1,17 +1,17 @@
-"""What a proposer is told about a kernel: one message of a few lines, the same for every stage that it can end at.
+"""The feedback on a kernel for a proposer: a message of a few lines, in one form for every verdict.
 
-It tells what anyone could find out who owns the device: how far it got, the first error, where it is wrong, how fast
-it is against its parent, eager PyTorch and the roofline, and where its time goes. It never tells how it was judged:
-no seed, no tolerance, no transform of inputs, and not what gave a forbidden trick away.
+It contains what any owner of the device could measure: how far the kernel got, the first error, where the output is
+wrong, its speed against its parent, eager PyTorch and the roofline, and where its time goes. It never contains how the
+kernel was judged: no seed, tolerance or transform of inputs, and not how a forbidden trick was detected.
 """
 
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
 from kbevolve.evaluators.analysis.rates import gigabytes_per_second, percent, roofline_share, teraflops
 
-#: Lines and characters of a failure's message: the first error is near the top, the rest follows from it.
+#: Lines and characters of a failure's message: the first error is near the top.
 MESSAGE_LINES = 20
 MESSAGE_LENGTH = 2000
-#: Launches shown; what comes after is a few percent of the time.
+#: Launches shown; the others take a few percent of the time.
 SHOWN_LAUNCHES = 5
 
 _STAGES = {
@@ -24,37 +24,38 @@ _STAGES = {
 
 
 def feedback(evaluation: Evaluation, parent: Evaluation | None = None, card: ProblemCard | None = None) -> str:
-    """At most some 25 lines, without a newline at the end.
+    """The message: at most some 25 lines, without a newline at the end.
 
     Args:
         evaluation: of the kernel.
-        parent: of the kernel that it was made from, when that was correct.
-        card: the problem's, on the same device at the same precision; without it nothing is said of the roofline.
+        parent: evaluation of its parent, if that was correct.
+        card: of the problem, on the same device at the same precision; without it the roofline is left out.
     """
     if evaluation.verdict is not Verdict.CORRECT:
         return "\n".join(filter(None, (_STAGES[evaluation.verdict], clipped(evaluation.message))))
-    return "\n".join([standing(evaluation, parent), *performance(evaluation, card)])
+    return "\n".join([speed_line(evaluation, parent), *performance(evaluation, card)])
 
 
-def standing(evaluation: Evaluation, parent: Evaluation | None = None) -> str:
-    """How fast a correct kernel is, e.g. ``1.83 times as fast as eager PyTorch, 95 % interval 1.80 to 1.86``."""
-    if evaluation.timing.speedup is None:
+def speed_line(evaluation: Evaluation, parent: Evaluation | None = None) -> str:
+    """The speed of a correct kernel, e.g. ``1.83 times as fast as eager PyTorch, 95 % interval 1.80 to 1.86``."""
+    timing = evaluation.timing
+    if timing.speedup is None:
         return "correct, not timed"
-    words = f"{evaluation.timing.speedup:.2f} times as fast as eager PyTorch"
-    if evaluation.timing.speedup_low is not None and evaluation.timing.speedup_high is not None:
-        words += f", 95 % interval {evaluation.timing.speedup_low:.2f} to {evaluation.timing.speedup_high:.2f}"
-    if evaluation.timing.speedup_best is not None and evaluation.timing.best_baseline not in (None, "eager"):
-        words += f"; {evaluation.timing.speedup_best:.2f} times as fast as {evaluation.timing.best_baseline}"
+    words = f"{timing.speedup:.2f} times as fast as eager PyTorch"
+    if timing.speedup_low is not None and timing.speedup_high is not None:
+        words += f", 95 % interval {timing.speedup_low:.2f} to {timing.speedup_high:.2f}"
+    if timing.speedup_best is not None and timing.best_baseline not in (None, "eager"):
+        words += f"; {timing.speedup_best:.2f} times as fast as {timing.best_baseline}"
     if parent is not None and parent.timing.speedup:
-        # Both against the reference of their own rounds: times of different hours are not compared.
-        words += f"; {evaluation.timing.speedup / parent.timing.speedup:.2f} times its parent's speed"
-    if evaluation.timing.time_ms is not None:
-        words += f"; {evaluation.timing.time_ms:.4g} ms a call"
+        # Both speed-ups are against the reference of their own rounds: times of different hours are not comparable.
+        words += f"; {timing.speedup / parent.timing.speedup:.2f} times its parent's speed"
+    if timing.time_ms is not None:
+        words += f"; {timing.time_ms:.4g} ms a call"
     return words
 
 
 def performance(evaluation: Evaluation, card: ProblemCard | None = None) -> list[str]:
-    """Lines about a correct kernel's place under the roofline, its launches, its counters and its bottleneck."""
+    """Lines on a correct kernel's share of the roofline, its launches, counters and bottleneck."""
     profile = evaluation.profile or Profile()
     lines = [_roofline(evaluation, card), *_launches(profile), _counters(profile)]
     if profile.bottleneck:
@@ -81,7 +82,7 @@ def launch_facts(launch: Launch) -> str:
 
 
 def clipped(message: str) -> str:
-    """The beginning of a message: whole lines, up to `MESSAGE_LINES` and `MESSAGE_LENGTH`."""
+    """The first whole lines of a message, up to `MESSAGE_LINES` and `MESSAGE_LENGTH`."""
     text = message.strip()
     kept = "\n".join(text.split("\n")[:MESSAGE_LINES])
     if len(kept) > MESSAGE_LENGTH:
@@ -113,7 +114,7 @@ def _launches(profile: Profile) -> list[str]:
 
 
 def _counters(profile: Profile) -> str:
-    """Readings in percent, but for the one whose name says that it counts."""
+    """Readings in percent, except the number of registers."""
     readings = [
         f"{name} {value:.0f}{'' if name.startswith('registers') else ' %'}" for name, value in profile.counters.items()
     ]

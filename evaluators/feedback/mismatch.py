@@ -1,7 +1,7 @@
-"""Says in words how a wrong output is wrong, so that the next attempt can be right.
+"""Describes how a wrong output is wrong, so that the next attempt can be right.
 
-It tells what anyone with the problem's file could find out: where, by how much, and in what pattern. It never tells
-how inputs are drawn or what exactly would have been accepted.
+The text contains what anyone with the problem's file could find out: where, by how much, and in what pattern. It never
+contains how inputs are drawn or the accepted bound.
 """
 
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ from typing import Any
 
 import torch
 
-#: An element counts as wrong beyond this share of its value plus of the typical value: what a person would call
-#: wrong, no tolerance of the judge.
+#: An element is plainly wrong beyond this share of its value plus the typical value. This is for the text only, and no
+#: tolerance of the judge.
 _PLAINLY_WRONG = 1e-3
-#: A smaller relative error than this comes of rounding (bf16: 3e-3), if no element is off by more than the second
-#: share of its value plus of the typical value, or of a few wrong elements.
+#: A relative error below the first number is rounding (bf16: 3e-3), unless an element is off by more than the second
+#: number times its value plus the typical value.
 _LIKE_ROUNDING = 2e-2
 _GROSS = 0.1
 #: Examples shown.
 _EXAMPLES = 5
-#: Elements looked at: words need no more, and a 2 GB output would need 10 GB of temporaries.
-_LOOKED_AT = 1 << 24
+#: Elements examined: the text needs no more, and a 2 GB output would need 10 GB of temporaries.
+_EXAMINED = 1 << 24
 
 
 def describe_mismatch(
     outputs: Sequence[torch.Tensor], truth: Sequence[torch.Tensor], error: float, reference_error: float
 ) -> str:
-    """What is wrong with an output that was not accepted."""
+    """The text on an output that was not accepted."""
     worst, text, gross = -1.0, "", False
     for index, (output, right) in enumerate(zip(outputs, truth, strict=True)):
         fraction, words, far = _describe_tensor(*_window(output, right))
@@ -40,13 +40,13 @@ def describe_mismatch(
 
 
 def describe_shape(structure: Any, leaves: Sequence[Any], expected: Any, places: Sequence[Any]) -> str:
-    """How an output's form differs from the reference's; "" when it does not.
+    """How an output's structure differs from the reference's; "" when it does not.
 
     Args:
         structure: of the output, as the worker packed it.
-        leaves: shape, dtype, device, plainness and expansion of its tensors, as the worker told.
+        leaves: shape, dtype, device, plainness and expansion of its tensors, as the worker reported them.
         expected: the reference's structure.
-        places: the reference's tensors (`shape`, `dtype`, `device` and `expanded` as in a leaf).
+        places: the reference's tensors, with `shape`, `dtype`, `device` and `expanded` as in a leaf.
     """
     if isinstance(structure, dict) and "foreign" in structure:
         return f"forward() returned {structure['foreign']}; the reference returns {_form(expected)}"
@@ -78,15 +78,15 @@ def _plain(value: Any) -> str:
 
 
 def _window(output: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int, bool]:
-    """The rows of both that are worst, few enough to look at; the first one's index, and whether they are the last."""
-    if right.numel() <= _LOOKED_AT or right.ndim == 0:
+    """The worst rows of both, few enough to examine; the index of the first, and whether they reach the end."""
+    if right.numel() <= _EXAMINED or right.ndim == 0:
         return output, right, 0, True
-    rows = max(1, _LOOKED_AT * right.shape[0] // right.numel())
+    rows = max(1, _EXAMINED * right.shape[0] // right.numel())
     worst, first = -1.0, 0
     for start in range(0, right.shape[0], rows):
         difference = (_numbers(output[start : start + rows]) - _numbers(right[start : start + rows])).abs_()
         largest = float(difference.nan_to_num_(torch.inf).amax())
-        if largest >= worst:  # the last of equals: what is left out is mostly at the end
+        if largest >= worst:  # the last of equals: omitted rows are mostly at the end
             worst, first = largest, start
     return output[first : first + rows], right[first : first + rows], first, first + rows >= right.shape[0]
 
@@ -94,14 +94,14 @@ def _window(output: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, to
 def _describe_tensor(
     output: torch.Tensor, right: torch.Tensor, first: int, to_the_end: bool
 ) -> tuple[float, str, bool]:
-    """Share of plainly wrong elements, the words, and whether one is wrong by far.
+    """Share of plainly wrong elements, the text, and whether one is far off.
 
-    The examples are the worst elements when none is plainly wrong.
+    When none is plainly wrong, the examples are the worst elements.
     """
     mine, right = _numbers(output), _numbers(right)
     typical = right[right.isfinite()].square().mean().sqrt().nan_to_num()
     same = (mine == right) | (mine.isnan() & right.isnan())
-    # Written so that NaN is not near.
+    # NaN compares as false, so it is not near.
     near = ((mine - right).abs() <= _PLAINLY_WRONG * (right.abs() + typical)) | same
     wrong = ~near
     gross = bool((~((mine - right).abs() <= _GROSS * (right.abs() + typical)) & ~same).any())
@@ -125,7 +125,7 @@ def _describe_tensor(
 
 
 def _largest(differences: torch.Tensor) -> torch.Tensor:
-    """A mask of the largest few."""
+    """A mask of the few largest."""
     least = differences.flatten().topk(min(_EXAMPLES, differences.numel())).values[-1:]
     return differences >= least
 
@@ -135,7 +135,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor, first: int, to_the_end: bool) -> str:
-    """The simplest thing that fits, "" when nothing does."""
+    """The simplest pattern that fits; "" when none does."""
     if mine.isnan().all():
         return "all NaN, or never written"
     if mine.isnan().any():
@@ -160,12 +160,12 @@ def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor, first
 
 
 def _region(wrong: torch.Tensor, first: int, to_the_end: bool) -> str:
-    """The wrong elements as one stretch at the end of an axis, e.g. a last tile.
+    """The wrong elements, where they are one stretch at the end of an axis, e.g. a last tile; else "".
 
     Args:
-        wrong: of rows `first` and above.
-        first: index of the first row.
-        to_the_end: whether its last row is the tensor's last.
+        wrong: mask of some rows.
+        first: index of the first of these rows.
+        to_the_end: whether they reach the tensor's last row.
     """
     for axis in range(0 if to_the_end else 1, wrong.ndim):
         others = [other for other in range(wrong.ndim) if other != axis]

@@ -1,10 +1,9 @@
-"""Reads what a worker's profiler told, and sets it against what the problem asks of the device.
+"""Reads the report of a worker's profiler and relates it to the problem's card.
 
-The worker is not trusted: every field is checked for type and range, and a wrong one is left out. A profile advises
-people and proposers; no verdict rests on it.
+The worker is not trusted: every field is checked for type and range, and a wrong one is left out. A profile informs
+people and proposers; no verdict depends on it.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,11 +14,11 @@ from kbevolve.evaluators.analysis.rates import bytes_of, gigabytes_per_second, r
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.feedback.bottleneck import bottleneck
 
-#: Entries kept, the longest first, and characters of a name: what fits on a screen and into a prompt.
+#: Entries kept, the longest first, and characters of a name, for a screen and a prompt.
 MOST_LAUNCHES = 12
 MOST_NAME = 80
 
-#: Names of kernels and operations that come with PyTorch and the vendor's libraries, as the profiler spells them.
+#: Names of kernels and operations of PyTorch and the vendor's libraries, in the profiler's spelling.
 LIBRARY = re.compile(
     r"\b(?:at|aten|c10|cub|thrust|cutlass|cublas\w*|cudnn\w*|cufft|mkldnn|onednn|torch|prims)::"
     r"|cublas|cudnn|cutlass|cufft|flash_fwd|fmha|nvjet|splitKreduce|gemv[a-zN]*_kernel|implicit_convolve|winograd"
@@ -28,7 +27,7 @@ LIBRARY = re.compile(
     re.IGNORECASE,
 )
 
-#: Largest values that are believed, from the limits of every device that there is, and more.
+#: Largest plausible values, above the limits of every device.
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 1 << 24
 _MOST_MICROSECONDS = 1e10
@@ -36,23 +35,23 @@ _MOST_COUNT = 1e7
 
 
 def read_profile(
-    told: Any,
+    reported: Any,
     *,
     time_ms: float,
     card: ProblemCard | None = None,
     precision_class: str | None = None,
     roofline: Roofline | None = None,
 ) -> Profile:
-    """The profile that a worker's reply amounts to.
+    """The profile in a worker's reply.
 
     Args:
-        told: what `worker.profiling.profile` returned, through the worker's reply.
-        time_ms: milliseconds of a call as the judge timed it; the profiler's own are stretched by its work.
+        reported: the value of `worker.profiling.profile` in the worker's reply.
+        time_ms: milliseconds of a call as the judge timed it; the profiler lengthens its own.
         card: the problem's bytes, operations and roofline; without it there are no rates.
-        precision_class: class that the kernel's error falls in, which decides the roofline that applies.
-        roofline: the device's rates; with them it can be said which side of the roofline the problem lies on.
+        precision_class: class of the kernel's error, which decides the roofline that applies.
+        roofline: the device's rates, which decide whether memory or arithmetic bounds the problem.
     """
-    launches = read_launches(told)
+    launches = read_launches(reported)
     share = roofline_share(card, precision_class, time_ms)
     limit = limit_of(card, precision_class, roofline)
     return Profile(
@@ -65,14 +64,14 @@ def read_profile(
 
 
 def with_counters(profile: Profile, readings: Mapping[str, float], *, time_ms: float) -> Profile:
-    """The profile with readings of `counters.read_counters`, which say more about the bottleneck than times do."""
+    """The profile with readings of `counters`, which show the bottleneck better than times do."""
     line = bottleneck(profile.launches, time_ms=time_ms, roofline_share=profile.roofline_share, counters=readings)
     return replace(profile, counters=dict(readings), bottleneck=line)
 
 
-def read_launches(told: Any) -> tuple[Launch, ...]:
-    """The entries that hold what an entry must hold, the longest first."""
-    entries = [entry for entry in told[:1000] if isinstance(entry, dict)] if isinstance(told, list) else []
+def read_launches(reported: Any) -> tuple[Launch, ...]:
+    """The valid entries, the longest first."""
+    entries = [entry for entry in reported[:1000] if isinstance(entry, dict)] if isinstance(reported, list) else []
     timed = []
     for entry in entries:
         microseconds = _number(entry.get("microseconds"), _MOST_MICROSECONDS)
@@ -102,7 +101,7 @@ def shortened(name: str) -> str:
     """``void at::native::sum<float, 4>(float*, int)`` as ``at::native::sum``."""
     name = "".join(character for character in name[:1000] if character.isprintable())
     name = name.replace("(anonymous namespace)::", "").removeprefix("void ")
-    if name.startswith(("Memcpy", "Memset")):  # what stands in brackets there is between which memories
+    if name.startswith(("Memcpy", "Memset")):  # the brackets name the two memories
         return name[:MOST_NAME]
     kept, depth = [], 0
     for character in name:
@@ -115,7 +114,7 @@ def shortened(name: str) -> str:
 
 
 def limit_of(card: ProblemCard | None, precision_class: str | None, roofline: Roofline | None) -> str:
-    """Which takes longer at full rate, moving the bytes or the operations: "memory", "arithmetic", or "" if unknown."""
+    """What takes longer at full rate: "memory" for the bytes, "arithmetic" for the operations, "" if unknown."""
     if card is None or precision_class is None or roofline is None:
         return ""
     moving = bytes_of(card) / roofline.bytes_per_second
@@ -123,12 +122,10 @@ def limit_of(card: ProblemCard | None, precision_class: str | None, roofline: Ro
 
 
 def _number(value: Any, most: float) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and 0 <= value <= most else None
+    # False for NaN, too.
+    valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+    return float(value) if valid else None
 
 
 def _integer(value: Any, most: int) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if 0 <= value <= most else None
+    return value if isinstance(value, int) and _number(value, most) is not None else None

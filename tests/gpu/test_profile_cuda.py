@@ -12,7 +12,7 @@ from torch import nn
 
 from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.feedback.counters import count
+from kbevolve.evaluators.feedback.counters import read_counters
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.worker.baselines import Replayed, wrap
 from kbevolve.evaluators.worker.profiling import profile
@@ -146,7 +146,7 @@ def test_library_kernels_are_told_from_own_ones() -> None:
 @pytest.mark.skipif(shutil.which("ncu") is None, reason="no ncu")
 def test_counters_are_read_or_refused_in_a_line() -> None:
     problem = parse_problem(PROBLEM, name="double", path=Path("double.py"))
-    found = count(problem, TRITON, device=find_device("cuda"), precision="fp32", seconds=120)
+    found = read_counters(problem, TRITON, device=find_device("cuda"), precision="fp32", seconds=120)
     if found.refusal:
         assert "administrators" in found.refusal
         return

@@ -1,4 +1,4 @@
-"""The sketch's own kernel says what torch says, and faster."""
+"""The Triton kernel of the sketch gives the result of torch, and is faster."""
 
 import math
 import time
@@ -39,13 +39,13 @@ def seconds(action: Callable[[], object]) -> float:
     return (time.perf_counter() - started) / 5
 
 
-def test_it_is_used() -> None:
+def test_the_kernel_is_used() -> None:
     assert made(1000, 1000)._fused is not None
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(200, 331), (1, 20_483), (4097, 4099), (512, 65_536)])
-def test_it_says_what_torch_says(shape: tuple[int, int], dtype: torch.dtype) -> None:
+def test_the_kernel_gives_the_result_of_torch(shape: tuple[int, int], dtype: torch.dtype) -> None:
     output = randn(*shape, dtype=dtype)
     one, other = made(*shape).of(output), plain(*shape).of(output)
     assert one.shape == other.shape
@@ -54,7 +54,7 @@ def test_it_says_what_torch_says(shape: tuple[int, int], dtype: torch.dtype) -> 
     assert float((one - other).abs().max()) < 1e-10
 
 
-def test_it_says_the_same_each_time() -> None:
+def test_the_kernel_is_deterministic() -> None:
     sketch, output = made(4097, 4099), randn(4097, 4099)
     assert torch.equal(sketch.of(output), sketch.of(output))
 
@@ -66,12 +66,12 @@ def test_one_wrong_element_is_seen() -> None:
     assert sketch.distance(sketch.of(spoiled), sketch.of(output)) == pytest.approx(0.5, rel=1e-6)
 
 
-def test_columns_of_a_larger_tensor_are_read_as_such() -> None:
+def test_columns_of_a_larger_tensor_are_read_right() -> None:
     wide = randn(2000, 999)
     assert torch.equal(made(2000, 500).of(wide[:, :500]), made(2000, 500).of(wide[:, :500].contiguous()))
 
 
-def test_an_output_that_is_not_finite_is_at_no_distance() -> None:
+def test_an_output_that_is_not_finite_is_at_infinite_distance() -> None:
     sketch, output = made(1000, 1000), randn(1000, 1000)
     spoiled = output.clone()
     spoiled[500, 500] = math.nan
@@ -79,7 +79,7 @@ def test_an_output_that_is_not_finite_is_at_no_distance() -> None:
 
 
 @pytest.mark.alone
-def test_it_is_twice_as_fast_as_torch() -> None:
+def test_the_kernel_is_twice_as_fast_as_torch() -> None:
     output = randn(2048, 1 << 17)  # 1 GB
     fused, torchs = made(*output.shape), plain(*output.shape)
     mine, theirs = seconds(lambda: fused.of(output)), seconds(lambda: torchs.of(output))

@@ -71,7 +71,7 @@ def _profiled(
     problem: Problem, kernel: Kernel, device: Device, settings: EvaluationSettings, *, ncu: bool
 ) -> tuple[Evaluation, str]:
     """The evaluation with its profile, and why counters are missing ("" if they are there, or were not requested)."""
-    from kbevolve.evaluators.feedback.counters import count
+    from kbevolve.evaluators.feedback.counters import read_counters
     from kbevolve.evaluators.feedback.profile import with_counters
     from kbevolve.evaluators.judging.judge import (
         Judge,  # imports torch, which a mistake in the command need not wait for
@@ -81,7 +81,9 @@ def _profiled(
         evaluation = judge.evaluate(problem, kernel)
     if not ncu or evaluation.verdict is not Verdict.CORRECT or evaluation.timing.time_ms is None:
         return evaluation, ""
-    counted = count(problem, kernel.source, device=device, precision=settings.precision, seconds=settings.total_seconds)
+    counted = read_counters(
+        problem, kernel.source, device=device, precision=settings.precision, seconds=settings.total_seconds
+    )
     if counted.refusal:
         return evaluation, counted.refusal
     seen = with_counters(evaluation.profile or Profile(), counted.readings, time_ms=evaluation.timing.time_ms)

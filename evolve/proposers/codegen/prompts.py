@@ -14,7 +14,7 @@ from kbevolve.archive.formatting import input_words, operation_words, size_words
 from kbevolve.archive.records import Backend, Idea, Operator, ProblemCard
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Feedback, Precision
-from kbevolve.evaluators.feedback.message import feedback, performance, standing
+from kbevolve.evaluators.feedback.message import feedback, performance, speed_line
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.idea_filters import IdeaFilter, helpful
 from kbevolve.evolve.proposers.codegen.prompt_history import (
@@ -63,7 +63,7 @@ class ShownKernel:
         profiled = member.evaluation if "profiler" in allowed else replace(member.evaluation, profile=None)
         return cls(
             source=member.kernel.source,
-            result=standing(member.evaluation),
+            result=speed_line(member.evaluation),
             performance=tuple(performance(profiled, card)),
         )
 

@@ -1,4 +1,4 @@
-"""Hardware counters: what is asked of Nsight Compute, and how its answer is read."""
+"""Hardware counters: the command for Nsight Compute, and the reading of its output."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback import counters
 from kbevolve.evaluators.feedback.bottleneck import DRAM, SM, STALL
-from kbevolve.evaluators.feedback.counters import METRICS, command, count, read_counters
+from kbevolve.evaluators.feedback.counters import METRICS, command, parse_readings, read_counters
 
 GPU = Device(type="cuda", index=0, fingerprint="cuda/H", description="a GPU")
 STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -53,7 +53,7 @@ LONG = {
 
 
 def test_the_longest_launch_is_read() -> None:
-    found = read_counters(output(SHORT, LONG))
+    found = parse_readings(output(SHORT, LONG))
     assert found.refusal == ""
     assert found.kernel == "mine(float const*, float*)"
     assert found.readings == {
@@ -76,31 +76,31 @@ def test_the_longest_launch_is_read() -> None:
     ],
 )
 def test_a_refusal_is_one_line(text: str, words: str) -> None:
-    found = read_counters(text)
+    found = parse_readings(text)
     assert words in found.refusal
     assert "\n" not in found.refusal
     assert not found.readings
 
 
-def test_what_is_asked_for() -> None:
-    words = command(Path("/tmp/orders.json"))
+def test_the_command_names_all_metrics() -> None:
+    words = command(Path("/tmp/request.json"))
     assert words[0] == "ncu"
     assert words[words.index("--profile-from-start") + 1] == "off"
     metrics = words[words.index("--metrics") + 1].split(",")
     assert set(METRICS) <= set(metrics)
-    assert words[-1] == "/tmp/orders.json"
+    assert words[-1] == "/tmp/request.json"
 
 
-def test_a_cpu_and_a_machine_without_ncu_are_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_and_a_machine_without_ncu_are_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = Device(type="cpu", index=0, fingerprint="cpu", description="a CPU")
-    assert "CPU" in count(PROBLEM, "", device=cpu, precision="fp32", seconds=1).refusal
+    assert "CPU" in read_counters(PROBLEM, "", device=cpu, precision="fp32", seconds=1).refusal
     monkeypatch.setenv("PATH", "/nowhere")
-    assert "no ncu" in count(PROBLEM, "", device=GPU, precision="fp32", seconds=1).refusal
+    assert "no ncu" in read_counters(PROBLEM, "", device=GPU, precision="fp32", seconds=1).refusal
 
 
 @pytest.fixture
 def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program of that name; what it shall do is written into the file that is returned."""
+    """An executable named ncu; a test writes its script into the returned file."""
     program = tmp_path / "bin" / "ncu"
     program.parent.mkdir()
     program.write_text("")
@@ -113,21 +113,21 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def test_it_is_run_with_the_orders_and_without_the_users_environment(ncu: Path, tmp_path: Path) -> None:
-    (tmp_path / "said").write_text(output(LONG))
+def test_ncu_gets_the_request_and_no_variable_of_the_user(ncu: Path, tmp_path: Path) -> None:
+    (tmp_path / "output").write_text(output(LONG))
     ncu.write_text(
-        f'#!/bin/sh\nfor last; do :; done\ncp "$last" {tmp_path}/orders\nenv > {tmp_path}/env\ncat {tmp_path}/said\n'
+        f'#!/bin/sh\nfor last; do :; done\ncp "$last" {tmp_path}/request\nenv > {tmp_path}/env\ncat {tmp_path}/output\n'
     )
-    found = count(PROBLEM, "class ModelNew: ...", device=GPU, precision="tf32", seconds=20)
+    found = read_counters(PROBLEM, "class ModelNew: ...", device=GPU, precision="tf32", seconds=20)
     assert found.readings[DRAM] == 81.25
-    orders = json.loads((tmp_path / "orders").read_text())
-    assert orders == {"problem": PROBLEM.source, "kernel": "class ModelNew: ...", "precision": "tf32"}
+    request = json.loads((tmp_path / "request").read_text())
+    assert request == {"problem": PROBLEM.source, "kernel": "class ModelNew: ...", "precision": "tf32"}
     assert "SOME_API_KEY" not in (tmp_path / "env").read_text()
 
 
-def test_it_is_stopped_with_all_that_it_started(ncu: Path, tmp_path: Path) -> None:
+def test_ncu_is_stopped_with_all_its_processes(ncu: Path, tmp_path: Path) -> None:
     ncu.write_text(f"#!/bin/sh\nsleep 60 & echo $! > {tmp_path}/pid\nwait\n")
-    found = count(PROBLEM, "", device=GPU, precision="fp32", seconds=0.5)
+    found = read_counters(PROBLEM, "", device=GPU, precision="fp32", seconds=0.5)
     assert "stopped after" in found.refusal
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/status")
     assert not child.exists() or "zombie" in child.read_text()

@@ -21,7 +21,7 @@ NVCC = """[1/2] nvcc -c k.cu
 """
 
 
-def test_gccs_first_error_comes_with_its_source_line() -> None:
+def test_gccs_first_error_has_its_source_line() -> None:
     text = compiler_excerpt(GCC)
     assert text.startswith("mm.cpp:7:13: error: 'acc' was not declared in this scope")
     assert "c[j] += acc * b[j];" in text
@@ -29,7 +29,7 @@ def test_gccs_first_error_comes_with_its_source_line() -> None:
     assert "FAILED" not in text
 
 
-def test_nvccs_first_error_comes_with_its_source_line() -> None:
+def test_nvccs_first_error_has_its_source_line() -> None:
     text = compiler_excerpt(NVCC)
     assert text.startswith('k.cu(12): error: identifier "tid" is undefined')
     assert "int i = tid + 1;" in text
@@ -39,20 +39,20 @@ SOURCE = 'import torch\nSOURCE = """\nvoid f() {\n    c[j] += acc * b[j];\n    i
 
 
 @pytest.mark.parametrize("log", [GCC, NVCC])
-def test_the_candidates_own_lines_stand_around_the_first_error(log: str) -> None:
+def test_the_candidates_own_lines_surround_the_first_error(log: str) -> None:
     text = compiler_excerpt(log, SOURCE)
     assert "in your file:\n" in text
     assert "    4      c[j] += acc * b[j];\n    5      int i = tid + 1;" in text
     assert "import torch" not in text
 
 
-def test_a_line_that_stands_twice_in_the_file_is_not_guessed() -> None:
+def test_a_line_that_occurs_twice_in_the_file_is_not_guessed() -> None:
     assert "in your file" not in compiler_excerpt(GCC, SOURCE + SOURCE)
     assert "in your file" not in compiler_excerpt(GCC, "")
     assert "in your file" not in compiler_excerpt("mm.cpp:7:1: error: x\n\n\n", "\n\n")
 
 
-def test_the_linker_is_understood() -> None:
+def test_a_linker_error_is_found() -> None:
     assert "undefined reference to `foo()'" in compiler_excerpt(
         "x\nmm.o: undefined reference to `foo()'\ncollect2: error: y"
     )
@@ -89,7 +89,7 @@ def test_an_exception_names_the_line() -> None:
     )
 
 
-def test_what_torch_says_to_every_cuda_error_is_left_out() -> None:
+def test_torchs_text_for_every_cuda_error_is_left_out() -> None:
     text = (
         "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress' in the manual.\n"
         "CUDA kernel errors might be asynchronously reported.\nFor debugging consider passing X.\n"
@@ -100,7 +100,7 @@ def test_what_torch_says_to_every_cuda_error_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("reply", [{}, {"stage": [], "frames": 3, "text": {}}, {"frames": [7]}, {"frames": [{}]}])
-def test_a_lying_worker_cannot_break_the_message(reply: dict[str, object]) -> None:
+def test_an_invalid_reply_still_gives_a_message(reply: dict[str, object]) -> None:
     verdict, message = failure_of(reply)
     assert verdict is Verdict.CRASHED
     assert message

@@ -1,4 +1,4 @@
-"""What a proposer is told about a kernel."""
+"""The feedback on a kernel for a proposer."""
 
 from dataclasses import replace
 
@@ -64,7 +64,7 @@ def test_kernels_counters_and_bottleneck() -> None:
 
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict < Verdict.CORRECT])
-def test_a_failure_says_how_far_it_got_and_the_first_of_the_message(verdict: Verdict) -> None:
+def test_a_failure_has_its_stage_and_the_first_lines_of_the_message(verdict: Verdict) -> None:
     message = "\n".join(f"line {number} {'x' * 40}" for number in range(200))
     text = feedback(changed(CORRECT, verdict=verdict, message=message, speedup=None))
     lines = text.splitlines()
@@ -74,13 +74,13 @@ def test_a_failure_says_how_far_it_got_and_the_first_of_the_message(verdict: Ver
     assert "eager" not in text
 
 
-def test_all_of_it_fits_into_25_lines() -> None:
+def test_the_feedback_has_at_most_25_lines() -> None:
     profile = Profile(launches=LAUNCHES, counters={"DRAM busy": 1.0}, bottleneck="x")
     assert len(feedback(replace(CORRECT, profile=profile), CORRECT, CARD).splitlines()) <= 25
 
 
-def test_nothing_of_the_judges_secrets_is_in_it() -> None:
-    # Fields that nobody may tell a proposer: how large an error would have been accepted follows from them.
+def test_the_feedback_holds_none_of_the_judges_secrets() -> None:
+    # Fields that show how large an error is accepted, and so may not reach a proposer.
     found = changed(CORRECT, error=1.23e-5, worst_tile=4.56e-5, reference_error=7.89e-6, sandbox="landlock 7")
     text = feedback(found, found, CARD)
     for secret in ("1.23", "4.56", "7.89", "landlock", "seed", "tolerance"):

@@ -44,13 +44,13 @@ def test_examples_name_index_got_and_want() -> None:
     assert text.count(" got ") == 1
 
 
-def test_rounding_is_told_from_wrong_values() -> None:
+def test_rounding_and_wrong_values_are_separated() -> None:
     text = describe_mismatch([RIGHT.half().float()], [RIGHT], 3e-4, 1e-7)
     assert text.startswith("not accurate enough")
     assert "largest differences: [" in text
 
 
-def test_a_small_wrong_place_is_no_rounding() -> None:
+def test_a_small_wrong_region_is_not_called_rounding() -> None:
     output = RIGHT.float()
     output[-4:, -4:] = 0
     text = describe_mismatch([output], [RIGHT], 1.5e-2, 3e-4)
@@ -58,15 +58,15 @@ def test_a_small_wrong_place_is_no_rounding() -> None:
 
 
 @pytest.mark.parametrize("row", [3, 50, 95])
-def test_a_large_tensor_is_looked_at_where_it_is_worst(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mismatch, "_LOOKED_AT", 10 * 96)
+def test_the_worst_rows_of_a_large_tensor_are_examined(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mismatch, "_EXAMINED", 10 * 96)
     output = RIGHT.float()
     output[row, 7] = math.nan
     assert f"first: [{row}, 7] got nan want" in describe_mismatch([output], [RIGHT], math.inf, 1e-7)
 
 
 def test_a_last_tile_of_a_large_tensor_has_its_own_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mismatch, "_LOOKED_AT", 10 * 96)
+    monkeypatch.setattr(mismatch, "_EXAMINED", 10 * 96)
     output = RIGHT.float()
     output[93:] = 100
     text = describe_mismatch([output], [RIGHT], 3.0, 1e-7)
@@ -97,9 +97,9 @@ TENSOR = {"tensor": 0}
         ("nonsense", "nonsense", "the reference returns one tensor"),
     ],
 )
-def test_a_wrong_form_is_said(structure: object, leaves: list[object], words: str) -> None:
+def test_a_wrong_structure_is_described(structure: object, leaves: list[object], words: str) -> None:
     assert words in describe_shape(structure, leaves, TENSOR, [leaf()])
 
 
-def test_a_right_form_is_silent() -> None:
+def test_a_right_structure_has_no_message() -> None:
     assert describe_shape(TENSOR, [leaf()], TENSOR, [leaf()]) == ""

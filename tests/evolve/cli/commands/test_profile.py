@@ -14,7 +14,7 @@ from kbevolve.archive.records import Evaluation, Kernel, Launch, Profile, Verdic
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.feedback.counters import Counted
+from kbevolve.evaluators.feedback.counters import CounterReadings
 from kbevolve.evolve.cli.render.profile import profile_words
 
 PROFILE = Profile(
@@ -96,8 +96,8 @@ def test_counters_where_there_are_none_cost_one_line(kbevolve: Callable[..., Any
 def test_counters_are_shown_and_decide_the_bottleneck(
     kbevolve: Callable[..., Any], kernel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = Counted(kernel="mine", readings={"DRAM busy": 81.0, "SM busy": 12.0, "registers a thread": 168.0})
-    monkeypatch.setattr("kbevolve.evaluators.feedback.counters.count", lambda *_, **__: counted)
+    counted = CounterReadings(kernel="mine", readings={"DRAM busy": 81.0, "SM busy": 12.0, "registers a thread": 168.0})
+    monkeypatch.setattr("kbevolve.evaluators.feedback.counters.read_counters", lambda *_, **__: counted)
     done = kbevolve("profile", kernel, "--problem", "L1/matmul", "--device", "cpu", "--ncu", "--json")
     found = json.loads(done.out)
     assert found["profile"]["counters"]["DRAM busy"] == 81.0

@@ -1,4 +1,4 @@
-"""Cards of problems on a GPU: rates within what GPUs do, the right bound, launch-bound problems told."""
+"""Problem cards on a GPU: plausible rates, the right bound, and a flag on launch-bound problems."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def get_init_inputs():
 """
 
 
-def test_the_rates_are_those_of_a_gpu_and_flags_stay() -> None:
+def test_rates_are_plausible_and_the_precision_flags_are_restored() -> None:
     before = torch.backends.cuda.matmul.allow_tf32
     found = measure(find_device("cuda"))
     assert torch.backends.cuda.matmul.allow_tf32 == before
