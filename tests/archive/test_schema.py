@@ -124,7 +124,7 @@ def fill(path: Path, newer: Path) -> None:
     connection.close()
 
 
-def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_second_format_gets_phases(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_archive.path.with_name("second.db")
     old_archive(path, 2, monkeypatch)
     fill(path, small_archive.path)
@@ -146,9 +146,7 @@ def test_a_file_of_the_second_format_learns_of_phases(small_archive: Any, monkey
         assert archive.kernels.evaluations(newer.kernel)[-1] == newer
 
 
-def test_a_file_of_the_eighth_format_learns_of_compiled_code(
-    small_archive: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_the_eighth_format_gets_compiled_code(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_archive.path.with_name("eighth.db")
     old_archive(path, 8, monkeypatch)
     fill(path, small_archive.path)
@@ -165,7 +163,7 @@ def test_a_file_of_the_eighth_format_learns_of_compiled_code(
         assert archive.kernels.evaluations(newer.kernel)[-1] == newer
 
 
-def test_a_file_of_the_ninth_format_learns_new_words(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_ninth_format_gets_the_new_names(small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     path, run = small_archive.path.with_name("ninth.db"), small_archive.run.id
     old_archive(path, 9, monkeypatch)
     fill(path, small_archive.path)

@@ -1,4 +1,4 @@
-"""How long somebody sat at a run: ends that were written, ends that a kill left out, and pauses."""
+"""Wall time of a run: sessions with an end, killed sessions, and pauses."""
 
 import sqlite3
 from pathlib import Path
@@ -25,7 +25,7 @@ def birth_of(run_id: str) -> Birth:
     )
 
 
-def test_sittings_add_up_without_the_pauses(clock: list[int]) -> None:
+def test_sessions_add_up_without_the_pauses(clock: list[int]) -> None:
     archive = Archive(":memory:")
     run, other = (open_run(archive, settings(), name) for name in ("one", "two"))
     assert archive.runs.wall_seconds(run.id) == 0
@@ -38,7 +38,7 @@ def test_sittings_add_up_without_the_pauses(clock: list[int]) -> None:
     assert archive.runs.wall_seconds(other.id) == 0
 
 
-def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
+def test_a_killed_session_lasted_up_to_its_last_fact(clock: list[int]) -> None:
     archive = Archive(":memory:")
     run, other = (open_run(archive, settings(), name) for name in ("one", "two"))
     archive.start_session(run.id)
@@ -55,7 +55,7 @@ def test_a_killed_sitting_lasted_up_to_its_last_fact(clock: list[int]) -> None:
     assert archive.runs.wall_seconds(run.id) == (3 + 10) * 60
 
 
-def test_what_was_judged_is_a_fact_of_the_sitting(clock: list[int]) -> None:
+def test_an_evaluation_is_a_fact_of_the_session(clock: list[int]) -> None:
     archive = Archive(":memory:")
     run = open_run(archive, settings())
     archive.start_session(run.id)
@@ -66,7 +66,7 @@ def test_what_was_judged_is_a_fact_of_the_sitting(clock: list[int]) -> None:
     assert archive.runs.wall_seconds(run.id) == 4 * 60
 
 
-def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_fourth_format_gets_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "old.db"
     with monkeypatch.context() as patch:
         patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:4])
@@ -83,7 +83,7 @@ def test_a_file_of_the_fourth_format_learns_of_sittings(tmp_path: Path, monkeypa
     connection.commit()
     connection.close()
     with Archive(path, create=False) as archive:
-        assert archive.runs.wall_seconds(run.id) == 0, "nobody wrote down how long that took"
+        assert archive.runs.wall_seconds(run.id) == 0, "its duration was not recorded"
         assert archive.run_view(run).last_ended() == 0
         (birth,) = archive.runs.births(run.id)
         assert (birth.kernel, birth.model_alias) == (kernel().id, "")
