@@ -53,7 +53,7 @@ class ModelChoice:
 
     def _by_credit(self, brief: Brief) -> str:
         floor, memory = min(FLOOR, 0.5 / len(self.weights)), brief.learnt.memory
-        return memory.authors.choose(self.weights, brief.rng, costs=self._costs(memory), floor=floor)
+        return memory.models.choose(self.weights, brief.rng, costs=self._costs(memory), floor=floor)
 
     def _costs(self, memory: Memory) -> Mapping[str, float] | None:
         """Dollars per child of each model; None when a price is unknown, because then none can be compared."""

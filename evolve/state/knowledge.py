@@ -133,7 +133,7 @@ class Memory:
 
     #: What each operator has brought, and each model by the name that the settings have for it; what models have cost.
     operators: Credit = field(default_factory=lambda: Credit(priors=PRIORS))
-    authors: Credit = field(default_factory=Credit)
+    models: Credit = field(default_factory=Credit)
     spending: Mapping[str, Spending] = field(default_factory=lambda: nothing())
     #: What each technique has brought against each bottleneck.
     experience: Experience = field(default_factory=Experience)

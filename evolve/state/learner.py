@@ -31,7 +31,7 @@ class Learner:
 
     def __init__(self, elsewhere: Mapping[Key, Tally] | None = None) -> None:
         self._operators = Credit(priors=PRIORS)
-        self._authors = Credit()
+        self._models = Credit()
         self._experience = Experience(elsewhere=elsewhere or {})
         self._spending: dict[str, Spending] = {}
         self._outcomes: dict[str, IdeaOutcome] = {}
@@ -64,7 +64,7 @@ class Learner:
         log = gain.log if gain else None
         self._operators = self._operators.with_child(str(self._operator), log)
         if birth.model_alias:
-            self._authors = self._authors.with_child(birth.model_alias, log)
+            self._models = self._models.with_child(birth.model_alias, log)
             self._spend(birth)
         failure = self._failure(evaluation) if fresh else ""
         if idea is not None:
@@ -86,7 +86,7 @@ class Learner:
         """What is known now, after so many kernels were judged."""
         return Memory(
             operators=self._operators,
-            authors=self._authors,
+            models=self._models,
             spending=dict(self._spending),
             experience=self._experience,
             outcomes=dict(self._outcomes),

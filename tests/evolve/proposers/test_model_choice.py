@@ -88,13 +88,13 @@ PRICED = Prices(lists=({"dear": Price(prompt=10, completion=50), "cheap*": Price
 
 def learnt(gains: dict[str, float | None], *, children: int = 12) -> Memory:
     """After children of each model with these gains (logs), each of 10,000 tokens both ways."""
-    authors = Credit()
+    models = Credit()
     for _ in range(children):
         for name, gain in gains.items():
-            authors = authors.with_child(name, gain)
+            models = models.with_child(name, gain)
     tokens = 10_000 * children
     spending = {name: Spending(births=children, prompt_tokens=tokens, completion_tokens=tokens) for name in gains}
-    return Memory(authors=authors, spending=spending)
+    return Memory(models=models, spending=spending)
 
 
 def chosen_by_credit(memory: Memory, *, prices: Prices, names: tuple[str, ...]) -> Counter[str]:

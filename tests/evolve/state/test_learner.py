@@ -125,7 +125,7 @@ def test_models_have_credit_and_costs_by_the_name_of_the_settings() -> None:
     taught.create(3.0, model_alias="large", prompt_tokens=100, completion_tokens=10)
     memory = taught.create(None, model_alias="small", prompt_tokens=30, completion_tokens=3)
     memory = taught.create(2.0, model_alias="", prompt_tokens=7)
-    assert memory.authors.belief("large").gain > 0 == memory.authors.belief("small").gain
+    assert memory.models.belief("large").gain > 0 == memory.models.belief("small").gain
     assert (memory.spending["large"].births, memory.spending["large"].prompt_tokens) == (1, 100)
     assert set(memory.spending) == {"large", "small"}
 
