@@ -105,7 +105,7 @@ class BatchSummary:
 
 
 def summary_of(batch: Batch, findings: list[BatchResult], progress: BatchProgress, out: Path) -> BatchSummary:
-    """The summary; `findings` are the lines of the batch's kernels in the file, those of this sitting among them."""
+    """The summary; `findings` are the lines of the batch's kernels in the file, including those of this session."""
     verdicts = Counter(one.evaluation.verdict for one in findings)
     correct = [one for one in findings if one.evaluation.verdict is Verdict.CORRECT]
     best = max(correct, key=lambda one: one.evaluation.timing.speedup_low or 0.0, default=None)
