@@ -183,7 +183,7 @@ def orphans(folder: Path) -> list[str]:
         (("run", "--problem", "twice.py", "--model", "m", "--record", "twice.py"), "exists already"),
         (("run", "--problem", "twice.py", "--replay", "absent.jsonl"), "absent.jsonl"),
         (("run", "--problem", "twice.py", "--replay", "twice.py"), "no line of a recording"),
-        (("run", "--problem", "twice.py", "--model", "m=many"), "no weight"),
+        (("run", "--problem", "twice.py", "--model", "m=many"), "not a weight"),
     ],
 )
 def test_misuse_is_one_line_with_the_remedy(folder: Path, words: tuple[str, ...], complaint: str) -> None:
