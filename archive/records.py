@@ -19,6 +19,7 @@ from kbevolve.archive.evaluations import (
     Verdict,
 )
 from kbevolve.archive.kernels import Backend, Birth, BirthState, Idea, Kernel, Operator, Placement
+from kbevolve.archive.parts import changed
 from kbevolve.archive.runs import KnownDevice, ProblemCard, Run, StopReason
 
 __all__ = [
@@ -45,4 +46,5 @@ __all__ = [
     "Timing",
     "Trait",
     "Verdict",
+    "changed",
 ]

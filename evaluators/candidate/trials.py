@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
 from kbevolve.evaluators.correctness.inputs import Transform, diminished, nominal, signed

@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from kbevolve import __version__
-from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
+from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict, changed
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings

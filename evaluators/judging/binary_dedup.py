@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Evaluation, Verdict
+from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.builds.build_request import digest
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 

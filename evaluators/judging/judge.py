@@ -9,8 +9,7 @@ from functools import partial
 from random import Random
 from typing import Self
 
-from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict
+from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict, changed
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from random import Random
 
-from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Evaluation, Execution, Kernel, Verdict
+from kbevolve.archive.records import Evaluation, Execution, Kernel, Verdict, changed
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.syntax import parse
