@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from kbevolve.evaluators.correctness.truth import as_real
+
 #: Elements compared at a time: temporaries stay in a CPU's cache, and within 0.3 GB on a GPU.
 _PIECE = {"cpu": 1 << 18, "cuda": 1 << 25}
 #: The mean over draws is nearer to each draw than another draw is, by this ratio of standard deviations.
@@ -113,7 +115,7 @@ class Dependence:
 
 def _pieces(output: torch.Tensor, first: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Flat pieces of both tensors, in step: fp32 where the dtype is no wider, else fp64."""
-    flat = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1) for t in (output, first)]
+    flat = [as_real(tensor).reshape(-1) for tensor in (output, first)]
     narrow = flat[0].dtype in (torch.float32, torch.float16, torch.bfloat16)
     size = _PIECE[output.device.type]
     for start in range(0, flat[0].numel(), size):

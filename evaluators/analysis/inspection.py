@@ -16,7 +16,7 @@ from kbevolve.evaluators.analysis.liveness import dead_tensors
 from kbevolve.evaluators.analysis.operations import ZERO_SHARE, Operations, count_operations, zero_tile_share
 from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
-from kbevolve.evaluators.correctness.reference import Reference
+from kbevolve.evaluators.correctness.reference import Reference, same_values
 from kbevolve.evaluators.correctness.truth import ALLCLOSE
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes
@@ -149,7 +149,9 @@ class Inspection:
         again = self._forward(inputs)
         if not torch.equal(state, _random_state(self._device)):
             self._flags["random"] = "the answer draws random numbers even in evaluation mode"
-        changed = [i for i, (one, other) in enumerate(zip(inputs, self._inputs, strict=True)) if not _same(one, other)]
+        changed = [
+            i for i, (one, other) in enumerate(zip(inputs, self._inputs, strict=True)) if not same_values(one, other)
+        ]
         if changed:
             self._flags["in-place"] = f"forward changes {' and '.join(f'input {index}' for index in changed)}"
         difference = max((_difference(*pair) for pair in zip(again, output, strict=True)), default=0.0)
@@ -247,10 +249,6 @@ def _milliseconds(call: Callable[[], Any], device: Device) -> float:
 def _random_state(device: Device) -> torch.Tensor:
     state = torch.get_rng_state()
     return state if device.type == "cpu" else torch.cat([state, torch.cuda.get_rng_state(device.index)])
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return torch.equal(one, other) or torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
 def _difference(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -7,6 +7,7 @@ symmetry, integers, and the spacing of floating-point numbers, because all facto
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, cycle, islice
 
 import torch
@@ -20,41 +21,6 @@ def nominal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tensor
 
 
-def signed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows and columns change sign at random and are scaled by 1/4 to 4 each."""
-    return _scaled(tensor, generator, exponents=(-2, 2), flip=True)
-
-
-def shrunk(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Rows and columns are scaled by 1/4 to 1 each: for references defined only on [0, 1]."""
-    return _scaled(tensor, generator, exponents=(-2, 0), flip=False)
-
-
-def heterogeneous(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random half of the rows as in `signed`, the others as drawn: a few rows do not show what the rest is."""
-    return _mixed(tensor, generator, exponents=(-2, 2), flip=True)
-
-
-def mixed_rows(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random half of the rows as in `shrunk`, the others as drawn."""
-    return _mixed(tensor, generator, exponents=(-2, 0), flip=False)
-
-
-def enlarged(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scaled by 128, with random signs: exponentials overflow unless the kernel first subtracts the maximum."""
-    return _flipped(_times(tensor, 7), generator)
-
-
-def lifted(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scaled by 128, with the signs as drawn: for references defined only on positive numbers."""
-    return _times(tensor, 7)
-
-
-def scaled_4x(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scaled by 4, with random signs: where larger factors make the reference itself inaccurate."""
-    return _flipped(_times(tensor, 2), generator)
-
-
 def diminished(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Scaled to a root mean square of 2^-16: shows a missing epsilon, and fp16, which has 8 bits left there.
 
@@ -64,48 +30,15 @@ def diminished(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     if not _changeable(tensor) or not tensor.numel():
         return tensor
     size = float(tensor.float().square().mean().sqrt())
-    return _times(tensor, -16 - (round(math.log2(size)) if 0 < size < math.inf else 0))
+    return _times(tensor, generator, exponent=-16 - (round(math.log2(size)) if 0 < size < math.inf else 0))
 
 
-def scaled_512th(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scaled by 2^-9: where smaller inputs would vanish beside a bias, and for tasks in fp16."""
-    return _times(tensor, -9)
-
-
-def damped(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scaled by 1/16."""
-    return _times(tensor, -4)
-
-
-#: Kinds of distributions beside the nominal one, the most revealing first. The judge takes the first alternative of a
-#: kind on which the reference stays finite and accurate (`truth.is_usable`), and omits a kind without one.
-KINDS: tuple[tuple[Transform, ...], ...] = (
-    (signed, shrunk),
-    (heterogeneous, mixed_rows),
-    (enlarged, lifted, scaled_4x),
-    (diminished, scaled_512th, damped),
-)
-
-
-def plan_transforms(trials: int, usable: Sequence[Transform]) -> tuple[Transform, ...]:
-    """The distributions of the trials: nominal and transformed ones in turn.
-
-    Args:
-        trials: their number; 7 cover all four kinds once and the nominal distribution three times.
-        usable: one transform of each usable kind, in the order of `KINDS`.
-    """
-    turn = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
-    if len(usable) > 2:
-        del turn[-2]  # so that 7 trials are enough
-    return tuple(islice(cycle(turn), trials))
-
-
-def _times(tensor: torch.Tensor, exponent: int) -> torch.Tensor:
-    return tensor * 2.0**exponent if _changeable(tensor) else tensor
-
-
-def _flipped(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _scaled(tensor, generator, exponents=(0, 0), flip=True)
+def _times(tensor: torch.Tensor, generator: torch.Generator, *, exponent: int, flip: bool = False) -> torch.Tensor:
+    """Times 2^exponent; with `flip`, rows and columns also change sign at random."""
+    if not _changeable(tensor):
+        return tensor
+    scaled = tensor * 2.0**exponent
+    return _scaled(scaled, generator, exponents=(0, 0), flip=True) if flip else scaled
 
 
 def _scaled(
@@ -158,3 +91,45 @@ def _factors(
     if flip:
         factors = factors * (1 - 2 * torch.randint(0, 2, (count,), generator=generator, device=like.device))
     return factors.to(like.dtype)
+
+
+#: Rows and columns change sign at random and are scaled by 1/4 to 4 each.
+signed: Transform = partial(_scaled, exponents=(-2, 2), flip=True)
+#: Rows and columns are scaled by 1/4 to 1 each: for references defined only on [0, 1].
+shrunk: Transform = partial(_scaled, exponents=(-2, 0), flip=False)
+#: A random half of the rows as in `signed`, the others as drawn: a few rows do not show what the rest is.
+heterogeneous: Transform = partial(_mixed, exponents=(-2, 2), flip=True)
+#: A random half of the rows as in `shrunk`, the others as drawn.
+mixed_rows: Transform = partial(_mixed, exponents=(-2, 0), flip=False)
+#: Scaled by 128, with random signs: exponentials overflow unless the kernel first subtracts the maximum.
+enlarged: Transform = partial(_times, exponent=7, flip=True)
+#: Scaled by 128, with the signs as drawn: for references defined only on positive numbers.
+scaled_128x: Transform = partial(_times, exponent=7)
+#: Scaled by 4, with random signs: where larger factors make the reference itself inaccurate.
+scaled_4x: Transform = partial(_times, exponent=2, flip=True)
+#: Scaled by 2^-9: where smaller inputs would vanish beside a bias, and for tasks in fp16.
+scaled_512th: Transform = partial(_times, exponent=-9)
+#: Scaled by 1/16.
+scaled_16th: Transform = partial(_times, exponent=-4)
+
+#: Kinds of distributions beside the nominal one, the most revealing first. The judge takes the first alternative of a
+#: kind on which the reference stays finite and accurate (`truth.is_usable`), and omits a kind without one.
+KINDS: tuple[tuple[Transform, ...], ...] = (
+    (signed, shrunk),
+    (heterogeneous, mixed_rows),
+    (enlarged, scaled_128x, scaled_4x),
+    (diminished, scaled_512th, scaled_16th),
+)
+
+
+def plan_transforms(trials: int, usable: Sequence[Transform]) -> tuple[Transform, ...]:
+    """The distributions of the trials: nominal and transformed ones in turn.
+
+    Args:
+        trials: their number; 7 cover all four kinds once and the nominal distribution three times.
+        usable: one transform of each usable kind, in the order of `KINDS`.
+    """
+    turn = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
+    if len(usable) > 2:
+        del turn[-2]  # so that 7 trials are enough
+    return tuple(islice(cycle(turn), trials))

@@ -77,8 +77,7 @@ class PreparedProblem:
         seed = secrets.randbits(62)
         self.reference = Reference(problem, device, settings.precision, weight_seed=seed)
         #: Whether the reference's forward changes its inputs, and whether its output shares memory with them.
-        self.in_place = self.reference.in_place
-        self.aliasing = self.reference.aliasing
+        self.in_place, self.aliasing = self.reference.side_effects()
         #: What is unusual about the truth, e.g. "truth-fp32" when the reference does not run in fp64.
         self.tags: tuple[str, ...] = ()
         self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))

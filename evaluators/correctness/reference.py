@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -107,25 +106,15 @@ class Reference:
         finally:
             self._load(before)
 
-    @property
-    def in_place(self) -> bool:
-        """Whether forward() changes its inputs."""
-        return self._side_effects[0]
-
-    @property
-    def aliasing(self) -> bool:
-        """Whether an output of forward() shares memory with an input."""
-        return self._side_effects[1]
-
-    @cached_property
-    def _side_effects(self) -> tuple[bool, bool]:
+    def side_effects(self) -> tuple[bool, bool]:
+        """Whether forward() changes its inputs, and whether one of its outputs shares memory with an input."""
         structure, tensors = self.inputs(self._weight_seed, nominal)
         given = [tensor.clone() for tensor in tensors]
         with flags_for(self.precision):
             leaves = self._call(self.model, structure, given)[1]
         storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
         return (
-            not all(_same(mine, before) for mine, before in zip(given, tensors, strict=True)),
+            not all(same_values(mine, before) for mine, before in zip(given, tensors, strict=True)),
             any(leaf.untyped_storage().data_ptr() in storages for leaf in leaves if leaf.numel()),
         )
 
@@ -218,6 +207,6 @@ class Reference:
             ) from error
 
 
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are equal, NaN included."""
     return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())

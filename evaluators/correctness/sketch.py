@@ -13,6 +13,8 @@ from functools import cached_property, partial
 
 import torch
 
+from kbevolve.evaluators.correctness.truth import as_real
+
 #: Fewest buckets. The relative standard deviation of a distance is at most sqrt(1 / (2 P)) = 0.55 %. Even with `_EXTRA`
 #: the number is below torch's grain of 32768 elements, so that torch starts no thread pool on the CPU.
 BUCKETS = 1 << 14
@@ -63,7 +65,7 @@ class Sketch:
             fp64 (P,); (2, P) when not all elements are finite, the second row for those that are not; int64 (P,) for
             integers and booleans. For a tensor that is kept whole: its elements in place of the buckets.
         """
-        flat = (torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor).reshape(-1)
+        flat = as_real(tensor).reshape(-1)
         if not flat.is_floating_point():
             return flat.long() if self._whole else self._add_up(flat, self._factors)
         values = self._sketch(flat)

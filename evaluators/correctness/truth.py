@@ -107,7 +107,7 @@ def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | No
     runs = [_signal(truth, finite, mean) if _fractional(truth) else None for truth, finite, mean in triples]
     spread = tuple(1.0 if each is None else float(_norm(each)) for each in runs)
     run_scales = tuple(
-        torch.empty(0) if each is None else (each.square() + RUN * each.square().sum() / _real(truth).numel()).sqrt()
+        torch.empty(0) if each is None else (each.square() + RUN * each.square().sum() / as_real(truth).numel()).sqrt()
         for each, truth in zip(runs, expected.truth, strict=True)
     )
     own = _deviation(expected.reference, expected, spread, run_scales)
@@ -161,7 +161,7 @@ def allclose(outputs: Sequence[torch.Tensor], expected: ExpectedOutput, precisio
 
 def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Flat pieces of tensors of one shape, in step."""
-    flat = [_real(tensor).reshape(-1) for tensor in tensors]
+    flat = [as_real(tensor).reshape(-1) for tensor in tensors]
     size = _CHUNK[flat[0].device.type]
     for start in range(0, max(flat[0].numel(), 1), size):
         yield tuple(tensor[start : start + size] for tensor in flat)
@@ -205,7 +205,7 @@ def _signal(truth: torch.Tensor, finite: bool, mean: torch.Tensor | float | None
     # Masking is the slow part, so it is left out where there is nothing to mask.
     numbers: Callable[[torch.Tensor], torch.Tensor] = (lambda tensor: tensor) if finite else _finite
     if mean is None:
-        mean = sum(float(numbers(right).sum()) for (right,) in _chunks(truth)) / _real(truth).numel()
+        mean = sum(float(numbers(right).sum()) for (right,) in _chunks(truth)) / as_real(truth).numel()
     whole = torch.cat([_run_norms(numbers(right)) for (right,) in _chunks(truth)])
     pairs = _chunks(truth, mean) if isinstance(mean, torch.Tensor) else ((right, mean) for (right,) in _chunks(truth))
     centred = torch.cat([_run_norms(numbers(right - middle)) for right, middle in pairs])
@@ -225,7 +225,7 @@ def _run_norms(tensor: torch.Tensor) -> torch.Tensor:
 
 def all_finite(tensor: torch.Tensor) -> bool:
     """Whether a tensor holds no NaN and no infinity (one pass; `isfinite` and `all` are three)."""
-    return math.isfinite(float(_real(tensor).sum())) or bool(tensor.isfinite().all())
+    return math.isfinite(float(as_real(tensor).sum())) or bool(tensor.isfinite().all())
 
 
 def _close(mine: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
@@ -244,7 +244,8 @@ def _finite(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor.isfinite(), tensor, 0.0)
 
 
-def _real(tensor: torch.Tensor) -> torch.Tensor:
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as a real one with one more axis; others as they are."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 

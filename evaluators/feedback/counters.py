@@ -38,21 +38,9 @@ METRICS: Mapping[str, str] = {
 #: Reasons why a warp stalls, each a metric of cycles per issued instruction.
 _STALL_METRIC = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _STALLS = (
-    "barrier",
-    "branch_resolving",
-    "dispatch_stall",
-    "drain",
-    "lg_throttle",
-    "long_scoreboard",
-    "math_pipe_throttle",
-    "membar",
-    "mio_throttle",
-    "no_instruction",
-    "short_scoreboard",
-    "sleeping",
-    "tex_throttle",
-    "wait",
-)
+    "barrier", "branch_resolving", "dispatch_stall", "drain", "lg_throttle", "long_scoreboard", "math_pipe_throttle",
+    "membar", "mio_throttle", "no_instruction", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+)  # fmt: skip
 #: Reasons shown, the worst first.
 _SHOWN_STALLS = 3
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from kbevolve.evaluators.correctness.truth import as_real
+
 #: An element is plainly wrong beyond this share of its value plus the typical value. This is for the text only, and no
 #: tolerance of the judge.
 _PLAINLY_WRONG = 1e-3
@@ -84,7 +86,8 @@ def _window(output: torch.Tensor, right: torch.Tensor) -> tuple[torch.Tensor, to
     rows = max(1, _EXAMINED * right.shape[0] // right.numel())
     worst, first = -1.0, 0
     for start in range(0, right.shape[0], rows):
-        difference = (_numbers(output[start : start + rows]) - _numbers(right[start : start + rows])).abs_()
+        mine, theirs = (as_real(tensor[start : start + rows]).double() for tensor in (output, right))
+        difference = (mine - theirs).abs_()
         largest = float(difference.nan_to_num_(torch.inf).amax())
         if largest >= worst:  # the last of equals: omitted rows are mostly at the end
             worst, first = largest, start
@@ -98,7 +101,7 @@ def _describe_tensor(
 
     When none is plainly wrong, the examples are the worst elements.
     """
-    mine, right = _numbers(output), _numbers(right)
+    mine, right = as_real(output).double(), as_real(right).double()
     typical = right[right.isfinite()].square().mean().sqrt().nan_to_num()
     same = (mine == right) | (mine.isnan() & right.isnan())
     # NaN compares as false, so it is not near.
@@ -128,10 +131,6 @@ def _largest(differences: torch.Tensor) -> torch.Tensor:
     """A mask of the few largest."""
     least = differences.flatten().topk(min(_EXAMPLES, differences.numel())).values[-1:]
     return differences >= least
-
-
-def _numbers(tensor: torch.Tensor) -> torch.Tensor:
-    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).double()
 
 
 def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor, first: int, to_the_end: bool) -> str:

@@ -1,4 +1,4 @@
-"""What a device can do at best, and the times that follow."""
+"""The rates of a device, and the times that follow."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +19,7 @@ GPU = Roofline(
 )
 
 
-def test_a_class_may_use_what_is_accurate_enough() -> None:
+def test_a_class_may_use_every_unit_that_is_accurate_enough() -> None:
     assert GPU.peak("half") == GPU.peak("tf32") == 720e12
     assert GPU.peak("fp32") == GPU.peak("fp64") == 720e12 / 3  # three fp16 products are an fp32 product
     plain = Roofline(
@@ -34,7 +34,7 @@ def test_the_roofline_is_the_slower_of_bytes_and_operations() -> None:
     assert GPU.roofline_ms("half", moved_bytes=4_000_000_000, operations=480e9) == pytest.approx(1.0)
 
 
-def test_the_floor_counts_only_what_is_certain_with_room_to_spare() -> None:
+def test_the_floor_counts_only_certain_work_at_raised_rates() -> None:
     assert GPU.floor_ms("fp32", written_bytes=50 << 20, operations=0) == 0.0  # may still lie in the cache
     beyond = (50 << 20) + 4_000_000_000
     assert GPU.floor_ms("fp32", written_bytes=beyond, operations=0) == pytest.approx(1.0 / 1.25)
@@ -49,7 +49,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_this_cpu_is_measured_and_left_as_it_was() -> None:
+def test_the_measurement_restores_torchs_settings() -> None:
     threads, flag = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
     found = measure(find_device("cpu"))
     assert (torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32) == (threads, flag)
@@ -61,14 +61,14 @@ def test_this_cpu_is_measured_and_left_as_it_was() -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rates_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk_cache, device = DiskCache(tmp_path), find_device("cpu")
     first = roofline_of(device, disk_cache=disk_cache)
     with monkeypatch.context() as patch:
         patch.setattr(roofline, "measure", lambda device: pytest.fail("measured again"))
         assert roofline_of(device, disk_cache=disk_cache) == first
     monkeypatch.setattr(roofline, "measure", lambda device: GPU)
-    # A second look never lowers a rate: a busy machine must not refuse an honest kernel.
+    # A new measurement never lowers a rate: a busy machine must not reject an honest kernel.
     again = roofline_of(device, disk_cache=disk_cache, fresh=True)
     assert again == first.raised_to(GPU)
     assert again.bytes_per_second == max(first.bytes_per_second, GPU.bytes_per_second)
@@ -78,7 +78,7 @@ def test_it_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     "change",
     [{"bytes_per_second": "fast"}, {"operations_per_second": {}}, {"operations_per_second": 3}, {"l2_bytes": None}],
 )
-def test_a_strange_entry_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: object) -> None:
+def test_a_damaged_entry_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: object) -> None:
     disk_cache, device = DiskCache(tmp_path), find_device("cpu")
     disk_cache.put("roofline", f"{device.fingerprint}|{roofline._FORMAT}", asdict(GPU) | dict(change))  # type: ignore[call-overload]
     monkeypatch.setattr(roofline, "measure", lambda device: GPU)

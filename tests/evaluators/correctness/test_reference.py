@@ -36,7 +36,7 @@ def get_init_inputs():
     return Reference(problem, CPU, precision, weight_seed=3)
 
 
-def answer(made: Reference, seed: int = 1) -> torch.Tensor:
+def output(made: Reference, seed: int = 1) -> torch.Tensor:
     return made.output(*made.inputs(seed, nominal))[1][0]
 
 
@@ -50,9 +50,9 @@ def truth(made: Reference, seed: int = 1) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_other_weights_give_other_answers_for_a_while(precision: str) -> None:
+def test_other_weights_apply_inside_the_block_only(precision: str) -> None:
     made = make("return self.layer(x)", precision=precision)
-    before, exact_before = answer(made), truth(made)
+    before, exact_before = output(made), truth(made)
     state = made.reweighted(8)
     assert {name: tensor.dtype for name, tensor in state.items()} == {
         name: tensor.dtype for name, tensor in made.model.state_dict().items()
@@ -61,9 +61,9 @@ def test_other_weights_give_other_answers_for_a_while(precision: str) -> None:
         x = made.inputs(1, nominal)[1][0]
         expected = torch.nn.functional.linear(x.double(), state["layer.weight"].double(), state["layer.bias"].double())
         assert torch.allclose(truth(made), expected, rtol=1e-12)
-        assert torch.allclose(answer(made).double(), expected, rtol=3e-2, atol=3e-2)
+        assert torch.allclose(output(made).double(), expected, rtol=3e-2, atol=3e-2)
         assert not torch.allclose(truth(made), exact_before)
-    assert torch.equal(answer(made), before)
+    assert torch.equal(output(made), before)
     assert torch.equal(truth(made), exact_before)
 
 
@@ -75,23 +75,23 @@ def test_the_same_seed_gives_the_weights_that_the_model_has() -> None:
     assert not torch.equal(same["layer.weight"], other["layer.weight"])
 
 
-def test_the_first_weights_come_back_after_a_failure() -> None:
+def test_the_weights_are_restored_after_a_failure() -> None:
     made = make("return self.layer(x)")
-    before = answer(made)
+    before = output(made)
     with pytest.raises(KeyboardInterrupt), made.weights(made.reweighted(8)):
         raise KeyboardInterrupt
-    assert torch.equal(answer(made), before)
+    assert torch.equal(output(made), before)
 
 
 def test_recurrent_layers_follow_their_weights() -> None:
     made = make(
         "return self.rnn(x)[0]", more="self.rnn = nn.LSTM(8, 4, batch_first=True)", inputs="[torch.rand(2, 5, 8)]"
     )
-    before = answer(made), truth(made)
+    before = output(made), truth(made)
     with made.weights(made.reweighted(8)):
-        assert not torch.allclose(answer(made), before[0])
-        assert torch.allclose(answer(made).double(), truth(made), atol=1e-5)
-    assert torch.equal(answer(made), before[0])
+        assert not torch.allclose(output(made), before[0])
+        assert torch.allclose(output(made).double(), truth(made), atol=1e-5)
+    assert torch.equal(output(made), before[0])
     assert torch.equal(truth(made), before[1])
 
 
@@ -113,10 +113,10 @@ def test_recurrent_layers_follow_their_weights() -> None:
 )
 def test_two_calls_on_the_same_inputs_agree(more: str, forward: str) -> None:
     made = make(forward, more=more)
-    first = answer(made)
+    first = output(made)
     kept = first.clone()
-    answer(made, seed=2)
-    assert torch.equal(answer(made), kept)
+    output(made, seed=2)
+    assert torch.equal(output(made), kept)
     assert torch.equal(first, kept)
     assert torch.equal(truth(made), truth(made))
     if "Dropout" in more:
@@ -125,7 +125,7 @@ def test_two_calls_on_the_same_inputs_agree(more: str, forward: str) -> None:
 
 def test_an_output_that_is_a_parameter_outlives_the_weights() -> None:
     made = make("return self.layer.weight")
-    before = answer(made)
+    before = output(made)
     kept = before.clone()
     with made.weights(made.reweighted(8)):
         assert torch.equal(before, kept)
@@ -144,10 +144,9 @@ def test_an_output_that_is_a_parameter_outlives_the_weights() -> None:
         ("return x.data.zero_() + 1", True, False),
     ],
 )
-def test_habits_of_the_reference(forward: str, in_place: bool, aliasing: bool) -> None:
+def test_side_effects_of_the_reference(forward: str, in_place: bool, aliasing: bool) -> None:
     made = make(forward)
-    assert made.in_place is in_place
-    assert made.aliasing is aliasing
+    assert made.side_effects() == (in_place, aliasing)
     structure, tensors = made.inputs(1, nominal)
     before = tensors[0].clone()
     made.output(structure, tensors)
@@ -155,8 +154,8 @@ def test_habits_of_the_reference(forward: str, in_place: bool, aliasing: bool) -
     assert torch.equal(tensors[0], before)
 
 
-def test_inputs_that_are_no_numbers_are_no_change() -> None:
-    assert not make("return x + 1", inputs="[torch.full((4, 8), float('nan'))]").in_place
+def test_unchanged_nan_inputs_are_no_change() -> None:
+    assert make("return x + 1", inputs="[torch.full((4, 8), float('nan'))]").side_effects() == (False, False)
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ def sizes_seen(made: Reference, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_truth_too_large_for_memory_is_computed_in_slices(forward: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = truth(make(forward))
     made = make(forward)
-    answer(made)
+    output(made)
     # Room for about a quarter of 16 x 8 inputs and as many outputs.
     monkeypatch.setattr(reference, "free_bytes", lambda device: 2400)
     seen = sizes_seen(made, monkeypatch)
@@ -209,7 +208,7 @@ def test_samples_that_depend_on_each_other_leave_the_truth_in_single_precision(m
     assert found.dtype == torch.float32
 
 
-def test_code_that_bears_no_fp64_leaves_the_truth_in_single_precision() -> None:
+def test_code_that_rejects_fp64_leaves_the_truth_in_single_precision() -> None:
     made = make("assert x.dtype != torch.float64; return self.layer(x)")
     (found,), exact = made.truth(*made.inputs(1, nominal))
     assert not exact

@@ -41,7 +41,7 @@ def test_the_number_of_buckets_is_drawn() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-def test_the_distance_to_the_truth_is_estimated_to_some_permille(dtype: torch.dtype) -> None:
+def test_the_distance_is_estimated_to_a_few_percent(dtype: torch.dtype) -> None:
     truth = randn(*LARGE).double()
     output = (truth + 1e-3 * randn(*LARGE, seed=1)).to(dtype)
     exact = float((output.double() - truth).norm())
@@ -75,7 +75,7 @@ def test_a_wrong_column_cannot_hide_in_one_bucket(columns: slice) -> None:
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_any_number_of_elements_has_a_sketch(rows: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stretch has one row on the CPU and many on CUDA, and the last one ends anywhere: in its second row, too."""
+    """A stretch has one row on the CPU and many on CUDA; the last may end anywhere, also in its second row."""
     monkeypatch.setitem(sketches._ROWS, "cpu", rows)
     width = sketch((1000,), buckets=64).buckets
     for elements in range(65, 6 * width):
@@ -100,8 +100,8 @@ def test_other_seeds_have_other_signs() -> None:
     assert torch.equal(sketch(seed=1).of(tensor), one.of(tensor))
 
 
-def test_more_elements_than_signs_are_no_different() -> None:
-    """128 buckets make so many stretches that signs are used again."""
+def test_a_tensor_with_more_elements_than_signs_is_estimated_as_well() -> None:
+    """128 buckets make so many stretches that signs repeat."""
     shape = (1 << 17,)
     output = randn(*shape)
     made = [sketch(shape, seed=seed, buckets=128) for seed in range(10)]
@@ -109,12 +109,12 @@ def test_more_elements_than_signs_are_no_different() -> None:
     assert statistics.mean(ratios) == pytest.approx(1.0, abs=0.06)
 
 
-# ---- what is no number ----------------------------------------------------------------------------------------------
+# ---- not finite -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [LARGE, (10, 10)])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_never_vanishes(shape: tuple[int, ...], value: float) -> None:
+def test_one_element_that_is_not_finite_gives_an_infinite_distance(shape: tuple[int, ...], value: float) -> None:
     made, truth = sketch(shape), randn(*shape)
     spoiled = truth.clone()
     spoiled[3, 4] = value
@@ -124,7 +124,7 @@ def test_what_is_not_finite_never_vanishes(shape: tuple[int, ...], value: float)
 
 
 @pytest.mark.parametrize("shape", [LARGE, (10, 10)])
-def test_where_the_truth_is_not_finite_the_output_must_hold_the_same(shape: tuple[int, ...]) -> None:
+def test_where_the_truth_is_not_finite_the_output_must_be_equal(shape: tuple[int, ...]) -> None:
     made, truth = sketch(shape), randn(*shape).double()
     truth[0, :4] = torch.tensor([math.nan, math.inf, -math.inf, math.inf])
     output = truth.float()
@@ -141,7 +141,7 @@ def test_where_the_truth_is_not_finite_the_output_must_hold_the_same(shape: tupl
     assert estimate(made, far, truth) == pytest.approx(2.0, rel=1e-3)
 
 
-# ---- other kinds ----------------------------------------------------------------------------------------------------
+# ---- other dtypes ---------------------------------------------------------------------------------------------------
 
 
 def test_a_small_tensor_is_kept_whole() -> None:

@@ -23,7 +23,7 @@ def separable(compute: Compute, *tensors: torch.Tensor) -> tuple[int, ...] | Non
     return separable_inputs(guarded, tensors, compute(tensors), tolerance=5e-5)
 
 
-def test_samples_that_do_not_meet_can_be_cut() -> None:
+def test_independent_samples_can_be_sliced() -> None:
     assert separable(lambda t: [t[0] @ t[1]], X, WEIGHT) == (0,)
     assert separable(lambda t: [torch.softmax(t[0], -1), t[0].sum(-1)], X) == (0,)
     assert separable(lambda t: [t[0] * t[1]], X, X + 1) == (0, 1)
@@ -58,7 +58,7 @@ def test_a_weight_with_as_many_rows_as_samples_is_left_whole() -> None:
         lambda t: [t[0] * 2 if len(t[0]) == BATCH else t[0]],
     ],
 )
-def test_samples_that_meet_are_found_out(compute: Compute) -> None:
+def test_dependent_samples_are_detected(compute: Compute) -> None:
     assert separable(compute, X) is None
 
 
@@ -73,7 +73,7 @@ def out_of_memory() -> EvaluatorError:
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 7, 64, 1000])
-def test_slices_are_put_together(pieces: int) -> None:
+def test_slices_are_joined(pieces: int) -> None:
     sizes = []
 
     def compute(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -100,7 +100,7 @@ def test_slices_shrink_until_they_fit() -> None:
     assert sizes[:4] == [64, 32, 16, 8]
 
 
-def test_what_fits_in_no_slice_or_fails_otherwise_is_an_error() -> None:
+def test_a_sample_that_does_not_fit_and_other_failures_are_errors() -> None:
     def too_large(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         raise out_of_memory()
 
@@ -110,7 +110,7 @@ def test_what_fits_in_no_slice_or_fails_otherwise_is_an_error() -> None:
         compute_in_slices(lambda _: _fail("broken"), (X,), (0,), pieces=1)
 
 
-def test_running_out_of_memory_has_several_names() -> None:
+def test_every_error_for_too_little_memory_is_recognised() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert is_out_of_memory(MemoryError())
     with pytest.raises(RuntimeError) as caught:

@@ -27,7 +27,7 @@ def expected_of(truth: torch.Tensor, reference: torch.Tensor | None = None) -> E
 
 
 def draws(count: int = 4) -> list[torch.Tensor]:
-    """Truths like a long sum's of positive numbers: a large common part, a small one that depends on the draw."""
+    """Truths like long sums of positive numbers: a large common part, and a small one that depends on the draw."""
     torch.manual_seed(1)
     return [100 + torch.rand(SHAPE, dtype=torch.float64) for _ in range(count)]
 
@@ -64,7 +64,7 @@ def test_one_element_that_is_not_finite_is_an_infinite_error(value: float) -> No
     assert deviation_of(output, truth) == Deviation(error=math.inf, worst_tile=math.inf)
 
 
-def test_infinities_of_the_truth_must_be_met() -> None:
+def test_the_output_must_have_the_infinities_of_the_truth() -> None:
     truth = draws()[0]
     truth[0, 0] = -math.inf
     assert error_of(truth.float(), truth) < 1e-4
@@ -122,7 +122,7 @@ def test_the_bound_follows_an_inaccurate_reference() -> None:
 # ---- the worst tile -------------------------------------------------------------------------------------------------
 
 
-def test_a_tile_that_was_left_out_is_seen_where_the_whole_hides_it() -> None:
+def test_a_missing_tile_shows_in_the_worst_tile_and_not_in_the_error() -> None:
     torch.manual_seed(5)
     truth = torch.randn(2048, 2048, dtype=torch.float64)
     expected = expected_of(truth, truth.half())
@@ -139,7 +139,7 @@ def test_a_tile_that_was_left_out_is_seen_where_the_whole_hides_it() -> None:
     assert not accepts(scale, spoiled)
 
 
-def test_a_quiet_place_is_not_judged_by_its_own_noise() -> None:
+def test_a_run_of_zeros_is_not_compared_with_its_own_noise() -> None:
     torch.manual_seed(6)
     truth = torch.randn(64, RUN, dtype=torch.float64)
     truth[5] = 0
@@ -157,7 +157,7 @@ def test_a_last_run_may_be_short() -> None:
     assert deviation_of(output, truth, 0.0).worst_tile == pytest.approx(float(expected), rel=1e-6)
 
 
-def test_chunks_are_put_together_in_order() -> None:
+def test_chunks_are_joined_in_order() -> None:
     """More elements than are compared at a time, with an error in one known run."""
     torch.manual_seed(8)
     truth = torch.randn(200_000, dtype=torch.float64)
@@ -171,7 +171,7 @@ def test_chunks_are_put_together_in_order() -> None:
     assert found.worst_tile == pytest.approx(0.01 * float(run.norm() / (run.square().sum() + whole).sqrt()))
 
 
-def test_no_number_is_never_accepted() -> None:
+def test_nan_and_infinity_are_never_accepted() -> None:
     truth = draws()[0]
     scale = replace(scale_of(expected_of(truth), [None], "fp32"), bound=math.inf, tile_bound=math.inf)
     assert accepts(scale, Deviation(error=1.0, worst_tile=1.0))
@@ -185,13 +185,13 @@ def test_no_number_is_never_accepted() -> None:
 @pytest.mark.parametrize(
     ("dtype", "name"), [(torch.float64, "fp64"), (torch.float32, "fp32"), (torch.bfloat16, "half")]
 )
-def test_rounding_to_each_precision_is_told_apart(dtype: torch.dtype, name: str) -> None:
+def test_the_rounding_of_each_precision_has_its_class(dtype: torch.dtype, name: str) -> None:
     torch.manual_seed(2)
     truth = torch.randn(SHAPE, dtype=torch.float64)
     assert classify(error_of(truth.to(dtype), truth), None) == name
 
 
-def test_tiny_numbers_tell_fp16_from_tf32() -> None:
+def test_tiny_numbers_separate_fp16_from_tf32() -> None:
     torch.manual_seed(2)
     truth = torch.randn(SHAPE, dtype=torch.float64)
     tiny = truth * 2.0**-16
@@ -205,18 +205,18 @@ def test_tiny_numbers_tell_fp16_from_tf32() -> None:
         assert classify(nominal[name], None, "fp16") == "half"
 
 
-def test_garbage_has_no_precision() -> None:
+def test_a_wrong_result_has_no_precision() -> None:
     for error in (1.0, math.inf, math.nan):
         assert classify(error, None) is None
         assert classify(error, 1e-7) is None
     assert classify(3e-4, math.nan) == "half"
 
 
-def test_inputs_on_which_the_signal_is_buried_are_no_test() -> None:
+def test_inputs_whose_signal_is_lost_in_rounding_are_unusable() -> None:
     assert is_usable(1e-6, 2e-7, "fp32")
     assert not is_usable(2e-5, 2e-7, "fp32")
     assert not is_usable(math.nan, 2e-7, "fp32")
-    # A coarse reference is as coarse on every distribution; past the cap nothing is told any more.
+    # A coarse reference is as coarse on every distribution; past the cap it is unusable.
     assert is_usable(6e-4, 5e-4, "tf32")
     # cuBLAS itself is beyond the cap on 4096 uniform numbers: no worse elsewhere, it can be judged there as well.
     assert is_usable(7.6e-5, 7.5e-5, "fp32")
