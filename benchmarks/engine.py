@@ -60,7 +60,7 @@ from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.niches import describe
-from kbevolve.islands.source.canonical import canonical_form, canonical_id
+from kbevolve.islands.source.canonical import canonical_form, canonical_id, form_id
 
 DEVICE = "benchmark"
 ISLANDS = 4
@@ -209,7 +209,7 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
     yield "generation_ends", {"run": run.id, "generation": 0, "at": ""}
     for number in range(kernels):
         generation, island = 1 + number // ISLANDS, number % ISLANDS
-        form = digest(forms[number % len(forms)].replace(str(_STAND_IN), str(number)))
+        form = form_id(forms[number % len(forms)].replace(str(_STAND_IN), str(number)))
         yield from child(bulk_kernel(number), niches[number % len(niches)], form, generation, island)
         if island == ISLANDS - 1:
             yield "generation_ends", {"run": run.id, "generation": generation, "at": ""}
@@ -235,7 +235,7 @@ def fill(path: Path, kernels: int) -> None:
 
 
 @dataclass(slots=True)
-class Stopwatch:
+class CallTimer:
     """Milliseconds of every call of some methods."""
 
     taken: list[float] = field(default_factory=list)
@@ -306,7 +306,7 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
     # Their ids are computed here: naming a kernel is its proposer's work. Their texts would be memory of the benchmark.
     ids = [Kernel.from_source(_numbered(base, number)).id for number in range(children)]
     ready = (Kernel(id=id_, backend=Backend.TRITON, source=_numbered(base, at)) for at, id_ in enumerate(ids))
-    briefs, writes = Stopwatch(), Stopwatch()
+    briefs, writes = CallTimer(), CallTimer()
     began: list[float] = []
     with Archive(path) as archive:
         run = archive.runs.get() if kernels else open_run(archive)

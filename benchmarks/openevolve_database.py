@@ -10,7 +10,7 @@ from random import Random
 from openevolve.config import DatabaseConfig
 from openevolve.database import Program, ProgramDatabase
 
-from benchmarks.engine import SEED, SKELETONS, Stopwatch
+from benchmarks.engine import SEED, SKELETONS, CallTimer
 
 
 def measure_openevolve(programs: int, samples: int = 20) -> dict[str, float]:
@@ -27,7 +27,7 @@ def measure_openevolve(programs: int, samples: int = 20) -> dict[str, float]:
 
     for number in range(programs):
         add(number)
-    adding, sampling = Stopwatch(), Stopwatch()
+    adding, sampling = CallTimer(), CallTimer()
     timed_add = adding.timed(add)
     timed_sample = sampling.timed(database.sample_from_island)
     for number in range(samples):

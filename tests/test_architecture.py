@@ -15,7 +15,7 @@ ALLOWED = {
     "configs": ("kbevolve.configs",),
     "archive": ("kbevolve.archive", "kbevolve.configs"),
     "islands": ("kbevolve.islands", "kbevolve.archive.records", "kbevolve.configs.syntax"),
-    "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.configs"),
+    "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.archive.parts", "kbevolve.configs"),
     "evolve": ("kbevolve",),
 }
 #: The packages (or single modules) of a folder, in order: each imports only those above it, and itself.

@@ -61,7 +61,12 @@ _CODING = re.compile(r"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*coding[:=]")
 
 def canonical_id(source: str) -> str:
     """Hash of a kernel's form, with the `VERSION` of forms: 16 hexadecimal digits."""
-    text = f"{VERSION}:{canonical_form(source)}"
+    return form_id(canonical_form(source))
+
+
+def form_id(form: str) -> str:
+    """`canonical_id` of a kernel whose form is known."""
+    text = f"{VERSION}:{form}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
