@@ -63,7 +63,7 @@ class Inspection:
         self._try_fills(output)
         self._call_again(output)
         self._train()
-        operations = self._count()
+        operations = count_operations(lambda: self._forward(self._copies()))
         self._find_dead_code(operations, output)
         output_bytes = _bytes(output)
         del output
@@ -72,8 +72,9 @@ class Inspection:
             self._flags["launch-bound"] = (
                 f"eager takes {eager_ms * 1e3:.0f} µs a call: launches are most of it, and times are noisy"
             )
-        needed = self._needed_bytes()
-        self._find_savings(operations)
+        zeros = self._zero_shares()
+        self._find_savings(operations, zeros)
+        needed = sum(round(_bytes([tensor]) * (1 - zeros.get(i, 0.0))) for i, tensor in enumerate(self._inputs))
         state = self._reference.model.state_dict().values()
         moved = needed + _bytes(state) + output_bytes
         # The roofline leaves out operations that algebra can save.
@@ -149,9 +150,8 @@ class Inspection:
         again = self._forward(inputs)
         if not torch.equal(state, _random_state(self._device)):
             self._flags["random"] = "the answer draws random numbers even in evaluation mode"
-        changed = [
-            i for i, (one, other) in enumerate(zip(inputs, self._inputs, strict=True)) if not same_values(one, other)
-        ]
+        pairs = enumerate(zip(inputs, self._inputs, strict=True))
+        changed = [index for index, pair in pairs if not same_values(*pair)]
         if changed:
             self._flags["in-place"] = f"forward changes {' and '.join(f'input {index}' for index in changed)}"
         difference = max((_difference(*pair) for pair in zip(again, output, strict=True)), default=0.0)
@@ -169,10 +169,6 @@ class Inspection:
         if "random" not in self._flags and not torch.equal(state, _random_state(self._device)):
             self._flags["random"] = "in training mode the answer is random (dropout); it is judged in evaluation mode"
 
-    def _count(self) -> Operations:
-        inputs = self._copies()
-        return count_operations(lambda: self._reference.model(*unpack(self._structure, inputs)))
-
     def _find_dead_code(self, operations: Operations, output: list[torch.Tensor]) -> None:
         dead = []
         needed = _GRADIENT_COPIES * (_bytes(self._inputs) + _bytes(self._weights.values()) + _bytes(output))
@@ -187,16 +183,11 @@ class Inspection:
         if words:
             self._flags["dead-code"] = "; ".join(words)
 
-    def _find_savings(self, operations: Operations) -> None:
+    def _find_savings(self, operations: Operations, zeros: Mapping[int, float]) -> None:
         words = list(operations.redundant[:2])
-        words += [f"{share:.0%} of input {index} are zeros" for index, share in self._zero_shares().items()]
+        words += [f"{share:.0%} of input {index} are zeros" for index, share in zeros.items()]
         if words:
             self._flags["reducible"] = "; ".join(words)
-
-    def _needed_bytes(self) -> int:
-        """Bytes of the inputs, without the zeros of inputs that have many."""
-        zeros = self._zero_shares()
-        return sum(round(_bytes([tensor]) * (1 - zeros.get(index, 0.0))) for index, tensor in enumerate(self._inputs))
 
     def _zero_shares(self) -> Mapping[int, float]:
         """Index -> share of zeros, for floating-point inputs with many zeros, in blocks or single."""

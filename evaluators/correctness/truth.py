@@ -45,6 +45,8 @@ _LEAST_SIGNAL = 1e-6
 #: start the next worker.
 _CHUNK = {"cpu": 1 << 14, "cuda": 1 << 26}
 
+_norm = torch.linalg.vector_norm
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedOutput:
@@ -186,7 +188,9 @@ def _deviation(
         else:
             differing = sum(int((mine != right).sum()) for mine, right in _chunks(output, truth))
             tensor_error = tile = differing / truth.numel()
-        error, worst_tile = max(error, _or_infinite(tensor_error)), max(worst_tile, _or_infinite(tile))
+        # `max` may drop a NaN, so NaN becomes infinity first.
+        error = max(error, tensor_error if math.isfinite(tensor_error) else math.inf)
+        worst_tile = max(worst_tile, tile if math.isfinite(tile) else math.inf)
     return Deviation(error=error, worst_tile=worst_tile)
 
 
@@ -219,7 +223,7 @@ def _signal(truth: torch.Tensor, finite: bool, mean: torch.Tensor | float | None
 def _run_norms(tensor: torch.Tensor) -> torch.Tensor:
     """||x|| of each RUN consecutive elements; the last run may be shorter."""
     even = tensor.numel() // RUN * RUN
-    norms: torch.Tensor = torch.linalg.vector_norm(tensor[:even].view(-1, RUN), dim=1)
+    norms: torch.Tensor = _norm(tensor[:even].view(-1, RUN), dim=1)
     return norms if even == tensor.numel() else torch.cat([norms, _norm(tensor[even:]).view(1)])
 
 
@@ -235,11 +239,6 @@ def _close(mine: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
     return torch.allclose(mine, theirs, rtol=tolerance, atol=tolerance)
 
 
-def _norm(tensor: torch.Tensor) -> torch.Tensor:
-    norm: torch.Tensor = torch.linalg.vector_norm(tensor)
-    return norm
-
-
 def _finite(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor.isfinite(), tensor, 0.0)
 
@@ -251,7 +250,3 @@ def as_real(tensor: torch.Tensor) -> torch.Tensor:
 
 def _fractional(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
-
-
-def _or_infinite(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
