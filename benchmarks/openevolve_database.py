@@ -10,7 +10,8 @@ from random import Random
 from openevolve.config import DatabaseConfig
 from openevolve.database import Program, ProgramDatabase
 
-from benchmarks.engine import SEED, SKELETONS, CallTimer
+from benchmarks.engine.measuring import CallTimer
+from benchmarks.engine.workload import SEED, SKELETONS
 
 
 def measure_openevolve(programs: int, samples: int = 20) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """Sends builds to the judge, and reports when a compiler runs in this process after all.
 
 torch's `load` and `load_inline` work as usual (names, versions, bindings, loading) except for the step that compiles.
-The worker requests that step from the judge, whose builders keep what they built. Whoever compiles, this process
-leaves the device before and returns to it afterwards: it reports "building" and "loading", and waits for an answer to
-each.
+The worker requests that step from the judge, whose builders keep what they built. Before either of them compiles, this
+process leaves the device, and returns to it afterwards: it reports "building" and "loading", and waits for an answer
+to each.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A file of findings holds whole lines, whoever was killed; and nothing of a file that is something else is touched."""
+"""A results file holds whole lines after any kill, and a file of another kind is not touched."""
 
 import os
 from pathlib import Path

@@ -4,7 +4,9 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engine import bulk_kernel, evaluation_of, fill, measure, open_run, search_on, start
+from benchmarks.engine.bulk import fill
+from benchmarks.engine.measuring import measure, search_on
+from benchmarks.engine.workload import bulk_kernel, evaluation_of, open_run, start
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
 

@@ -109,7 +109,7 @@ def test_children_are_judged_elsewhere_and_come_home(
     assert f"{len(names)} added" in told.out
     assert f"A run waited for {len(names)} of them: kbevolve resume {run.id}" in told.out
 
-    # Whoever judges again is noticed.
+    # A second evaluation would be noticed.
     judge = KnownJudge()
     judge.replace_judge(monkeypatch)
     monkeypatch.setattr(KnownEvaluator, "evaluate", Interrupting.evaluate)

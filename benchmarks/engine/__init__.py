@@ -1,0 +1,1 @@
+"""What the engine itself costs a child: `python -m benchmarks.engine`."""
