@@ -5,7 +5,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -17,7 +16,7 @@ from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import SLACK, ExpectedOutput, Scale, all_finite, is_usable, scale_of
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
-from kbevolve.evaluators.worker.values import SharedTensor, Unpackable, lay_out, pack
+from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 
 #: Share of the free memory for inputs and expected outputs of trials; worker processes need the rest. Trials that do
 #: not fit are computed again for each kernel.
@@ -140,14 +139,8 @@ class PreparedProblem:
     # ---- layouts ---------------------------------------------------------------------------------------------------
 
     def _lay_out_arguments(self) -> None:
-        self.argument_tensors: list[torch.Tensor] = []
-        try:
-            #: Constructor arguments as `worker.values.pack` writes them.
-            self.arguments: Any = pack(self.reference.arguments, self.argument_tensors)
-        except Unpackable as error:
-            raise EvaluatorError(
-                f"{self.problem.name}: get_init_inputs() returns {error}; it may return tensors and plain values"
-            ) from None
+        #: Structure of the constructor arguments (`worker.values.pack`), and the tensors in it.
+        self.arguments, self.argument_tensors = self.reference.packed("get_init_inputs()", self.reference.arguments)
         #: Places of the weights by name, then of tensors among the arguments, from byte 0.
         tensors = self.weights.tensors
         places, self.loading_bytes = lay_out([*tensors.values(), *self.argument_tensors])

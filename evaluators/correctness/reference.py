@@ -53,13 +53,7 @@ class Reference:
     def inputs(self, seed: int, transform: Transform) -> tuple[Any, list[torch.Tensor]]:
         """Inputs drawn with `seed`: their structure (`worker.values.pack`) and the tensors in it."""
         drawn = list(self._guard("get_inputs()", lambda: self._seeded(self._get_inputs, seed)))
-        tensors: list[torch.Tensor] = []
-        try:
-            structure = pack(drawn, tensors)
-        except Unpackable as error:
-            raise EvaluatorError(
-                f"{self.name}: get_inputs() returns {error}; it may return tensors and plain values"
-            ) from None
+        structure, tensors = self.packed("get_inputs()", drawn)
         generator = torch.Generator(self.device).manual_seed(seed ^ 0x5EED)
         moved = [cast(tensor.detach().to(self.device), self.precision) for tensor in tensors]
         return structure, [transform(tensor, generator) for tensor in moved]
@@ -117,6 +111,16 @@ class Reference:
             not all(same_values(mine, before) for mine, before in zip(given, tensors, strict=True)),
             any(leaf.untyped_storage().data_ptr() in storages for leaf in leaves if leaf.numel()),
         )
+
+    def packed(
+        self, what: str, value: Any, rule: str = "may return tensors and plain values"
+    ) -> tuple[Any, list[torch.Tensor]]:
+        """Structure and tensors (`worker.values.pack`) of the result of `what`."""
+        tensors: list[torch.Tensor] = []
+        try:
+            return pack(value, tensors), tensors
+        except Unpackable as error:
+            raise EvaluatorError(f"{self.name}: {what} returns {error}; it {rule}") from None
 
     def _build(self, seed: int) -> torch.nn.Module:
         model = self._guard("Model", lambda: self._seeded(lambda: self._model_class(*self.arguments), seed))
@@ -176,17 +180,12 @@ class Reference:
             with torch.no_grad():
                 return model(*unpack(structure, tensors))
 
-        leaves: list[torch.Tensor] = []
         with preserved_state(model) as storages:
-            output = self._guard("forward()", call)
-            try:
-                packed = pack(output, leaves)
-            except Unpackable as error:
-                raise EvaluatorError(f"{self.name}: forward() returns {error}; it must return tensors") from None
+            form, leaves = self.packed("forward()", self._guard("forward()", call), "must return tensors")
             if not leaves:
                 raise EvaluatorError(f"{self.name}: forward() returns no tensor; there is nothing to compare")
             # Outputs that share memory with the model's state must keep their values after the state changes.
-            return packed, [
+            return form, [
                 leaf.detach().clone() if leaf.untyped_storage().data_ptr() in storages else leaf.detach()
                 for leaf in leaves
             ]

@@ -90,7 +90,7 @@ def read_counters(problem: Problem, source: str, *, device: Device, precision: s
         return CounterReadings(refusal="hardware counters are those of a GPU; this is a CPU")
     if shutil.which("ncu") is None:
         return CounterReadings(refusal="no ncu on the PATH; it comes with the CUDA toolkit as Nsight Compute")
-    with tempfile.TemporaryDirectory(prefix="kbevolve-counted-") as name:
+    with tempfile.TemporaryDirectory(prefix="kbevolve-ncu-") as name:
         directory = Path(name)
         for part in ("home", "tmp", "work"):
             (directory / part).mkdir()
