@@ -121,8 +121,8 @@ def test_what_cannot_be_captured_is_called_plainly_where_that_is_allowed() -> No
 def test_launches_come_with_registers_and_occupancy(candidate: ModuleType) -> None:
     model, inputs = candidate.ModelNew().eval(), torch.rand(1 << 24, device="cuda")
     model(inputs)
-    told = profile(lambda: model(inputs))
-    found = read_profile(told, time_ms=0.05)
+    reported = profile(lambda: model(inputs))
+    found = read_profile(reported, time_ms=0.05)
     (launch,) = found.launches
     assert launch.name == "doubled_kernel"
     assert not launch.library

@@ -195,8 +195,10 @@ def test_a_card_is_made_once_for_a_source_a_device_and_a_precision(
     assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache).flops == card.flops
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", builtin_names())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "L2/conv_relu_pool")) for name in builtin_names()],
+)
 def test_the_built_in_problems_are_honest(name: str) -> None:
     found = find_problem(name)
     assert inspect(found, reference=Reference(found, DEVICE, "fp32", weight_seed=3)).flags == {}
