@@ -4,6 +4,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.engine.bulk import fill
 from benchmarks.engine.measuring import measure, search_on
 from benchmarks.engine.workload import bulk_kernel, evaluation_of, open_run, start
@@ -56,6 +58,7 @@ def test_the_bulk_path_leaves_the_rows_that_a_search_leaves(tmp_path: Path) -> N
     assert [member.kernel for member in history] == [start(), *map(bulk_kernel, correct)]
 
 
+@pytest.mark.slow
 def test_a_run_of_many_kernels_is_resumed_and_bred_on_quickly(tmp_path: Path) -> None:
     fill(tmp_path / "full.db", 2_000)
     found = measure(tmp_path / "full.db", 2_000, 200)

@@ -109,7 +109,9 @@ def test_every_tunable_parses_and_its_value_is_allowed(name: str) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "L1/matmul" else pytest.mark.slow) for name in NAMES]
+)
 def test_declared_and_random_settings_are_right(name: str, tmp_path: Path, extensions: Path) -> None:
     source, rng = source_of(name), Random(name)
     tunables = declared(source)

@@ -28,7 +28,9 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one.double() - other.double()).norm())
 
 
-@pytest.fixture(params=builtin_names())
+@pytest.fixture(
+    params=[pytest.param(name, marks=() if name == "L1/matmul" else pytest.mark.slow) for name in builtin_names()]
+)
 def namespace(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The problem's module at its CPU sizes."""
     names: dict[str, Any] = {}

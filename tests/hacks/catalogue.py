@@ -51,6 +51,8 @@ class Hack:
     evaluations: int = 1
     #: Text of the message when it finds nothing to steal and ends, or the device ends it; "" for neither.
     ends_with: str = ""
+    #: Whether its evaluation takes more than about ten seconds.
+    slow: bool = False
     #: Whether another hack of the same number is listed before it.
     variant: bool = False
 

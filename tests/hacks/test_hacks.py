@@ -22,7 +22,11 @@ TABLE = HERE.parents[1] / "docs" / "judge.md"
 def every(hacks: Iterable[Hack]) -> pytest.MarkDecorator:
     """A test of each of these hacks; variants are slow."""
     return pytest.mark.parametrize(
-        "hack", [pytest.param(hack, id=hack.name, marks=pytest.mark.slow if hack.variant else ()) for hack in hacks]
+        "hack",
+        [
+            pytest.param(hack, id=hack.name, marks=pytest.mark.slow if hack.variant or hack.slow else ())
+            for hack in hacks
+        ],
     )
 
 

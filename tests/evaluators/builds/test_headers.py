@@ -152,6 +152,7 @@ extern "C" long threads() { return at::globalContext().deterministicAlgorithms()
 """
 
 
+@pytest.mark.slow
 def test_a_file_for_which_light_headers_fail_is_built_with_torchs_own(
     pool: BuildPool, commands: list[tuple[str, ...]]
 ) -> None:
@@ -169,6 +170,7 @@ def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: 
     assert len(commands) == 2
 
 
+@pytest.mark.slow
 def test_a_plain_request_tries_no_light_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
     assert isinstance(pool.submit(request(CONTEXT, plain=True)).result(), BuiltLibrary)
     assert len(commands) == 2

@@ -189,6 +189,7 @@ def build_there(directory: Path) -> bytes:
         return built.library
 
 
+@pytest.mark.slow
 def test_another_process_shares_the_cache_or_builds_for_us(
     pool: BuildPool, counted: CountedRuns, tmp_path: Path
 ) -> None:

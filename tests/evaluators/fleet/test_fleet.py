@@ -420,6 +420,7 @@ def test_judges_die_with_the_process_that_started_them() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_judge_that_does_not_start_is_an_error_of_one_line() -> None:
     cpu = find_device("cpu")
     with pytest.raises(EvaluatorError, match=r"^no judge on cpu: .*ModuleNotFoundError: No module named 'absent'$"):

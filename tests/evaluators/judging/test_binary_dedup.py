@@ -171,6 +171,7 @@ def seed(*changes: tuple[str, str]) -> Kernel:
     return Kernel.from_source(source)
 
 
+@pytest.mark.slow
 def test_identical_machine_code_is_judged_once(judge: Judge, problem: Problem) -> None:
     first = judge.evaluate(problem, seed())
     assert first.verdict is Verdict.CORRECT, first.message
@@ -190,6 +191,7 @@ def test_identical_machine_code_is_judged_once(judge: Judge, problem: Problem) -
     assert tuned.compiled.binary_hash not in ("", first.compiled.binary_hash)
 
 
+@pytest.mark.slow
 def test_python_around_the_native_code_is_part_of_the_hash(judge: Judge, problem: Problem) -> None:
     plain = judge.evaluate(problem, seed(("#define PASSES three", "#define PASSES online")))
     slower = seed(
@@ -202,6 +204,7 @@ def test_python_around_the_native_code_is_part_of_the_hash(judge: Judge, problem
     assert other.compiled.binary_hash != plain.compiled.binary_hash
 
 
+@pytest.mark.slow
 def test_a_judge_without_shells_judges_every_kernel_itself(problem: Problem) -> None:
     settings = Settings.load(preset="cpu", overrides={"evaluation.least_rounds": 3, "evaluation.rounds": 3})
     with Judge(find_device("cpu"), settings.evaluation) as plain:

@@ -40,12 +40,11 @@ def test_the_rates_of_a_gpu_are_measured_again_before_a_refusal(
 ) -> None:
     measured = []
 
-    def roofline_of(device: Device, *, disk_cache: object, fresh: bool) -> str:
+    def card_for(*_: object, fresh: bool, **__: object) -> ProblemCard:
         measured.append(fresh)
-        return "rates"
+        return replace(CARD, floor_ms={"fp32": floor_ms})
 
-    monkeypatch.setattr(module, "roofline_of", roofline_of)
-    monkeypatch.setattr(module, "inspect", lambda *_, **__: replace(CARD, floor_ms={"fp32": floor_ms}))
+    monkeypatch.setattr(module, "card_for", card_for)
     context = context_on(CUDA)
     assert context.is_impossible(0.5, "fp32") is impossible
     assert measured == [True]

@@ -321,6 +321,7 @@ def test_a_slow_kernel_is_cut_short(evaluate: Evaluate) -> None:
     assert time.monotonic() - start < 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slowed", "verdict"), [(2, Verdict.CORRECT), (3, Verdict.REFUSED)])
 def test_a_kernel_that_slows_the_reference_in_three_processes_is_refused(
     slowed: int, verdict: Verdict, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
@@ -425,6 +426,7 @@ def test_a_broken_reference_is_an_infrastructure_failure(judge: Judge, old: str,
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_workers_die_with_a_killed_judge(tmp_path: Path) -> None:
     program = tmp_path / "judge.py"
     program.write_text(

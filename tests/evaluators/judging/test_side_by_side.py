@@ -172,6 +172,7 @@ def test_a_reference_that_dies_again_and_again_is_an_infrastructure_failure(
         judge.evaluate(problem_of(), HONEST)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_a_broken_problem_beside_others_is_evaluated_alone(judge: Judge) -> None:
     """The reference of an evaluation that still runs has died: neither the next kernel's fault nor a failed judge."""
     slow = Kernel.from_source(candidate(f"time.sleep(0.3)\n{RIGHT}"))

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 def test_a_dead_fork_server_is_reported_and_replaced() -> None:
     with WorkerPool(CPU, DeviceGate(CPU)) as pool:
         pool.take().kill()
@@ -55,6 +56,7 @@ def test_a_dead_fork_server_is_reported_and_replaced() -> None:
         assert not dead.directory.exists()
 
 
+@pytest.mark.slow
 def test_only_workers_for_one_stream_have_few_connections() -> None:
     source = "import os\nprint(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'all'))\n"
     with WorkerPool(CPU, DeviceGate(CPU), connections=2) as pool:
@@ -158,6 +160,7 @@ def test_on_a_gpu_workers_attach_during_a_measurement_and_few_warm_up_at_once(
         assert pool.take().alive
 
 
+@pytest.mark.slow
 def test_where_forks_fail_workers_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[bool] = []
     wait_ready = Worker.wait_ready

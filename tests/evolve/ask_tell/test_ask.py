@@ -154,6 +154,7 @@ def test_every_strategy_can_be_asked(strategy: str) -> None:
     assert {birth.model for birth in by_hand.births() if birth.prompt} == {"anna"}
 
 
+@pytest.mark.slow
 def test_neither_the_order_nor_the_time_of_answers_changes_the_run(judge: KnownJudge) -> None:
     at_once, one_by_one = Home(chosen(lookahead=1)), Home(chosen(lookahead=1))
     few = at_once.go()

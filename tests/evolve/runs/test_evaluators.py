@@ -104,7 +104,10 @@ def test_two_judges_of_one_processor(folder: Path) -> None:
     ("words", "complaint"),
     [
         (("--device", "cpu", "--devices", "cpu,cpu"), "both --device and --devices"),
-        (("--device", "cpu", "--workers", "ray"), "Ray places judges wherever it has room; name their kind, e.g. --de"),
+        (
+            ("--device", "cpu", "--workers", "ray"),
+            "Ray chooses the machines; name the kind of device",
+        ),
         (("--devices", "cpu,gpu7"), "'gpu7' is no device"),
         (("--devices", "cpu", "--workers", "slurm"), "slurm"),
         (("--workers", "ray", "--set", "work.ray_address=127.0.0.1:9"), "no Ray cluster at 127.0.0.1:9"),

@@ -56,20 +56,20 @@ def test_identical_binaries_are_free_and_share_no_island() -> None:
     searching = ran(archive, evaluator, confirmer)
     population, run = searching.population, archive.runs.get()
     found = archive.runs.evaluations(run.id)
-    twins = {name for name, one in found.items() if one.compiled.identical_to is not None}
-    assert len(twins) == population.totals.identical > 3, "this landscape has them"
-    assert population.totals.evaluations == evaluator.paid == len(found) - len(twins)
-    assert f"correct ({len(twins)} with identical binaries)" in count_words(population.totals)
-    assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).twins == len(twins)
+    identical = {name for name, one in found.items() if one.compiled.identical_to is not None}
+    assert len(identical) == population.totals.identical > 3, "this landscape has them"
+    assert population.totals.evaluations == evaluator.paid == len(found) - len(identical)
+    assert f"correct ({len(identical)} with identical binaries)" in count_words(population.totals)
+    assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).identical_binaries == len(identical)
     for island in population.islands:
         codes = [member.evaluation.compiled.binary_hash for member in island.members]
         assert len(set(codes)) == len(codes) > 3
-    assert not twins & {kernel for met in confirmer.met for kernel in met}
+    assert not identical & {kernel for met in confirmer.met for kernel in met}
     assert searching.context.view.contenders(generation=99, above=0.0, count=99)
-    assert not twins & set(searching.context.view.contenders(generation=99, above=0.0, count=99))
+    assert not identical & set(searching.context.view.contenders(generation=99, above=0.0, count=99))
     best = archive.runs.summaries()[0].best
     assert best is not None
-    assert best.kernel not in twins
+    assert best.kernel not in identical
 
 
 def test_a_kernel_that_fails_in_a_contest_withdraws_its_identical_ones() -> None:

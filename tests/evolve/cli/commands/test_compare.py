@@ -93,6 +93,7 @@ def test_a_comparison_that_was_interrupted_goes_on(compare: Any, monkeypatch: py
         assert len(archive.runs.summaries()) == 4
 
 
+@pytest.mark.slow
 def test_what_models_cost_is_in_the_table(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     Path("prices.yaml").write_text("prices:\n  loopback-*: {prompt: 10, completion: 100}\n")

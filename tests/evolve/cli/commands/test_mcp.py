@@ -86,7 +86,7 @@ def test_tools_explain_themselves_and_errors_say_what_to_do(tmp_path: Path, make
         assert "no kernel 'zzz'" in await agent.fail("kernel", kernel="zzz")
         assert "no run 'nope'" in await agent.fail("ask", run="nope")
         assert "was never asked" in await agent.fail("tell", question="g1/i0/s0/q1", reply="x")
-        assert "is no question" in await agent.fail("tell", question="first", reply="x")
+        assert "is not the id of a question" in await agent.fail("tell", question="first", reply="x")
         assert "question" in await agent.fail("tell", idea="no question")
 
     served(tmp_path, talk)
