@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import hypothesis
 import pytest
 
 from kbevolve.archive.parts import changed, grouped
@@ -30,6 +31,15 @@ from kbevolve.archive.records import (
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.evolve.cli.main import main
+
+# The same examples in every run, and no limits of time: a busy machine is no failure.
+hypothesis.settings.register_profile(
+    "kbevolve",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.differing_executors],
+)
+hypothesis.settings.load_profile("kbevolve")
 
 PROBLEM = '''"""C = A @ B for square matrices."""
 

@@ -1,6 +1,6 @@
 """Runs of a strategy against a scripted model on 127.0.0.1, and what they leave."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import count
@@ -28,7 +28,7 @@ IDEAS = ("Unroll the loop", "Larger tiles", "Pack pairs", "Fewer passes", "Wider
 KINDS = ("good", "wrong", "known", "broken", "good", "prose")
 
 
-def fickle(request: Request, kind: str | None = None) -> Answer:
+def fickle(request: Request, kind: str | None = None, kinds: Sequence[str] = KINDS) -> Answer:
     """A model as models are, but for one thing: the same request has the same answer.
 
     A third of its answers are good children; the others are wrong, broken, known already, or prose. `kind` decides
@@ -41,7 +41,7 @@ def fickle(request: Request, kind: str | None = None) -> Answer:
         return Answer(body=completion(f"Here they are:\n```json\n{dumps(ideas)}\n```", usage=(900, 200)))
     if kind is None:
         # Nothing in the prompt of a repair is ever different, so that prose would come again for ever.
-        kind = rng.choice(KINDS[:2] if "does not work" in request.last else KINDS)
+        kind = rng.choice(KINDS[:2] if "does not work" in request.last else kinds)
     return Answer(body=completion(_written(request, kind, rng), usage=(900, 300)))
 
 

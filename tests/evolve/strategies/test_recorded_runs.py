@@ -1,6 +1,8 @@
 """Every strategy against a scripted model: what it leaves, that it resumes where it was, and that it is replayed."""
 
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from kbevolve.evolve.llm.recording import Recording, model_maker
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.strategies import STRATEGIES
 from tests.evolve.doubles import KnownEvaluator
-from tests.evolve.loopback import Loopback
-from tests.evolve.strategies.conftest import Cycling, content, fickle, run_search, settings_of
+from tests.evolve.loopback import Answer, Loopback, Request
+from tests.evolve.strategies.conftest import KINDS, Cycling, content, fickle, run_search, settings_of
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 
 EVALUATIONS = 12
+#: Kinds of answers that leave a new kernel.
+LASTING = ("good", "wrong", "broken", "good")
 #: One strategy stands for all by default; the others have the same tests among the slow ones.
 EACH = [pytest.param(name, marks=[] if name == "evolve" else pytest.mark.slow) for name in STRATEGIES]
 
@@ -66,11 +70,17 @@ def test_a_replayed_run_is_the_recorded_one(
     assert content(tmp_path / "again.db") == content(folder / "run.db")
 
 
+def model_for(strategy: str) -> Callable[[Request], Answer]:
+    """The fickle model. A refinement sends the same request again after prose or a duplicate, and would have the same
+    answer for ever: it gets new kernels only."""
+    return partial(fickle, kinds=LASTING if strategy == "refine" else KINDS)
+
+
 @pytest.fixture(scope="module", params=EACH)
 def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A strategy, and the archive of an undisturbed run, by a model that answers the same to the same."""
     file = tmp_path_factory.mktemp(request.param) / "run.db"
-    with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=fickle) as server:
+    with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=model_for(request.param)) as server:
         patch.setenv("no_proxy", "127.0.0.1")
         settings = settings_of(request.param, generations=60, evaluations=EVALUATIONS, base=server.base)
         run_search(file, settings)
@@ -81,7 +91,7 @@ def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
 @pytest.mark.parametrize("cut", [pytest.param(2, marks=pytest.mark.slow), 7])
 def test_a_resumed_run_is_the_undisturbed_one(undisturbed: tuple[str, Path], tmp_path: Path, cut: int) -> None:
     strategy, file = undisturbed
-    with Loopback(otherwise=fickle) as server:
+    with Loopback(otherwise=model_for(strategy)) as server:
         settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS, base=server.base)
         first, second = KnownEvaluator(interrupt_at=cut), KnownEvaluator()
         with pytest.raises(KeyboardInterrupt):
