@@ -1,9 +1,9 @@
-"""What starting costs: a light command, and a worker, alone or forked from a fork_server.
+"""What starting costs: a light command, and a worker, alone or forked from a fork server.
 
     python -m benchmarks.starting
 
 Prints one JSON object, in seconds, medians of nine: `kbevolve --help` and `kbevolve archive ls` (a run of 400 kernels)
-in fresh processes; a worker that is started on its own, and one that is forked by a fork_server.
+in fresh processes; a worker that is started on its own, and one that is forked by a fork server.
 """
 
 import argparse

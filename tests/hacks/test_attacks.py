@@ -55,7 +55,10 @@ def level() -> str:
         worker.kill()
 
 
-@pytest.mark.parametrize(("name", "verdict", "words"), ATTACKS, ids=[name for name, *_ in ATTACKS])
+@pytest.mark.parametrize(
+    ("name", "verdict", "words"),
+    [pytest.param(*one, id=one[0], marks=pytest.mark.slow if one[0] == "hang_on_import" else ()) for one in ATTACKS],
+)
 def test_attack(attack: Attack, name: str, verdict: Verdict, words: str) -> None:
     found = attack(name)
     assert found.verdict is verdict, found.message

@@ -162,6 +162,7 @@ def test_a_file_for_which_light_headers_fail_is_built_with_torchs_own(
     assert len(commands) == 3  # with light headers, again, linked
 
 
+@pytest.mark.slow
 def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
     failure = pool.submit(request(CONTEXT.replace("deterministicAlgorithms", "determined"))).result()
     assert isinstance(failure, BuildFailure)

@@ -15,6 +15,7 @@ from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.builds.sources import LIBRARY, MODULE
@@ -53,11 +54,11 @@ def named(name: str) -> str:
 class WorkerWithPool:
     """A worker with a build pool, and a record of its requests."""
 
-    def __init__(self, pool: BuildPool) -> None:
+    def __init__(self, pool: BuildPool, fork_server: ForkServer | None) -> None:
         self.pool = pool
         self.requests: list[Message] = []
         self.away: list[str] = []
-        self.worker = Worker(CPU)
+        self.worker = Worker(CPU, fork_server)
         self.worker.wait_ready()
         self.worker.builder = self.build
         self.worker.while_compiling = self.leave
@@ -86,8 +87,8 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
 
 
 @pytest.fixture(scope="module")
-def module_worker(pool: BuildPool) -> Iterator[WorkerWithPool]:
-    place = WorkerWithPool(pool)
+def module_worker(pool: BuildPool, fork_server: ForkServer | None) -> Iterator[WorkerWithPool]:
+    place = WorkerWithPool(pool, fork_server)
     yield place
     place.worker.kill()
 
@@ -102,9 +103,9 @@ def shared(module_worker: WorkerWithPool) -> WorkerWithPool:
 
 
 @pytest.fixture
-def place(pool: BuildPool) -> Iterator[WorkerWithPool]:
+def place(pool: BuildPool, fork_server: ForkServer | None) -> Iterator[WorkerWithPool]:
     """A worker for one test."""
-    place = WorkerWithPool(pool)
+    place = WorkerWithPool(pool, fork_server)
     yield place
     place.worker.kill()
 

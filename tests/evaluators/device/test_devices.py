@@ -45,7 +45,14 @@ def test_a_missing_device_is_an_error_with_a_remedy(choice: str) -> None:
         find_device(choice)
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [("exclusive", exclusive), ("exclusive", shared), ("shared", exclusive)])
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("exclusive", exclusive),
+        pytest.param("exclusive", shared, marks=pytest.mark.slow),
+        pytest.param("shared", exclusive, marks=pytest.mark.slow),
+    ],
+)
 def test_an_exclusive_lock_excludes_other_processes(
     theirs: str, ours: Callable[[Device], AbstractContextManager[None]]
 ) -> None:

@@ -10,6 +10,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 
 CPU = find_device("cpu")
@@ -33,8 +34,8 @@ DIES += "product.device_caches[0][0]['key'] = Last()\n"
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
-    worker = Worker(CPU)
+def worker(fork_server: ForkServer | None) -> Iterator[Worker]:
+    worker = Worker(CPU, fork_server)
     worker.wait_ready()
     yield worker
     worker.kill()

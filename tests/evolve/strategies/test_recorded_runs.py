@@ -88,7 +88,8 @@ def undisturbed(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple
     return request.param, file
 
 
-@pytest.mark.parametrize("cut", [pytest.param(2, marks=pytest.mark.slow), 7])
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", [2, 7])
 def test_a_resumed_run_is_the_undisturbed_one(undisturbed: tuple[str, Path], tmp_path: Path, cut: int) -> None:
     strategy, file = undisturbed
     with Loopback(otherwise=model_for(strategy)) as server:

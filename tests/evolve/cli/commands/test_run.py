@@ -199,6 +199,7 @@ def test_misuse_is_one_line_with_the_remedy(
     assert not (folder / "kbevolve.db").exists(), "an archive was made for nothing"
 
 
+@pytest.mark.slow
 def test_a_reference_that_fails_stops_the_run(folder: Path) -> None:
     (folder / "twice.py").write_text(PROBLEM.replace("x + x", "x @ torch.ones(3)"))
     done = type_in(folder, *RUN)
