@@ -15,7 +15,7 @@ ALLOWED = {
     "configs": ("kbevolve.configs",),
     "archive": ("kbevolve.archive", "kbevolve.configs"),
     "islands": ("kbevolve.islands", "kbevolve.archive.records", "kbevolve.configs.syntax"),
-    "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.archive.parts", "kbevolve.configs"),
+    "evaluators": ("kbevolve.evaluators", "kbevolve.archive.records", "kbevolve.configs"),
     "evolve": ("kbevolve",),
 }
 #: The packages (or single modules) of a folder, in order: each imports only those above it, and itself.
@@ -127,3 +127,32 @@ def test_light_commands_import_nothing_heavy(command: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_picture_is_current() -> None:
+    from docs.draw_architecture import PICTURE, picture  # which takes the order of packages from this file
+
+    assert PICTURE.read_text() == picture(), "draw it again: python -m docs.draw_architecture"
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    places: dict[str, list[str]] = {}
+    for folder in FOLDERS:
+        for file in code_files(folder):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+def test_no_file_is_longer_than_350_lines() -> None:
+    files = (file for folder in FOLDERS for file in code_files(folder))
+    assert not [str(file) for file in files if len(file.read_text().splitlines()) > 350]
+
+
+@pytest.mark.parametrize("folder", ORDER)
+def test_every_package_says_what_it_is(folder: str) -> None:
+    for package in (file for file in code_files(folder) if file.name == "__init__.py"):
+        docstring = ast.get_docstring(ast.parse(package.read_text()))
+        assert docstring, f"{package.relative_to(ROOT)} has no docstring"
+        assert len(docstring.split()) > 3, f"{package.relative_to(ROOT)} says nothing: {docstring}"
