@@ -1,8 +1,9 @@
 """What `benchmarks.engine` measures of ours, measured of openevolve's database, at 1,000 and at 10,000 programs.
 
-python -m benchmarks.openevolve_database
+python -m benchmarks.openevolve_database --programs 1000 10000
 """
 
+import argparse
 import json
 import statistics
 from random import Random
@@ -43,5 +44,7 @@ def measure_openevolve(programs: int, samples: int = 20) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    for programs in (1_000, 10_000):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", type=int, nargs="+", default=[1_000, 10_000], help="programs in the database")
+    for programs in parser.parse_args().programs:
         print(json.dumps(measure_openevolve(programs)), flush=True)

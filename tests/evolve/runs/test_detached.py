@@ -86,7 +86,7 @@ def test_children_are_judged_elsewhere_and_come_home(
         command(*shown[1:], "--device", "cpu"), cwd=home, env=environment(), capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert "the last line was cut short" in again.stderr
+    assert "the last line was incomplete" in again.stderr
     assert lines(out)[: len(before)] == before
     read = read_results(out.read_bytes())
     assert (read.bad, read.torn) == ((), b"")
@@ -104,10 +104,10 @@ def test_children_are_judged_elsewhere_and_come_home(
             == Settings.load(base={}, file=home / "pending" / "settings.yaml").evaluation.model_dump_json()
         )
 
-    told = kbevolve("tell", "results.jsonl", "--run", run.id)
-    assert told.code == 0, told.err
-    assert f"{len(names)} added" in told.out
-    assert f"A run waited for {len(names)} of them: kbevolve resume {run.id}" in told.out
+    imported = kbevolve("import", "results.jsonl", "--run", run.id)
+    assert imported.code == 0, imported.err
+    assert f"{len(names)} added" in imported.out
+    assert f"A run waited for {len(names)} of them: kbevolve resume {run.id}" in imported.out
 
     # A second evaluation would be noticed.
     judge = KnownJudge()
@@ -123,4 +123,4 @@ def test_children_are_judged_elsewhere_and_come_home(
     stats = kbevolve("archive", "stats")
     assert stats.code == 0, stats.err
     assert f"for {len(names)} children" in stats.out
-    assert "0 added" in kbevolve("tell", "results.jsonl").out
+    assert "0 added" in kbevolve("import", "results.jsonl").out

@@ -101,7 +101,7 @@ def test_without_an_archive_there_is_nothing_to_ask(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_breeds_a_kernel_and_takes_it_home(tmp_path: Path) -> None:
+def test_an_agent_evolves_a_kernel_and_exports_it(tmp_path: Path) -> None:
     (tmp_path / "twice.py").write_text(PROBLEM)
     wrong = KERNEL.replace("piece * 2", "piece * 3").replace("piece * 8 / 4", "piece * 3")
     quick = {"evaluation.rounds": 3, "evaluation.confirm_rounds": 0, "search.tune_share": 0, "inductor_seed": False}
@@ -131,7 +131,7 @@ def test_an_agent_breeds_a_kernel_and_takes_it_home(tmp_path: Path) -> None:
         assert line[0]["by"] == "ada"
         exported = await agent.call("export", problem="twice.py", file=str(tmp_path / "best.py"), kernel=kernel)
         assert exported["verdict"] == "correct"
-        assert "is there already" in await agent.fail("export", problem="twice.py", file=str(tmp_path / "best.py"))
+        assert "exists already" in await agent.fail("export", problem="twice.py", file=str(tmp_path / "best.py"))
 
     served(tmp_path, talk)
     assert "class ModelNew" in (tmp_path / "best.py").read_text()
