@@ -5,8 +5,8 @@ import sqlite3
 from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection
 from kbevolve.archive.prefixes import AFTER, by_prefix, only
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, ProblemCard
-from kbevolve.archive.run_queries import FAILED, Runs, births_where, precision_of
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Measurement, ProblemCard, Run
+from kbevolve.archive.run_queries import FAILED, Runs, births_with_texts, first_evaluation, precision_of
 from kbevolve.configs.errors import ArchiveError, nearest
 from kbevolve.configs.problem import Problem
 
@@ -34,41 +34,31 @@ class Kernels:
                 "`kbevolve archive ls latest` lists those of the last run"
             )
         sql = "select * from kernels where id = ?"
-        return rows.kernel_from(self._connection.rows(sql, only(found, "kernels", which))[0])
+        return rows.read(self._connection, Kernel, sql, only(found, "kernels", which))[0]
 
     def births(self, kernel_id: str) -> list[Birth]:
         """Every birth of a kernel, in every run, the oldest first."""
-        return births_where(self._connection, "births.kernel = ? order by number", kernel_id, texts=True)
+        return births_with_texts(self._connection, "births.kernel = ? order by number", kernel_id)
 
-    def evaluation(
-        self, kernel_id: str, problem_id: str, device: str, precision: str, *, blocks: bool = False
-    ) -> Evaluation | None:
-        """The first evaluation of a kernel under these conditions; None when it was not evaluated so."""
-        row = self._connection.row(
-            "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ? "
-            "order by number limit 1",
-            kernel_id,
-            problem_id,
-            device,
-            precision,
-        )
-        if row is None:
-            return None
-        return rows.evaluation_from(row, self._blocks("evaluation", row["number"]) if blocks else ())
+    def evaluation(self, kernel_id: str, problem_id: str, device: str, precision: str) -> Evaluation | None:
+        """The first evaluation of a kernel under these conditions, with its blocks; None when there is none."""
+        row = first_evaluation(self._connection, kernel_id, problem_id, device, precision)
+        return None if row is None else self._with_blocks(Evaluation, row)
 
     def evaluations(self, kernel_id: str) -> list[Evaluation]:
         """Every evaluation of a kernel, on every problem and device, with its blocks, the oldest first."""
         found = self._connection.rows("select * from evaluations where kernel = ? order by number", kernel_id)
-        return [rows.evaluation_from(row, self._blocks("evaluation", row["number"])) for row in found]
+        return [self._with_blocks(Evaluation, row) for row in found]
 
     def confirmations(self, kernel_id: str) -> list[Confirmation]:
         """Every confirmation of a kernel, in every run, with its blocks, the oldest first."""
         found = self._connection.rows("select * from confirmations where kernel = ? order by number", kernel_id)
-        return [rows.confirmation_from(row, self._blocks("confirmation", row["number"])) for row in found]
+        return [self._with_blocks(Confirmation, row) for row in found]
 
-    def _blocks(self, owner: str, number: int) -> list[sqlite3.Row]:
-        table = {"evaluation": "blocks", "confirmation": "confirmation_blocks"}[owner]
-        return self._connection.rows(f"select * from {table} where {owner} = ? order by position", number)
+    def _with_blocks(self, kind: type[rows.Record], row: sqlite3.Row) -> rows.Record:
+        table, owner = ("blocks", "evaluation") if kind is Evaluation else ("confirmation_blocks", "confirmation")
+        sql = f"select * from {table} where {owner} = ? order by position"
+        return rows.from_row(kind, row, blocks=tuple(rows.read(self._connection, Measurement, sql, row["number"])))
 
 
 class Problems:
@@ -83,12 +73,12 @@ class Problems:
         Raises:
             ArchiveError: there is none.
         """
-        row = self._connection.row("select * from problems where id = ?", problem_id)
-        if row is None:
+        found = rows.read_first(self._connection, Problem, "select * from problems where id = ?", problem_id)
+        if found is None:
             raise ArchiveError(
                 f"no problem with id {problem_id!r} in {self._connection.path}; `kbevolve archive ls` lists its runs"
             )
-        return rows.problem_from(row)
+        return found
 
     def card(self, problem_id: str, device: str, precision: str) -> ProblemCard | None:
         """The newest card of a problem under these conditions; None when there is none."""
@@ -107,27 +97,28 @@ class Problems:
         their first evaluation. A kernel that failed later does not count at all.
         """
         conditions, runs = (problem_id, device, precision), Runs(self._connection)
-        sql = "select * from runs where problem = ? and device = ? order by number"
-        alike = [rows.run_from(row) for row in self._connection.rows(sql, problem_id, device)]
+        alike = rows.read(self._connection, Run, "select * from runs where problem = ? and device = ?", *conditions[:2])
         champions = {
             run.id: one
             for run in alike
             if precision_of(run) == precision and (one := runs.champion(run.id)) is not None
         }
-        fittest = self._connection.row(
+        fittest = rows.read_first(
+            self._connection,
+            Evaluation,
             "select * from evaluations where number in ("
-            "  select min(number) from evaluations where problem = ? and device = ? and precision = ? group by kernel)"
-            f" and verdict = 'CORRECT' and kernel not in ({FAILED}) and kernel not in ("
+            "  select min(number) from evaluations where problem = ?1 and device = ?2 and precision = ?3"
+            f"  group by kernel) and verdict = 'CORRECT' and kernel not in ({FAILED}) and kernel not in ("
             f"  select kernel from births where kernel is not null and run in ({', '.join('?' * len(champions))}))"
             " order by speedup_low desc, identical_to is not null, kernel limit 1",
             *conditions,
-            *conditions,
+            0,
             *champions,
         )
         leading = max(champions.values(), key=lambda one: one.speedup_low, default=None)
-        if leading is not None and (fittest is None or leading.speedup_low > (fittest["speedup_low"] or 0.0)):
+        if leading is not None and (fittest is None or leading.speedup_low > (fittest.timing.speedup_low or 0.0)):
             return Kernels(self._connection).evaluation(leading.kernel, *conditions)
-        return rows.evaluation_from(fittest) if fittest else None
+        return fittest
 
     def devices(self, problem_id: str) -> list[str]:
         """Fingerprints of the devices on which a problem has a CORRECT kernel."""

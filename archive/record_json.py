@@ -9,12 +9,11 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum, IntEnum, StrEnum
-from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from kbevolve.archive.parts import columns_of, flat, grouped, parts_of
+from kbevolve.archive.parts import flat, grouped, types_of
 from kbevolve.configs.errors import RecordError, nearest
 
 Record = TypeVar("Record")
@@ -83,24 +82,14 @@ def _read(kind: Any, value: Any, where: str) -> Any:
 
 
 def _read_record(kind: Any, values: dict[str, Any], where: str) -> Any:
-    types, required = _fields_of(kind)
+    types = types_of(kind)
     for name in values:
         if name not in types:
             raise RecordError(f"{where} has no field {name!r}. {nearest(name, types)}")
-    for name in required:
-        if name not in values:
-            raise RecordError(f"{where}.{name} is missing")
+    for one in fields(kind):
+        if one.default is MISSING and one.default_factory is MISSING and one.name not in values:
+            raise RecordError(f"{where}.{one.name} is missing")
     return grouped(kind, **{name: _read(types[name], item, f"{where}.{name}") for name, item in values.items()})
-
-
-@cache
-def _fields_of(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Types of a record's fields by name, those of its parts among them, and which fields must be there."""
-    required = [one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING]
-    types = get_type_hints(kind)
-    for part in parts_of(kind).values():
-        types |= get_type_hints(part)
-    return {name: types[name] for name in columns_of(kind)}, tuple(required)
 
 
 def _read_member(kind: type[Enum], value: Any, where: str) -> Enum:

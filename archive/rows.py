@@ -1,103 +1,69 @@
-"""Records as rows and back: one pair of pure functions for each record, exact in both directions.
+"""Records as rows and back, by the types of their fields; exact in both directions.
 
-A column has the name of its field. Enums are stored by member name (numbers and sentences may change between versions),
-tuples and mappings as JSON, whose numbers Python reads back exactly.
+A column has the name of its field. Enums are stored by member name (numbers and sentences may change between versions);
+tuples, mappings and records as JSON, whose numbers Python reads back exactly.
 """
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin
 
+from kbevolve.archive.connection import Connection
 from kbevolve.archive.identity import digest
-from kbevolve.archive.parts import columns_of, flat, grouped
-from kbevolve.archive.records import (
-    Backend,
-    Birth,
-    BirthState,
-    Comparison,
-    Confirmation,
-    Evaluation,
-    Idea,
-    Kernel,
-    Launch,
-    Measurement,
-    Operator,
-    Placement,
-    ProblemCard,
-    Profile,
-    Run,
-    Trait,
-    Verdict,
-)
+from kbevolve.archive.parts import flat, grouped, types_of
+from kbevolve.archive.records import Birth, Idea, Measurement, ProblemCard
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
 
 Row = dict[str, Any]
+Record = TypeVar("Record")
 Member = TypeVar("Member", bound=Enum)
 
-
-def problem_row(problem: Problem) -> Row:
-    """Row of `problems`."""
-    return {
-        "id": problem.id,
-        "name": problem.name,
-        "source": problem.source,
-        "path": str(problem.path),
-        "cpu_sizes": json.dumps(dict(problem.cpu_sizes)),
-        "summary": problem.summary,
-    }
+#: The field whose rows are in a table of their own (`block_rows`).
+_BLOCKS = "blocks"
 
 
-def problem_from(row: sqlite3.Row) -> Problem:
-    """The problem of a row; its text is what was run then; the file at its path may differ today."""
-    return Problem(
-        name=row["name"],
-        source=row["source"],
-        path=Path(row["path"]),
-        cpu_sizes=json.loads(row["cpu_sizes"]),
-        summary=row["summary"],
-    )
+def to_row(record: Any) -> Row:
+    """The row of a record, without its blocks."""
+    row = {name: _stored(value) for name, value in flat(record).items() if name != _BLOCKS}
+    return {"id": record.id} | row if isinstance(record, Idea | Problem) else row
 
 
-def run_row(run: Run) -> Row:
-    """Row of `runs`."""
-    return _fields(run) | {"versions": json.dumps(dict(run.versions))}
+def from_row(kind: type[Record], row: sqlite3.Row | Mapping[str, Any], **given: object) -> Record:
+    """The record of a row; `given` holds the values of fields that the row lacks."""
+    hashable: Any = kind
+    values = {name: row[name] for name in columns(hashable)}
+    for name, read in _readers(hashable):
+        if values[name] is not None:
+            values[name] = read(values[name])
+    return grouped(kind, **values, **given)
 
 
-def run_from(row: sqlite3.Row) -> Run:
-    """The run of a row."""
-    return Run(**_values(row, Run) | {"versions": json.loads(row["versions"])})
+def read(connection: Connection, kind: type[Record], sql: str, *parameters: object) -> list[Record]:
+    """The records that a query finds."""
+    return [from_row(kind, row) for row in connection.rows(sql, *parameters)]
 
 
-def kernel_row(kernel: Kernel) -> Row:
-    """Row of `kernels`."""
-    return _fields(kernel) | {"backend": kernel.backend.name}
+def read_first(connection: Connection, kind: type[Record], sql: str, *parameters: object) -> Record | None:
+    """The first record that a query finds, None when there is none."""
+    row = connection.row(sql, *parameters)
+    return None if row is None else from_row(kind, row)
 
 
-def kernel_from(row: sqlite3.Row) -> Kernel:
-    """The kernel of a row."""
-    return Kernel(id=row["id"], backend=member(Backend, row["backend"]), source=row["source"])
-
-
-def idea_row(idea: Idea) -> Row:
-    """Row of `ideas`."""
-    return {"id": idea.id} | _fields(idea)
-
-
-def idea_from(row: sqlite3.Row) -> Idea:
-    """The idea of a row."""
-    return Idea(**_values(row, Idea))
+@cache
+def columns(kind: Any) -> tuple[str, ...]:
+    """The columns of a record."""
+    return tuple(name for name in types_of(kind) if name != _BLOCKS)
 
 
 def birth_row(birth: Birth) -> Row:
     """Row of `births`; prompt and reply are ids of `texts` (`birth_texts`), None for none."""
-    return _fields(birth) | {
-        "operator": birth.operator.name,
-        "state": birth.state.name,
-        "parents": json.dumps(birth.parents),
+    return to_row(birth) | {
         "prompt": digest(birth.prompt) if birth.prompt else None,
         "reply": digest(birth.reply) if birth.reply else None,
     }
@@ -108,107 +74,22 @@ def birth_texts(birth: Birth) -> list[Row]:
     return [{"id": digest(text), "text": text} for text in (birth.prompt, birth.reply) if text]
 
 
-def birth_from(row: sqlite3.Row) -> Birth:
-    """The birth of a row that holds prompt and reply themselves, or None when they are not read."""
-    return Birth(
-        **_values(row, Birth)
-        | {
-            "operator": member(Operator, row["operator"]),
-            "state": member(BirthState, row["state"]),
-            "parents": tuple(json.loads(row["parents"])),
-            "prompt": row["prompt"] or "",
-            "reply": row["reply"] or "",
-        }
-    )
-
-
-def evaluation_row(evaluation: Evaluation) -> Row:
-    """Row of `evaluations`, without its blocks (`block_rows`)."""
-    row = flat(evaluation)
-    del row["blocks"]
-    comparison, traits = evaluation.timing.comparison, evaluation.compiled.traits
-    return row | {
-        "verdict": evaluation.verdict.name,
-        "comparison": comparison.name if comparison else None,
-        "tags": json.dumps(evaluation.tags),
-        "traits": None if traits is None else json.dumps([trait.name for trait in traits]),
-        "profile": _profile_json(evaluation.profile) if evaluation.profile else None,
-        "phases": json.dumps(dict(evaluation.execution.phases)),
-    }
-
-
 def block_rows(blocks: Sequence[Measurement], **owner: int) -> list[Row]:
     """Rows of `blocks` or `confirmation_blocks`; `owner` names the column and the number it was stored under."""
-    return [
-        {
-            **owner,
-            "position": position,
-            "role": block.role,
-            "round": block.round,
-            "times_ms": json.dumps(block.times_ms),
-        }
-        for position, block in enumerate(blocks)
-    ]
-
-
-def evaluation_from(row: sqlite3.Row | Mapping[str, Any], blocks: Sequence[sqlite3.Row] = ()) -> Evaluation:
-    """The evaluation of a row and, when given, of its blocks' rows in order."""
-    values = {name: row[name] for name in columns_of(Evaluation) if name != "blocks"}
-    return grouped(
-        Evaluation,
-        **values
-        | {
-            "verdict": member(Verdict, row["verdict"]),
-            "allclose": None if row["allclose"] is None else bool(row["allclose"]),
-            "comparison": None if row["comparison"] is None else member(Comparison, row["comparison"]),
-            "tags": tuple(json.loads(row["tags"])),
-            "traits": None if row["traits"] is None else _traits_from(row["traits"]),
-            "profile": None if row["profile"] is None else _profile_from(row["profile"]),
-            "phases": json.loads(row["phases"]),
-            "blocks": _blocks_from(blocks),
-        },
-    )
-
-
-def confirmation_row(confirmation: Confirmation) -> Row:
-    """Row of `confirmations`, without its blocks (`block_rows`)."""
-    row = _fields(confirmation)
-    del row["blocks"]
-    return row | {"comparison": confirmation.comparison.name}
-
-
-def confirmation_from(row: sqlite3.Row, blocks: Sequence[sqlite3.Row] = ()) -> Confirmation:
-    """The confirmation of a row and, when given, of its blocks' rows in order."""
-    values = {name: row[name] for name in Confirmation.__dataclass_fields__ if name != "blocks"}
-    return Confirmation(
-        **values | {"comparison": member(Comparison, row["comparison"]), "blocks": _blocks_from(blocks)},
-    )
+    return [{**owner, "position": position, **to_row(block)} for position, block in enumerate(blocks)]
 
 
 def card_row(card: ProblemCard) -> Row:
     """Row of `cards`: what it is looked up by, and the whole as JSON."""
-    fields = {name: dict(value) if isinstance(value, Mapping) else value for name, value in _fields(card).items()}
-    return {
-        "problem": card.problem,
-        "device": card.device,
-        "precision": card.precision,
-        "card": json.dumps(fields, sort_keys=True),
-    }
+    fields = _plain(card)
+    keys = {name: fields[name] for name in ("problem", "device", "precision")}
+    return keys | {"card": json.dumps(fields, sort_keys=True)}
 
 
 def card_from(row: sqlite3.Row) -> ProblemCard:
     """The card of a row."""
-    return ProblemCard(**_known(json.loads(row["card"]), ProblemCard))
-
-
-def placement_row(placement: Placement) -> Row:
-    """Row of `placements`."""
-    return _fields(placement)
-
-
-def placement_from(row: sqlite3.Row) -> Placement:
-    """The placement of a row."""
-    return Placement(**_values(row, Placement))
+    card: ProblemCard = _revived(ProblemCard, json.loads(row["card"]))
+    return card
 
 
 def member(kind: type[Member], name: str) -> Member:
@@ -226,36 +107,50 @@ def member(kind: type[Member], name: str) -> Member:
         ) from None
 
 
-def _blocks_from(blocks: Sequence[sqlite3.Row]) -> tuple[Measurement, ...]:
-    return tuple(
-        Measurement(role=block["role"], round=block["round"], times_ms=tuple(json.loads(block["times_ms"])))
-        for block in blocks
-    )
+def _stored(value: Any) -> Any:
+    """A value as SQLite keeps it."""
+    if type(value) in (NoneType, str, int, float, bool):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    return str(value) if isinstance(value, Path) else json.dumps(_plain(value))
 
 
-def _traits_from(text: str) -> tuple[Trait, ...]:
-    return tuple(member(Trait, name) for name in json.loads(text))
+def _plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return {name: _plain(one) for name, one in flat(value).items()} if hasattr(value, "__dataclass_fields__") else value
 
 
-def _profile_json(profile: Profile) -> str:
-    launches = [_fields(launch) for launch in profile.launches]
-    return json.dumps(_fields(profile) | {"launches": launches, "counters": dict(profile.counters)})
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """The columns of a record whose values are stored in another form, and what reads each."""
+    types = types_of(kind)
+    return tuple((name, read) for name in columns(kind) if (read := _reader(types[name])) is not None)
 
 
-def _profile_from(text: str) -> Profile:
-    values = _known(json.loads(text), Profile)
-    launches = tuple(Launch(**_known(launch, Launch)) for launch in values["launches"])
-    return Profile(**values | {"launches": launches})
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    if get_origin(kind) is UnionType:
+        (kind,) = (one for one in get_args(kind) if one is not NoneType)  # only "X | None" occurs
+    if kind in (bool, Path):
+        return partial(kind)
+    if kind in (str, int, float):
+        return None
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return partial(member, kind)
+    return lambda text: _revived(kind, json.loads(text))
 
 
-def _known(values: Row, kind: Any) -> Row:
-    # A later version may store more fields in the same column.
-    return {name: values[name] for name in kind.__dataclass_fields__ if name in values}
-
-
-def _fields(record: Any) -> Row:
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
-
-
-def _values(row: sqlite3.Row, kind: Any) -> Row:
-    return {name: row[name] for name in kind.__dataclass_fields__}
+def _revived(kind: Any, value: Any) -> Any:
+    """The value of this type that `_plain` wrote."""
+    if get_origin(kind) is tuple:
+        return tuple(_revived(get_args(kind)[0], one) for one in value)
+    if hasattr(kind, "__dataclass_fields__"):
+        types = types_of(kind)  # a later version may store more fields in the same column
+        return kind(**{name: _revived(types[name], one) for name, one in value.items() if name in types})
+    return member(kind, value) if isinstance(kind, type) and issubclass(kind, Enum) else value

@@ -5,6 +5,7 @@ search asks while it goes on is in `archive.run_view`.
 """
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -17,27 +18,29 @@ from kbevolve.archive.prefixes import by_prefix, only
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Placement, Run, StopReason
 from kbevolve.configs.errors import ArchiveError, nearest
 
-#: Kernels that passed at first and failed when they were judged again under the same conditions (problem, device,
-#: precision), and those that had their verdict from one of them.
+#: Kernels that passed at first and failed when they were judged again under the same conditions (problem ?1, device ?2,
+#: precision ?3), and those that had their verdict from one of them; of evaluations with numbers above ?4.
 FAILED = """
 with failed as (
     select distinct later.kernel from evaluations as later
-    join evaluations as first on first.number = (
-        select min(number) from evaluations
-        where kernel = later.kernel and problem = later.problem and device = later.device
-            and precision = later.precision)
-    where later.verdict <> 'CORRECT' and first.verdict = 'CORRECT'
-        and later.problem = ? and later.device = ? and later.precision = ?)
-select kernel from failed union select kernel from evaluations where identical_to in (select kernel from failed)
+    where later.problem = ?1 and later.device = ?2 and later.precision = ?3 and later.number > ?4
+        and later.verdict <> 'CORRECT'
+        and (select verdict from evaluations where kernel = later.kernel and problem = ?1 and device = ?2
+             and precision = ?3 order by number limit 1) = 'CORRECT')
+select kernel from failed
+union select kernel from evaluations where identical_to in (select kernel from failed)
+union select kernel from evaluations as follower where identical_to > '' and +number > ?4 and exists (
+    select 1 from evaluations where kernel = follower.identical_to and problem = ?1 and device = ?2 and precision = ?3
+    and verdict <> 'CORRECT')
 """
-_KERNELS_OF_RUN = "select kernel from births where run = ? and kernel is not null"
+_KERNELS_OF_RUN = "select kernel from births where run = ?5 and kernel is not null"
 _FAILED_OF_RUN = f"select kernel from ({FAILED}) where kernel in ({_KERNELS_OF_RUN})"
 #: First evaluation of each kernel of a run, under the run's own conditions. The search decided on the first; a later
 #: one was repeated for an export, or is the failure of a kernel that did not pass again.
 _EVALUATIONS_OF_RUN = f"""
 from evaluations where number in (
     select min(number) from evaluations
-    where kernel in ({_KERNELS_OF_RUN}) and problem = ? and device = ? and precision = ? group by kernel)
+    where kernel in ({_KERNELS_OF_RUN}) and problem = ?1 and device = ?2 and precision = ?3 group by kernel)
 """
 #: The last moment at which a run wrote something in a stretch of time. Evaluations are found by the births of that
 #: stretch.
@@ -53,7 +56,9 @@ where at >= ?2 and at < ?3
 """
 #: Later than every moment, as text.
 _NEVER = "~"
-_BIRTH = ", ".join(f"births.{name}" for name in Birth.__dataclass_fields__ if name not in ("prompt", "reply"))
+_BIRTH = ", ".join(f"births.{name}" for name in rows.columns(Birth) if name not in ("prompt", "reply"))
+#: The columns of a birth, with "" for its prompt and reply.
+BIRTH = f"{_BIRTH}, '' as prompt, '' as reply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,17 +106,17 @@ class Runs:
         Raises:
             ArchiveError: there is none, or several start so; the message names the nearest.
         """
+        path = self._connection.path
         if which == "latest":
-            row = self._connection.row("select * from runs order by number desc limit 1")
-            if row is None:
-                path = self._connection.path
+            newest = rows.read_first(self._connection, Run, "select * from runs order by number desc limit 1")
+            if newest is None:
                 raise ArchiveError(f"{path} has no run yet; start one: kbevolve run --problem L1/matmul")
-            return rows.run_from(row)
+            return newest
         found = by_prefix(self._connection, "runs", which)
         if not found:
             known = [row["id"] for row in self._connection.rows("select id from runs")]
-            raise ArchiveError(f"no run {which!r} in {self._connection.path}. {nearest(which, known)}")
-        return rows.run_from(self._connection.rows("select * from runs where id = ?", only(found, "runs", which))[0])
+            raise ArchiveError(f"no run {which!r} in {path}. {nearest(which, known)}")
+        return self._read(Run, "select * from runs where id = ?", only(found, "runs", which))[0]
 
     def latest_of(self, problem_name: str) -> Run:
         """The newest run of a problem, by the name it was asked for, or its path.
@@ -120,7 +125,8 @@ class Runs:
             ArchiveError: there is none; the message names the nearest.
         """
         file = Path(problem_name).expanduser()
-        row = self._connection.row(
+        found = self._read(
+            Run,
             "select runs.* from runs join problems on problems.id = runs.problem "
             "where runs.problem_name in (?, ?) or problems.path in (?, ?) order by runs.number desc limit 1",
             problem_name,
@@ -128,53 +134,43 @@ class Runs:
             str(file),
             str(file.absolute()),
         )
-        if row is None:
+        if not found:
             known = {row["problem_name"] for row in self._connection.rows("select distinct problem_name from runs")}
             raise ArchiveError(f"no run of {problem_name} in {self._connection.path}. {nearest(problem_name, known)}")
-        return rows.run_from(row)
+        return found[0]
 
     def like(self, run: Run) -> list[Run]:
         """The runs on the same problem text and the same device, `run` among them, the oldest first."""
-        found = self._connection.rows(
-            "select * from runs where problem = ? and device = ? order by number", run.problem, run.device
-        )
-        return [rows.run_from(row) for row in found]
+        sql = "select * from runs where problem = ? and device = ? order by number"
+        return self._read(Run, sql, run.problem, run.device)
 
     def on_other_problems(self, run: Run, *, limit: int) -> list[Run]:
         """Earlier runs on other problems on the same device, the newest first."""
-        found = self._connection.rows(
+        sql = (
             "select * from runs where problem <> ? and device = ?"
-            " and number < (select number from runs where id = ?) order by number desc limit ?",
-            run.problem,
-            run.device,
-            run.id,
-            limit,
+            " and number < (select number from runs where id = ?) order by number desc limit ?"
         )
-        return [rows.run_from(row) for row in found]
+        return self._read(Run, sql, run.problem, run.device, run.id, limit)
 
     def summaries(self) -> list[RunSummary]:
         """Every run with its counts and its best kernel, newest first."""
-        found = self._connection.rows("select * from runs order by number desc")
-        return [self.summary(rows.run_from(row)) for row in found]
+        return [self.summary(run) for run in self._read(Run, "select * from runs order by number desc")]
 
     def summary(self, run: Run) -> RunSummary:
         """Counts and best kernel of one run."""
-        query, conditions = self._connection.rows, self._conditions(run.id)
+        query, conditions = self._connection.rows, self._conditions(run)
         births, generations = query("select count(*), max(generation) from births where run = ?", run.id)[0]
         stop = self._connection.row(
             "select reason, births from stops where run = ? order by number desc limit 1", run.id
         )
         # Counted by SQLite: a list of runs must not build a record for each of their kernels.
-        evaluated, correct = query(
-            f"select count(*), total(verdict = 'CORRECT') {_EVALUATIONS_OF_RUN}", run.id, *conditions
-        )[0]
-        best = self._connection.row(
+        evaluated, correct = query(f"select count(*), total(verdict = 'CORRECT') {_EVALUATIONS_OF_RUN}", *conditions)[0]
+        best = rows.read_first(
+            self._connection,
+            Evaluation,
             f"select * {_EVALUATIONS_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
             "order by speedup_low desc, identical_to is not null, kernel limit 1",
-            run.id,
             *conditions,
-            *conditions,
-            run.id,
         )
         return RunSummary(
             run=run,
@@ -182,7 +178,7 @@ class Runs:
             evaluated=evaluated,
             correct=int(correct),
             generations=generations or 0,
-            best=rows.evaluation_from(best) if best else None,
+            best=best,
             champion=self.champion(run.id),
             # A stop that has births after it is history: the run was resumed.
             stopped=rows.member(StopReason, stop["reason"]) if stop and stop["births"] == births else None,
@@ -193,24 +189,24 @@ class Runs:
 
         Without `texts`, prompts and replies are left out ("") and reading stays cheap however long they are.
         """
-        return births_where(self._connection, "births.run = ? order by generation, island, slot", run_id, texts=texts)
+        where = "births.run = ? order by generation, island, slot"
+        if texts:
+            return births_with_texts(self._connection, where, run_id)
+        return self._read(Birth, f"select {BIRTH} from births where {where}", run_id)
 
     def kernels(self, run_id: str) -> dict[str, Kernel]:
         """The kernels of a run, by id."""
-        found = self._connection.rows(f"select * from kernels where id in ({_KERNELS_OF_RUN})", run_id)
-        return {row["id"]: rows.kernel_from(row) for row in found}
+        sql = "select * from kernels where id in (select kernel from births where run = ?)"
+        return {kernel.id: kernel for kernel in self._read(Kernel, sql, run_id)}
 
     def ideas(self, run_id: str) -> dict[str, Idea]:
         """The ideas that the births of a run carry out, by id."""
-        found = self._connection.rows(
-            "select * from ideas where id in (select idea from births where run = ? and idea is not null)", run_id
-        )
-        return {row["id"]: rows.idea_from(row) for row in found}
+        sql = "select * from ideas where id in (select idea from births where run = ?)"
+        return {idea.id: idea for idea in self._read(Idea, sql, run_id)}
 
     def placements(self, run_id: str) -> list[Placement]:
         """The placements of a run, in the order they were made."""
-        found = self._connection.rows("select * from placements where run = ? order by number", run_id)
-        return [rows.placement_from(row) for row in found]
+        return self._read(Placement, "select * from placements where run = ? order by number", run_id)
 
     def evaluations(self, run_id: str) -> dict[str, Evaluation]:
         """Kernel id to its first evaluation on the run's problem, device and precision, without blocks.
@@ -218,17 +214,15 @@ class Runs:
         Evaluations by an earlier run count, too: such kernels are not measured twice.
         """
         sql = f"select * {_EVALUATIONS_OF_RUN} order by number"
-        found = self._connection.rows(sql, run_id, *self._conditions(run_id))
-        return {row["kernel"]: rows.evaluation_from(row) for row in found}
+        return {found.kernel: found for found in self._read(Evaluation, sql, *self._conditions(self.get(run_id)))}
 
     def failed(self, run_id: str) -> set[str]:
         """Kernels of a run that passed at first, but not when they were judged again under its conditions."""
-        return {row["kernel"] for row in self._connection.rows(_FAILED_OF_RUN, *self._conditions(run_id), run_id)}
+        return {row["kernel"] for row in self._connection.rows(_FAILED_OF_RUN, *self._conditions(self.get(run_id)))}
 
     def confirmations(self, run_id: str) -> list[Confirmation]:
         """The confirmations of a run, in the order they were made; without blocks."""
-        found = self._connection.rows("select * from confirmations where run = ? order by number", run_id)
-        return [rows.confirmation_from(row) for row in found]
+        return self._read(Confirmation, "select * from confirmations where run = ? order by number", run_id)
 
     def champion(self, run_id: str) -> Confirmation | None:
         """The confirmation that a run publishes (`archive.champion`); None while no kernel was confirmed."""
@@ -265,9 +259,12 @@ class Runs:
             total += max(seconds, 0.0)  # a clock may be set back
         return total
 
-    def _conditions(self, run_id: str) -> tuple[str, str, str]:
-        run = self.get(run_id)
-        return run.problem, run.device, precision_of(run)
+    def _read(self, kind: type[rows.Record], sql: str, *parameters: object) -> list[rows.Record]:
+        return rows.read(self._connection, kind, sql, *parameters)
+
+    def _conditions(self, run: Run) -> tuple[str, str, str, int, str]:
+        """The parameters of `FAILED` and of the queries made with it."""
+        return run.problem, run.device, precision_of(run), 0, run.id
 
 
 def precision_of(run: Run) -> str:
@@ -280,14 +277,25 @@ def strategy_of(run: Run) -> str:
     return str(json.loads(run.settings).get("search", {}).get("strategy", "evolve"))
 
 
-def births_where(connection: Connection, where: str, key: str, *, texts: bool) -> list[Birth]:
-    """Births by a condition with one parameter and an order; prompts and replies are "" without `texts`."""
-    prompt, reply, joins = "null", "null", ""
-    if texts:
-        prompt, reply = "prompts.text", "replies.text"
-        joins = "left join texts as prompts on prompts.id = births.prompt"
-        joins += " left join texts as replies on replies.id = births.reply"
-    found = connection.rows(
-        f"select {_BIRTH}, {prompt} as prompt, {reply} as reply from births {joins} where {where}", key
+def births_with_texts(connection: Connection, where: str, *parameters: object) -> list[Birth]:
+    """Births by a condition and an order, with their prompts and replies."""
+    sql = (
+        f"select {_BIRTH}, coalesce(prompts.text, '') as prompt, coalesce(replies.text, '') as reply from births"
+        " left join texts as prompts on prompts.id = births.prompt"
+        f" left join texts as replies on replies.id = births.reply where {where}"
     )
-    return [rows.birth_from(row) for row in found]
+    return rows.read(connection, Birth, sql, *parameters)
+
+
+def first_evaluation(
+    connection: Connection, kernel_id: str, problem_id: str, device: str, precision: str
+) -> sqlite3.Row | None:
+    """The evaluation of a kernel under these conditions that counts: the first one."""
+    return connection.row(
+        "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ?"
+        " order by number limit 1",
+        kernel_id,
+        problem_id,
+        device,
+        precision,
+    )

@@ -9,17 +9,11 @@ from collections.abc import Collection
 from kbevolve.archive import rows
 from kbevolve.archive.champion import CHALLENGE
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.parts import columns_of
 from kbevolve.archive.records import Birth, BirthState, Comparison, Evaluation, Idea, Kernel, Operator, Placement, Run
-from kbevolve.archive.run_queries import precision_of
+from kbevolve.archive.run_queries import BIRTH, FAILED, births_with_texts, first_evaluation, precision_of
 
-#: Columns of a birth without its conversation.
-_BIRTH = ", ".join(
-    f"null as {name}" if name in ("prompt", "reply") else f"births.{name}" for name in Birth.__dataclass_fields__
-)
 #: Columns of an evaluation without its blocks, renamed to differ from those of a birth.
-_EVALUATION = [name for name in columns_of(Evaluation) if name != "blocks"]
-_FOUND = ", ".join(f"found.{name} as found_{name}" for name in _EVALUATION)
+_FOUND = ", ".join(f"found.{name} as found_{name}" for name in rows.columns(Evaluation))
 
 #: The evaluation of a birth's kernel that counts: the first under the run's conditions.
 _FIRST = (
@@ -55,29 +49,20 @@ class RunView:
 
     def births(self, generation: int) -> list[Birth]:
         """The births of a generation in order of island and slot, without prompts and replies."""
-        found = self._connection.rows(
-            f"select {_BIRTH} from births where run = ? and generation = ? order by island, slot", self._run, generation
-        )
-        return [rows.birth_from(row) for row in found]
+        sql = f"select {BIRTH} from births where run = ? and generation = ? order by island, slot"
+        return rows.read(self._connection, Birth, sql, self._run, generation)
 
     def conversation(self, birth: Birth) -> tuple[str, str]:
         """Prompt and reply of a birth; "" without a model."""
-        (row,) = self._connection.rows(
-            "select prompts.text as prompt, replies.text as reply from births"
-            " left join texts as prompts on prompts.id = births.prompt"
-            " left join texts as replies on replies.id = births.reply"
-            " where births.run = ? and births.generation = ? and births.island = ? and births.slot = ?",
-            birth.run,
-            birth.generation,
-            birth.island,
-            birth.slot,
-        )
-        return row["prompt"] or "", row["reply"] or ""
+        where = "births.run = ? and births.generation = ? and births.island = ? and births.slot = ?"
+        place = birth.run, birth.generation, birth.island, birth.slot
+        (found,) = births_with_texts(self._connection, where, *place)
+        return found.prompt, found.reply
 
     def verdicts(self, generation: int) -> list[tuple[Birth, Evaluation | None]]:
         """The same births, each with the evaluation that counts; without blocks."""
         found = self._connection.rows(
-            f"select {_BIRTH}, {_FOUND} from births left join evaluations as found on {_FIRST}"
+            f"select {BIRTH}, {_FOUND} from births left join evaluations as found on {_FIRST}"
             " where births.run = ? and births.generation = ? order by births.island, births.slot",
             *self._conditions,
             self._run,
@@ -85,8 +70,8 @@ class RunView:
         )
         return [
             (
-                rows.birth_from(row),
-                rows.evaluation_from({name: row[f"found_{name}"] for name in _EVALUATION})
+                rows.from_row(Birth, row),
+                rows.from_row(Evaluation, {name: row[f"found_{name}"] for name in rows.columns(Evaluation)})
                 if row["found_kernel"] is not None
                 else None,
             )
@@ -95,41 +80,30 @@ class RunView:
 
     def placements(self, generation: int) -> list[Placement]:
         """The placements of a generation, in the order they were made."""
-        found = self._connection.rows(
-            "select * from placements where run = ? and generation = ? order by number", self._run, generation
-        )
-        return [rows.placement_from(row) for row in found]
+        sql = "select * from placements where run = ? and generation = ? order by number"
+        return rows.read(self._connection, Placement, sql, self._run, generation)
 
     # Kernels
 
     def kernel(self, kernel_id: str) -> Kernel:
         """A kernel of the archive, by its whole id."""
-        (row,) = self._connection.rows("select * from kernels where id = ?", kernel_id)
-        return rows.kernel_from(row)
+        (kernel,) = rows.read(self._connection, Kernel, "select * from kernels where id = ?", kernel_id)
+        return kernel
 
     def idea(self, idea_id: str) -> Idea:
         """An idea of the archive, by its id."""
-        (row,) = self._connection.rows("select * from ideas where id = ?", idea_id)
-        return rows.idea_from(row)
+        (idea,) = rows.read(self._connection, Idea, "select * from ideas where id = ?", idea_id)
+        return idea
 
     def evaluation(self, kernel_id: str) -> Evaluation | None:
         """The evaluation of a kernel that counts, made by any run; without blocks. None when there is none."""
-        row = self._connection.row(
-            "select * from evaluations where kernel = ? and problem = ? and device = ? and precision = ?"
-            " order by number limit 1",
-            kernel_id,
-            *self._conditions,
-        )
-        return None if row is None else rows.evaluation_from(row)
+        row = first_evaluation(self._connection, kernel_id, *self._conditions)
+        return None if row is None else rows.from_row(Evaluation, row)
 
     def first_birth(self, kernel_id: str) -> Birth | None:
         """The first birth of a kernel in the run, without prompt and reply; None when there is none."""
-        row = self._connection.row(
-            f"select {_BIRTH} from births where kernel = ? and run = ? order by +generation, island, slot limit 1",
-            kernel_id,
-            self._run,
-        )
-        return None if row is None else rows.birth_from(row)
+        sql = f"select {BIRTH} from births where kernel = ? and run = ? order by +generation, island, slot limit 1"
+        return rows.read_first(self._connection, Birth, sql, kernel_id, self._run)
 
     def knows(self, kernel_id: str, *, generation: int) -> bool:
         """Whether this kernel was created for judging, up to and including a generation."""
@@ -190,29 +164,7 @@ class RunView:
 
         Kernels whose verdict is that of an identical binary fail with it.
         """
-        failed = self._connection.rows(
-            "select distinct later.kernel from evaluations as later"
-            " where later.problem = ? and later.device = ? and later.precision = ? and later.number > ?"
-            " and later.verdict <> 'CORRECT'"
-            " and (select verdict from evaluations where kernel = later.kernel and problem = ? and device = ?"
-            "      and precision = ? order by number limit 1) = 'CORRECT'",
-            *self._conditions,
-            number,
-            *self._conditions,
-        )
-        followers = [
-            self._connection.rows("select kernel from evaluations where identical_to = ?", row["kernel"])
-            for row in failed
-        ]
-        # Kernels that got such a verdict after the other kernel had failed.
-        late = self._connection.rows(
-            "select kernel from evaluations as follower where number > ? and identical_to is not null and exists ("
-            "  select 1 from evaluations where kernel = follower.identical_to and problem = ? and device = ?"
-            "  and precision = ? and verdict <> 'CORRECT')",
-            number,
-            *self._conditions,
-        )
-        found = {row["kernel"] for rows_found in (failed, *followers, late) for row in rows_found}
+        found = {row["kernel"] for row in self._connection.rows(FAILED, *self._conditions, number)}
         return {kernel for kernel in found if self.first_birth(kernel) is not None}
 
     def published(self, generation: int) -> float | None:

@@ -9,7 +9,6 @@ whole facts or none.
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -87,12 +86,12 @@ class Archive:
     def add_problem(self, problem: Problem) -> None:
         """Add a problem; the same text is added once."""
         with self._fact(f"problem {problem.name}"):
-            self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
+            self._connection.insert("problems", {**rows.to_row(problem), "at": _now()}, known="id")
 
     def add_run(self, run: Run) -> None:
         """Add a run at its start; its problem must be in the archive."""
         with self._fact(f"run {run.id}"):
-            self._connection.insert("runs", rows.run_row(run))
+            self._connection.insert("runs", rows.to_row(run))
 
     def add_birth(self, birth: Birth, *, kernel: Kernel | None = None, idea: Idea | None = None) -> None:
         """Add a birth, with its kernel and idea where they are new.
@@ -103,9 +102,9 @@ class Archive:
         """
         with self._fact(f"birth {birth.id}"):
             if kernel is not None:
-                self._connection.insert("kernels", rows.kernel_row(kernel), known="id")
+                self._connection.insert("kernels", rows.to_row(kernel), known="id")
             if idea is not None:
-                self._connection.insert("ideas", rows.idea_row(idea), known="id")
+                self._connection.insert("ideas", rows.to_row(idea), known="id")
             for text in rows.birth_texts(birth):
                 self._connection.insert("texts", text, known="id")
             self._connection.insert("births", {**rows.birth_row(birth), "at": _now()})
@@ -127,8 +126,8 @@ class Archive:
         new = []
         with self._fact("an evaluation made elsewhere"):
             for problem, kernel, evaluation in found:
-                self._connection.insert("problems", {**rows.problem_row(problem), "at": _now()}, known="id")
-                self._connection.insert("kernels", rows.kernel_row(kernel), known="id")
+                self._connection.insert("problems", {**rows.to_row(problem), "at": _now()}, known="id")
+                self._connection.insert("kernels", rows.to_row(kernel), known="id")
                 new.append(evaluation not in self.kernels.evaluations(kernel.id))
                 if new[-1]:
                     self._insert_evaluation(evaluation)
@@ -149,7 +148,7 @@ class Archive:
             for failure in failures:
                 self._insert_evaluation(failure)
             for confirmation in confirmations:
-                row = {**rows.confirmation_row(confirmation), "at": _now()}
+                row = {**rows.to_row(confirmation), "at": _now()}
                 number = self._connection.insert("confirmations", row)
                 blocks = rows.block_rows(confirmation.blocks, confirmation=number)
                 self._connection.insert_all("confirmation_blocks", blocks)
@@ -163,7 +162,7 @@ class Archive:
     def add_device(self, device: KnownDevice) -> None:
         """Add the description of a device, unless it is known."""
         with self._fact(f"device {device.fingerprint}"):
-            self._connection.insert("devices", {**asdict(device), "at": _now()}, known="fingerprint")
+            self._connection.insert("devices", {**rows.to_row(device), "at": _now()}, known="fingerprint")
 
     def add_placement(self, placement: Placement) -> None:
         """Add one placement."""
@@ -172,7 +171,7 @@ class Archive:
     def add_placements(self, placements: Sequence[Placement]) -> None:
         """Add several placements (a migration) in one transaction."""
         with self._fact("placement"):
-            self._connection.insert_all("placements", [rows.placement_row(placement) for placement in placements])
+            self._connection.insert_all("placements", [rows.to_row(placement) for placement in placements])
 
     def add_generation_end(self, run_id: str, generation: int) -> None:
         """Record that a generation of a run is over: all its results are in the archive."""
@@ -207,7 +206,7 @@ class Archive:
             self._connection.insert("sessions", {"run": run_id, "started_at": started_at, "ended_at": _now()})
 
     def _insert_evaluation(self, evaluation: Evaluation) -> None:
-        number = self._connection.insert("evaluations", {**rows.evaluation_row(evaluation), "at": _now()})
+        number = self._connection.insert("evaluations", {**rows.to_row(evaluation), "at": _now()})
         self._connection.insert_all("blocks", rows.block_rows(evaluation.blocks, evaluation=number))
 
     @contextmanager
@@ -260,8 +259,7 @@ class Archive:
     def device(self, fingerprint: str) -> KnownDevice | None:
         """What a device is; None when no run was judged on it since devices are recorded."""
         sql = "select fingerprint, type, description from devices where fingerprint = ?"
-        row = self._connection.row(sql, fingerprint)
-        return KnownDevice(**dict(row)) if row else None
+        return rows.read_first(self._connection, KnownDevice, sql, fingerprint)
 
 
 def _now() -> str:

@@ -55,8 +55,8 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             note="start" if seed else "child",
         )
         if not seed or island == 0:
-            yield "kernels", rows.kernel_row(kernel)
-            yield "evaluations", {**rows.evaluation_row(found), "at": ""}
+            yield "kernels", rows.to_row(kernel)
+            yield "evaluations", {**rows.to_row(found), "at": ""}
         yield "births", {**rows.birth_row(birth), "at": ""}
         fitness = found.timing.speedup_low or 0.0
         if found.verdict is Verdict.CORRECT and fitness > best[island].get(niche, -1.0):
@@ -64,7 +64,7 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             placement = Placement(
                 run=run.id, island=island, niche=niche, kernel=kernel.id, generation=generation, via="birth"
             )
-            yield "placements", rows.placement_row(placement)
+            yield "placements", rows.to_row(placement)
 
     for island in range(ISLANDS):
         yield from child(first, describe(first).key, canonical_id(first.source), 0, island)

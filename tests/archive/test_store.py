@@ -219,7 +219,7 @@ def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, s
     for confirmed in confirmations:
         assert archive.kernels.confirmations(confirmed.kernel) == [confirmed]
     for kernel, one in evaluations.items():
-        found = archive.kernels.evaluation(kernel, problem.id, run.device, "fp32", blocks=True)
+        found = archive.kernels.evaluation(kernel, problem.id, run.device, "fp32")
         assert found == one
     assert [dataclasses.replace(birth, prompt="", reply="") for birth in births] == archive.runs.births(
         run.id, texts=False
@@ -279,7 +279,7 @@ def test_the_first_evaluation_is_the_one_that_counts(small_archive: Any) -> None
     with Archive(small_archive.path) as archive:
         later = changed(first, speedup=0.01, speedup_low=0.01)
         archive.add_evaluation(later)
-        assert archive.kernels.evaluation(first.kernel, first.problem, first.device, "fp32", blocks=True) == first
+        assert archive.kernels.evaluation(first.kernel, first.problem, first.device, "fp32") == first
         assert archive.runs.evaluations(small_archive.run.id)[first.kernel].timing.speedup == first.timing.speedup
         assert archive.problems.best(first.problem, first.device, "fp32").kernel == first.kernel
         assert archive.kernels.evaluations(first.kernel) == [first, later]
@@ -375,10 +375,7 @@ def test_conditions_are_never_mixed(small_archive: Any) -> None:
         for change in ({"device": "cuda/other"}, {"precision": "bf16"}):
             other = changed(first, speedup=100.0, speedup_low=100.0, **change)
             archive.add_evaluation(other)
-            assert (
-                archive.kernels.evaluation(other.kernel, other.problem, other.device, other.precision, blocks=True)
-                == other
-            )
+            assert archive.kernels.evaluation(other.kernel, other.problem, other.device, other.precision) == other
         assert archive.kernels.evaluation(first.kernel, "0" * 16, first.device, "fp32") is None
         assert archive.runs.summary(small_archive.run).best_speedup == first.timing.speedup
         assert archive.problems.devices(first.problem) == sorted((first.device, "cuda/other"))
@@ -550,7 +547,7 @@ def test_what_was_found_elsewhere_comes_once_and_needs_no_birth(small_archive: A
         assert archive.kernels.get(stranger.id) == stranger
         assert archive.kernels.births(stranger.id) == []
         assert archive.problems.get(other.id) == other
-        assert archive.kernels.evaluation(best.id, problem.id, run.device, "fp32", blocks=True) == known
+        assert archive.kernels.evaluation(best.id, problem.id, run.device, "fp32") == known
 
 
 def test_what_was_found_elsewhere_comes_whole_or_not_at_all(small_archive: Any) -> None:
