@@ -1,22 +1,53 @@
-"""The rules on a kernel's C++ and CUDA: names after macros and aliases, never the raw text."""
+"""Reads a kernel's C++ and CUDA: its names, after comments, aliases and one level of macros, and its strings.
+
+One regular expression takes comments and strings out, another reads the directives, a third the words that remain. The
+body of a macro is program text as well.
+"""
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from kbevolve.evaluators.lint.cpp_rules import CPP_DESCRIBES, is_sensitive, refusal_of, tag_of, weight_in_cpp
-from kbevolve.evaluators.lint.cpp_tokens import PreprocessedText, is_name, preprocess
-from kbevolve.evaluators.lint.operations import COMMON, DESCRIBES, HEAVY, PRODUCES, is_heavy, operation_weight
-from kbevolve.evaluators.lint.python_rules import PROCESS_FILES
-from kbevolve.evaluators.lint.tags import Marks
-from kbevolve.evaluators.lint.words import words
+from kbevolve.evaluators.lint.marks import Marks
+from kbevolve.evaluators.lint.operations import (
+    COMMON,
+    DESCRIBES,
+    HEAVY,
+    PRODUCES,
+    is_heavy,
+    operation_weight,
+    weight_in_cpp,
+)
+from kbevolve.evaluators.lint.tables import PATTERNS, PROCESS_FILES, rules_of, table, words
 
 _CODE = re.compile(r"#\s*(include|define|pragma)\b|__global__|__device__|[;{}]|::")
-_TENSOR_TYPE = re.compile(r"(torch|at)::Tensor(Base)?|Tensor")
-#: A value that is a tensor for certain: ``auto name = torch::…``.
-_MADE_BY_TORCH = re.compile(r"(torch|at)::(?!vec|cuda|stable)")
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
+_COMMENT_OR_STRING = re.compile(
+    r"""
+    //[^\n]*|/\*.*?(?:\*/|\Z)
+    |(?P<raw>R"(?P<mark>[^()\\\s]{0,16})\((?P<inside>.*?)(?:\)(?P=mark)"|\Z))
+    |(?P<string>"(?P<content>(?:[^"\\\n]|\\.)*)"?)
+    |(?<!\w)(?:u8|[uUL])?'(?:[^'\\\n]|\\.)*'
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*\#[ \t]*(\w+)[ \t]*(.*)$", re.MULTILINE)
+_MACRO = re.compile(r"(\w+)(?:\(([^)]*)\))?(.*)")
+_NAME = re.compile(r"[^\W\d]\w*")
+_PASTED = re.compile(r"\b\w+(?:\s*##\s*\w+)+")
+#: Strings by number, qualified names, numbers, punctuation.
+_WORD = re.compile(r'"\d+|[^\W\d]\w*(?:\s*::\s*[^\W\d]\w*)*|\d[\w.]*|->|[^\s\w]')
+_ALIAS = re.compile(r"\b(?:namespace|using)\s+(\w+)\s*=\s*(\w+)")
+_OPENED = re.compile(r"\busing\s+namespace\s+(\w+)")
+#: A variable or function behind its type; ``int fork();`` only announces a library's function.
+_DECLARED = re.compile(r"\b(\w+)[\s*&>]+(\w+)\s*(?=[=;,\[{)]|\([^(){};]*\)\s*(?:const\s*)?\{)")
+#: Variables that are tensors for certain.
+_TENSOR = re.compile(
+    r"\bTensor(?:Base)?[\s&*]+(?:const\s+)?(\w+)|\bauto[\s&]+(\w+)\s*=\s*(?:torch|at)::(?!vec|cuda|stable)"
+)
 #: Words before a name that do not declare it.
 _NO_TYPES = words("return else case new delete throw goto co_return co_await typedef using namespace sizeof")
-_FREE_METHODS = PRODUCES | DESCRIBES | CPP_DESCRIBES
+_FREE_METHODS = PRODUCES | DESCRIBES | table("describes_in_cpp")
 #: Methods that no container or vector class of C++ has.
 _PLAINLY_HEAVY = HEAVY - COMMON - {"mv", "convolve"}
 #: A file-local or function-local variable that keeps something from call to call.
@@ -26,6 +57,10 @@ _STATIC = re.compile(
     r"|double|int|bool|char|unsigned|long|auto|u?int\d+_t|size_t|cuda\w+_t|cublas\w+_t|cudnn\w+_t|(at::cuda::)?CUDAGraph"
     r"|__half|half)\b"
 )
+#: Characters of a macro's body and of its arguments, and of all that macros make: no text may explode.
+_MOST_MACRO = 2000
+_MOST_MADE = 200_000
+_CALL = re.compile(rf"\b(\w+)\s*\(([^()]{{0,{_MOST_MACRO}}})\)")
 
 
 def looks_like_cpp(text: str) -> bool:
@@ -33,103 +68,138 @@ def looks_like_cpp(text: str) -> bool:
     return len(text) > 8 and _CODE.search(text) is not None
 
 
+@dataclass(slots=True)
+class _CppText:
+    """A text without its comments, strings and directives."""
+
+    text: str = ""
+    #: What the numbered strings in the text say.
+    strings: list[str] = field(default_factory=list)
+    #: Name -> parameters and body of a macro with parameters.
+    macros: dict[str, tuple[list[str], str]] = field(default_factory=dict)
+    #: Other names of namespaces.
+    aliases: dict[str, str] = field(default_factory=dict)
+    #: Whether it includes a header with half types.
+    halves: bool = False
+
+
 def check_cpp(source: str, marks: Marks) -> None:
     """Add to `marks` what a C++ or CUDA text does."""
-    read = preprocess(source)
-    _check_directives(read, marks)
-    words = _qualified(read.tokens)
-    opened = [words[i + 2] for i in range(len(words) - 2) if words[i : i + 2] == ["using", "namespace"]]
-    own = _declared(words)
-    tensors: set[str] = set()
-    halves = any(part in name for name in read.includes for part in ("cuda_fp16", "cuda_bf16", "torch", "ATen"))
-    for index, word in enumerate(words):
-        before = words[index - 1] if index else ""
-        behind = words[index + 1] if index + 1 < len(words) else ";"
+    read = _read(source, marks)
+    found = [_qualified(word, read.aliases) for word in _WORD.findall(read.text)]
+    opened = _OPENED.findall(read.text)
+    own = {name for before, name in _DECLARED.findall(read.text) if before not in _NO_TYPES}
+    tensors = {name for pair in _TENSOR.findall(read.text) for name in pair if name}
+    for index, word in enumerate(found):
+        before = found[index - 1] if index else ""
+        behind = found[index + 1] if index + 1 < len(found) else ";"
         if word[0] == '"':
-            _check_string(word[1:], words[max(0, index - 3) : index], marks)
-        elif not is_name(word):
+            _check_string(read.strings[int(word[1:])], found[max(0, index - 2) : index], marks)
+        elif not _is_name(word):
             continue
         elif before in {".", "->"}:
-            _check_method(word, words[index - 2] if index > 1 else "", behind, tensors, marks)
+            _check_method(word, found[index - 2] if index > 1 else "", behind, tensors, marks)
         else:
-            tensors |= _tensor_declared_at(words, index)
             spaces = [] if word in own or "::" in word else opened
             for name in [word, *(f"{space}::{word}" for space in spaces)]:
                 _check_name(name, before, behind, word in own, marks)
             # `half` alone is too good a name for a number.
-            if halves and word in {"half", "half2"} and word not in own and (is_name(behind) or behind in "*&>("):
+            if read.halves and word in {"half", "half2"} and word not in own and (_is_name(behind) or behind in "*&>("):
                 marks.tag("half-types")
-            if word == "TORCH_LIBRARY_IMPL" and words[index + 2 : index + 3] == ["aten"]:
+            if word == "TORCH_LIBRARY_IMPL" and found[index + 2 : index + 3] == ["aten"]:
                 marks.refuse("patches-torch")
-            if word == "static" and _keeps_state(words[index + 1 : index + 40]):
+            if word == "static" and _keeps_state(found[index + 1 : index + 40]):
                 marks.tag("module-cache")
             if word == "catch":
                 marks.tag("try-except-fallback")
-            if word in {"__global__", "__device__"} or (word == "extern" and behind == '"C'):
+            if word in {"__global__", "__device__"} or (word == "extern" and behind[0] == '"'):
                 marks.own_kernel = True
 
 
-def _qualified(tokens: Sequence[str]) -> list[str]:
-    """Tokens with ``a :: b`` joined to ``a::b`` and namespace aliases undone."""
-    words: list[str] = []
-    joining = False
-    for token in tokens:
-        if joining and is_name(token) and words and is_name(words[-1]) and words[-1] not in _NO_TYPES:
-            words[-1] += f"::{token}"
-        elif token != "::":
-            words.append(token)
-        joining = token == "::"
-    aliases = {
-        words[index + 1]: words[index + 3]
-        for index in range(len(words) - 3)
-        if words[index] in {"namespace", "using"} and words[index + 2] == "=" and is_name(words[index + 3])
-    }
-    for index, word in enumerate(words if aliases else []):
-        if index and words[index - 1] in {"namespace", "using"}:
-            continue
-        for _ in range(3):
-            first, colons, rest = word.partition("::")
-            word = f"{aliases.get(first, first)}{colons}{rest}"
-        words[index] = word
-    return words
+def _read(source: str, marks: Marks) -> _CppText:
+    read = _CppText()
+
+    def without(found: re.Match[str]) -> str:
+        if not (found["raw"] or found["string"]):
+            return " "
+        read.strings.append(found["inside"] if found["raw"] else found["content"])
+        return f' "{len(read.strings) - 1} '
+
+    def directive(found: re.Match[str]) -> str:
+        return _check_directive(found[1], found[2], read, marks)
+
+    text = _COMMENT_OR_STRING.sub(without, _CONTINUED.sub("", source).replace("%:", "#"))
+    read.text = _DIRECTIVE.sub(directive, text)
+    read.aliases.update(_ALIAS.findall(read.text))
+    read.text += _expansions(read, marks)
+    return read
 
 
-def _declared(words: Sequence[str]) -> set[str]:
-    """Names that the text declares itself, behind a type; ``int fork();`` only announces a library's function."""
-    return {
-        word
-        for index, (before, word, behind) in enumerate(zip(words, words[1:], words[2:], strict=False))
-        if is_name(word) and "::" not in word and is_name(before) and before not in _NO_TYPES
-        if behind in {"=", ";", ",", "[", "{", ")"} or (behind == "(" and not _is_prototype(words, index + 2))
-    }
+def _check_directive(kind: str, rest: str, read: _CppText, marks: Marks) -> str:
+    """Note what a directive says; what it adds to the program."""
+    if kind == "include":
+        name = rest.strip(' <>"')
+        header = read.strings[int(name)] if name.isdigit() and '"' in rest else name
+        read.halves |= any(part in header for part in ("cuda_fp16", "cuda_bf16", "torch", "ATen"))
+        if header.startswith(("sys/socket", "netinet/", "arpa/", "netdb", "curl/")):
+            marks.refuse("network")
+        if header.startswith(("sys/ptrace", "link.h", "linux/seccomp")):
+            marks.refuse("foreign-library")
+        if header.startswith(("cublas", "cudnn", "cusparse", "cusolver", "mkl", "cblas", "dnnl", "cutensor")):
+            marks.tag("third-party")  # the header alone computes nothing
+    elif kind == "pragma" and ("fast-math" in rest or "Ofast" in rest):
+        marks.tag("fast-math")
+    elif kind == "define" and (macro := _MACRO.match(rest)):
+        name, parameters, body = macro.groups()
+        if "##" in body:
+            marks.tag("token-pasting")
+        if parameters is not None:
+            read.macros[name] = [one.strip() for one in parameters.split(",")], body
+        elif _NAME.fullmatch(body.strip()):
+            read.aliases[name] = body.strip()
+        return f"{body.replace('#', ' ')};"
+    return ""
 
 
-def _is_prototype(words: Sequence[str], start: int) -> bool:
-    """Whether the parenthesis at `start` ends in ``);``."""
-    depth = 0
-    for index in range(start, min(start + 200, len(words) - 1)):
-        depth += (words[index] == "(") - (words[index] == ")")
-        if depth == 0:
-            return words[index + 1] in {";", "noexcept"}
-    return False
+def _expansions(read: _CppText, marks: Marks) -> str:
+    """What calls of the file's macros become, without the macros in them."""
+    made = ""
+    for found in _CALL.finditer(read.text) if read.macros else ():
+        parameters, body = read.macros.get(found[1], ([], ""))
+        if len(made) < _MOST_MADE and len(body) < _MOST_MACRO:
+            bound = dict(zip(parameters, map(str.strip, found[2].split(",")), strict=False))
+            text = "".join(bound.get(part, part) for part in re.findall(r"\w+|\W+", body))
+            if any(PATTERNS["sensitive"].fullmatch(_joined(name)) for name in _PASTED.findall(text)):
+                marks.refuse("token-pasting")
+            made += f"{_joined(text)};"
+    return made
 
 
-def _tensor_declared_at(words: Sequence[str], index: int) -> set[str]:
-    """The variable of a declaration ``at::Tensor& name`` or ``auto name = torch::…`` that starts here."""
-    ahead = [word for word in words[index + 1 : index + 5] if word not in {"&", "*", "const"}]
-    if not ahead or not is_name(ahead[0]):
-        return set()
-    made = words[index] == "auto" and ahead[1:2] == ["="] and len(ahead) > 2 and _MADE_BY_TORCH.match(ahead[2])
-    return {ahead[0]} if made or _TENSOR_TYPE.fullmatch(words[index]) else set()
+def _joined(text: str) -> str:
+    """The text after its ``##`` and ``#``."""
+    return re.sub(r"\s*##\s*", "", text).replace("#", " ")
+
+
+def _is_name(word: str) -> bool:
+    return word[0].isalpha() or word[0] == "_"
+
+
+def _qualified(word: str, aliases: dict[str, str]) -> str:
+    """A qualified name without blanks and aliases."""
+    first, colons, rest = "".join(word.split()).partition("::")
+    for _ in range(3 if colons else 0):
+        first = aliases.get(first, first)
+    return f"{first}{colons}{rest}"
 
 
 def _check_name(name: str, before: str, behind: str, own: bool, marks: Marks) -> None:
-    tag, rule, weight = tag_of(name), refusal_of(name), weight_in_cpp(name)
-    if tag and not own:
-        marks.tag(tag)
-    announced = is_name(before or "(") and before not in _NO_TYPES
-    if rule and behind == "(" and not own and not announced:
-        marks.refuse(rule)
+    announced = _is_name(before or "(") and before not in _NO_TYPES
+    for tag, refused in () if own else rules_of(name, "cpp"):
+        if not refused:
+            marks.tag(tag)
+        elif behind == "(" and not announced:
+            marks.refuse(tag)
+    weight = weight_in_cpp(name)
     # Called, or passed on to be called.
     if weight and (behind in {"(", ")", ",", ";"} or before == "&" or name.startswith("at::_ops::")):
         marks.operation(weight, name)
@@ -148,7 +218,7 @@ def _check_method(name: str, receiver: str, behind: str, tensors: set[str], mark
 def _check_string(text: str, previous: Sequence[str], marks: Marks) -> None:
     if operator := re.match(r"(?:aten|prims)::(\w+)", text):
         marks.operation(operation_weight(operator[1]), operator[0])
-    if previous[-2:] == ["attr", "("] or previous[-1:] == ["PyObject_GetAttrString"]:
+    if previous[-2:] == ["attr", "("]:
         marks.operation("heavy" if is_heavy(text) else "", text)
     if re.search(r"\b(mma|wgmma|tcgen05|cvt)\S*\.(tf32|f16|bf16|e4m3|e5m2)", text):
         marks.tag("half-types")
@@ -160,33 +230,8 @@ def _check_string(text: str, previous: Sequence[str], marks: Marks) -> None:
         marks.refuse("frames")
 
 
-def _check_directives(read: PreprocessedText, marks: Marks) -> None:
-    if read.pastes:
-        marks.tag("token-pasting")
-    if any(is_sensitive(name) for name in read.pasted):
-        marks.refuse("token-pasting")
-    for name in read.includes:
-        if name.startswith(("sys/socket", "netinet/", "arpa/", "netdb", "curl/")):
-            marks.refuse("network")
-        if name.startswith(("sys/ptrace", "link.h", "linux/seccomp")):
-            marks.refuse("foreign-library")
-        if name.startswith(("cublas", "cudnn", "cusparse", "cusolver", "mkl", "cblas", "dnnl", "cutensor")):
-            # The header alone computes nothing.
-            marks.tag("third-party")
-    if any("fast-math" in pragma or "Ofast" in pragma for pragma in read.pragmas):
-        marks.tag("fast-math")
-
-
-def _keeps_state(words: Sequence[str]) -> bool:
+def _keeps_state(behind: Sequence[str]) -> bool:
     """Whether a declaration behind ``static`` is a variable that is not constant; template arguments do not count."""
-    kinds: list[str] = []
-    depth = 0
-    for word in words:
-        depth += (word == "<") - (word == ">")
-        if depth == 0 and word == "(":
-            return False
-        if depth == 0 and word in {";", "=", "{", "["}:
-            break
-        if depth == 0:
-            kinds.append(word)
-    return _STATIC.match(" ".join(kinds)) is not None
+    declaration = re.match(r"[^;=({\[]*[;=({\[]?", re.sub(r"<[^<>]*>", "", " ".join(behind)))
+    assert declaration is not None
+    return not declaration[0].endswith("(") and _STATIC.match(declaration[0]) is not None

@@ -8,29 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kbevolve.evaluators.lint.words import words
+from kbevolve.evaluators.lint.tables import words
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
+#: Meanings that need no expression: a tensor, and an object or class of the file itself.
+TENSOR, OWN = "torch.Tensor()", "own()"
 #: Methods that run when an object is made, not when it is called.
 CONSTRUCTORS = words("__init__ __new__ __post_init__ __init_subclass__ __set_name__ __del__ __setstate__")
 #: Methods that put an object into a container, whose name then means the object as well.
 _ADDING = words("append add insert extend setdefault appendleft")
-#: Annotations of parameters that are no tensors.
-_PLAIN_TYPES = words("int float bool str tuple dict")
-
-
-@dataclass(frozen=True, slots=True)
-class DottedName:
-    """A value that needs no expression: a dotted name of another module, or an object of such a class."""
-
-    #: "torch.mm"; for an object the class with parentheses: "torch.Tensor()".
-    name: str
-
-
-TENSOR = DottedName("torch.Tensor()")
-#: An object or class of the file itself.
-OWN = DottedName("own()")
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +42,8 @@ class NameScope:
         return None
 
 
-Binding = tuple[ast.AST | DottedName, NameScope]
+#: A value, or the dotted name of one, and the scope to read it in.
+Binding = tuple[ast.AST | str, NameScope]
 
 
 class PythonScopes:
@@ -68,24 +56,24 @@ class PythonScopes:
         #: Attribute -> what the file assigns to it, on any object; methods and class variables as well.
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
         #: Base classes of all classes of the file.
-        self.bases: list[Binding] = []
+        self.bases: list[tuple[ast.expr, NameScope]] = []
         #: Modules imported with a star.
         self.stars: list[str] = []
         self._calls: dict[str, list[tuple[ast.Call, NameScope]]] = defaultdict(list)
         #: What the file puts into containers.
-        self._added: list[tuple[ast.expr, ast.expr, NameScope]] = []
+        self._added: list[tuple[ast.expr, Binding]] = []
         stack: list[tuple[ast.AST, NameScope]] = [(node, self.module) for node in reversed(tree.body)]
         while stack:
             stack.extend(self._enter(*stack.pop()))
         for node, scope in self.by_node.items():
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            if isinstance(node, Function):
                 self._bind_parameters(node, scope)
-        for container, added, scope in self._added:
+        for container, binding in self._added:
             match container:
-                case ast.Name(id=name) if owner := scope.owner_of(name):
-                    owner.bound[name].append((added, scope))
+                case ast.Name(id=name) if owner := binding[1].owner_of(name):
+                    owner.bound[name].append(binding)
                 case ast.Attribute(attr=name):
-                    self.attributes[name].append((added, scope))
+                    self.attributes[name].append(binding)
 
     def _enter(self, node: ast.AST, scope: NameScope) -> Iterator[tuple[ast.AST, NameScope]]:
         """Record what a node binds; its children with the scope that each is read in."""
@@ -100,18 +88,18 @@ class PythonScopes:
             case ast.Import(names=names):
                 for alias in names:
                     top = alias.name.partition(".")[0]
-                    self._bind_name(alias.asname or top, DottedName(alias.name if alias.asname else top), scope)
+                    self._bind_name(alias.asname or top, alias.name if alias.asname else top, scope)
             case ast.ImportFrom(names=names):
                 module = "." * node.level + (node.module or "")
                 self.stars += [module for alias in names if alias.name == "*"]
                 for alias in names:
-                    self._bind_name(alias.asname or alias.name, DottedName(f"{module}.{alias.name}"), scope)
+                    self._bind_name(alias.asname or alias.name, f"{module}.{alias.name}", scope)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 scope.shared.update(names)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name) as function, args=[*_, last]):
                 self._calls[name].append((node, scope))
                 if isinstance(function, ast.Attribute) and name in _ADDING:
-                    self._added.append((function.value, last, scope))
+                    self._added.append((function.value, (last, scope)))
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     self._bind(target, value, scope)
@@ -126,8 +114,9 @@ class PythonScopes:
                 self._bind(target, value, scope)
         if inside:
             self.by_node[node] = NameScope(node, scope)
-            yield from ((child, self.by_node[node]) for child in inside)
-        yield from ((child, scope) for child in ast.iter_child_nodes(node) if child not in inside)
+        within = set(inside)
+        for child in ast.iter_child_nodes(node):
+            yield child, self.by_node[node] if child in within else scope
 
     def _bind(self, target: ast.expr, value: ast.expr, scope: NameScope) -> None:
         """The name of a container means its members, so that each part of a target gets all of the value."""
@@ -138,7 +127,7 @@ class PythonScopes:
                 self.attributes[name].append((value, scope))
             # A tuple is a record: which of its parts is taken out later is unknown.
             case ast.Subscript(value=container) if not isinstance(value, ast.Tuple):
-                self._added.append((container, value, scope))
+                self._added.append((container, (value, scope)))
             case ast.Starred(value=part):
                 self._bind(part, value, scope)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
@@ -146,7 +135,7 @@ class PythonScopes:
                 for part, own in zip(parts, values if len(values) == len(parts) else [value] * len(parts), strict=True):
                     self._bind(part, own, scope)
 
-    def _bind_name(self, name: str, value: ast.AST | DottedName, scope: NameScope) -> None:
+    def _bind_name(self, name: str, value: ast.AST | str, scope: NameScope) -> None:
         owner = self.module if name in scope.shared else scope
         owner.bound[name].append((value, scope))
         if isinstance(owner.node, ast.ClassDef):
@@ -157,42 +146,41 @@ class PythonScopes:
         arguments = function.args
         positional = [*arguments.posonlyargs, *arguments.args]
         defaults = dict(zip(reversed(positional), reversed(arguments.defaults), strict=False))
-        decorated = {getattr(node, "id", "") for node in getattr(function, "decorator_list", [])}
-        method = bool(scope.outer and isinstance(scope.outer.node, ast.ClassDef)) and "staticmethod" not in decorated
+        static = any(getattr(node, "id", "") == "staticmethod" for node in getattr(function, "decorator_list", []))
+        method = not static and scope.outer is not None and isinstance(scope.outer.node, ast.ClassDef)
         name = getattr(function, "name", "")
         for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
             bound = scope.bound[argument.arg]
-            annotation = _names_in(argument.annotation)
             if method and index == 0:
                 bound.append((OWN, scope))
-            elif any("Tensor" in word for word in annotation):
+            elif argument.annotation is not None and _mentions_tensor(argument.annotation):
                 bound.append((TENSOR, scope))
-            elif _PLAIN_TYPES & annotation or argument.arg == "ctx":
-                continue
             elif name != "forward":
                 calls = self._calls.get(name, [])[:8]
                 bound += [(call.args[index - method], at) for call, at in calls if index - method < len(call.args)]
-            elif getattr(defaults.get(argument), "value", None) is None:
+            elif argument.annotation is None and getattr(defaults.get(argument), "value", None) is None:
                 bound.append((TENSOR, scope))
         for starred in (arguments.vararg, arguments.kwarg):
             if starred is not None:
                 scope.bound[starred.arg] += [(TENSOR, scope)] if name == "forward" else []
 
 
-def _names_in(annotation: ast.expr | None) -> set[str]:
-    nodes = ast.walk(annotation) if annotation else ()
-    return {str(getattr(node, "id", "") or getattr(node, "attr", "") or getattr(node, "value", "")) for node in nodes}
+def _mentions_tensor(annotation: ast.expr) -> bool:
+    return any(
+        "Tensor" in str(getattr(node, part, "")) for node in ast.walk(annotation) for part in ("id", "attr", "value")
+    )
 
 
 def preparing_functions(tree: ast.Module) -> frozenset[str]:
-    """Names of the functions that only prepare the model.
+    """Names of the functions that only prepare the model: constructors, and what only they and the top level call.
 
-    These are constructors, and functions that only constructors, the top level of the file or others of this kind
-    mention, as what they call. A function that is passed on or kept in an attribute may run in a call of the model.
+    A function that is passed on or kept in an attribute may run in a call of the model. So may a generator and a method
+    like __add__.
     """
-    preparing = set(CONSTRUCTORS)
-    #: Each mention of a name: the function that it is in, and whether it is what a call calls.
-    mentions: set[tuple[str, str, bool]] = set()
+    defined = set(CONSTRUCTORS)
+    running = {"forward"}
+    #: Function -> names that it mentions. What is not called where it is mentioned counts as mentioned in `forward`.
+    mentions: dict[str, set[str]] = defaultdict(set)
     called: set[ast.AST] = set()
     stack: list[tuple[ast.AST, str]] = [(tree, "")]
     while stack:
@@ -200,23 +188,23 @@ def preparing_functions(tree: ast.Module) -> frozenset[str]:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 owner = name
-                # A generator runs when the caller asks for a value, a method like __add__ without being mentioned.
-                if name[:2] != "__" and not any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
-                    preparing.add(name)
+                defined.add(name)
+                if name[:2] == "__" and name not in CONSTRUCTORS:
+                    running.add(name)
             case ast.Lambda():
                 owner = "forward"
+            case ast.Yield() | ast.YieldFrom():
+                running.add(owner)
             case ast.Call(func=function):
                 called.add(function)
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name, ctx=ast.Load()):
-                mentions.add((name, owner, node in called))
+                mentions[owner if node in called else "forward"].add(name)
             case ast.Constant(value=str() as name):
-                mentions.add((name, owner, False))
+                mentions["forward"].add(name)
         stack.extend((child, owner) for child in ast.iter_child_nodes(node))
-    if "forward" not in preparing:
-        return frozenset()
-    running = {"forward"}
-    while running:
-        preparing -= running
-        running = {name for name, owner, calls in mentions if not calls or (owner and owner not in preparing)}
-        running &= preparing - CONSTRUCTORS
-    return frozenset(preparing)
+    pending = [*running]
+    while pending:
+        found = (mentions[pending.pop()] & defined) - running - CONSTRUCTORS
+        running |= found
+        pending += found
+    return frozenset(defined - running) if "forward" in defined else frozenset()

@@ -3,14 +3,14 @@
 import ast
 import re
 
+from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.python_names import PythonNames
-from kbevolve.evaluators.lint.python_rules import LOADER_VARIABLES, PROTECTED, SETTINGS
 from kbevolve.evaluators.lint.python_scopes import OWN, NameScope
-from kbevolve.evaluators.lint.tags import Marks
-from kbevolve.evaluators.lint.words import words
+from kbevolve.evaluators.lint.tables import PATTERNS, PROTECTED, table, words
 
 #: Methods that change a container.
 _CHANGES = words("append add update setdefault extend insert pop popitem clear remove discard move_to_end appendleft")
+_LOADER_VARIABLES = table("loader_variables")
 _LOWERED = re.compile(r"tf32|fp16|bf16|fp32_precision|reduced_precision|half")
 _SETS_ATTRIBUTE = re.compile(r"builtins\.(setattr|delattr|(object|type)\.__setattr__)")
 #: What may be assigned to a tensor without making it another kind of thing.
@@ -23,32 +23,21 @@ class PythonStores:
     def __init__(self, names: PythonNames, marks: Marks) -> None:
         self._names = names
         self._marks = marks
+        #: Targets of assignments with one value each.
+        self._values: dict[ast.AST, ast.expr] = {}
 
     def check(self, node: ast.AST, scope: NameScope, running: bool) -> None:
-        """A statement that may store something."""
-        value: ast.expr | None = getattr(node, "value", None)
+        """A statement that assigns, before its targets; or a target."""
         match node:
-            case ast.Assign(targets=pending) | ast.Delete(targets=pending):
-                pending = list(pending)
-            case (
-                ast.AnnAssign(target=target, value=ast.expr())
-                | ast.AugAssign(target=target)
-                | ast.For(target=target)
-                | ast.withitem(optional_vars=ast.expr() as target)
-            ):
-                pending = [target]
-            case _:
-                return
-        while pending:
-            match pending.pop():
-                case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                    pending += parts
-                case ast.Name(id=name) if name in scope.shared and running:
-                    self._marks.tag("module-cache")
-                case ast.Attribute(value=base, attr=name):
-                    self._attribute(base, name, value, scope, running)
-                case ast.Subscript(value=base, slice=key):
-                    self._item(base, key, scope, running)
+            case ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value) | ast.AugAssign(value=value):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                self._values |= dict.fromkeys(targets, value)
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in scope.shared and running:
+                self._marks.tag("module-cache")
+            case ast.Attribute(value=base, attr=name, ctx=ast.Store() | ast.Del()):
+                self._attribute(base, name, self._values.get(node), scope, running)
+            case ast.Subscript(value=base, slice=key, ctx=ast.Store() | ast.Del()):
+                self._item(base, key, scope, running)
 
     def check_call(self, node: ast.Call, scope: NameScope, running: bool) -> None:
         """`setattr` and its kin; changing methods of containers that outlive the call."""
@@ -75,7 +64,7 @@ class PythonStores:
 
     def _foreign(self, name: str, value: ast.expr | None, scope: NameScope) -> None:
         """A name of another module is assigned."""
-        if SETTINGS.match(name):
+        if PATTERNS["settings"].match(name):
             self._marks.tag("flags")
             off = isinstance(value, ast.Constant) and value.value in (False, "ieee", "highest")
             # A setting that is put back was read into a variable.
@@ -97,7 +86,7 @@ class PythonStores:
             if name == "os.environ":
                 self._marks.tag("flags")
             patches = name in {"sys.modules", "builtins"} or name.endswith("__dict__")
-            if (patches and root in PROTECTED) or (name == "os.environ" and text in LOADER_VARIABLES):
+            if (patches and root in PROTECTED) or (name == "os.environ" and text in _LOADER_VARIABLES):
                 self._marks.refuse("patches-torch")
         own = all(name.endswith("()") for name in names)
         if running and ((own and self._outlives(base, scope)) or "builtins.globals()" in names):

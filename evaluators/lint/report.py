@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kbevolve.configs.syntax import parse
-from kbevolve.evaluators.lint.copies import contains_copy
 from kbevolve.evaluators.lint.cpp import check_cpp, looks_like_cpp
+from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.operations import operation_weight
 from kbevolve.evaluators.lint.python_reader import PythonReader
-from kbevolve.evaluators.lint.tags import REFUSALS, Marks
+from kbevolve.evaluators.lint.tables import REFUSALS
 
 #: Python within strings within Python that is read.
 _DEEPEST = 3
@@ -55,7 +55,7 @@ def lint(
     if tree is None:
         return LintReport(tags=(), refusal="")
     reference = _parsed(reference_source)
-    if reference is not None and contains_copy(tree, reference):
+    if reference is not None and any(steps in _forwards(reference) for steps in _forwards(tree)):
         marks.tag("reference-copied")
     if not marks.own_kernel:
         marks.tag("library-only")
@@ -64,6 +64,31 @@ def lint(
     if marks.runs_text and marks.decodes:
         marks.refuse("exec")
     return LintReport(tags=tuple(sorted(marks.tags)), refusal=_refusal(marks, allow_library))
+
+
+def _forwards(tree: ast.Module) -> list[list[str]]:
+    """The nodes of each `forward`, in order: its own variables numbered, without annotations and documentation."""
+    found: list[list[str]] = []
+    members = [member for node in tree.body if isinstance(node, ast.ClassDef) for member in node.body]
+    for forward in members:
+        if not isinstance(forward, ast.FunctionDef) or forward.name != "forward":
+            continue
+        numbers: dict[str, int] = {argument.arg: number for number, argument in enumerate(forward.args.args)}
+        steps: list[str] = []
+        stack: list[ast.AST] = list(reversed(forward.body))
+        while stack:
+            node = stack.pop()
+            if isinstance(node, ast.AnnAssign) and node.value is not None:
+                node = ast.Assign([node.target], node.value)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                numbers.setdefault(node.id, len(numbers))
+            own = [getattr(node, name, None) for name in ("id", "attr", "arg", "value")]
+            texts = [numbers.get(text, text) if isinstance(text, str) else text for text in own]
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+                steps.append(f"{type(node).__name__} {[text for text in texts if not isinstance(text, ast.AST)]}")
+                stack.extend(reversed([*ast.iter_child_nodes(node)]))
+        found.append(steps)
+    return found
 
 
 def _parsed(source: str) -> ast.Module | None:
@@ -80,7 +105,7 @@ def _read_python(source: str, marks: Marks, depth: int) -> ast.Module | None:
     """Read one Python text and the code in its strings; None when it is no Python."""
     tree = _parsed(source)
     if tree is not None:
-        reader = PythonReader(tree, marks, running=depth > 0)
+        reader = PythonReader(tree, marks, running=depth > 0, documentation="__doc__" in source)
         reader.read()
         for text in reader.texts:
             _read_string(text[:_MOST_TEXT], marks, depth)

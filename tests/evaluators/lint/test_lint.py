@@ -54,8 +54,7 @@ def test_generated_kernels_are_accepted(name: str, heavy: bool) -> None:
 def test_a_copy_is_recognised_under_other_names() -> None:
     reference = model(forward="z = torch.relu(x)\nreturn z @ y").replace("ModelNew", "Model")
     copy = model(
-        top="from torch import relu as r",
-        forward='"""Words."""\nout: torch.Tensor = r(a)\nreturn out @ b',
+        forward='"""Words."""\nout: torch.Tensor = torch.relu(a)\nreturn out @ b',
         arguments="a, b",
     )
     assert "reference-copied" in lint(copy, reference_source=reference).tags
@@ -120,11 +119,9 @@ def test_honest_words_that_look_dangerous() -> None:
         }
         """,
         top='''
-        import logging
-        UNUSED = "system(1); at::matmul(a, b); std::thread t;"
         def explain():
             """exec(base64.b64decode(x)); import socket; torch.mm(a, b)"""
-            logging.info("static std::map<int, at::Tensor> m; at::mm(a, b);")
+            raise ValueError("static std::map<int, at::Tensor> m; at::mm(a, b);")
         ''',
     )
     assert lint(source, allow_library="none") == LintReport(tags=(), refusal="")

@@ -1,0 +1,44 @@
+"""What was seen in one kernel."""
+
+from dataclasses import dataclass, field
+
+from kbevolve.evaluators.lint.tables import REFUSALS, TAGS
+
+
+@dataclass(slots=True)
+class Marks:
+    """What was seen in one kernel so far; the rules add to it."""
+
+    tags: set[str] = field(default_factory=set)
+    #: Keys of `REFUSALS`.
+    refused: set[str] = field(default_factory=set)
+    #: Names of library operations as a reader would recognise them, in the order seen.
+    heavy: dict[str, None] = field(default_factory=dict)
+    light: dict[str, None] = field(default_factory=dict)
+    #: Whether any code is the kernel's own: Triton, C++, CUDA, or a call of a builder.
+    own_kernel: bool = False
+    #: Whether it loads a shared library.
+    loads_library: bool = False
+    #: Whether text that could not be read here is run as code, and whether anything is decoded.
+    runs_text: bool = False
+    decodes: bool = False
+
+    def tag(self, name: str) -> None:
+        """Note a tag that has honest uses."""
+        assert name in TAGS, name
+        self.tags.add(name)
+
+    def refuse(self, name: str) -> None:
+        """Note what has no honest use; the class is a tag as well."""
+        assert name in REFUSALS, name
+        self.tags.add(name)
+        self.refused.add(name)
+
+    def operation(self, kind: str, name: str) -> None:
+        """Note a library operation: `kind` is "heavy" or "light"; anything else is no computation."""
+        if kind == "heavy":
+            self.tags.add("library-heavy")
+            self.heavy[name] = None
+        elif kind == "light":
+            self.tags.add("library-light")
+            self.light[name] = None
