@@ -72,20 +72,11 @@ def _find_in_checkout(name: str, checkout: Path | None) -> Path:
     files = _kernelbench_files(checkout)
     if wanted in files:
         return files[wanted]
-    level, slash, number = wanted.partition("/")
-    levels = list(dict.fromkeys(key.partition("/")[0] for key in files))
-    if not slash or not level.isdigit():
-        raise ProblemError(f"{name}: write {KERNELBENCH}LEVEL/NUMBER, e.g. {KERNELBENCH}1/19. {_titles(wanted, files)}")
-    if level not in levels:
-        raise ProblemError(f"{name}: {checkout} has no level {level}, only {', '.join(levels)}")
-    in_level = {key: path for key, path in files.items() if key.startswith(f"{level}/")}
-    if not number.isdigit():
-        raise ProblemError(f"{name}: no number after the level. {_titles(number, in_level)}")
-    numbers = [int(key.partition("/")[2]) for key in in_level]
-    closest = min(numbers, key=lambda known: abs(known - int(number)))
+    titles = {f"{KERNELBENCH}{key} ({path.stem.partition('_')[2]})" for key, path in files.items()}
+    part = wanted if wanted[-1:].isdigit() else wanted.rpartition("/")[2]
     raise ProblemError(
-        f"{name}: level {level} of {checkout} has the numbers {numbers[0]} to {numbers[-1]}, {len(numbers)} in all. "
-        f"Nearest: {KERNELBENCH}{level}/{closest}."
+        f"{name}: not in {checkout}; write {KERNELBENCH}LEVEL/NUMBER, e.g. {KERNELBENCH}1/19. {_nearest(part, titles)} "
+        "All of them: `kbevolve problems ls --kernelbench DIR`."
     )
 
 
@@ -105,13 +96,6 @@ def _kernelbench_files(checkout: Path) -> dict[str, Path]:
     )
 
 
-def _titles(wanted: str, files: dict[str, Path]) -> str:
-    """The nearest problems by title, for a name such as ``kernelbench:1/relu``."""
-    titles = {f"{KERNELBENCH}{key} ({path.stem.partition('_')[2]})": key for key, path in files.items()}
-    near = [title for title in titles if wanted and wanted.lower() in title.lower()]
-    return f"Nearest: {', '.join(near[:3])}." if near else "List them: `kbevolve problems ls --kernelbench DIR`."
-
-
 def _files_near(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
@@ -122,7 +106,7 @@ def _files_near(path: Path) -> str:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     """As `nearest`, but whatever the case, and a part of a name is enough: ``sum`` finds ``L1/sum_reduce``."""
-    names = list(known)
+    names = sorted(known)
     part = name.removesuffix(".py").lower()
     near = [candidate for candidate in names if part and part in candidate.lower()]
     return f"Nearest: {', '.join(near[:3])}." if near else nearest(name, names)

@@ -5,15 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any
 
 import yaml
 
 from kbevolve.configs.catalog import KERNELBENCH
-from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.problem import Problem
-
-Kind = Literal["degenerate", "soft", "collapsible", "redundant", "random"]
 
 _FILE = Path(__file__).with_name("flaws.yaml")
 _FILLS = {"zeros": "zeros", "constant": "one constant", "template": "one remembered answer"}
@@ -25,7 +22,8 @@ class Flaw:
 
     #: Level and number in KernelBench, e.g. "1/23".
     problem: str
-    kind: Kind
+    #: One of the kinds in the file, e.g. "degenerate".
+    kind: str
     #: An output that passes without reading the input ("zeros", …); "" for other kinds.
     fill: str = ""
     #: The reason, which continues a line after a colon; "" when unknown.
@@ -49,21 +47,13 @@ def known_flaws(problem: Problem) -> tuple[Flaw, ...]:
 
 @cache
 def all_flaws() -> Mapping[str, tuple[Flaw, ...]]:
-    """All flaws by level and number.
-
-    Raises:
-        SettingsError: `flaws.yaml` is malformed.
-    """
+    """All flaws by level and number. Tests hold the file well-formed; it is not checked again."""
     tree: dict[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
     found: dict[str, tuple[Flaw, ...]] = {}
     for kind, problems in tree["flaws"].items():
-        if kind not in get_args(Kind) or kind not in tree["kinds"]:
-            raise SettingsError(f"{_FILE.name}: {kind!r} is no kind of flaw; kinds are {', '.join(get_args(Kind))}")
         for problem, facts in problems.items():
-            fill = facts.get("fill", "")
-            if fill and fill not in _FILLS:
-                raise SettingsError(f"{_FILE.name}: {problem}: {fill!r} is no fill; fills are {', '.join(_FILLS)}")
-            flaw = Flaw(problem=problem, kind=cast(Kind, kind), fill=_FILLS.get(fill, ""), why=facts.get("why", ""))
+            fill = _FILLS[facts["fill"]] if "fill" in facts else ""
+            flaw = Flaw(problem=problem, kind=kind, fill=fill, why=facts.get("why", ""))
             found[problem] = (*found.get(problem, ()), flaw)
     return found
 

@@ -4,23 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import yaml
+from pydantic import Field, ValidationError
 
 from kbevolve.configs.errors import SettingsError
-from kbevolve.configs.text_file import read_text
+from kbevolve.configs.sections import Section
+from kbevolve.configs.text_file import read_yaml
 
 _FILE = Path(__file__).with_name("prices.yaml")
 _MILLION = 1e6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+
+
+class Price(Section):
     """Dollars per million tokens."""
 
-    prompt: float
-    completion: float
+    prompt: _Amount
+    completion: _Amount
 
     def dollars(self, prompt_tokens: int, completion_tokens: int) -> float:
         """Dollars for these tokens."""
@@ -53,27 +56,19 @@ def read_prices(own: Path | None = None) -> Prices:
 
 
 def _read(file: Path) -> dict[str, Price]:
-    text = read_text(file, option="budget.prices", wants="YAML file of prices", error=SettingsError)
-    try:
-        tree = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
+    tree = read_yaml(file, option="budget.prices", wants="YAML file of prices")
     prices = tree.get("prices") if isinstance(tree, dict) else None
     if not isinstance(prices, dict):
         raise SettingsError(
             f"{file}: no prices; write `prices:` and under it `gpt-5: {{prompt: 1.25, completion: 10}}`"
         )
-    return {str(pattern): _price(file, str(pattern), stated) for pattern, stated in prices.items()}
-
-
-def _price(file: Path, pattern: str, stated: Any) -> Price:
-    names = ("prompt", "completion")
-    if isinstance(stated, dict) and set(stated) == set(names) and all(_is_amount(stated[name]) for name in names):
-        return Price(prompt=float(stated["prompt"]), completion=float(stated["completion"]))
-    raise SettingsError(
-        f"{file}: {pattern}: {stated!r} is no price; write {{prompt: 1.25, completion: 10}}, dollars per million tokens"
-    )
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    found = {}
+    for pattern, stated in prices.items():
+        try:
+            found[str(pattern)] = Price.model_validate(stated)
+        except ValidationError:
+            raise SettingsError(
+                f"{file}: {pattern}: {stated!r} is no price; write {{prompt: 1.25, completion: 10}}, "
+                "dollars per million tokens"
+            ) from None
+    return found

@@ -24,7 +24,7 @@ from kbevolve.configs.sections import (
     Section,
     WorkSettings,
 )
-from kbevolve.configs.text_file import read_text
+from kbevolve.configs.text_file import read_yaml
 
 __all__ = [
     "BudgetSettings",
@@ -92,9 +92,9 @@ class Settings(Section):
         tree: dict[str, Any] = {}
         _merge(tree, base or {})
         if preset is not None:
-            _merge(tree, _read_preset(preset))
+            _merge(tree, cls.preset(preset))
         if file is not None:
-            _merge(tree, _read_yaml(file))
+            _merge(tree, _read_file(file))
         for dotted, value in (overrides or {}).items():
             _merge(tree, _nested(dotted.split("."), value))
         return cls.from_tree(tree)
@@ -106,7 +106,10 @@ class Settings(Section):
         Raises:
             SettingsError: there is no such preset.
         """
-        return _read_preset(name)
+        if name not in preset_names():
+            raise SettingsError(f"no preset {name!r}. {nearest(name, preset_names())}")
+        tree: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("presets", f"{name}.yaml").read_text())
+        return tree
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Self:
@@ -153,28 +156,11 @@ def parse_override(text: str) -> tuple[str, Any]:
     return name.strip(), yaml.safe_load(value)
 
 
-def _read_preset(name: str) -> dict[str, Any]:
-    if name not in preset_names():
-        raise SettingsError(f"no preset {name!r}. {nearest(name, preset_names())}")
-    return _as_tree(
-        yaml.safe_load(files(__package__).joinpath("presets", f"{name}.yaml").read_text()), f"preset {name}"
-    )
-
-
-def _read_yaml(file: Path) -> dict[str, Any]:
-    text = read_text(file, option="--config", wants="YAML file of settings", error=SettingsError)
-    try:
-        return _as_tree(yaml.safe_load(text), str(file))
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
-
-
-def _as_tree(tree: Any, origin: str) -> dict[str, Any]:
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise SettingsError(f"{origin}: holds a {type(tree).__name__}; settings are `name: value` lines")
-    return tree
+def _read_file(file: Path) -> dict[str, Any]:
+    tree = read_yaml(file, option="--config", wants="YAML file of settings")
+    if not isinstance(tree, dict | None):
+        raise SettingsError(f"{file}: holds a {type(tree).__name__}; settings are `name: value` lines")
+    return tree or {}
 
 
 def _nested(path: list[str], value: Any) -> dict[str, Any]:

@@ -1,8 +1,11 @@
-"""A text file that the user named: read whole, or refused in one line."""
+"""A file that the user named: read whole, or refused in one line."""
 
 from pathlib import Path
+from typing import Any
 
-from kbevolve.configs.errors import UsageError
+import yaml
+
+from kbevolve.configs.errors import SettingsError, UsageError
 
 
 def read_text(path: Path, *, option: str, wants: str, error: type[UsageError] = UsageError) -> str:
@@ -26,3 +29,15 @@ def read_text(path: Path, *, option: str, wants: str, error: type[UsageError] = 
         raise error(
             f"{path}: byte 0x{byte:02x} at position {failure.start} is not UTF-8; {option} wants a UTF-8 {wants}"
         ) from None
+
+
+def read_yaml(path: Path, *, option: str, wants: str) -> Any:
+    """What a YAML file holds; the arguments are those of `read_text`.
+
+    Raises:
+        SettingsError: the file cannot be read, or is not YAML.
+    """
+    try:
+        return yaml.safe_load(read_text(path, option=option, wants=wants, error=SettingsError))
+    except yaml.YAMLError as error:
+        raise SettingsError(f"{path}: not YAML: {' '.join(str(error).split())}") from None

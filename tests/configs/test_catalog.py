@@ -97,14 +97,12 @@ def test_the_numbers_of_a_checkout_are_in_order_of_number(repository: Path) -> N
 
 
 def test_what_a_checkout_lacks_is_told_the_nearest(repository: Path) -> None:
-    assert complaint("kernelbench:2/6", repository).endswith(
-        "level 2 of " + f"{repository} has the numbers 3 to 7, 2 in all. Nearest: kernelbench:2/7."
-    )
-    assert "has no level 5, only 1, 2" in complaint("kernelbench:5/1", repository)
+    assert "kernelbench:2/7" in complaint("kernelbench:2/6", repository)
     assert "Nearest: kernelbench:1/2 (ReLU)." in complaint("kernelbench:1/relu", repository)
     assert "Nearest: kernelbench:1/10 (Softmax)." in complaint("kernelbench:softmax", repository)
-    assert "write kernelbench:LEVEL/NUMBER" in complaint("kernelbench:19", repository)
-    assert "kbevolve problems ls" in complaint("kernelbench:1/", repository)
+    for name in ("kernelbench:19", "kernelbench:5/1", "kernelbench:1/", "kernelbench:"):
+        assert "write kernelbench:LEVEL/NUMBER" in complaint(name, repository)
+        assert "kbevolve problems ls" in complaint(name, repository)
 
 
 def test_without_a_checkout_the_remedy_is_named(tmp_path: Path) -> None:

@@ -3,18 +3,9 @@ import sys
 
 import pytest
 
-from kbevolve.configs.errors import SettingsError
-from kbevolve.configs.playbook import load_playbook, parse_playbook
+from kbevolve.configs.playbook import load_playbook
 
 H200 = "NVIDIA H200, 132 SMs, 141 GB, sm_90, CUDA 13.0"
-
-SMALL = """
-techniques: {fusion: one kernel, recombine: two, other: none}
-operations: {matmul: [matmul]}
-ideas:
-  - {title: T, mechanism: M, technique: fusion, bottleneck: B, devices: [cpu], backends: [cpp],
-     operations: [any], gain: [1, 2]}
-"""
 
 
 def test_it_is_complete_and_consistent() -> None:
@@ -24,7 +15,17 @@ def test_it_is_complete_and_consistent() -> None:
     assert len(titles) == len(set(titles))
     used = {idea.technique for idea in playbook.ideas}
     assert set(playbook.techniques) - used == {"tuning", "recombine", "other"}
-    assert all(idea.mechanism.endswith(".") and len(idea.mechanism) < 300 for idea in playbook.ideas)
+    for idea in playbook.ideas:
+        assert idea.mechanism.endswith(".")
+        assert len(idea.mechanism) < 300
+        assert idea.devices
+        assert idea.devices <= {"cpu", "cuda"}
+        assert idea.backends
+        assert idea.backends <= {"cpp", "triton", "cuda"}
+        assert idea.operations
+        assert idea.operations <= {*playbook.operations, "any"}
+        assert idea.beside <= set(playbook.operations)
+        assert 1 <= idea.gain[0] <= idea.gain[1], idea.title
 
 
 @pytest.mark.parametrize("device_type", ["cpu", "cuda"])
@@ -95,28 +96,6 @@ def test_needs_are_compared_with_the_device_line(device: str, wgmma: bool, mma: 
     ideas = {idea.title: idea for idea in load_playbook().ideas}
     assert ideas["Warpgroup products straight from shared memory"].runs_on("cuda", device) is wgmma
     assert ideas["Matrix instructions on register fragments"].runs_on("cuda", device) is mma
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("technique: fusion,", "technique: fusoin,", "no technique 'fusoin'. Nearest: fusion."),
-        ("devices: [cpu]", "devices: [gpu]", "devices has 'gpu'"),
-        ("operations: [any]", "operations: [matmull]", "Nearest: matmul"),
-        ("gain: [1, 2]", "gain: [2, 1]", "gain 2 to 1"),
-        ("mechanism: M, ", "", "has no mechanism"),
-        ("gain: [1, 2]", "gain: [1, 2], gian: 3", "has 'gian'. Nearest: gain."),
-        ("other: none", "others: none", "other"),
-        ("ideas:", "idea:", "three parts"),
-        ("techniques: {", "techniques: {{", "not YAML"),
-    ],
-)
-def test_a_broken_playbook_is_refused(old: str, new: str, words: str) -> None:
-    parse_playbook(SMALL)
-    assert old in SMALL
-    with pytest.raises(SettingsError) as caught:
-        parse_playbook(SMALL.replace(old, new))
-    assert words in str(caught.value)
 
 
 def test_reading_it_is_light() -> None:
