@@ -69,8 +69,6 @@ class RetryingModel:
     jitter: Random = field(default_factory=Random)
     #: Set when the answers are no longer wanted; the transport watches it, too.
     cancelled: Event = field(default_factory=Event, repr=False)
-    #: Waits so many seconds; None waits on `cancelled`.
-    sleep: Callable[[float], object] | None = None
 
     def complete(self, system: str, messages: Sequence[Message], *, child: str = "") -> Reply:
         """As `LanguageModel.complete`.
@@ -80,7 +78,7 @@ class RetryingModel:
         """
         for attempt in range(self.retries + 1):
             try:
-                with self.rate_limit.slot(self.cancelled, self.sleep):
+                with self.rate_limit.slot(self.cancelled):
                     if self.cancelled.is_set():
                         raise ProposerError(CANCELLED)
                     return self.transport(system, messages)
@@ -92,8 +90,7 @@ class RetryingModel:
                 if attempt == self.retries:
                     tries = "once" if attempt == 0 else f"{attempt + 1} times"
                     raise ProposerError(f"{failure}, tried {tries}; {failure.remedy}") from None
-                sleep = self.cancelled.wait if self.sleep is None else self.sleep
-                sleep(self._wait(attempt, failure))
+                self.cancelled.wait(self._wait(attempt, failure))
         raise AssertionError("unreachable: the last try returns or raises")
 
     def close(self) -> None:

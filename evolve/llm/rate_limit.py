@@ -40,21 +40,18 @@ class RateLimit:
         return cls(per_minute=settings.requests_per_minute, at_once=settings.parallel)
 
     @contextmanager
-    def slot(self, cancelled: Event, wait: Callable[[float], object] | None = None) -> Iterator[None]:
+    def slot(self, cancelled: Event) -> Iterator[None]:
         """Wait until one request may start, and count it as running inside the `with` block.
 
-        Args:
-            cancelled: ends the wait at once; a request that finds it set must not be sent.
-            wait: waits so many seconds; None waits on `cancelled`.
+        `cancelled` ends the wait at once; a request that finds it set must not be sent.
         """
         while self._running is not None and not self._running.acquire(timeout=POLL_SECONDS):
             if cancelled.is_set():
                 yield
                 return
         try:
-            seconds = self._seconds_to_start()
-            if seconds > 0:
-                (cancelled.wait if wait is None else wait)(seconds)
+            if (seconds := self._seconds_to_start()) > 0:
+                cancelled.wait(seconds)
             yield
         finally:
             if self._running is not None:

@@ -2,13 +2,13 @@
 
 openevolve 0.4.0 writes the request, knows the parameters of reasoning models, and runs the `claude` and `copilot`
 programs. The rest is switched off or replaced: it retries inside the openai client and again outside it (16 requests
-for one failing call, measured), keeps usage on the instance (so we make one instance per call), drops `finish_reason`,
-and leaves a thread and a socket behind after a time-out.
+for one failing call, measured), drops `finish_reason`, and leaves a thread and a socket behind after a time-out.
 
 openevolve and openai take 0.6 s to import and are imported at the first request.
 """
 
 import asyncio
+import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evolve.llm.connection import OpenAIConnection, silence_libraries, until_cancelled
+from kbevolve.evolve.llm.connection import CONNECT_SECONDS, silence_libraries, until_cancelled
 
 #: US dollars that one call of the `claude` program may cost: openevolve's own default, which its configuration class
 #: would pass on as the word "None".
@@ -112,9 +112,8 @@ class OpenAITransport:
                 remedy="raise llm.timeout, or take a faster model",
             ) from None
         except openai.APIConnectionError as error:
-            reason = self._clean(str(error.__cause__ or error)) or type(error.__cause__ or error).__name__
             raise TransientError(
-                f"cannot connect to {self.address} ({reason})",
+                f"cannot connect to {self.address} ({self._clean(_reason(error))})",
                 remedy="start the server, or correct --api-base (llm.api_base)",
             ) from None
         except openai.APIStatusError as error:
@@ -135,6 +134,7 @@ class OpenAITransport:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     async def _request(self, system: str, messages: Sequence[Message]) -> Reply:
+        import openai
         from openevolve.config import LLMModelConfig
         from openevolve.llm.openai import OpenAILLM
 
@@ -152,25 +152,28 @@ class OpenAITransport:
             )
         )
         llm.client.close()
-        connection = OpenAIConnection(base=settings.api_base, key=self.key, timeout=settings.timeout)
-        llm.client = connection.client
-        turns = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            text = await llm.generate_with_context(system, turns, retries=0, timeout=settings.timeout)
-        finally:
-            connection.close()
-        return self._reply(text, connection.completion, llm.last_usage or {})
+        async with openai.AsyncOpenAI(
+            api_key=self.key,
+            base_url=settings.api_base,
+            timeout=openai.Timeout(settings.timeout, connect=min(settings.timeout, CONNECT_SECONDS)),
+            max_retries=0,
+        ) as client:
+            # In place of its call in a thread, which cannot be cancelled.
+            llm._call_api = lambda parameters: client.chat.completions.create(**parameters)
+            turns = [{"role": message.role, "content": message.content} for message in messages]
+            return self._reply(await llm.generate_with_context(system, turns, retries=0, timeout=settings.timeout))
 
-    def _reply(self, text: object, completion: Any, usage: dict[str, Any]) -> Reply:
+    def _reply(self, completion: Any) -> Reply:
         choice = completion.choices[0]
-        tokens = usage.get("completion_tokens", 0)
+        text = choice.message.content
+        tokens = getattr(completion.usage, "completion_tokens", 0)
         refusal = getattr(choice.message, "refusal", None) or ""
         if not text and choice.finish_reason == "content_filter":
             refusal = "the endpoint's content filter held the answer back"
         return Reply(
             text=self._redact(text) if isinstance(text, str) else "",
             model=self._clean(str(getattr(completion, "model", None) or self.settings.model)),
-            prompt_tokens=usage.get("prompt_tokens", 0),
+            prompt_tokens=getattr(completion.usage, "prompt_tokens", 0),
             completion_tokens=tokens,
             truncated=choice.finish_reason in TRUNCATED
             or (choice.finish_reason is None and tokens >= self.settings.max_tokens),
@@ -267,6 +270,17 @@ class ProgramTransport:
         except (OSError, RuntimeError) as error:
             raise TransientError(f"`{program}` failed: {' '.join(str(error).split())[:200]}", remedy=remedy) from None
         return Reply(text=str(text), model=str(config.name))
+
+
+def _reason(error: BaseException) -> str:
+    """What the system said: the cause at the end of the chain."""
+    while deeper := error.__cause__ or error.__context__:
+        error = deeper
+    if isinstance(error, BaseExceptionGroup):  # a name with several addresses
+        return _reason(error.exceptions[0])
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
 
 
 def _as_one_prompt(messages: Sequence[Message]) -> str:

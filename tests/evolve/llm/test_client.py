@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,11 +22,16 @@ KEY = "sk-test-0123456789abcdef"
 HELLO = (Message(role="user", content="hello"),)
 
 
-class Waits(list[float]):
-    """Replaces `sleep`; records the waits."""
+class Waits(list[float], Event):
+    """Cancels nothing, and records the waits instead of waiting."""
 
-    def __call__(self, seconds: float) -> None:
-        self.append(seconds)
+    def __init__(self) -> None:
+        list.__init__(self)
+        Event.__init__(self)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.append(timeout or 0.0)
+        return False
 
 
 @pytest.fixture
@@ -38,7 +44,7 @@ def model(endpoint: Any, waits: Waits, *, key: str = KEY, **changes: Any) -> Ret
         {"model": "loopback", "api_base": endpoint.base, "timeout": 20.0, "retries": 2, **changes}
     )
     transport = OpenAITransport(settings=settings, key=key)
-    return RetryingModel(transport=transport, retries=settings.retries, jitter=Random(1), sleep=waits)
+    return RetryingModel(transport=transport, retries=settings.retries, jitter=Random(1), cancelled=waits)
 
 
 def answered_after(failures: Sequence[TransientError], waits: Waits, *, retries: int, **more: Any) -> Reply:
@@ -50,7 +56,7 @@ def answered_after(failures: Sequence[TransientError], waits: Waits, *, retries:
             raise left.pop(0)
         return Reply(text="now", model="m")
 
-    return RetryingModel(transport=transport, retries=retries, jitter=Random(1), sleep=waits, **more).complete(
+    return RetryingModel(transport=transport, retries=retries, jitter=Random(1), cancelled=waits, **more).complete(
         "", HELLO
     )
 
@@ -94,8 +100,9 @@ def test_missing_usage_is_tolerated(endpoint: Any, waits: Waits) -> None:
 )
 def test_a_truncated_answer_is_recognised(finish: str | None, tokens: int, truncated: bool) -> None:
     transport = OpenAITransport(settings=LLMSettings(model="m", max_tokens=256), key=KEY)
-    choice = SimpleNamespace(finish_reason=finish, message=SimpleNamespace(refusal=None))
-    reply = transport._reply("x", SimpleNamespace(choices=[choice], model="m"), {"completion_tokens": tokens})
+    choice = SimpleNamespace(finish_reason=finish, message=SimpleNamespace(refusal=None, content="x"))
+    usage = SimpleNamespace(prompt_tokens=1, completion_tokens=tokens)
+    reply = transport._reply(SimpleNamespace(choices=[choice], model="m", usage=usage))
     assert reply.truncated is truncated
 
 
