@@ -194,6 +194,11 @@ class Replies:
         row = self._connection.row("select reply from replies where run = ? and digest = ?", self._run, digest)
         return None if row is None else str(row["reply"])
 
+    def all(self) -> list[tuple[str, str]]:
+        """Every digest with its reply."""
+        found = self._connection.rows("select digest, reply from replies where run = ? order by at, digest", self._run)
+        return [(row["digest"], row["reply"]) for row in found]
+
     def keep(self, digest: str, reply: str) -> None:
         """Record a reply; it is in the file when this returns. The first reply to a request is kept."""
         row = {"run": self._run, "digest": digest, "reply": reply}

@@ -1,33 +1,20 @@
-"""Replies of models, stored under the digest of their request: a request that has a reply is not sent again.
+"""Replies of models, in the archive under the digest of their request: a request that has a reply is not sent again.
 
-The archive is the store of every run, so a killed run pays for no reply twice: its children ask the same again, word
-for word, when it is resumed. A recording (`evolve.llm.recording`) is a store in a file.
+So a killed run pays for no reply twice: its children ask the same again, word for word, when it is resumed.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
+from kbevolve.archive.conversations import Replies
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm.client import LanguageModel, Message, ModelMaker, Reply, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 
 #: Settings that a request depends on beside its text.
 PARAMETERS = ("provider", "model", "temperature", "max_tokens")
-
-
-class ReplyStore(Protocol):
-    """Keeps replies (JSON in ASCII) by the digest of their request. Thread-safe."""
-
-    def get(self, digest: str) -> str | None:
-        """The reply that was kept; None when there is none."""
-        ...
-
-    def keep(self, digest: str, reply: str) -> None:
-        """Keep a reply; it survives the end of this process once this returns. The first one of a digest counts."""
-        ...
 
 
 def request_digest(settings: LLMSettings, system: str, messages: Sequence[Message], child: str) -> str:
@@ -37,8 +24,8 @@ def request_digest(settings: LLMSettings, system: str, messages: Sequence[Messag
     return hashlib.sha256(json.dumps(request).encode("ascii")).hexdigest()[:32]
 
 
-def cached(make: ModelMaker, store: ReplyStore) -> ModelMaker:
-    """Makes the same models, with their replies in a store."""
+def cached(make: ModelMaker, store: Replies) -> ModelMaker:
+    """Makes the same models, with their replies in the archive."""
 
     def made(settings: LLMSettings, rate_limit: RateLimit) -> LanguageModel | None:
         model = make(settings, rate_limit)
@@ -54,7 +41,7 @@ class CachedModel:
     model: LanguageModel
     #: Its settings.
     settings: LLMSettings
-    store: ReplyStore
+    store: Replies
 
     def complete(self, system: str, messages: Sequence[Message], *, child: str) -> Reply:
         """As `LanguageModel.complete`; the reply is stored before it is returned."""

@@ -9,7 +9,7 @@ from kbevolve.archive.records import BirthState, Idea, Kernel, Operator, Problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Feedback
 from kbevolve.evolve.state.attempts import Attempt, Failure
-from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import FREE, Policy

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from kbevolve.configs.prices import Price, Prices
 from kbevolve.evolve.llm.client import end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
-from kbevolve.evolve.state.knowledge import Memory, Spending
+from kbevolve.evolve.state.knowledge import Spending
+from kbevolve.evolve.state.memory import Memory
 
 #: Cost of a child beside its tokens, dollars: a quarter of a minute of a device at 3 dollars an hour. Without it the
 #: cheapest model would win whatever it writes. A constant, not a measured time: runs must be repeatable.

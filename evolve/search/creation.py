@@ -45,7 +45,7 @@ class GenerationCreator:
             generation=generation,
             closed=closed,
             memory=self.population.memory(),
-            failures=self.population.known_failures(),
+            failures=self.population.known_failures,
         )
         create = self._create_starts if generation == 0 else self._create_child
         islands = range(self.context.settings.search.islands)

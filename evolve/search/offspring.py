@@ -16,7 +16,7 @@ from kbevolve.evolve.search.executor import Executor, Urgency
 from kbevolve.evolve.state.attempts import Failure, Likeness
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.duplicates import COMPARED, NearDuplicates
-from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
 from kbevolve.islands.source.canonical import canonical_id

@@ -24,30 +24,20 @@ REMEMBERED = 64
 COMPARED = frozenset({Operator.MUTATE, Operator.REWRITE, Operator.CROSS})
 
 
-class KnownFailures:
-    """The newest kernels of a run that failed, or are much slower than their parent."""
+def known_failures(
+    before: tuple[str, ...], birth: Birth, evaluation: Evaluation, parent: Evaluation | None
+) -> tuple[str, ...]:
+    """The newest kernels of a run that failed, or are much slower than their parent: their ids, the oldest first.
 
-    def __init__(self) -> None:
-        self._kernels: dict[str, None] = {}
-
-    def observe(self, birth: Birth, evaluation: Evaluation, parent: Evaluation | None) -> None:
-        """Take note of a birth.
-
-        Args:
-            birth: which.
-            evaluation: of its kernel.
-            parent: of its first correct parent, None when it has none.
-        """
-        if birth.kernel is None or birth.state is not BirthState.CREATED or not _is_failure(evaluation, parent):
-            return
-        self._kernels.pop(birth.kernel, None)
-        self._kernels[birth.kernel] = None
-        if len(self._kernels) > REMEMBERED:
-            del self._kernels[next(iter(self._kernels))]
-
-    def snapshot(self) -> tuple[str, ...]:
-        """Their ids, the oldest first; what a child is compared with later."""
-        return tuple(self._kernels)
+    Args:
+        before: those of the births before.
+        birth: the next one.
+        evaluation: of its kernel.
+        parent: of its first correct parent, None when it has none.
+    """
+    if birth.kernel is None or birth.state is not BirthState.CREATED or not _is_failure(evaluation, parent):
+        return before
+    return (*(one for one in before if one != birth.kernel), birth.kernel)[-REMEMBERED:]
 
 
 class NearDuplicates:

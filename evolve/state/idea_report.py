@@ -81,7 +81,7 @@ class Scores:
 def of_run(archive: Archive, run: Run) -> Scores:
     """The scores of a run; credit as its next child would see it."""
     text = archive.runs.transfer(run.id)
-    elsewhere = dict(from_text(text, archive).tallies) if text else {}
+    elsewhere = from_text(text, archive).tallies if text else {}
     memory, carried = memory_of(archive, run, elsewhere), list(carried_out(archive, run))
     problem = archive.problems.get(run.problem).name
     return Scores(

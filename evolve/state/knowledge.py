@@ -1,22 +1,15 @@
-"""What a run has learnt by some time: a snapshot that a brief may keep while the run goes on."""
+"""What a run knows of one child, of one idea, and of one model: gains, outcomes, costs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar
 
 from kbevolve.archive.formatting import three_digits
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Verdict
-from kbevolve.evolve.state.lessons import Lesson
-from kbevolve.evolve.state.normalise import first_line, folded, signature
-from kbevolve.evolve.state.priors import PRIORS
-from kbevolve.islands.credit.credit import Credit
-from kbevolve.islands.credit.techniques import Experience
+from kbevolve.evolve.state.normalise import first_line, signature
 
-#: Exhausted ideas that a prompt shows, the newest.
-SHOWN_EXHAUSTED = 20
 #: Failures of different signatures after which an idea is exhausted, and children it may have at most: one failed
 #: implementation is not a failed idea.
 FAILURES, CHILDREN = 2, 2
@@ -44,18 +37,10 @@ class Gain:
     @classmethod
     def of(cls, child: Evaluation | None, parent: Evaluation | None) -> "Gain | None":
         """The gain of a correct child over a correct parent; None when either is not."""
-        if not (_timed(child) and _timed(parent)):
+        ours, theirs = _interval(child), _interval(parent)
+        if ours is None or theirs is None:
             return None
-        assert child is not None, "timed"
-        assert parent is not None, "timed"
-        factor = (child.timing.speedup or 0.0) / (parent.timing.speedup or 1.0)
-        low = (child.timing.speedup_low or child.timing.speedup or 0.0) / (
-            parent.timing.speedup_high or parent.timing.speedup or 1.0
-        )
-        high = (child.timing.speedup_high or child.timing.speedup or 0.0) / (
-            parent.timing.speedup_low or parent.timing.speedup or 1.0
-        )
-        return cls(factor=factor, low=low, high=high)
+        return cls(factor=ours[0] / theirs[0], low=ours[1] / theirs[2], high=ours[2] / theirs[1])
 
     @property
     def log(self) -> float:
@@ -78,7 +63,7 @@ class IdeaOutcome:
     births: int = 0
     worked: int = 0
     #: First lines of its failures, each signature once, the first first.
-    failures: Mapping[str, str] = field(default_factory=lambda: nothing())
+    failures: Mapping[str, str] = field(default_factory=nothing)
     #: The best gain; None while no child of it worked.
     gain: Gain | None = None
 
@@ -126,33 +111,13 @@ class Spending:
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What a run knew when a generation was begun. Everything follows from attempts and verdicts, in their order."""
-
-    #: What each operator has brought, and each model by the name that the settings have for it; what models have cost.
-    operators: Credit = field(default_factory=lambda: Credit(priors=PRIORS))
-    models: Credit = field(default_factory=Credit)
-    spending: Mapping[str, Spending] = field(default_factory=lambda: nothing())
-    #: What each technique has brought against each bottleneck.
-    experience: Experience = field(default_factory=Experience)
-    #: Title (folded) -> what came of the idea, in the order of their first children.
-    outcomes: Mapping[str, IdeaOutcome] = field(default_factory=lambda: nothing())
-    #: Signature -> how many kernels failed so.
-    failures: Mapping[str, int] = field(default_factory=lambda: nothing())
-    lessons: tuple[Lesson, ...] = ()
-    #: Kernels judged, and of these those since the last improvement that counts.
-    judged: int = 0
-    stalled: int = 0
-
-    def outcome(self, title: str) -> IdeaOutcome | None:
-        """What came of the idea of this title; None when it was not tried."""
-        return self.outcomes.get(folded(title))
-
-    def exhausted(self) -> Iterator[IdeaOutcome]:
-        """Ideas that should not be tried again, the newest first, at most `SHOWN_EXHAUSTED`."""
-        return islice((one for one in reversed(tuple(self.outcomes.values())) if one.exhausted), SHOWN_EXHAUSTED)
+    def after(self, birth: Birth) -> "Spending":
+        """After a birth that asked it."""
+        return Spending(
+            births=self.births + 1,
+            prompt_tokens=self.prompt_tokens + birth.prompt_tokens,
+            completion_tokens=self.completion_tokens + birth.completion_tokens,
+        )
 
 
 def gain_words(gain: Gain) -> str:
@@ -161,5 +126,9 @@ def gain_words(gain: Gain) -> str:
     return f"{factor} times its parent's speed, {low} to {high}"
 
 
-def _timed(evaluation: Evaluation | None) -> bool:
-    return evaluation is not None and evaluation.verdict is Verdict.CORRECT and bool(evaluation.timing.speedup)
+def _interval(evaluation: Evaluation | None) -> tuple[float, float, float] | None:
+    """The speedup with the ends of its interval; None unless it is correct and was timed."""
+    if evaluation is None or evaluation.verdict is not Verdict.CORRECT or not evaluation.timing.speedup:
+        return None
+    timing, speedup = evaluation.timing, evaluation.timing.speedup
+    return speedup, timing.speedup_low or speedup, timing.speedup_high or speedup

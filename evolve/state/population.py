@@ -8,18 +8,18 @@ kernel of the past is read from the archive when it is needed.
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, Verdict
 from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Failure
-from kbevolve.evolve.state.duplicates import KnownFailures
-from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.duplicates import known_failures
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, Leaderboard
-from kbevolve.evolve.state.learner import IDEAS, Learner
+from kbevolve.evolve.state.memory import IDEAS, Memory
 from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.islands.credit.posterior import Tally
-from kbevolve.islands.credit.techniques import Key
+from kbevolve.islands.credit.techniques import Experience, Key
 from kbevolve.islands.island import Entry, Island, Member, fitness_of
 from kbevolve.islands.niches import describe
 
@@ -51,9 +51,9 @@ class Population:
         self._children: Counter[str] = Counter()
         self._failures: dict[int, dict[str, Birth]] = defaultdict(dict)
         self._recent: deque[set[str]] = deque([set()], maxlen=OPEN_GENERATIONS)
-        self._learner = Learner(elsewhere)
-        self._memory: Memory | None = None
-        self._known_failures = KnownFailures()
+        self._memory = Memory(experience=Experience(elsewhere=elsewhere or {}))
+        #: The newest kernels that failed or were slow, by id: new kernels are compared with them.
+        self.known_failures: tuple[str, ...] = ()
         #: The most that any kernel has at least shown, and how many were judged when an island was last restarted.
         self._peak = 0.0
         self._restarted = -1
@@ -73,16 +73,15 @@ class Population:
         parent = self._parent(birth)
         if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
             idea = self._idea(birth.idea) if birth.idea is not None else None
-            self._learner.observe(birth, idea, evaluation, parent)
-            self._memory = None
+            self._memory = self._memory.after(birth, idea, evaluation, parent)
         if birth.kernel is None or evaluation is None:
             return
-        self._known_failures.observe(birth, evaluation, parent)
+        self.known_failures = known_failures(self.known_failures, birth, evaluation, parent)
         correct = evaluation.verdict is Verdict.CORRECT
         if birth.state is BirthState.CREATED and not any(birth.kernel in kernels for kernels in self._recent):
             self._recent[-1].add(birth.kernel)
             self.totals.add_kernel(evaluation)
-            self._memory = None
+            self._memory = replace(self._memory, judged=self.totals.judged)
             if correct:
                 self._leaderboard.add(birth.kernel, fitness_of(evaluation))
                 self._peak = max(self._peak, evaluation.timing.speedup_low or 0.0)
@@ -126,8 +125,7 @@ class Population:
                 it is confirmed; in a run without them, as soon as it was measured.
         """
         shown = max(min(self._peak, 1.0), published or 0.0) if contests else self._peak
-        self._learner.improved(shown, judged=self.totals.judged)
-        self._memory = None
+        self._memory = self._memory.improved(shown)
         living = {member.kernel.id for island in self.islands for member in island.members}
         self._children = Counter({kernel: count for kernel, count in self._children.items() if kernel in living})
         self._recent.append(set())
@@ -145,17 +143,11 @@ class Population:
     @property
     def restart_due(self) -> bool:
         """Whether no island was restarted since the last improvement."""
-        return self._restarted < self._learner.marked
+        return self._restarted < self._memory.marked
 
     def memory(self) -> Memory:
         """What was learnt so far; it does not change when the run goes on."""
-        if self._memory is None:
-            self._memory = self._learner.memory(judged=self.totals.judged)
         return self._memory
-
-    def known_failures(self) -> tuple[str, ...]:
-        """The newest kernels that failed or were slow, by id: new kernels are compared with them."""
-        return self._known_failures.snapshot()
 
     def is_correct(self, kernel_id: str) -> bool:
         """Whether the judge accepted this kernel."""

@@ -1,14 +1,14 @@
 """What a run of the archive has learnt, rebuilt from its attempts and verdicts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kbevolve.archive.records import Birth, Evaluation, Idea, Operator, Run, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.evolve.state.knowledge import Gain, Memory
-from kbevolve.evolve.state.learner import Learner
+from kbevolve.evolve.state.knowledge import Gain
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.islands.credit.posterior import Tally
-from kbevolve.islands.credit.techniques import Key
+from kbevolve.islands.credit.techniques import Experience, Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,29 +25,25 @@ class CarriedOut:
 
 def carried_out(archive: Archive, run: Run) -> Iterator[CarriedOut]:
     """Every attempt of a run that carried out an idea, in order."""
-    ideas = archive.runs.ideas(run.id)
-    if not ideas:
-        return
-    found = archive.runs.evaluations(run.id)
-    for birth in archive.runs.births(run.id, texts=False):
-        if birth.idea is not None and birth.operator is not Operator.SEED:
-            evaluation = found.get(birth.kernel) if birth.kernel else None
-            gain = Gain.of(evaluation, _parent(birth, found))
-            yield CarriedOut(birth=birth, idea=ideas[birth.idea], evaluation=evaluation, gain=gain)
+    if archive.runs.ideas(run.id):
+        for birth, idea, evaluation, parent in _attempts(archive, run):
+            if idea is not None:
+                yield CarriedOut(birth=birth, idea=idea, evaluation=evaluation, gain=Gain.of(evaluation, parent))
 
 
-def memory_of(archive: Archive, run: Run, elsewhere: dict[Key, Tally] | None = None) -> Memory:
+def memory_of(archive: Archive, run: Run, elsewhere: Mapping[Key, Tally]) -> Memory:
     """What a run knows by now; how far it stagnates is left out."""
-    learning, ideas, found = Learner(elsewhere), archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
+    memory = Memory(experience=Experience(elsewhere=elsewhere))
+    for attempt in _attempts(archive, run):
+        memory = memory.after(*attempt)
+    return memory
+
+
+def _attempts(archive: Archive, run: Run) -> Iterator[tuple[Birth, Idea | None, Evaluation | None, Evaluation | None]]:
+    """Every attempt but the starting kernels, its idea, its evaluation, and that of its first correct parent."""
+    ideas, found = archive.runs.ideas(run.id), archive.runs.evaluations(run.id)
     for birth in archive.runs.births(run.id, texts=False):
         if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
-            idea = ideas[birth.idea] if birth.idea is not None else None
-            evaluation = found.get(birth.kernel) if birth.kernel else None
-            learning.observe(birth, idea, evaluation, _parent(birth, found))
-    return learning.memory(judged=len(found))
-
-
-def _parent(birth: Birth, found: dict[str, Evaluation]) -> Evaluation | None:
-    """The evaluation of the first correct parent."""
-    parents = (found.get(parent) for parent in birth.parents)
-    return next((one for one in parents if one is not None and one.verdict is Verdict.CORRECT), None)
+            parents = (found[parent] for parent in birth.parents if parent in found)
+            parent = next((one for one in parents if one.verdict is Verdict.CORRECT), None)
+            yield birth, ideas.get(birth.idea or ""), found.get(birth.kernel or ""), parent

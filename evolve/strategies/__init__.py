@@ -12,9 +12,7 @@ from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import SearchSettings, Settings
 from kbevolve.evolve.strategies.base import Strategy, StrategyKind
-from kbevolve.evolve.strategies.best_of_n import BestOfN
-from kbevolve.evolve.strategies.greedy import Greedy
-from kbevolve.evolve.strategies.openevolve import OpenEvolve
+from kbevolve.evolve.strategies.baselines import BestOfN, Greedy, OpenEvolve
 from kbevolve.evolve.strategies.refine import Refine
 from kbevolve.evolve.strategies.tree import Tree
 

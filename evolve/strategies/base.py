@@ -30,18 +30,6 @@ class NextChild:
         """Children of the run before this one, as if they were created one by one."""
         return (self.generation - 1) * self.islands + self.island
 
-    def generation_of(self, number: int) -> int:
-        """The generation of the child of a number."""
-        return number // self.islands + 1
-
-    def island_of(self, number: int) -> int:
-        """The island of the child of a number."""
-        return number % self.islands
-
-    def closed_before(self, generation: int) -> int:
-        """The newest generation that was closed for certain when a generation was begun."""
-        return max(0, generation - 1 - self.lookahead)
-
     @property
     def offline(self) -> bool:
         """Whether no model writes kernels."""

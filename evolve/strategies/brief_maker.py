@@ -7,10 +7,10 @@ from kbevolve.archive.records import Birth, Operator
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.context import RunContext
-from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import TransferredKernel
-from kbevolve.evolve.strategies.base import Choice, NextChild, Strategy
+from kbevolve.evolve.strategies.base import NextChild, Strategy
 from kbevolve.evolve.strategies.evolve import choose
 from kbevolve.evolve.strategies.view import StrategyView
 from kbevolve.islands.policy import Policy, policy_of
@@ -57,14 +57,51 @@ class BriefMaker:
 
     def brief(self, *, generation: int, island: int, known: Callable[[str], bool]) -> Brief | None:
         """The brief for an island's next child; None when there is nothing to make a child from."""
-        found = (
-            self._of_evolve(generation, island)
-            if self._strategy is None
-            else self._of_strategy(self._strategy, generation, island)
-        )
-        if found is None:
+        population, settings, memory = self._population, self._settings, self._population.memory()
+        # With the strategy's name: strategies that are compared share neither their luck nor recorded answers.
+        luck = f"{settings.strategy}/" if self._strategy else ""
+
+        def rng(purpose: str) -> Random:
+            return Random(f"{settings.seed}/{luck}{island}/{generation}/{purpose}")
+
+        if self._strategy is None:
+            choice = choose(
+                population.island(island),
+                memory,
+                settings=settings,
+                window=self._window,
+                operators=self._operators,
+                rng=rng,
+            )
+            learnt = Learnt(
+                memory=memory,
+                failures=population.failures(island),
+                history=population.history(),
+                transfer=self._transfer,
+                transferred_kernel=self._transferred_kernel(memory, rng("transferred kernel")),
+            )
+            stage = stage_of(memory.stalled, self._window)
+            state = IslandState(number=island, policy=self._policy(island), stage=stage)
+        else:
+            view = StrategyView(population, self._view, island=island, closed=self._closed())
+            child = NextChild(
+                generation=generation,
+                island=island,
+                islands=settings.islands,
+                operators=self._operators,
+                lookahead=settings.lookahead,
+            )
+            choice = self._strategy.choose(view, child, rng("choose"))
+            learnt, state = Learnt(), IslandState()
+            if choice is not None:
+                learnt = Learnt(
+                    memory=Memory(outcomes=memory.outcomes) if choice.learnt else Memory(),
+                    failures=choice.failures,
+                    history=population.history() if choice.learnt else (),
+                    attempts=view.since,
+                )
+        if choice is None:
             return None
-        choice, learnt, state, rng = found
         return Brief(
             task=self._task,
             operator=choice.operator,
@@ -76,7 +113,7 @@ class BriefMaker:
             island=state,
             feedback=choice.feedback,
             known=known,
-            rng=rng,
+            rng=rng("propose"),
         )
 
     def repair(self, birth: Birth, failure: Failure, *, memory: Memory, known: Callable[[str], bool]) -> Brief:
@@ -90,62 +127,8 @@ class BriefMaker:
             learnt=Learnt(memory=memory),
             island=IslandState(number=birth.island, policy=self._policy(birth.island)),
             known=known,
-            rng=self._rng(birth.generation, birth.island, f"repair/{birth.slot}"),
+            rng=Random(f"{self._settings.seed}/{birth.island}/{birth.generation}/repair/{birth.slot}"),
         )
-
-    def _of_evolve(self, generation: int, island: int) -> tuple[Choice, Learnt, IslandState, Random] | None:
-        memory, population = self._population.memory(), self._population
-
-        def rng(purpose: str) -> Random:
-            return self._rng(generation, island, purpose)
-
-        choice = choose(
-            population.island(island),
-            memory,
-            settings=self._settings,
-            window=self._window,
-            operators=self._operators,
-            rng=rng,
-        )
-        if choice is None:
-            return None
-        learnt = Learnt(
-            memory=memory,
-            failures=population.failures(island),
-            history=population.history(),
-            transfer=self._transfer,
-            transferred_kernel=self._transferred_kernel(memory, rng("transferred kernel")),
-        )
-        stage = stage_of(memory.stalled, self._window)
-        return choice, learnt, IslandState(number=island, policy=self._policy(island), stage=stage), rng("propose")
-
-    def _of_strategy(
-        self, strategy: Strategy, generation: int, island: int
-    ) -> tuple[Choice, Learnt, IslandState, Random] | None:
-        settings, population = self._settings, self._population
-        view = StrategyView(population, self._view, island=island, closed=self._closed())
-        child = NextChild(
-            generation=generation,
-            island=island,
-            islands=settings.islands,
-            operators=self._operators,
-            lookahead=settings.lookahead,
-        )
-
-        def rng(purpose: str) -> Random:
-            # With the strategy's name: strategies that are compared share neither their luck nor recorded answers.
-            return Random(f"{settings.seed}/{settings.strategy}/{island}/{generation}/{purpose}")
-
-        choice = strategy.choose(view, child, rng("choose"))
-        if choice is None:
-            return None
-        learnt = Learnt(
-            memory=Memory(outcomes=population.memory().outcomes) if choice.learnt else Memory(),
-            failures=choice.failures,
-            history=population.history() if choice.learnt else (),
-            attempts=view.since,
-        )
-        return choice, learnt, IslandState(), rng("propose")
 
     def _policy(self, island: int) -> Policy:
         return policy_of(island, islands=self._settings.islands, device_type=self._task.device_type)
@@ -155,6 +138,3 @@ class BriefMaker:
         if memory.judged < TRANSFER_UNTIL and rng.random() < TRANSFER_SHARE and self._transfer.kernels:
             return rng.choice(self._transfer.kernels)
         return None
-
-    def _rng(self, generation: int, island: int, purpose: str) -> Random:
-        return Random(f"{self._settings.seed}/{island}/{generation}/{purpose}")

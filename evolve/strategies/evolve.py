@@ -11,7 +11,7 @@ from random import Random
 from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.tuning.tunables import declared
-from kbevolve.evolve.state.knowledge import Memory
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.strategies.base import Choice
 from kbevolve.evolve.strategies.operators import choose_operator, operator_shares
 from kbevolve.islands.island import Island, Member

@@ -33,15 +33,15 @@ class Tree:
         """A new idea on a seed of the round, or another implementation of one of its ideas."""
         begin = child.number - child.number % self._round
         place = (child.number - begin) % self._ideas
-        # Every child of a round begins from what its first one knew.
-        seeds = known.fittest(SEEDS, generation=child.closed_before(child.generation_of(begin)))
+        # Every child of a round begins from what its first one knew: the generations that were closed for certain.
+        seeds = known.fittest(SEEDS, generation=max(0, begin // child.islands - child.lookahead))
         if not seeds:
             return None
         seed = seeds[place % len(seeds)]
         earlier = [
             attempt
             for number in range(begin + place, child.number, self._ideas)
-            for attempt in known.attempts(child.generation_of(number), child.island_of(number))
+            for attempt in known.attempts(number // child.islands + 1, number % child.islands)
         ]
         anew = rng.random() < REWRITES or seed.kernel.backend is Backend.TORCH
         return Choice(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
-from kbevolve.archive.records import Birth, Verdict
+from kbevolve.archive.records import Verdict
 from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Attempt
 from kbevolve.evolve.state.population import Population
@@ -84,12 +84,11 @@ class StrategyView:
 
     def since(self, generation: int) -> list[Attempt]:
         """What this island created from a generation on, the oldest first, with prompts and replies."""
-        found = (attempt for one in range(generation, self._closed + 1) for attempt in self.attempts(one))
-        return [replace(attempt, birth=self._with_texts(attempt.birth)) for attempt in found]
-
-    def _with_texts(self, birth: Birth) -> Birth:
-        prompt, reply = self._ledger.conversation(birth)
-        return replace(birth, prompt=prompt, reply=reply)
+        found = []
+        for attempt in (one for closed in range(generation, self._closed + 1) for one in self.attempts(closed)):
+            prompt, reply = self._ledger.conversation(attempt.birth)
+            found.append(replace(attempt, birth=replace(attempt.birth, prompt=prompt, reply=reply)))
+        return found
 
 
 def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:

@@ -27,7 +27,8 @@ from kbevolve.evolve.proposers.tuning.tunables import values_of
 from kbevolve.evolve.search.events import Observer
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.context import RunContext
-from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Memory
+from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.normalise import folded
 from kbevolve.islands.island import Member
 from tests.evolve.loopback import Request

@@ -17,7 +17,7 @@ from kbevolve.evolve.cli.render.progress import Header, progress_for
 from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
-from kbevolve.evolve.llm.recording import Recording, model_maker
+from kbevolve.evolve.llm.recording import choose_models, recorded
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, proposer_words
@@ -58,16 +58,17 @@ def run(
     """
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = choice.load()
-    settings, recorded = _with_recording(settings, replay_from)
-    with model_maker(settings, record=record_to, replay=recorded) as make:
-        # A missing key or file is reported before the archive is opened.
-        check_strategy(settings, build_proposers(settings, make))
-        given_starts(settings)
-        Budget.of(settings).check(settings)
-        with Archive(archive_path) as archive:
-            record = open_run(archive, problem, devices.device, settings)
-            proposers = build_proposers(settings, cached(make, archive.replies(record)))
-            context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
+    settings, make = choose_models(settings, record=record_to, replay=replay_from)
+    # A missing key or file is reported before the archive is opened.
+    check_strategy(settings, build_proposers(settings, make))
+    given_starts(settings)
+    Budget.of(settings).check(settings)
+    with Archive(archive_path) as archive:
+        record = open_run(archive, problem, devices.device, settings)
+        replies = archive.replies(record)
+        proposers = build_proposers(settings, cached(make, replies))
+        context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
+        with recorded(record_to, settings.llm, replies):
             return _search_and_report(context, devices, proposers)
 
 
@@ -109,32 +110,22 @@ def resume(
                 f"run {record.id} has finished its {reached} generations; "
                 f"give more with --generations {reached * 2 or 50}"
             )
-        settings, recorded = _with_recording(settings, replay_from)
-        with model_maker(settings, record=record_to, replay=recorded, more=True) as make:
-            from kbevolve.evolve.proposers.interactive import (
-                Interaction,  # imports the templates, which --help needs not
+        settings, make = choose_models(settings, record=record_to, replay=replay_from, more=True)
+        from kbevolve.evolve.proposers.interactive import Interaction  # imports the templates, which --help needs not
+
+        interaction = Interaction(questions=archive.questions(record))  # answers of people precede those of models
+        replies = archive.replies(record)
+        proposers = build_proposers(settings, cached(make, replies), interaction)
+        unused = interaction.questions.unused() if Operator.MUTATE not in proposers else 0
+        if unused and settings.proposer == "auto":
+            raise UsageError(
+                f"run {record.id} has {unused} answers that no child has used; use them first with "
+                "`kbevolve ask`, or continue without them: --set proposer=tunables"
             )
-
-            interaction = Interaction(questions=archive.questions(record))  # answers of people precede those of models
-            kept = cached(make, archive.replies(record))
-            proposers, problem = build_proposers(settings, kept, interaction), archive.problems.get(record.problem)
-            unused = interaction.questions.unused() if Operator.MUTATE not in proposers else 0
-            if unused and settings.proposer == "auto":
-                raise UsageError(
-                    f"run {record.id} has {unused} answers that no child has used; use them first with "
-                    "`kbevolve ask`, or continue without them: --set proposer=tunables"
-                )
-            devices = find_judge_devices(settings)
-            context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
+        devices, problem = find_judge_devices(settings), archive.problems.get(record.problem)
+        context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
+        with recorded(record_to, settings.llm, replies):
             return _search_and_report(context, devices, proposers)
-
-
-def _with_recording(settings: Settings, replay_from: Path | None) -> tuple[Settings, Recording | None]:
-    """The settings, with the models of the recording if they name none; and the recording."""
-    if replay_from is None:
-        return settings, None
-    recorded = Recording(replay_from)
-    return settings.model_copy(update={"llm": recorded.settings_for(settings.llm)}), recorded
 
 
 def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Mapping[Operator, Proposer]) -> int:

@@ -1,7 +1,7 @@
 """The program in OpenEvolve's process: its controller, whose model and evaluator are questions to our process.
 
-`process` starts it with the number of an open socket. Questions and answers are lines of JSON. Only one process asks at
-a time: the controller about the first program, then its one worker, which inherits the socket.
+`process` starts it with the number of an open socket and sends the task; questions and answers are JSON. Only one
+process asks at a time: the controller about the first program, then its one worker, which inherits the socket.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ import sys
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +23,12 @@ from typing import Any, NoReturn
 PROGRAM, EVALUATION = "program.py", "evaluation.py"
 #: Seconds, iterations and characters that mean no limit: our process sets the limits.
 UNLIMITED = 10**8
+
+
+@cache
+def _pipe(descriptor: int) -> "Connection[Any, Any]":
+    """One for each process: a pipe that is forgotten is closed."""
+    return Connection(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +39,11 @@ class QuestionSocket:
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """A question and its answer. When our process is gone, this one and its worker end."""
-        text = json.dumps(question).encode("ascii") + b"\n"
-        while text:
-            try:
-                text = text[os.write(self.descriptor, text) :]
-            except OSError:
-                _end()
-        return self.read()
-
-    def read(self) -> dict[str, Any]:
-        """The next line from our process."""
-        text = b""
-        while not text.endswith(b"\n"):
-            try:
-                part = os.read(self.descriptor, 1 << 16)
-            except OSError:
-                part = b""
-            if not part:
-                _end()
-            text += part
-        answer: dict[str, Any] = json.loads(text)
+        try:
+            _pipe(self.descriptor).send_bytes(json.dumps(question).encode("ascii"))
+            answer: dict[str, Any] = json.loads(_pipe(self.descriptor).recv_bytes())
+        except (OSError, EOFError):
+            _end()
         return answer
 
     def client(self, model: Any) -> "SocketModel":
@@ -82,19 +75,16 @@ class SocketModel:
 def main() -> None:
     """Run OpenEvolve until our process ends it."""
     questions = QuestionSocket(int(sys.argv[1]))
-    task = questions.read()
+    task = json.loads(_pipe(questions.descriptor).recv_bytes())
     _fix_randomness(task["seed"])
-    folder = Path(task["folder"])
-    (folder / PROGRAM).write_text(task["program"], encoding="utf-8")
-    (folder / EVALUATION).write_text(
+    Path(PROGRAM).write_text(task["program"], encoding="utf-8")
+    Path(EVALUATION).write_text(
         f"from {__spec__.name} import QuestionSocket\n\nevaluate = QuestionSocket({questions.descriptor}).evaluate\n",
         encoding="utf-8",
     )
     from openevolve.controller import OpenEvolve
 
-    controller = OpenEvolve(
-        str(folder / PROGRAM), str(folder / EVALUATION), _config(task, questions), output_dir=str(folder / "output")
-    )
+    controller = OpenEvolve(PROGRAM, EVALUATION, _config(task, questions), output_dir="output")
     logging.getLogger().setLevel(logging.WARNING)
     asyncio.run(controller.run())
     _end()

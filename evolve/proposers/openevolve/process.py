@@ -5,12 +5,12 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,6 @@ class ModelQuestion:
         return "\n\n".join([f"[system]\n{self.system}", *(f"[{one.role}]\n{one.content}" for one in self.messages)])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreQuestion:
-    """It needs the score of a program."""
-
-    source: str
-
-
 class OpenEvolveProcess:
     """A running OpenEvolve. It asks one question at a time and waits for the answer.
 
@@ -61,7 +54,7 @@ class OpenEvolveProcess:
 
     def __init__(self, *, program: str, system: str, models: Mapping[str, float], seed: int) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="kbevolve-openevolve-"))
-        ours, theirs = socket.socketpair()
+        self._pipe, theirs = Pipe()
         try:
             with theirs, (self._folder / "log").open("wb") as log:
                 self._process = subprocess.Popen(
@@ -75,34 +68,27 @@ class OpenEvolveProcess:
                     start_new_session=True,  # no Ctrl-C from the terminal, and its worker ends with it
                 )
         except OSError as error:
-            ours.close()
+            self._pipe.close()
             shutil.rmtree(self._folder, ignore_errors=True)
             raise ProposerError(f"OpenEvolve cannot be started: {error.strerror}; see `kbevolve doctor`") from None
-        self._socket = ours
-        self._lines = ours.makefile("rb")
-        task = {"program": program, "system": system, "models": dict(models), "seed": seed, "folder": str(self._folder)}
-        self._send(task)
+        self._send({"program": program, "system": system, "models": dict(models), "seed": seed})
 
-    def next(self) -> ModelQuestion | ScoreQuestion:
-        """Its next question; waits for it.
+    def next(self) -> ModelQuestion | str:
+        """Its next question, the source of a program when it needs a score; waits for it.
 
         Raises:
             ProposerError: its process has ended.
         """
         try:
-            line = self._lines.readline()
-        except (OSError, ValueError):
-            line = b""
-        if not line:
-            raise ProposerError(f"OpenEvolve's process has ended: {self._log_end()}; `kbevolve resume` starts another")
-        question = json.loads(line)
+            question = json.loads(self._pipe.recv_bytes())
+        except (OSError, EOFError):
+            raise ProposerError(
+                f"OpenEvolve's process has ended: {self._log_end()}; `kbevolve resume` starts another"
+            ) from None
         if "program" in question:
-            return ScoreQuestion(source=question["program"])
-        return ModelQuestion(
-            model=question["model"],
-            system=question["system"],
-            messages=tuple(Message(role=one["role"], content=one["content"]) for one in question["messages"]),
-        )
+            return str(question["program"])
+        messages = tuple(Message(**one) for one in question["messages"])
+        return ModelQuestion(model=question["model"], system=question["system"], messages=messages)
 
     def answer(self, text: str) -> None:
         """Send the model's answer."""
@@ -113,25 +99,20 @@ class OpenEvolveProcess:
         self._send({"metrics": dict(metrics), "artifacts": dict(artifacts)})
 
     def close(self) -> None:
-        """End it and all its processes; safe to call twice and from another thread."""
+        """End it and all its processes; safe to call twice and from another thread, which then waits no longer."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for its question
         self._process.wait(timeout=KILL_SECONDS)
-        self._lines.close()
-        self._socket.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _send(self, answer: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):  # it has ended; `next` says why
-            self._socket.sendall(json.dumps(answer).encode("ascii") + b"\n")
+            self._pipe.send_bytes(json.dumps(answer).encode("ascii"))
 
     def _log_end(self) -> str:
-        try:
+        lines = []
+        with contextlib.suppress(OSError):
             lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
         return lines[-1] if lines else "it was killed"
 
 

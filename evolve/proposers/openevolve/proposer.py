@@ -1,7 +1,6 @@
 """The proposer that runs OpenEvolve: every program it writes is a child, and its score is from the judge's verdict."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kbevolve.archive.records import BirthState, Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import ProposerError
@@ -12,19 +11,11 @@ from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, card_lines
-from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess, ScoreQuestion
+from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess
 from kbevolve.evolve.state.attempts import Attempt
 
 #: How its prompts introduce the program to change (``diff_user.txt`` of version 0.4.0).
 CURRENT = "# Current Program\n```python\n"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedModel:
-    """A model of OpenEvolve's ensemble."""
-
-    model: LanguageModel
-    weight: float = 1.0
 
 
 class OpenEvolveProposer:
@@ -32,17 +23,20 @@ class OpenEvolveProposer:
 
     Args:
         models: by name.
+        weights: of these names.
         precision: the precision that the task asks for.
         seed: of the run.
     """
 
-    def __init__(self, models: Mapping[str, WeightedModel], *, precision: Precision, seed: int) -> None:
-        self._models = models
+    def __init__(
+        self, models: Mapping[str, LanguageModel], weights: Mapping[str, float], *, precision: Precision, seed: int
+    ) -> None:
+        self._models, self._weights = models, weights
         self._texts = PromptTexts(playbook=load_playbook(), precision=precision, ideas_per_call=1)
         self._seed = seed
         self._process: OpenEvolveProcess | None = None
         #: The question that it waits on.
-        self._question: ModelQuestion | ScoreQuestion | None = None
+        self._question: ModelQuestion | str | None = None
         #: Source of every program it has -> kernel id, to find the one that a prompt is about.
         self._programs: dict[str, str] = {}
         #: It has no results yet from this generation on.
@@ -65,20 +59,24 @@ class OpenEvolveProposer:
         asked = self._question
         if not isinstance(asked, ModelQuestion):
             raise ProposerError("OpenEvolve waits for a score that is missing; `kbevolve resume` starts it anew")
-        reply = self._models[asked.model].model.complete(asked.system, asked.messages, child=self._name())
+        name = f"program {self._since} of OpenEvolve, seed {self._seed}"
+        reply = self._models[asked.model].complete(asked.system, asked.messages, child=name)
         parent = self._parent(asked)
         self._answer(process, reply.answer)
         self._live = True
         written = self._question
-        kernel = Kernel.from_source(written.source) if isinstance(written, ScoreQuestion) else None
-        state = BirthState.NO_CODE if kernel is None else BirthState.CREATED
-        if kernel is not None and brief.known(kernel.id):
-            state = BirthState.DUPLICATE
+        kernel, state = None, BirthState.NO_CODE
+        note = "OpenEvolve found no change in the answer that it could apply"
+        if isinstance(written, str):
+            kernel = Kernel.from_source(written)
+            state = BirthState.DUPLICATE if brief.known(kernel.id) else BirthState.CREATED
+            edits = reply.answer.count("<<<<<<< SEARCH")
+            note = f"{edits} edit{'' if edits == 1 else 's'} (OpenEvolve)"
         return Proposal(
             state=state,
             kernel=kernel,
             parents=(parent,) if parent else None,
-            note=_note(kernel, reply.answer),
+            note=note,
             prompt=asked.text,
             reply=reply.answer,
             model=reply.model,
@@ -88,8 +86,8 @@ class OpenEvolveProposer:
 
     def close(self) -> None:
         """End its process and cancel all requests."""
-        for one in self._models.values():
-            end_requests(one.model)
+        for model in self._models.values():
+            end_requests(model)
         if self._process is not None:
             self._process.close()
 
@@ -101,7 +99,7 @@ class OpenEvolveProposer:
         process = self._process = OpenEvolveProcess(
             program=start.kernel.source,
             system=f"{self._texts.system(brief)}\n{_task(brief)}",
-            models={name: one.weight for name, one in self._models.items()},
+            models=self._weights,
             seed=self._seed,
         )
         self._next(process)
@@ -119,7 +117,7 @@ class OpenEvolveProposer:
                 )
             self._answer(process, attempt.birth.reply)
         self._live = False
-        if isinstance(self._question, ScoreQuestion):
+        if isinstance(self._question, str):
             self._score(process, attempt.evaluation, brief)
 
     def _answer(self, process: OpenEvolveProcess, text: str) -> None:
@@ -136,8 +134,8 @@ class OpenEvolveProposer:
 
     def _next(self, process: OpenEvolveProcess) -> None:
         self._question = process.next()
-        if isinstance(self._question, ScoreQuestion):
-            self._programs[self._question.source] = Kernel.from_source(self._question.source).id
+        if isinstance(self._question, str):
+            self._programs[self._question] = Kernel.from_source(self._question).id
 
     # ---- what its prompts contain --------------------------------------------------------------------------------
 
@@ -147,26 +145,21 @@ class OpenEvolveProposer:
         found = [source for source in self._programs if current.startswith(source)]
         return self._programs[max(found, key=len)] if found else None
 
-    def _name(self) -> str:
-        return f"program {self._since} of OpenEvolve, seed {self._seed}"
-
-
-def _note(kernel: Kernel | None, answer: str) -> str:
-    if kernel is None:
-        return "OpenEvolve found no change in the answer that it could apply"
-    edits = answer.count("<<<<<<< SEARCH")
-    return f"{edits} edit{'' if edits == 1 else 's'} (OpenEvolve)"
-
 
 def openevolve_proposer(settings: Settings, make: ModelMaker) -> OpenEvolveProposer | None:
     """The proposer for the models of the settings; None when they name none."""
     rate_limit = RateLimit.of(settings.llm)
     weights = {model.name: model.weight for model in settings.llm.models}
-    models = {(one.model or one.provider): make(one, rate_limit) for one in settings.llm.each()}
-    weighted = {name: WeightedModel(model=one, weight=weights.get(name, 1.0)) for name, one in models.items() if one}
-    if not weighted:
+    made = {(one.model or one.provider): make(one, rate_limit) for one in settings.llm.each()}
+    models = {name: model for name, model in made.items() if model}
+    if not models:
         return None
-    return OpenEvolveProposer(weighted, precision=settings.evaluation.precision, seed=settings.search.seed)
+    return OpenEvolveProposer(
+        models,
+        {name: weights.get(name, 1.0) for name in models},
+        precision=settings.evaluation.precision,
+        seed=settings.search.seed,
+    )
 
 
 def _task(brief: Brief) -> str:

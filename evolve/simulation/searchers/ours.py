@@ -1,7 +1,7 @@
 """The default strategy as a searcher: a run's own choices, on programs instead of kernels.
 
 Operator, parents and inspirations are chosen by `strategies.evolve.choose`, ideas by `state.idea_choice`, from what
-`state.learner` made of the children; islands, migration and restarts are those of a run with this limit of
+`state.memory` made of the children; islands, migration and restarts are those of a run with this limit of
 evaluations. What a program lacks is left out: languages, bottlenecks, transferred knowledge. Titles of ideas never
 recur, because one technique carried out twice gives two programs here. A new best counts at once, for the simulation
 holds no contests before the end. Where a run would stop because it stagnates, this search spends its whole budget.
@@ -9,6 +9,7 @@ holds no contests before the end. Where a run would stop because it stagnates, t
 
 import math
 from collections import Counter, deque
+from dataclasses import replace
 
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
@@ -18,7 +19,7 @@ from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
 from kbevolve.evolve.simulation.tuner import tuned
 from kbevolve.evolve.state.idea_choice import draw_idea
-from kbevolve.evolve.state.learner import Learner
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import SHOWN_FAILURES
 from kbevolve.evolve.strategies.evolve import choose
 from kbevolve.islands.island import Island, Member
@@ -41,7 +42,8 @@ class OurSearcher:
         self._setup = setup
         self._settings = Settings.from_tree({"budget": {"evaluations": setup.budget}}).search
         self._window = window(setup.budget, self._settings.patience)
-        self._learner = Learner()
+        #: What was learnt by now, and what was known when the generation was begun.
+        self._learnt, self._memory = Memory(), Memory()
         self._islands = [Island(index=index) for index in range(self._settings.islands)]
         self._warnings = [deque[str](maxlen=SHOWN_FAILURES) for _ in self._islands]
         self._seen: dict[str, Observation] = {}
@@ -126,9 +128,8 @@ class OurSearcher:
         if self._generation and every and self._generation % every == 0:
             for migrant in ring(self._islands):
                 self._islands[migrant.target] = self._islands[migrant.target].with_member(migrant.member)
-        self._learner.improved(self._peak, judged=self._judged)
-        self._memory = self._learner.memory(judged=self._judged)
-        due = self._restarted < self._learner.marked
+        self._learnt = self._memory = replace(self._learnt, judged=self._judged).improved(self._peak)
+        due = self._restarted < self._memory.marked
         if (
             due
             and stage_of(self._memory.stalled, self._window) is Stage.BACKTRACKING
@@ -151,7 +152,7 @@ class OurSearcher:
             parents=parents,
             kernel=member.kernel.id,
         )
-        self._learner.observe(birth, self._idea, member.evaluation, self._parents[0].evaluation)
+        self._learnt = self._learnt.after(birth, self._idea, member.evaluation, self._parents[0].evaluation)
         if self._slot == 0:
             self._children[parents[0]] += 1
         self._slot += 1

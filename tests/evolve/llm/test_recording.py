@@ -2,10 +2,9 @@
 
 import itertools
 import json
-import os
 import random
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from kbevolve.configs.errors import ProposerError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.llm.client import Reply
 from kbevolve.evolve.llm.rate_limit import RateLimit
-from kbevolve.evolve.llm.recording import Recording, model_maker
-from kbevolve.evolve.proposers.base import Proposer
+from kbevolve.evolve.llm.recording import Recording, choose_models, recorded
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from tests.evolve.doubles import KnownEvaluator, ScriptedModel, kernel, open_run, search
 from tests.evolve.loopback import Request, play
@@ -28,47 +27,52 @@ KEY = "sk-secret-0123456789abcdef"
 LLM = LLMSettings(model="m", temperature=0.5, max_tokens=512)
 
 
-def record(path: Path, *digests: str, more: bool = False, text: str = "x") -> str:
-    """Keep a reply of this text for each digest; the reply as it is kept."""
-    reply = json.dumps(asdict(Reply(text=text, model="m-1", prompt_tokens=3, truncated=True)))
-    with closing(Recording(path, record=LLM, more=more)) as recording:
-        for digest in digests:
-            recording.keep(digest, reply)
+MODELS: list[dict[str, Any]] = [{"name": "large", "weight": 2}, {"name": "small"}]
+
+
+def chosen(**llm: Any) -> Settings:
+    search = {"generations": 4, "islands": 3, "migration_every": 2, "seed": 7, "lookahead": 1}
+    return Settings.from_tree({"search": search, "llm": llm})
+
+
+def written(path: Path, *digests: str, text: str = "x") -> Reply:
+    """Write a run's replies of this text to a file; the reply."""
+    reply = Reply(text=text, model="m-1", prompt_tokens=3, truncated=True)
+    path.touch()
+    with Archive(":memory:") as archive:
+        replies = archive.replies(open_run(archive, chosen()))
+        with recorded(path, LLM, replies):
+            for digest in digests:
+                replies.keep(digest, json.dumps(asdict(reply)))
     return reply
+
+
+def recording_to(path: Path, *, more: bool = False) -> None:
+    """Choose to record to a file."""
+    choose_models(chosen(model="m"), record=path, replay=None, more=more)
 
 
 # ---- the file ----------------------------------------------------------------------------------------------------
 
 
 def test_replies_are_read_as_they_were_kept(tmp_path: Path) -> None:
-    reply = record(tmp_path / "r", "a", text="é\r\n\ud800\u2028")
-    assert Recording(tmp_path / "r").get("a") == reply
-    assert Recording(tmp_path / "r").get("b") is None
+    reply = written(tmp_path / "r", "a", text="é\r\n\ud800\u2028")
+    assert Recording(tmp_path / "r").replies == {"a": reply}
 
 
 def test_a_file_with_replies_gets_more_only_on_request(tmp_path: Path) -> None:
-    first = record(tmp_path / "r", "a")
+    first = written(tmp_path / "r", "a")
     with pytest.raises(UsageError, match="exists already"):
-        record(tmp_path / "r", "b")
-    second = record(tmp_path / "r", "a", "b", more=True, text="y")
-    recording = Recording(tmp_path / "r")
-    assert (recording.get("a"), recording.get("b")) == (first, second), "a request is not asked twice"
+        recording_to(tmp_path / "r")
+    recording_to(tmp_path / "r", more=True)
+    second = written(tmp_path / "r", "b", text="y")
+    assert Recording(tmp_path / "r").replies == {"a": first, "b": second}
 
 
 def test_the_last_reply_counts_in_a_file_of_an_older_version(tmp_path: Path) -> None:
     line = '{"digest": "a", "child": "c", "reply": {"text": "%s", "model": "m"}}\n'
     (tmp_path / "r").write_text('{"recording": 1, "llm": {}}\n' + line % "old" + line % "new")
-    assert json.loads(Recording(tmp_path / "r").get("a") or "")["text"] == "new"
-
-
-@pytest.mark.parametrize("cut", [1, 20, 90])
-def test_a_last_line_that_was_cut_short_is_replaced(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "r"
-    record(path, "a", "b")
-    path.write_bytes(path.read_bytes()[:-cut])
-    assert [Recording(path).get(digest) is not None for digest in "ab"] == [True, False]
-    again = record(path, "b", more=True, text="y")
-    assert Recording(path).get("b") == again
+    assert Recording(tmp_path / "r").replies["a"].text == "new"
 
 
 @pytest.mark.parametrize(
@@ -78,9 +82,9 @@ def test_a_last_line_that_was_cut_short_is_replaced(tmp_path: Path, cut: int) ->
 def test_a_file_that_is_no_recording_is_refused_and_not_changed(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "r"
     path.write_bytes(content)
-    for record in (None, LLM):
+    for use in (Recording, lambda path: recording_to(path, more=True)):
         with pytest.raises(UsageError, match="recording"):
-            Recording(path, record=record, more=True)
+            use(path)
     assert path.read_bytes() == content
 
 
@@ -88,35 +92,15 @@ def test_files_that_cannot_be_opened_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--replay needs"):
         Recording(tmp_path / "absent")
     with pytest.raises(UsageError, match="--record needs"):
-        Recording(tmp_path / "absent" / "r", record=LLM)
+        recording_to(tmp_path / "absent" / "r")
 
 
-def test_a_line_is_in_the_file_as_soon_as_it_is_kept(tmp_path: Path) -> None:
-    with closing(Recording(tmp_path / "r", record=LLM)) as recording:
-        recording.keep("a", '{"text": "x", "model": "m"}')
-        assert Recording(tmp_path / "r").get("a"), "a kill right now would lose it"
-
-
-def test_a_full_disk_is_an_error_and_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, real, reply = tmp_path / "r", os.write, '{"text": "x", "model": "m"}'
-    with closing(Recording(path, record=LLM)) as recording:
-        recording.keep("a", reply)
-        calls = iter(
-            (lambda file, text: real(file, text[:30]), lambda file, text: (_ for _ in ()).throw(OSError(28, "full")))
-        )
-        monkeypatch.setattr(os, "write", lambda file, text: next(calls)(file, text))
-        with pytest.raises(ProposerError, match=r"make room, then `kbevolve resume --record .*`"):
-            recording.keep("b", reply)
-        monkeypatch.undo()
-        recording.keep("c", reply)
-    assert [Recording(path).get(digest) is not None for digest in "abc"] == [True, False, True]
-
-
-def test_a_reply_after_the_end_of_the_run_is_dropped(tmp_path: Path) -> None:
-    recording = Recording(tmp_path / "r", record=LLM)
-    recording.close()
-    recording.keep("a", "{}")
-    assert (tmp_path / "r").read_bytes() == b""
+def test_a_file_that_cannot_be_written_is_an_error_and_keeps_what_it_has(tmp_path: Path) -> None:
+    first = written(tmp_path / "r", "a")
+    (tmp_path / "r.new").mkdir()
+    with pytest.raises(ProposerError, match=r"make room, then `kbevolve resume --record .*`"):
+        written(tmp_path / "r", "b")
+    assert Recording(tmp_path / "r").replies == {"a": first}
 
 
 # ---- whole runs --------------------------------------------------------------------------------------------------
@@ -156,21 +140,25 @@ def moody_models() -> Iterator[list[ScriptedModel]]:
         yield made
 
 
-MODELS: list[dict[str, Any]] = [{"name": "large", "weight": 2}, {"name": "small"}]
-
-
-def chosen(**llm: Any) -> Settings:
-    search = {"generations": 4, "islands": 3, "migration_every": 2, "seed": 7, "lookahead": 1}
-    return Settings.from_tree({"search": search, "llm": llm})
-
-
 def run_search(
-    path: Path, settings: Settings, proposers: Mapping[Operator, Proposer], generations: int = 4
+    path: Path,
+    settings: Settings,
+    generations: int = 4,
+    *,
+    record: Path | None = None,
+    replay: Path | None = None,
+    more: bool = False,
 ) -> StopReason:
-    settings = settings.model_copy(update={"search": settings.search.model_copy(update={"generations": generations})})
+    search_settings = settings.search.model_copy(update={"generations": generations})
+    settings, make = choose_models(
+        settings.model_copy(update={"search": search_settings}), record=record, replay=replay, more=more
+    )
     with Archive(path) as archive:
         run = archive.runs.get() if archive.runs.summaries() else open_run(archive, settings)
-        return search(archive, run, settings, KnownEvaluator(), proposers=proposers, width=2).run()
+        replies = archive.replies(run)
+        proposers = build_proposers(settings, cached(make, replies))
+        with recorded(record, settings.llm, replies):
+            return search(archive, run, settings, KnownEvaluator(), proposers=proposers, width=2).run()
 
 
 def content(path: Path) -> dict[str, Any]:
@@ -187,60 +175,57 @@ def content(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recorded run of several models: ``run.db`` and ``run.jsonl``."""
     folder = tmp_path_factory.mktemp("recorded")
     with moody_models() as made:
         base = f"http://me:{KEY}@127.0.0.1:1/v1"
         small = {**MODELS[1], "api_base": base, "api_key_variable": "OPENAI_API_KEY"}
         settings = chosen(models=[MODELS[0], small], api_base=base)
-        with model_maker(settings, record=folder / "run.jsonl") as make:
-            assert run_search(folder / "run.db", settings, build_proposers(settings, make)) is StopReason.GENERATIONS
+        stopped = run_search(folder / "run.db", settings, record=folder / "run.jsonl")
+        assert stopped is StopReason.GENERATIONS
         assert sum(len(model.requests) for model in made) > 12
     return folder
 
 
 def replayed(recording: Path, archive: Path, settings: Settings) -> dict[str, Any]:
-    source = Recording(recording)
-    settings = settings.model_copy(update={"llm": source.settings_for(settings.llm)})
-    with model_maker(settings, replay=source) as make:
-        run_search(archive, settings, build_proposers(settings, make))
+    run_search(archive, settings, replay=recording)
     return content(archive)
 
 
-def test_a_replayed_run_is_the_recorded_one(recorded: Path, tmp_path: Path) -> None:
-    before = content(recorded / "run.db")
+def test_a_replayed_run_is_the_recorded_one(recorded_run: Path, tmp_path: Path) -> None:
+    before = content(recorded_run / "run.db")
     assert {birth.operator for birth in before["births"]} >= {Operator.REWRITE, Operator.REPAIR}
     assert {Verdict.WRONG, Verdict.CORRECT} <= set(before["verdicts"].values())
-    assert replayed(recorded / "run.jsonl", tmp_path / "again.db", chosen(models=MODELS)) == before
+    assert replayed(recorded_run / "run.jsonl", tmp_path / "again.db", chosen(models=MODELS)) == before
 
 
-def test_the_recording_knows_its_models(recorded: Path, tmp_path: Path) -> None:
-    assert replayed(recorded / "run.jsonl", tmp_path / "again.db", chosen()) == content(recorded / "run.db")
+def test_the_recording_knows_its_models(recorded_run: Path, tmp_path: Path) -> None:
+    assert replayed(recorded_run / "run.jsonl", tmp_path / "again.db", chosen()) == content(recorded_run / "run.db")
 
 
-def test_no_key_is_in_recording_or_archive(recorded: Path) -> None:
-    files = [path for path in recorded.iterdir() if path.is_file()]
+def test_no_key_is_in_recording_or_archive(recorded_run: Path) -> None:
+    files = [path for path in recorded_run.iterdir() if path.is_file()]
     assert {"run.db", "run.jsonl"} <= {path.name for path in files}
     for path in files:
         assert KEY.encode() not in path.read_bytes(), path
-    assert "OPENAI_API_KEY" not in (recorded / "run.jsonl").read_text()
-    assert "127.0.0.1" not in (recorded / "run.jsonl").read_text()
+    assert "OPENAI_API_KEY" not in (recorded_run / "run.jsonl").read_text()
+    assert "127.0.0.1" not in (recorded_run / "run.jsonl").read_text()
 
 
-def test_another_run_than_the_recorded_one_is_refused(recorded: Path, tmp_path: Path) -> None:
+def test_another_run_than_the_recorded_one_is_refused(recorded_run: Path, tmp_path: Path) -> None:
     other = chosen(models=MODELS)
     other = other.model_copy(update={"search": other.search.model_copy(update={"seed": 8})})
     with pytest.raises(ProposerError, match=r"for a child \(\w+ of \w+.*the run differs from the recorded one"):
-        replayed(recorded / "run.jsonl", tmp_path / "again.db", other)
+        replayed(recorded_run / "run.jsonl", tmp_path / "again.db", other)
 
 
 def test_a_run_of_two_sessions_is_replayed_in_one(tmp_path: Path) -> None:
     with moody_models():
-        settings = chosen(model="large")
         for generations, more in ((2, False), (4, True)):
-            with model_maker(settings, record=tmp_path / "run.jsonl", more=more) as make:
-                run_search(tmp_path / "run.db", settings, build_proposers(settings, make), generations)
+            run_search(
+                tmp_path / "run.db", chosen(model="large"), generations, record=tmp_path / "run.jsonl", more=more
+            )
     assert replayed(tmp_path / "run.jsonl", tmp_path / "again.db", chosen()) == content(tmp_path / "run.db")
 
 
@@ -248,18 +233,11 @@ def test_a_run_of_two_sessions_is_replayed_in_one(tmp_path: Path) -> None:
     "settings", [chosen(), Settings.from_tree({"proposer": "tunables", "llm": {"model": "m"}})], ids=["none", "unused"]
 )
 def test_without_a_model_there_is_nothing_to_record(tmp_path: Path, settings: Settings) -> None:
-    with (
-        pytest.raises(UsageError, match="--record is for runs with a model"),
-        model_maker(settings, record=tmp_path / "r"),
-    ):
-        pass
+    with pytest.raises(UsageError, match="--record is for runs with a model"):
+        choose_models(settings, record=tmp_path / "r", replay=None)
     assert not (tmp_path / "r").exists()
 
 
-def test_a_recording_is_not_recorded(recorded: Path, tmp_path: Path) -> None:
-    source = Recording(recorded / "run.jsonl")
-    with (
-        pytest.raises(UsageError, match="give one"),
-        model_maker(chosen(model="m"), record=tmp_path / "r", replay=source),
-    ):
-        pass
+def test_a_recording_is_not_recorded(recorded_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give one"):
+        choose_models(chosen(model="m"), record=tmp_path / "r", replay=recorded_run / "run.jsonl")

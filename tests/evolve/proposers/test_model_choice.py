@@ -17,7 +17,8 @@ from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up, proposer_words
 from kbevolve.evolve.proposers.model_choice import ModelChoice
-from kbevolve.evolve.state.knowledge import Memory, Spending
+from kbevolve.evolve.state.knowledge import Spending
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.island import Member
 from kbevolve.islands.policy import EXPLORATORY, policy_of

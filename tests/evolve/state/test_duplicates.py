@@ -16,7 +16,7 @@ from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.attempts import Failure, Likeness
-from kbevolve.evolve.state.duplicates import REMEMBERED, KnownFailures
+from kbevolve.evolve.state.duplicates import REMEMBERED, known_failures
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
 BODY = "\n".join(f"        value = value * {number} + x" for number in range(40))
@@ -234,13 +234,14 @@ def judged(kernel_id: str, verdict: Verdict = Verdict.CORRECT, speedup: float = 
 def test_failures_and_what_is_clearly_slower_than_its_parent(
     found: Evaluation, parent: Evaluation | None, is_known_failure: bool
 ) -> None:
-    known_failures = KnownFailures()
     birth = Birth(
         run="r", generation=1, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED, kernel="k"
     )
-    known_failures.observe(birth, found, parent)
-    known_failures.observe(replace(birth, state=BirthState.DUPLICATE, kernel="d"), judged("d", Verdict.WRONG), None)
-    assert known_failures.snapshot() == (("k",) if is_known_failure else ())
+    known = known_failures((), birth, found, parent)
+    repeated = replace(birth, state=BirthState.DUPLICATE, kernel="d")
+    known = known_failures(known, repeated, judged("d", Verdict.WRONG), None)
+    assert known == (("k",) if is_known_failure else ())
     for number in range(2 * REMEMBERED):
-        known_failures.observe(replace(birth, kernel=f"k{number}"), judged(f"k{number}", Verdict.WRONG), None)
-    assert known_failures.snapshot() == tuple(f"k{number}" for number in range(REMEMBERED, 2 * REMEMBERED))
+        failed = judged(f"k{number}", Verdict.WRONG)
+        known = known_failures(known, replace(birth, kernel=f"k{number}"), failed, None)
+    assert known == tuple(f"k{number}" for number in range(REMEMBERED, 2 * REMEMBERED))

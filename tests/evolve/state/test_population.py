@@ -10,7 +10,7 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Oper
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.state import leaderboard
 from kbevolve.evolve.state.leaderboard import Leaderboard
-from kbevolve.evolve.state.learner import IDEAS
+from kbevolve.evolve.state.memory import IDEAS
 from kbevolve.evolve.state.population import SHOWN_FAILURES, Population
 from tests.evolve.doubles import DEVICE, open_run, problem, settings
 

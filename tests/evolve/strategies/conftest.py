@@ -14,6 +14,8 @@ import pytest
 from kbevolve.archive.records import Kernel, Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
+from kbevolve.evolve.llm.recording import choose_models, recorded
+from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
@@ -93,24 +95,29 @@ def run_search(
     evaluator: KnownEvaluator | None = None,
     starts: tuple[Kernel, ...] = (kernel(), kernel(TILE=16)),
     observer: Observer | None = None,
+    record: Path | None = None,
+    replay: Path | None = None,
 ) -> StopReason:
     """A session at the archive's run, or at a new one."""
-    proposers = proposers or build_proposers(settings)
-    check_strategy(settings, proposers)
+    settings, make = choose_models(settings, record=record, replay=replay)
     archive = path if isinstance(path, Archive) else Archive(path)
+    run = archive.runs.get() if archive.runs.summaries() else open_run(archive, settings)
+    replies = archive.replies(run)
+    proposers = proposers or build_proposers(settings, cached(make, replies) if record else make)
+    check_strategy(settings, proposers)
     try:
-        run = archive.runs.get() if archive.runs.summaries() else open_run(archive, settings)
-        return search(
-            archive,
-            run,
-            settings,
-            evaluator or KnownEvaluator(),
-            proposers=proposers,
-            starts=starts,
-            confirmer=KnownConfirmer(),
-            width=2,
-            observer=observer,
-        ).run()
+        with recorded(record, settings.llm, replies):
+            return search(
+                archive,
+                run,
+                settings,
+                evaluator or KnownEvaluator(),
+                proposers=proposers,
+                starts=starts,
+                confirmer=KnownConfirmer(),
+                width=2,
+                observer=observer,
+            ).run()
     finally:
         give_up(proposers)
         if archive is not path:

@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.state.priors import PRIORS
+from kbevolve.evolve.state.memory import PRIORS
 from kbevolve.evolve.strategies.operators import FLOOR, FLOWING, STALE, STUCK, choose_operator, operator_shares
 from kbevolve.islands.credit.credit import Credit
 

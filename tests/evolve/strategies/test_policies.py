@@ -11,9 +11,7 @@ from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.evolve.state.attempts import Attempt
 from kbevolve.evolve.strategies.base import Choice, NextChild, Strategy
-from kbevolve.evolve.strategies.best_of_n import BestOfN
-from kbevolve.evolve.strategies.greedy import Greedy
-from kbevolve.evolve.strategies.openevolve import OpenEvolve
+from kbevolve.evolve.strategies.baselines import BestOfN, Greedy, OpenEvolve
 from kbevolve.evolve.strategies.refine import Refine
 from kbevolve.evolve.strategies.tree import SEEDS, Tree
 from kbevolve.islands.island import Member
@@ -183,10 +181,7 @@ def test_the_best_so_far_seed_the_next_round_of_the_tree() -> None:
 
 
 def test_children_of_several_islands_are_numbered_one_by_one() -> None:
-    at = turn(3, island=1, islands=4, lookahead=1)
-    assert at.number == 9
-    assert (at.generation_of(9), at.island_of(9)) == (3, 1)
-    assert [at.closed_before(generation) for generation in (1, 2, 3, 4)] == [0, 0, 1, 2]
+    assert turn(3, island=1, islands=4, lookahead=1).number == 9
 
 
 def test_openevolve_begins_with_the_best_start() -> None:

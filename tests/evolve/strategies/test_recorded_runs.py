@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import BirthState, Operator, StopReason, Verdict
-from kbevolve.evolve.llm.recording import Recording, model_maker
-from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.strategies import STRATEGIES
 from tests.evolve.doubles import KnownEvaluator
 from tests.evolve.loopback import Answer, Loopback, Request
@@ -32,8 +30,7 @@ def recorded(request: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
     with pytest.MonkeyPatch.context() as patch, Loopback(otherwise=Cycling()) as server:
         patch.setenv("no_proxy", "127.0.0.1")
         settings = settings_of(request.param, generations=60, evaluations=EVALUATIONS, base=server.base)
-        with model_maker(settings, record=folder / "run.jsonl") as make:
-            reason = run_search(folder / "run.db", settings, proposers=build_proposers(settings, make))
+        reason = run_search(folder / "run.db", settings, record=folder / "run.jsonl")
         assert reason is StopReason.EVALUATIONS_SPENT
     return request.param, folder
 
@@ -62,11 +59,8 @@ def test_a_replayed_run_is_the_recorded_one(
         raise AssertionError("a replay opened a connection")
 
     monkeypatch.setattr(socket.socket, "connect", no_network)
-    source = Recording(folder / "run.jsonl")
     settings = settings_of(strategy, generations=60, evaluations=EVALUATIONS)
-    settings = settings.model_copy(update={"llm": source.settings_for(settings.llm)})
-    with model_maker(settings, replay=source) as make:
-        run_search(tmp_path / "again.db", settings, proposers=build_proposers(settings, make))
+    run_search(tmp_path / "again.db", settings, replay=folder / "run.jsonl")
     assert content(tmp_path / "again.db") == content(folder / "run.db")
 
 

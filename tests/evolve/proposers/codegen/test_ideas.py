@@ -16,7 +16,8 @@ from kbevolve.evolve.proposers.codegen.ideas import (
     shortlist,
 )
 from kbevolve.evolve.state.idea_choice import claim
-from kbevolve.evolve.state.knowledge import IdeaOutcome, Memory
+from kbevolve.evolve.state.knowledge import IdeaOutcome
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.normalise import bottleneck_class, folded
 from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.policy import WORK, Policy

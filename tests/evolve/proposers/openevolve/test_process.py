@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbevolve.configs.errors import ProposerError
-from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess, ScoreQuestion
+from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess
 
 PROGRAM = "X = 1\nY = 1\n\n\nclass ModelNew: ...\n"
 
@@ -31,8 +31,8 @@ def conversation(process: OpenEvolveProcess, answers: list[str]) -> list[str]:
     asked = []
     for number, answer in enumerate(answers):
         question = process.next()
-        while isinstance(question, ScoreQuestion):
-            asked.append(question.source)
+        while isinstance(question, str):
+            asked.append(question)
             process.score({"combined_score": 1.0 + number}, {"feedback": f"remark {number}"})
             question = process.next()
         asked.append(question.text)
@@ -41,7 +41,7 @@ def conversation(process: OpenEvolveProcess, answers: list[str]) -> list[str]:
 
 
 def test_it_asks_for_scores_and_for_better_programs(process: OpenEvolveProcess) -> None:
-    assert process.next() == ScoreQuestion(source=PROGRAM)
+    assert process.next() == PROGRAM
     process.score({"combined_score": 0.75}, {"feedback": "Bottleneck (a guess): latency."})
     asked = process.next()
     assert isinstance(asked, ModelQuestion)
@@ -53,7 +53,7 @@ def test_it_asks_for_scores_and_for_better_programs(process: OpenEvolveProcess) 
     process.answer("No change.")
     assert isinstance(process.next(), ModelQuestion), "an unusable answer leads to the next question"
     process.answer(edit("X", 1, 2))
-    assert process.next() == ScoreQuestion(source=PROGRAM.replace("X = 1", "X = 2"))
+    assert process.next() == PROGRAM.replace("X = 1", "X = 2")
 
 
 def test_equal_answers_give_equal_questions(process: OpenEvolveProcess) -> None:
@@ -89,7 +89,7 @@ def test_its_process_has_no_key_and_ends_with_its_children(process: OpenEvolvePr
 def test_it_ends_when_its_socket_closes(process: OpenEvolveProcess) -> None:
     """As when our process is killed."""
     process.next()
-    process._socket.shutdown(2)
+    process._pipe.close()
     assert process._process.wait(timeout=20) == -9
 
 

@@ -1,17 +1,19 @@
 """What births teach a run: outcomes, credit, exhausted ideas, lessons, stagnation. Bounded."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
-from kbevolve.evolve.state import learner as learning_module
-from kbevolve.evolve.state.knowledge import SHOWN_EXHAUSTED, Gain, Memory
-from kbevolve.evolve.state.learner import IDEAS, SIGNATURES, Learner
+from kbevolve.evolve.state import memory as memory_module
+from kbevolve.evolve.state.knowledge import Gain
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED
+from kbevolve.evolve.state.memory import IDEAS, SHOWN_EXHAUSTED, SIGNATURES, Memory
 from kbevolve.islands.credit.posterior import Tally
+from kbevolve.islands.credit.techniques import Experience
 
 
 def evaluation(speedup: float | None, message: str = "off by 3", *, width: float = 0.01) -> Evaluation:
@@ -31,10 +33,11 @@ def idea(title: str = "Larger tiles", technique: str = "block-tiling", bottlenec
     return Idea(title=title, mechanism="m", technique=technique, bottleneck=bottleneck)
 
 
-class Taught(Learner):
+class Taught:
     """Observes attempts that number themselves."""
 
-    number = 0
+    def __init__(self) -> None:
+        self.number, self.memory = 0, Memory()
 
     def create(
         self, speedup: float | None, *, of: Idea | None = None, message: str = "off by 3", **facts: Any
@@ -46,8 +49,8 @@ class Taught(Learner):
             parents=("p",), kernel=f"k{self.number}", **facts,
         )  # fmt: skip
         found = evaluation(speedup, message) if created.state is not BirthState.NO_CODE else None
-        self.observe(created, of, found, PARENT)
-        return self.memory(judged=self.number)
+        self.memory = self.memory.after(created, of, found, PARENT)
+        return self.memory
 
 
 def test_a_gain_is_over_the_parent_and_has_an_interval() -> None:
@@ -143,16 +146,16 @@ def test_lessons_are_drawn_every_so_many_births_and_dropped_when_contradicted() 
 
 
 def test_an_improvement_is_one_percent() -> None:
-    learning = Learner()
+    memory = Memory()
     for judged, speedup in ((1, 1.0), (5, 1.005), (9, 1.009), (20, 1.02), (25, 1.0)):
-        learning.improved(speedup, judged=judged)
-    assert learning.marked == 20
-    assert learning.memory(judged=30).stalled == 10
+        memory = replace(memory, judged=judged).improved(speedup)
+    assert memory.marked == 20
+    assert replace(memory, judged=30).stalled == 10
 
 
 def test_other_problems_are_where_credit_begins() -> None:
-    given = Taught({("block-tiling",): Tally(valid=30, gains=12.0, squares=5.0)})
-    assert given.memory(judged=0).experience.belief("block-tiling", "memory").gain > 0.3
+    given = Memory(experience=Experience(elsewhere={("block-tiling",): Tally(valid=30, gains=12.0, squares=5.0)}))
+    assert given.experience.belief("block-tiling", "memory").gain > 0.3
 
 
 def test_a_snapshot_does_not_change_when_the_run_goes_on() -> None:
@@ -165,8 +168,8 @@ def test_a_snapshot_does_not_change_when_the_run_goes_on() -> None:
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning_module, "IDEAS", 40)
-    monkeypatch.setattr(learning_module, "SIGNATURES", 20)
+    monkeypatch.setattr(memory_module, "IDEAS", 40)
+    monkeypatch.setattr(memory_module, "SIGNATURES", 20)
     assert (IDEAS, SIGNATURES) == (512, 256)
     taught = Taught()
     for number in range(150):
@@ -178,4 +181,4 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "idea 149" in memory.outcomes
     assert len(list(memory.exhausted())) == SHOWN_EXHAUSTED
     assert next(memory.exhausted()).idea.title == "idea 149"
-    assert max(len(children) for children in taught._evidence.values()) == REMEMBERED
+    assert max(len(children) for children in memory.evidence.values()) == REMEMBERED
