@@ -17,20 +17,17 @@ from kbevolve.configs.settings import Feedback, Precision
 from kbevolve.evaluators.feedback.message import feedback, performance, speed_line
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.idea_filters import IdeaFilter, helpful
-from kbevolve.evolve.proposers.codegen.prompt_history import (
-    elsewhere_lines,
-    exhausted_lines,
-    failure_lines,
-    lesson_lines,
-    technique_lines,
-    tried_lines,
-)
 from kbevolve.evolve.state.attempts import Failure
+from kbevolve.evolve.state.lessons import pair_words, percent
+from kbevolve.evolve.state.normalise import first_line, signature
 from kbevolve.islands.island import Member
 from kbevolve.islands.stagnation import Stage
 
 #: Longest kernel shown as an inspiration, characters (about 2500 tokens); a longer one would drown the parent.
 INSPIRATION_LENGTH = 8000
+
+#: Most lines of each kind: failures, tried ideas (the newest), techniques.
+SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10
 
 #: Titles of an inspiration.
 SAME, SIMILAR = "Another kernel for the same problem", "A kernel for a similar problem"
@@ -41,31 +38,6 @@ HIDDEN_RESULT = "its results are not shown"
 #: Languages of new kernels on each type of device.
 DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
 LANGUAGES = {Backend.CPP: "C++", Backend.CUDA: "CUDA C++", Backend.TRITON: "Triton", Backend.TORCH: "torch"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownKernel:
-    """A kernel as prompts show it."""
-
-    source: str
-    #: How fast it is, in words.
-    result: str
-    #: Lines on where its time goes.
-    performance: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls, member: Member, card: ProblemCard | None, *, allowed: Collection[Feedback] = ("execution", "profiler")
-    ) -> "ShownKernel":
-        """A correct kernel with its measured speedup, as far as `allowed` permits."""
-        if "execution" not in allowed:
-            return cls(source=member.kernel.source, result=HIDDEN_RESULT)
-        profiled = member.evaluation if "profiler" in allowed else replace(member.evaluation, profile=None)
-        return cls(
-            source=member.kernel.source,
-            result=speed_line(member.evaluation),
-            performance=tuple(performance(profiled, card)),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +56,26 @@ class PromptTexts:
 
     def ideas(self, brief: Brief, shortlist: Sequence[PlaybookIdea], filters: Sequence[IdeaFilter] = ()) -> str:
         """Stage one."""
+        memory = brief.learnt.memory
+        possible = [idea for idea in self.playbook.ideas if idea.runs_on(brief.task.device_type, brief.task.device)]
+        # Tuning and crossing are operators of their own.
+        named = {idea.technique for idea in helpful(possible, filters)} | {OTHER}
         return _render(
             "ideas",
             **_problem(brief),
             **_parent(brief),
             edited=edited(brief),
             languages=" or ".join(LANGUAGES[backend] for backend in backends(brief)),
-            failures=failure_lines(brief),
-            tried=tried_lines(brief),
-            exhausted=exhausted_lines(brief),
-            elsewhere=elsewhere_lines(brief),
-            expectations=technique_lines(brief),
-            lessons=lesson_lines(brief),
-            limits=[one.reason for one in filters],
+            failures=_failure_lines(brief),
+            tried=[one for one in memory.outcomes.values() if not one.exhausted][-SHOWN_TRIED:],
+            exhausted=list(memory.exhausted()),
+            elsewhere=brief.learnt.transfer.ideas,
+            expectations=_technique_lines(brief),
+            lessons=memory.lessons,
+            filters=filters,
             exploring=brief.island.stage is not Stage.SEARCHING,
             playbook=shortlist,
-            techniques=self._techniques(brief, filters),
+            techniques={slug: meaning for slug, meaning in self.playbook.techniques.items() if slug in named},
             count=self.ideas_per_call,
         )
 
@@ -110,8 +86,7 @@ class PromptTexts:
 
     def cross(self, brief: Brief) -> str:
         """Both stages in one: two parents to combine."""
-        crossed = [ShownKernel.of(parent, brief.task.card) for parent in brief.parents[:2]]
-        return _render("cross", **_writing(brief), crossed=crossed)
+        return _render("cross", **_writing(brief), crossed=[_shown(parent, brief) for parent in brief.parents[:2]])
 
     def repair_task(self, brief: Brief, failure: Failure) -> str:
         """The task that led to the failed file, for the first turn of a repair."""
@@ -135,12 +110,6 @@ class PromptTexts:
     def again(self, complaint: str) -> str:
         """The follow-up to an answer that could not be used."""
         return _render("again", complaint=complaint)
-
-    def _techniques(self, brief: Brief, filters: Sequence[IdeaFilter]) -> dict[str, str]:
-        """The techniques that an idea may name; tuning and crossing are operators of their own."""
-        possible = [idea for idea in self.playbook.ideas if idea.runs_on(brief.task.device_type, brief.task.device)]
-        known = {idea.technique for idea in helpful(possible, filters)} | {OTHER}
-        return {slug: meaning for slug, meaning in self.playbook.techniques.items() if slug in known}
 
 
 def edited(brief: Brief) -> bool:
@@ -176,42 +145,71 @@ def _problem(brief: Brief) -> dict[str, Any]:
 
 def _parent(brief: Brief) -> dict[str, Any]:
     return {
-        "parent": ShownKernel.of(brief.parents[0], brief.task.card, allowed=brief.feedback) if brief.parents else None,
+        "parent": _shown(brief.parents[0], brief, allowed=brief.feedback) if brief.parents else None,
         "parent_title": "The kernel to improve" if edited(brief) else "The kernel to beat",
+    }
+
+
+def _shown(
+    member: Member, brief: Brief, *, allowed: Collection[Feedback] = ("execution", "profiler")
+) -> dict[str, Any]:
+    """A correct kernel with its measured speedup and where its time goes, as far as `allowed` permits."""
+    found = member.evaluation if "profiler" in allowed else replace(member.evaluation, profile=None)
+    measured = "execution" in allowed
+    return {
+        "source": member.kernel.source,
+        "result": speed_line(found) if measured else HIDDEN_RESULT,
+        "performance": performance(found, brief.task.card) if measured else [],
     }
 
 
 def _writing(brief: Brief) -> dict[str, Any]:
     """What all prompts for code show. A new file gets the skeletons; for an edit its parent is example enough. An
-    inspiration must have a kernel of its own."""
-    inspiration = next(
-        (
-            other
-            for other in brief.inspirations
-            if other.kernel.backend != Backend.TORCH and len(other.kernel.source) <= INSPIRATION_LENGTH
-        ),
-        None,
-    )
-    transferred = _transferred_kernel(brief)
+    inspiration must have a kernel of its own; a kernel of a similar problem is shown instead of one."""
+    given = brief.learnt.transferred_kernel
+    if given is not None and len(given.source) <= INSPIRATION_LENGTH:
+        title, words = SIMILAR, f"{given.problem}; there {given.speedup:.2f} times as fast as eager PyTorch"
+        inspiration: dict[str, Any] | None = {"source": given.source, "result": words}
+    else:
+        title = SAME
+        own = (one for one in brief.inspirations if one.kernel.backend != Backend.TORCH)
+        inspiration = next((_shown(one, brief) for one in own if len(one.kernel.source) <= INSPIRATION_LENGTH), None)
     return {
         **_problem(brief),
         "device": brief.task.device,
         "backends": backends(brief),
         "edited": edited(brief),
         "skeleton": not edited(brief),
-        "inspiration": transferred or (ShownKernel.of(inspiration, brief.task.card) if inspiration else None),
-        "inspiration_title": SIMILAR if transferred else SAME,
-        "failures": failure_lines(brief),
+        "inspiration": inspiration,
+        "inspiration_title": title,
+        "failures": _failure_lines(brief),
     }
 
 
-def _transferred_kernel(brief: Brief) -> ShownKernel | None:
-    """The kernel of a similar problem that is shown instead of one for the same problem."""
-    given = brief.learnt.transferred_kernel
-    if given is None or len(given.source) > INSPIRATION_LENGTH:
-        return None
-    words = f"{given.problem}; there {given.speedup:.2f} times as fast as eager PyTorch"
-    return ShownKernel(source=given.source, result=words)
+def _failure_lines(brief: Brief) -> list[str]:
+    """The island's recent failures, one line per signature, the newest first, with how often the run had it."""
+    kinds: dict[str, list[Failure]] = {}
+    for failure in brief.learnt.failures:
+        kinds.setdefault(signature(failure.evaluation), []).append(failure)
+    lines = []
+    for kind, failures in list(kinds.items())[:SHOWN_FAILURES]:
+        count = max(brief.learnt.memory.failures.get(kind, 0), len(failures))
+        idea = f" (idea: {failures[0].idea.title})" if failures[0].idea else ""
+        times = f"tried {count}x: " if count > 1 else ""
+        lines.append(f"{times}{first_line(failures[0].evaluation)}{idea}")
+    return lines
+
+
+def _technique_lines(brief: Brief) -> list[str]:
+    """The results of each technique against each bottleneck, the most promising first."""
+    experience = brief.learnt.memory.experience
+    worth = {pair: experience.belief(*pair, brief.island.number) for pair in experience.pairs()}
+    lines = []
+    for pair in sorted(worth, key=lambda pair: (-worth[pair].improvement, pair))[:SHOWN_TECHNIQUES]:
+        belief, worked = worth[pair], experience.tally(*pair).valid > 0
+        those = f", those to change the speed by {percent(belief.gain)}" if worked else "; none has yet"
+        lines.append(f"{pair_words(pair)}: {belief.validity:.0%} of its kernels are expected to work{those}")
+    return lines
 
 
 def _render(name: str, **values: Any) -> str:

@@ -53,7 +53,7 @@ def test_arithmetic_cannot_help_a_memory_bound_kernel() -> None:
 )
 def test_what_is_unknown_filters_nothing(unknown: dict[str, Any]) -> None:
     asked = brief(**{"time_ms": 1.3 if "device" in unknown else 1.0} | unknown)
-    assert filters_for(asked, "tf32") == ()
+    assert filters_for(asked, "tf32") == []
 
 
 def test_some_ideas_always_remain() -> None:
