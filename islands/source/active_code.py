@@ -10,9 +10,10 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kbevolve.configs.syntax import parse
-from kbevolve.islands.source.tree import is_string, with_line_feeds
+from kbevolve.islands.source.tree import blocks_of, is_string, nodes_of, statements_of, with_line_feeds
 
 #: A string that holds native code, not a name or a message: several lines with a statement.
 _NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
@@ -51,51 +52,60 @@ def active_code(source: str) -> ActiveCode:
     """Split a kernel file and drop what its own constants switch off. Text that is not Python is all native."""
     source = with_line_feeds(source)
     try:
-        tree = parse(source)
-        _LiveBranches(_constants(tree)).visit(tree)
-        native = []
-        for node in ast.walk(tree):
-            match node:
-                case ast.Constant(value=str(text)) if _NATIVE.search(text):
-                    native.append(_preprocessed(text))
-                    node.value = ""
-        return ActiveCode(python=ast.unparse(tree), native="\n".join(native))
+        statements = statements_of(source)
+        constants = dict(pair for text in statements for pair in _constants(text))
+        parts = [
+            _active_part(text, tuple((name, value) for name, value in constants.items() if name in text))
+            for text in statements
+        ]
     except SyntaxError:
         return ActiveCode(python="", native=_preprocessed(source))
     except RecursionError:  # a sum of hundreds of strings may be a correct kernel
         return ActiveCode(python=source, native=_preprocessed(source))
+    native = "\n".join(part.native for part in parts if part.native)
+    return ActiveCode(python="\n".join(part.python for part in parts), native=native)
 
 
-def _constants(tree: ast.Module) -> dict[str, int]:
+@lru_cache(maxsize=1024)
+def _constants(text: str) -> tuple[tuple[str, int], ...]:
     """Module constants ``NAME = integer``."""
-    return {
-        target.id: int(node.value.value)
-        for node in tree.body
+    return tuple(
+        (target.id, int(node.value.value))
+        for node in parse(text).body
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, int)
         for target in node.targets
         if isinstance(target, ast.Name)
-    }
+    )
 
 
-class _LiveBranches(ast.NodeTransformer):
-    """Drops docstrings and the branches of ``if`` that module constants decide.
+@lru_cache(maxsize=1024)
+def _active_part(text: str, constants: tuple[tuple[str, int], ...]) -> ActiveCode:
+    """What is compiled of one statement, with the constants that it may mention."""
+    tree = parse(text)
+    _drop_dead_branches(tree.body, dict(constants))
+    strings = [node for node in nodes_of(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    found = [node for node in strings if _NATIVE.search(str(node.value))]
+    native = "\n".join(_preprocessed(str(node.value)) for node in found)
+    for node in found:
+        node.value = ""
+    return ActiveCode(python=ast.unparse(tree), native=native)
+
+
+def _drop_dead_branches(block: list[ast.stmt], constants: Mapping[str, int]) -> None:
+    """Drop docstrings and the branches of ``if`` that module constants decide.
 
     A Triton kernel takes its switches as constexpr arguments of the same name as the constant, in our seeds and in
     most code that models write, so a name inside a function counts as the constant.
     """
-
-    def __init__(self, constants: Mapping[str, int]) -> None:
-        self._constants = constants
-
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """The branch that is taken; the whole statement where the constants do not decide."""
-        self.generic_visit(node)
-        value = _value(node.test, self._constants)
-        return node if value is None else (node.body if value else node.orelse) or [ast.Pass()]
-
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
-        """The statement, unless it is a string."""
-        return ast.Pass() if is_string(node) else node
+    kept: list[ast.stmt] = []
+    for statement in block:
+        for nested in blocks_of(statement):
+            _drop_dead_branches(nested, constants)
+        if isinstance(statement, ast.If) and (value := _value(statement.test, constants)) is not None:
+            kept += (statement.body if value else statement.orelse) or [ast.Pass()]
+        else:
+            kept.append(ast.Pass() if is_string(statement) else statement)
+    block[:] = kept
 
 
 def _preprocessed(text: str) -> str:

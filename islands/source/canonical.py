@@ -9,15 +9,25 @@ import ast
 import builtins
 import hashlib
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 from kbevolve.configs.syntax import parse
 from kbevolve.islands.source.embedded_native import compiled_texts
 from kbevolve.islands.source.native_tokens import native_form
-from kbevolve.islands.source.tree import bound_by, is_string, nodes_of, outermost_functions, with_line_feeds
+from kbevolve.islands.source.tree import (
+    Function,
+    blocks_of,
+    bound_by,
+    is_string,
+    nodes_of,
+    statements_of,
+    with_line_feeds,
+)
 
 #: Part of every hash: no kernel of today equals a form that an earlier version wrote into an archive.
-VERSION = 3
+VERSION = 2
 #: With these a file, or its native code, may read its own text, lines, names or folder.
 _INTROSPECTION = frozenset(
     word
@@ -82,22 +92,75 @@ def _form(source: str, replacement: Callable[[int, str], str]) -> tuple[str, tup
     if _CODING.match(text):
         return None
     try:
-        tree = parse(text)
-        _drop_docstrings(tree)
-        nodes = nodes_of(tree.body)
-        compiled = compiled_texts(tree, nodes)
-        texts = tuple(str(node.value) for node in compiled)
-        for node in compiled:
-            node.value = ""
-        words = {word for node in nodes if isinstance(node, ast.Constant) for word in _WORD.findall(_text(node.value))}
-        if _is_introspective(nodes, words, {word for one in texts for word in _WORD.findall(native_form(one))}):
+        statements = statements_of(text)
+        facts = [_facts(statement) for statement in statements]
+        if any(fact.has_lines for fact in facts):
+            return _form_with_native(text, replacement)
+        if any(fact.is_introspective for fact in facts):
             return None
-        _number_locals(tree, _fixed(tree, nodes) | words)
-        for number, (node, native) in enumerate(zip(compiled, texts, strict=True)):
-            node.value = replacement(number, native)
-        return "\x1f".join(ast.dump(node, annotate_fields=False) for node in tree.body), texts
+        fixed = frozenset[str]().union(*(fact.fixed for fact in facts))
+        parts = (
+            _numbered(one, fixed & fact.names | fixed & {"*"}) for one, fact in zip(statements, facts, strict=True)
+        )
+        return "\x1f".join(filter(None, parts)), ()
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # no Python, or a number of thousands of digits
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the rest of a file has to know of a statement."""
+
+    #: Names of variables in it; and those that cannot be renamed anywhere in the file.
+    names: frozenset[str]
+    fixed: frozenset[str]
+    #: Whether it has strings of several lines, which may be native code.
+    has_lines: bool
+    is_introspective: bool
+
+
+@lru_cache(maxsize=1024)
+def _facts(statement: str) -> _Facts:
+    tree, nodes = _without_docstrings(statement)
+    words = _words_of_strings(nodes)
+    return _Facts(
+        frozenset(node.id for node in nodes if isinstance(node, ast.Name)),
+        frozenset(_fixed(tree, nodes) | words),
+        any(isinstance(node, ast.Constant) and "\n" in _text(node.value) for node in nodes),
+        _is_introspective(nodes, words, set()),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _numbered(statement: str, fixed: frozenset[str]) -> str:
+    """The form of a statement; "" of a docstring."""
+    tree, _ = _without_docstrings(statement)
+    _number_locals(tree, fixed)
+    return "\x1f".join(ast.dump(node, annotate_fields=False) for node in tree.body)
+
+
+def _form_with_native(text: str, replacement: Callable[[int, str], str]) -> tuple[str, tuple[str, ...]] | None:
+    """As `_form`, of a file read whole: only then is it known which strings are compiled and nothing else."""
+    tree, nodes = _without_docstrings(text)
+    compiled = compiled_texts(tree, nodes)
+    texts = tuple(str(node.value) for node in compiled)
+    for node in compiled:
+        node.value = ""
+    words = _words_of_strings(nodes)
+    if _is_introspective(nodes, words, {word for one in texts for word in _WORD.findall(native_form(one))}):
+        return None
+    _number_locals(tree, _fixed(tree, nodes) | words)
+    for number, (node, native) in enumerate(zip(compiled, texts, strict=True)):
+        node.value = replacement(number, native)
+    return "\x1f".join(ast.dump(node, annotate_fields=False) for node in tree.body), texts
+
+
+def _without_docstrings(text: str) -> tuple[ast.Module, list[ast.AST]]:
+    """A syntax tree, and all its nodes."""
+    tree = parse(text)
+    tree.body = [statement for statement in tree.body if not is_string(statement)]
+    _drop_docstrings(tree)
+    return tree, nodes_of(tree)
 
 
 def _text(value: object) -> str:
@@ -105,13 +168,18 @@ def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
 
 
-def _drop_docstrings(tree: ast.Module) -> None:
+def _words_of_strings(nodes: Sequence[ast.AST]) -> set[str]:
+    """What may be names in strings."""
+    return {word for node in nodes if isinstance(node, ast.Constant) for word in _WORD.findall(_text(node.value))}
+
+
+def _drop_docstrings(node: ast.AST) -> None:
     """Drop strings that are statements; but a decorator may read the docstring of what it decorates."""
-    for node in ast.walk(tree):
-        kept = 0 if all(map(_is_blind, getattr(node, "decorator_list", ()))) else 1
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(block := getattr(node, name, None), list):
-                block[:] = [one for at, one in enumerate(block) if at < kept or not is_string(one)]
+    kept = 0 if all(map(_is_blind, getattr(node, "decorator_list", ()))) else 1
+    for block in blocks_of(node):
+        block[:] = [one for at, one in enumerate(block) if at < kept or not is_string(one)] or [ast.Pass()]
+        for statement in block:
+            _drop_docstrings(statement)
 
 
 def _is_blind(decorator: ast.expr) -> bool:
@@ -158,10 +226,10 @@ def _fixed(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
 
     A star among them stands for all names.
     """
-    bodies = [nodes_of(function.body) for function in outermost_functions(tree)]
+    bodies = [nodes_of(*function.body) for function in _outermost(tree)]
     local = {id(node) for body in bodies for node in body if isinstance(node, ast.Name)}
     for one in (node for body in bodies for node in body if isinstance(node, ast.ClassDef)):
-        local.difference_update(map(id, nodes_of(one.body)))
+        local.difference_update(map(id, nodes_of(*one.body)))
     return {name for node in nodes if id(node) not in local for name in bound_by(node)}
 
 
@@ -172,11 +240,21 @@ def _number_locals(tree: ast.Module, fixed: Collection[str]) -> None:
         tree: changed in place.
         fixed: names that something else in the file has; they stay, as do those of builtins.
     """
-    for function in () if "*" in fixed else outermost_functions(tree):
-        names = [node for node in nodes_of(function.body) if isinstance(node, ast.Name)]
+    for function in () if "*" in fixed else _outermost(tree):
+        names = [node for node in nodes_of(*function.body) if isinstance(node, ast.Name)]
         assigned = {name for node in names for name in bound_by(node) if not name.startswith("__")}
         assigned.difference_update(fixed, _BUILTINS)
         numbers: dict[str, str] = {}
         for node in names:
             if node.id in assigned:
                 node.id = numbers.setdefault(node.id, f"${len(numbers) + 1}")
+
+
+def _outermost(node: ast.AST) -> Iterator[Function]:
+    """The functions that are in no other function."""
+    for block in blocks_of(node):
+        for statement in block:
+            if isinstance(statement, Function):
+                yield statement
+            else:
+                yield from _outermost(statement)
