@@ -107,16 +107,13 @@ class Throughput:
     completion_tokens: int
 
 
-def throughput_of(
-    run: Run, births: Sequence[Birth], evaluations: Iterable[Evaluation], tokens: tuple[int, int]
-) -> Throughput:
+def throughput_of(run: Run, births: Sequence[Birth], evaluations: Iterable[Evaluation]) -> Throughput:
     """The throughput of a run.
 
     Args:
         run: which.
         births: its births.
         evaluations: the first evaluation of each of its kernels, under its conditions.
-        tokens: prompt and completion tokens that it used.
     """
     evaluations = list(evaluations)
     timed = [one for one in evaluations if one.execution.started_at > 0]
@@ -154,8 +151,8 @@ def throughput_of(
         phases=_phases(judged),
         devices=_devices(judged, wall),
         proposing=sum(birth.seconds for birth in births),
-        prompt_tokens=tokens[0],
-        completion_tokens=tokens[1],
+        prompt_tokens=sum(birth.prompt_tokens for birth in births),
+        completion_tokens=sum(birth.completion_tokens for birth in births),
     )
 
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from kbevolve.archive.formatting import as_times
 from kbevolve.archive.report.comparison import Average, Track, checkpoints, reached
-from kbevolve.archive.report.style import GREY, INK, MARKERS, PALETTE, caption, draw_eager, save, scale_speedups
+from kbevolve.archive.report.style import MARKERS, PALETTE, caption, draw_eager, new_figure, save, scale_speedups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Least inches between the names at the right: two lines of text.
-_LINE = 0.35
 #: Share of the budget by which intervals at one number of evaluations are shifted apart.
 _ASIDE = 0.011
 
@@ -38,48 +36,34 @@ def save_comparison(
 
 
 def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: str, budget: int) -> "Figure":
-    """The figure. Each line is named at its end, the best on top."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    height = 5.2  # inches
-    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08, rect=(0, 0, 1, 1 - 0.68 / height))
-    figure = Figure(figsize=(9.4, height), layout=layout)
-    grid = figure.add_gridspec(1, 2, width_ratios=(3.2, 1))
-    axes = figure.add_subplot(grid[0, 0])
+    """The figure. The legend names each strategy with its last value, the best on top."""
+    figure = new_figure(9.4)
+    axes = figure.add_subplot()
     lines = {name: [reached(runs, count) for count in range(1, budget + 1)] for name, runs in tracks.items() if runs}
     shown = {name: line for name, line in lines.items() if line[-1] is not None}
     ranked = sorted(shown, key=lambda name: -_mean(shown[name][-1]))
     looks = {name: (PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)]) for index, name in enumerate(lines)}
-    for name in reversed(ranked):  # the best on top
+    for name in ranked:
+        colour, marker = looks[name]
         for one in tracks[name] if len(tracks[name]) > 1 else ():
-            _draw_seed(axes, one, looks[name][0], budget)
-        _draw(axes, shown[name], *looks[name])
+            _draw_seed(axes, one, colour, budget)
+        found = [(count, one.mean) for count, one in enumerate(shown[name], start=1) if one]
+        axes.step(*zip(*found, strict=True), where="post", color=colour, linewidth=2.0, zorder=4)
+        axes.plot([], [], color=colour, marker=marker, label=f"{name}\n{_interval(shown[name][-1])}")
     _draw_intervals(axes, shown, looks, budget)
     # The scale fits the seeds, not the intervals, which may be very wide over few seeds.
     counts = range(1, budget + 1)
     scale_speedups(axes, [one.at(count) or 1.0 for runs in tracks.values() for one in runs for count in counts])
     axes.set_xlim(0, budget * 1.015)
-    draw_eager(axes, inside=True)
+    draw_eager(axes)
     axes.set_ylabel("speedup over eager of the best so far, at least")
     axes.set_xlabel("evaluations, starting kernels included")
-    names = figure.add_subplot(grid[0, 1], sharey=axes)
-    figure.draw_without_rendering()  # the positions of names depend on the final size of the axes
-    figure.set_layout_engine("none")
-    _name(names, axes, {name: shown[name][-1] for name in ranked}, looks)
+    if ranked:
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, labelspacing=1.2)
     seeds = max(len(runs) for runs in tracks.values())
-    caption(
-        figure,
-        f"{problem}: {_finding(ranked, shown)}",
-        f"{device}, {_counted(seeds, 'seed')}, {budget} evaluations each",
-    )
+    counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
+    caption(figure, f"{problem}: {_finding(ranked, shown)}", f"{device}, {counted}, {budget} evaluations each")
     return figure
-
-
-def _draw(axes: "Axes", line: Sequence[Average | None], colour: str, marker: str) -> None:
-    """The mean as a step line."""
-    found = [(count, one.mean) for count, one in enumerate(line, start=1) if one]
-    axes.step(*zip(*found, strict=True), where="post", color=colour, linewidth=2.0, zorder=4)
 
 
 def _draw_seed(axes: "Axes", one: Track, colour: str, budget: int) -> None:
@@ -111,51 +95,6 @@ def _draw_intervals(
             )  # fmt: skip
 
 
-def _name(
-    names: "Axes", axes: "Axes", ends: Mapping[str, Average | None], looks: Mapping[str, tuple[str, str]]
-) -> None:
-    """The names beside the ends of their lines, moved apart where they would overlap."""
-    names.axis("off")
-    names.set_xlim(0, 1)
-    size = axes.get_window_extent()
-    to_share = axes.transData.transform
-    begin, _ = names.transAxes.inverted().transform((size.x1 + 2, 0))
-    shares = [(to_share((0, _mean(end)))[1] - size.y0) / size.height for end in ends.values()]
-    step = _LINE * axes.figure.dpi / size.height
-    places = _apart(shares, step)
-    for (name, end), share, place in zip(ends.items(), shares, places, strict=True):
-        colour, marker = looks[name]
-        assert end is not None, "a line that is named has an end"
-        names.plot([begin, 0.08], [share, place], color=colour, linewidth=0.9, transform=names.transAxes, clip_on=False)
-        names.plot([0.13], [place], marker=marker, color=colour, markersize=5, linestyle="", transform=names.transAxes)
-        names.text(0.19, place + step * 0.2, name, transform=names.transAxes, fontsize=9.5, va="center", color=INK,
-                   fontweight="bold")  # fmt: skip
-        interval = (
-            f"{as_times(end.low)} to {as_times(end.high)}" if end.low and end.high else "too few seeds for an interval"
-        )
-        names.text(0.19, place - step * 0.24, f"{as_times(end.mean)}, {interval}", transform=names.transAxes,
-                   fontsize=8, va="center", color=GREY)  # fmt: skip
-
-
-def _apart(shares: Sequence[float], step: float) -> list[float]:
-    """Positions from the top down, at least a step apart and near their lines: overlapping names are centred on their
-    mean."""
-    groups: list[list[float]] = []
-    for share in shares:
-        groups.append([share])
-        while len(groups) > 1 and _places(groups[-2], step)[-1] - step < _places(groups[-1], step)[0]:
-            last = groups.pop()
-            groups[-1] += last
-    return [place for group in groups for place in _places(group, step)]
-
-
-def _places(group: Sequence[float], step: float) -> list[float]:
-    extent = step * (len(group) - 1)
-    middle = sum(group) / len(group)
-    top = min(max(middle + extent / 2, extent + step / 2), 1 - step / 2)
-    return [top - step * index for index in range(len(group))]
-
-
 def _finding(ranked: Sequence[str], shown: Mapping[str, Sequence[Average | None]]) -> str:
     if not ranked:
         return "nothing correct yet"
@@ -167,5 +106,6 @@ def _mean(end: Average | None) -> float:
     return end.mean if end else 0.0
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _interval(end: Average | None) -> str:
+    words = as_times(_mean(end))
+    return f"{words}, {as_times(end.low)} to {as_times(end.high)}" if end and end.low and end.high else words

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Operator, Run, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Operator, Run, Verdict
+from kbevolve.archive.store import Archive
+from kbevolve.configs.reference import as_model_new
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,19 @@ class Curve:
         """Speedup over eager of the champion, else of the best kernel; None while nothing is correct."""
         best = self.champion or (self.best and self.best.timing)
         return best.speedup if best else None
+
+
+def curve_of(archive: Archive, run: Run) -> Curve:
+    """The curve of a run in an archive."""
+    source = archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
+    return curve(
+        run,
+        archive.runs.births(run.id, texts=False),
+        archive.runs.evaluations(run.id),
+        archive.runs.ideas(run.id),
+        reference=Kernel.from_source(as_model_new(source)).id,
+        champion=archive.runs.champion(run.id),
+    )
 
 
 def curve(

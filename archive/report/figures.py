@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbevolve.archive.formatting import as_times, verdict_words
 from kbevolve.archive.records import Verdict
-from kbevolve.archive.report.curves import Curve, Point, Step
+from kbevolve.archive.report.curves import Curve, Point
 from kbevolve.archive.report.style import (
     GREY,
     INK,
@@ -14,6 +14,7 @@ from kbevolve.archive.report.style import (
     PALETTE,
     caption,
     draw_eager,
+    new_figure,
     save,
     scale_speedups,
 )
@@ -46,54 +47,30 @@ def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> Non
 
 def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
     """The figure: one run with its islands, failures and champions, or several runs' best lines together."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     single = curves[0] if len(curves) == 1 else None
     failures = _failures(single) if single else {}
-    named = _named(single) if single else []
-    width, height = 10.4 if named else 8.4, 5.2  # inches
-    title = 0.68 / height
-    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08, hspace=0.02, wspace=0.02, rect=(0, 0, 1, 1 - title))
-    figure = Figure(figsize=(width, height), layout=layout)
-    grid = figure.add_gridspec(
-        2 if failures else 1,
-        2 if named else 1,
-        width_ratios=(2.6, 1) if named else None,
-        height_ratios=(10, 0.4 + 0.55 * len(failures)) if failures else None,
-    )
-    axes = figure.add_subplot(grid[0, 0])
+    figure = new_figure(10.4 if single else 8.4)
+    if failures:
+        axes, lowest = figure.subplots(2, sharex=True, height_ratios=(10, 0.4 + 0.55 * len(failures)))
+        _draw_rug(lowest, failures)
+        axes.tick_params(axis="x", length=0)
+    else:
+        axes = lowest = figure.subplots()
     draw_eager(axes)
     if single:
         _draw_islands(axes, single)
         _draw_best(axes, single, colour=INK, label=None)
-        _number_steps(axes, single, named)
-    else:
-        for index, curve in enumerate(sorted(curves, key=lambda one: -_best_speedup(one))):
-            colour = PALETTE[index % len(PALETTE)]
-            _draw_dots(axes, curve.points, colour=colour)
-            _draw_best(axes, curve, colour=colour, label=_run_label(curve))
+        _name_steps(axes, single)
+    for index, curve in enumerate(() if single else sorted(curves, key=lambda one: -(one.published or 0.0))):
+        colour = PALETTE[index % len(PALETTE)]
+        _draw_dots(axes, curve.points, colour=colour)
+        _draw_best(axes, curve, colour=colour, label=_run_label(curve))
     _scale(axes, curves)
     axes.set_ylabel("speedup over eager")
-    lowest: Axes = axes
-    if failures:
-        lowest = figure.add_subplot(grid[1, 0], sharex=axes)
-        _draw_rug(lowest, failures)
-        axes.tick_params(axis="x", labelbottom=False, length=0)
     lowest.set_xlabel("children evaluated")
-    if named:
-        _draw_key(figure.add_subplot(grid[:, 1]), named)
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(
-            loc="lower right" if single is None else "upper left",
-            ncols=1 if single is None else _COLOURED_ISLANDS,
-            facecolor="white",
-            edgecolor="none",
-            framealpha=0.85,
-            fontsize=8.5,
-            handletextpad=0.3,
-            columnspacing=1.0,
-        )
+        look = {"loc": "upper left", "ncols": _COLOURED_ISLANDS} if single else {"loc": "lower right"}
+        axes.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, handletextpad=0.3, columnspacing=1.0, **look)
     _title(figure, curves, device)
     return figure
 
@@ -101,30 +78,23 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
 def _draw_islands(axes: "Axes", curve: Curve) -> None:
     """Every correct child as a dot, by island."""
     islands = sorted({point.birth.island for point in curve.points})
-    coloured = 1 < len(islands) <= _COLOURED_ISLANDS
-    for island in islands:
+    if not 1 < len(islands) <= _COLOURED_ISLANDS:
+        _draw_dots(axes, curve.points, colour=PALETTE[0])
+        return
+    for index, island in enumerate(islands):
         points = [point for point in curve.points if point.birth.island == island]
-        _draw_dots(
-            axes,
-            points,
-            colour=PALETTE[island % len(PALETTE)] if coloured else PALETTE[0],
-            marker=MARKERS[island % len(MARKERS)] if coloured else "o",
-            label=f"island {island}" if coloured else None,
-        )
+        _draw_dots(axes, points, colour=PALETTE[index], marker=MARKERS[index], label=f"island {island}")
 
 
 def _draw_dots(
     axes: "Axes", points: Sequence[Point], *, colour: str, marker: str = "o", label: str | None = None
 ) -> None:
-    correct = [
-        (point.count, point.evaluation.timing.speedup)
-        for point in points
-        if point.evaluation.timing.speedup is not None
-    ]
+    correct = [(point.count, speedup) for point in points if (speedup := point.evaluation.timing.speedup) is not None]
     if correct:
+        counts, speedups = zip(*correct, strict=True)
         axes.scatter(
-            [count for count, _ in correct],
-            [speedup for _, speedup in correct],
+            counts,
+            speedups,
             s=18 if label else 9,
             color=colour,
             marker=marker,
@@ -153,44 +123,21 @@ def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) ->
     axes.step(counts, [*speedups, speedups[-1]], where="post", color=colour, linewidth=1.8, zorder=4, label=label)
 
 
-def _number_steps(axes: "Axes", curve: Curve, named: Sequence[Step]) -> None:
-    """A small numbered disc on each step that the key names."""
-    for number, step in enumerate(named, start=1):
+def _name_steps(axes: "Axes", curve: Curve) -> None:
+    """Small numbers on the last step and on those of the largest gains, and beside the figure what made them."""
+    created = [step for step in curve.steps if step.point.count > 0]
+    largest = sorted(created[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
+    lines = ["steps of the best"]
+    for number, step in enumerate((step for step in created if step in largest or step is created[-1]), start=1):
+        speedup, birth = step.point.evaluation.timing.speedup or 0.0, step.point.birth
         axes.annotate(
-            str(number),
-            (step.point.count, step.point.evaluation.timing.speedup or 0.0),
-            xytext=(-7, 7),
-            textcoords="offset points",
-            ha="center",
-            va="center",
-            fontsize=7,
-            color="white",
-            fontweight="bold",
-            bbox={"boxstyle": "circle,pad=0.22", "facecolor": INK, "edgecolor": "white", "linewidth": 0.8},
-            zorder=6,
-        )
-
-
-def _draw_key(axes: "Axes", named: Sequence[Step]) -> None:
-    """The key to the numbered steps, as text beside the figure."""
-    axes.axis("off")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    axes.text(0.0, 1.0, "steps of the best", fontweight="bold", fontsize=9, va="top")
-    for number, step in enumerate(named, start=1):
-        height = 1.0 - 0.015 - 0.1 * number
-        birth = step.point.birth
-        percent = 100 * ((step.gain or 1.0) - 1)
-        gain = f"{percent:+.0f} %" if percent >= 10 else f"{percent:+.1f} %"
-        axes.text(
-            0.035, height, str(number), fontsize=7, color="white", fontweight="bold", ha="center", va="center",
-            bbox={"boxstyle": "circle,pad=0.22", "facecolor": INK, "edgecolor": "none"},
+            str(number), (step.point.count, speedup), xytext=(-7, 7), textcoords="offset points", ha="center",
+            fontsize=7, color="white", zorder=6, bbox={"boxstyle": "circle,pad=0.22", "facecolor": INK},
         )  # fmt: skip
-        axes.text(0.1, height + 0.012, _cut(step.words or birth.operator.value, 34), fontsize=8.5, va="center")
-        axes.text(
-            0.1, height - 0.026, f"{gain} to {as_times(step.point.evaluation.timing.speedup or 0.0)}, "
-            f"{birth.operator.value}, generation {birth.generation}", fontsize=7.5, va="center", color=GREY,
-        )  # fmt: skip
+        lines.append(f"{number}  {_cut(step.words or birth.operator.value, 34)}")
+        lines.append(f"    {(step.gain or 1.0) - 1:+.1%} to {as_times(speedup)}, generation {birth.generation}")
+    if created:
+        axes.text(1.02, 1.0, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=8, linespacing=1.5)
 
 
 def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
@@ -224,7 +171,7 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
 def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     """Two lines at the left: the result; then run, device and date."""
     run = curves[0].run
-    best = max(curves, key=_best_speedup, default=None)
+    best = max(curves, key=lambda one: one.published or 0.0, default=None)
     finding = f"{_best_words(best)} the speed of eager" if best and best.published else "nothing correct yet"
     dates = sorted({curve.run.created[:10] for curve in curves if curve.run.created})
     when = dates[0] if len(dates) == 1 else " to ".join((dates[0], dates[-1])) if dates else ""
@@ -248,20 +195,9 @@ def _failures(curve: Curve) -> dict[Verdict, list[int]]:
     return failures
 
 
-def _named(curve: Curve) -> list[Step]:
-    """The last step and those of the largest gains, in order; starting kernels are not named."""
-    created = [step for step in curve.steps if step.point.count > 0]
-    largest = sorted(created[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
-    return [step for step in created if step in largest or step is created[-1]]
-
-
-def _best_speedup(curve: Curve) -> float:
-    return curve.published or 0.0
-
-
 def _best_words(curve: Curve) -> str:
     """``1.94×``, or ``1.94× (confirmed)`` when that was measured again in a contest."""
-    return as_times(_best_speedup(curve)) + (" (confirmed)" if curve.champion else "")
+    return as_times(curve.published or 0.0) + (" (confirmed)" if curve.champion else "")
 
 
 def _run_label(curve: Curve) -> str:

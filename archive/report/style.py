@@ -28,6 +28,8 @@ _PALE = "#d9dde3"
 #: Spread of the speedups (largest over smallest) from which their axis is logarithmic: beyond about a decade a linear
 #: axis shows nothing of the beginning.
 _LOG_FROM = 8.0
+#: Inches of every figure.
+_HEIGHT = 5.2
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.5,
@@ -45,6 +47,15 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: searchable, and the file is small
     "svg.hashsalt": "kbevolve",  # the same figure is the same file
 }
+
+
+def new_figure(width: float) -> "Figure":
+    """An empty figure of a width in inches, with room for its caption on top."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08, hspace=0.02, rect=(0, 0, 1, 1 - 0.68 / _HEIGHT))
+    return Figure(figsize=(width, _HEIGHT), layout=layout)
 
 
 def save(draw: Callable[[], "Figure"], file: Path) -> None:
@@ -77,13 +88,10 @@ def check_format(file: Path) -> None:
         )
 
 
-def draw_eager(axes: "Axes", *, inside: bool = False) -> None:
-    """A line at the speed of eager, named at its right end, or `inside` the axes at its left."""
+def draw_eager(axes: "Axes") -> None:
+    """A line at the speed of eager, named at its left end."""
     axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    axes.annotate(
-        "eager", (0.0 if inside else 1.0, 1.0), xycoords=("axes fraction", "data"), xytext=(3, 6 if inside else 0),
-        textcoords="offset points", va="center", fontsize=8, color=GREY,
-    )  # fmt: skip
+    axes.text(0.005, 1.0, "eager", transform=axes.get_yaxis_transform(), va="bottom", fontsize=8, color=GREY)
 
 
 def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:
@@ -106,6 +114,5 @@ def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:
 
 def caption(figure: "Figure", finding: str, details: str) -> None:
     """Two lines at the left."""
-    inch = 1 / figure.get_figheight()
-    figure.text(0.012, 1 - 0.10 * inch, finding, va="top", fontsize=13, fontweight="bold")
-    figure.text(0.012, 1 - 0.40 * inch, details, va="top", fontsize=8.5, color=GREY)
+    figure.text(0.012, 1 - 0.10 / _HEIGHT, finding, va="top", fontsize=13, fontweight="bold")
+    figure.text(0.012, 1 - 0.40 / _HEIGHT, details, va="top", fontsize=8.5, color=GREY)

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kbevolve.archive.records import Kernel, Run, StopReason
+from kbevolve.archive.records import Run, StopReason
 from kbevolve.archive.report.comparison import Average, Track, against, checkpoints, reached, track
-from kbevolve.archive.report.curves import Curve, curve
+from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.prices import Prices
 from kbevolve.configs.problem import Problem
-from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.strategies import fitted
 
@@ -79,20 +78,8 @@ def tracks(archive: Archive, runs: Iterable[tuple[str, Run]]) -> dict[str, list[
     found: dict[str, list[Track]] = {}
     for strategy, run in runs:
         births = archive.runs.births(run.id, texts=False)
-        found.setdefault(strategy, []).append(track(_curve(archive, run), births, strategy=strategy))
+        found.setdefault(strategy, []).append(track(curve_of(archive, run), births, strategy=strategy))
     return found
-
-
-def _curve(archive: Archive, run: Run) -> Curve:
-    source = archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
-    return curve(
-        run,
-        archive.runs.births(run.id, texts=False),
-        archive.runs.evaluations(run.id),
-        {},
-        reference=Kernel.from_source(as_model_new(source)).id,
-        champion=archive.runs.champion(run.id),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Strategies at one budget as numbers: what was reached when, with honest intervals, and what it cost."""
 
-import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, Run, Verdict
 from kbevolve.archive.report.comparison import Track, against, average, checkpoints, reached, track
-from kbevolve.archive.report.comparison_figure import _apart, save_comparison
+from kbevolve.archive.report.comparison_figure import save_comparison
 from kbevolve.archive.report.curves import curve
 from kbevolve.configs.errors import UsageError
 
@@ -102,14 +101,6 @@ def test_strategies_are_compared_seed_by_seed() -> None:
 @pytest.mark.parametrize(("budget", "expected"), [(60, (15, 30, 60)), (300, (75, 150, 300)), (1, (1,)), (3, (1, 3))])
 def test_a_comparison_is_read_at_a_quarter_a_half_and_the_end(budget: int, expected: tuple[int, ...]) -> None:
     assert checkpoints(budget) == expected
-
-
-@pytest.mark.parametrize("shares", [[0.5, 0.5, 0.5], [0.9, 0.88, 0.3], [0.02, 0.01], [1.3, 0.99], [0.7]])
-def test_names_are_pushed_apart_and_stay_in_the_figure(shares: list[float]) -> None:
-    places = _apart(shares, 0.1)
-    assert places == sorted(places, reverse=True)
-    assert all(above - below >= 0.0999 for above, below in itertools.pairwise(places))
-    assert all(0.0499 <= place <= 0.9501 for place in places)
 
 
 def test_a_figure_names_every_strategy_and_its_interval(tmp_path: Path) -> None:

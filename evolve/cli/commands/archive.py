@@ -152,12 +152,8 @@ def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_p
         raise UsageError(f"both --run {run_id} and --problem {problem_name}: give one of them")
     with Archive(archive_path, create=False) as store:
         run = store.runs.latest_of(problem_name) if problem_name else store.runs.get(run_id or "latest")
-        throughput = throughput_of(
-            run,
-            store.runs.births(run.id, texts=False),
-            store.runs.evaluations(run.id).values(),
-            store.runs.tokens(run.id),
-        )
+        births, evaluations = store.runs.births(run.id, texts=False), store.runs.evaluations(run.id)
+        throughput = throughput_of(run, births, evaluations.values())
     if as_json:
         print_json(throughput)
     else:

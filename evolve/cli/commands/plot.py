@@ -4,13 +4,12 @@ from pathlib import Path
 
 import click
 
-from kbevolve.archive.records import Kernel, Run
-from kbevolve.archive.report.curves import Curve, curve
+from kbevolve.archive.records import Run
+from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.report.figures import save_best_so_far
 from kbevolve.archive.report.style import FORMATS
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.configs.reference import as_model_new
 from kbevolve.evolve.cli.options import archive_option
 
 
@@ -34,7 +33,7 @@ def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, archi
     """
     with Archive(archive_path, create=False) as archive:
         runs = _runs(archive, run_ids, problem_name)
-        curves = [_curve(archive, run) for run in runs]
+        curves = [curve_of(archive, run) for run in runs]
     save_best_so_far(curves, output, device=runs[0].device.replace("/", ", "))
     drawn = runs[0].id if len(runs) == 1 else f"{len(runs)} runs of {runs[0].problem_name}"
     click.echo(f"Wrote {output}: {drawn}.")
@@ -55,18 +54,6 @@ def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) 
                     "speedups compare on one problem and one device only"
                 )
     return runs
-
-
-def _curve(archive: Archive, run: Run) -> Curve:
-    source = archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
-    return curve(
-        run,
-        archive.runs.births(run.id, texts=False),
-        archive.runs.evaluations(run.id),
-        archive.runs.ideas(run.id),
-        reference=Kernel.from_source(as_model_new(source)).id,
-        champion=archive.runs.champion(run.id),
-    )
 
 
 def _name(run: Run, what: str) -> str:

@@ -60,7 +60,7 @@ def test_identical_binaries_are_free_and_share_no_island() -> None:
     assert len(identical) == population.totals.identical > 3, "this landscape has them"
     assert population.totals.evaluations == evaluator.paid == len(found) - len(identical)
     assert f"correct ({len(identical)} with identical binaries)" in count_words(population.totals)
-    assert throughput_of(run, archive.runs.births(run.id), found.values(), (0, 0)).identical_binaries == len(identical)
+    assert throughput_of(run, archive.runs.births(run.id), found.values()).identical_binaries == len(identical)
     for island in population.islands:
         codes = [member.evaluation.compiled.binary_hash for member in island.members]
         assert len(set(codes)) == len(codes) > 3

@@ -139,7 +139,7 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     assert evaluator.asked[first.kernel or ""] == 1
     assert found["g3/i0/s2"].operator is Operator.REPAIR, "it failed, and is mended as any other"
     run = archive.runs.get()
-    counts = throughput_of(run, archive.runs.births(run.id), archive.runs.evaluations(run.id).values(), (0, 0))
+    counts = throughput_of(run, archive.runs.births(run.id), archive.runs.evaluations(run.id).values())
     assert (counts.near_duplicates, counts.renamed, counts.duplicates) == (2, 0, 2)
 
 
