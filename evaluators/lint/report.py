@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kbevolve.configs.syntax import parse
-from kbevolve.evaluators.lint.cpp import check_cpp, looks_like_cpp
+from kbevolve.evaluators.lint.cpp import CppReader, looks_like_cpp
 from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.operations import operation_weight
 from kbevolve.evaluators.lint.python_reader import PythonReader
@@ -122,7 +122,7 @@ def _read_string(text: str, marks: Marks, depth: int) -> None:
         marks.refuse("foreign-library")
     is_python = depth < _DEEPEST and _PYTHON.search(text) and _read_python(text, marks, depth + 1) is not None
     if not is_python and looks_like_cpp(text):
-        check_cpp(text, marks)
+        CppReader(text, marks).read()
 
 
 def _refusal(marks: Marks, allow_library: str) -> str:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from kbevolve.evaluators.lint.cpp import check_cpp
+from kbevolve.evaluators.lint.cpp import CppReader
 from kbevolve.evaluators.lint.marks import Marks
 
 
 def marked(source: str) -> Marks:
     marks = Marks()
-    check_cpp(source, marks)
+    CppReader(source, marks).read()
     return marks
 
 
