@@ -34,7 +34,7 @@ def card_for(
     disk_cache: DiskCache | None = None,
     fresh: bool = False,
 ) -> ProblemCard:
-    """The problem's card, from the disk cache or from calls of the reference.
+    """The problem's card, from the disk cache (the user's own if none is given) or from calls of the reference.
 
     Args:
         problem: which problem.
@@ -42,14 +42,14 @@ def card_for(
         precision: of the task.
         reference: the problem's reference at this precision, with any weights, unchanged afterwards; a new one if None.
         roofline: the device's rates; if None, from the disk cache or measured.
-        disk_cache: where cards are kept; the user's own if None.
+        disk_cache: where cards are kept.
         fresh: make the card again, and measure the device again unless `roofline` is given.
 
     Raises:
         EvaluatorError: the reference fails, or memory is too short to inspect it.
     """
     disk_cache = disk_cache or DiskCache()
-    key = _key(problem, device, precision)
+    key = f"{problem.id}|{device.fingerprint}|{precision}|{FORMAT}"
     tree = None if fresh else disk_cache.get("card", key)
     if tree:
         try:
@@ -68,7 +68,3 @@ def card_for(
     release_cache(device)
     disk_cache.put("card", key, asdict(card))
     return card
-
-
-def _key(problem: Problem, device: Device, precision: str) -> str:
-    return f"{problem.id}|{device.fingerprint}|{precision}|{FORMAT}"

@@ -5,45 +5,36 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-#: Calls spent at most on single suspects after changing all of them at once changed the output.
-_SINGLE_TRIALS = 8
+#: Suspects that are tried, a call each.
+_MOST_TRIED = 8
 
 #: Input tensors -> output tensors; with gradients where they are enabled.
 Forward = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
 def dead_tensors(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor]) -> list[str]:
-    """Names of the weights, and "input 0", "input 1", …, that the output does not depend on.
+    """Names of the weights, and "input 0", "input 1", …, that the output does not depend on; the first few.
 
     Suspects have no gradient, or a gradient of zeros, along a random direction of the output. A suspect is dead if the
-    output stays bit for bit equal when it changes. A model without derivatives has no suspects.
-
-    Args:
-        forward: the model; it must not change its arguments.
-        inputs: its input tensors.
-        weights: its parameters by name; restored before this function returns.
+    output stays bit for bit equal when it changes. A model without derivatives has no suspects. `forward` must not
+    change its arguments; inputs and weights are restored.
     """
-    suspects = _suspects(forward, inputs, weights)
-    if not suspects:
-        return []
+    suspects = _suspects(forward, inputs, weights)[:_MOST_TRIED]
     with torch.no_grad():
-        before = forward(inputs)
+        before = forward(inputs) if suspects else []
 
-        def matters(names: Sequence[str]) -> bool:
-            changed = [_changed(tensor) if f"input {i}" in names else tensor for i, tensor in enumerate(inputs)]
-            originals = {name: weights[name].detach().clone() for name in names if name in weights}
+        def matters(name: str) -> bool:
+            changed = [_changed(tensor) if name == f"input {i}" else tensor for i, tensor in enumerate(inputs)]
+            weight = weights.get(name, torch.empty(0))
+            original = weight.clone()
             try:
-                for name in originals:
-                    weights[name].copy_(_changed(weights[name]))
+                weight.copy_(_changed(weight))
                 after = forward(changed)
             finally:
-                for name, tensor in originals.items():
-                    weights[name].copy_(tensor)
+                weight.copy_(original)
             return not all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
 
-        if not matters(suspects):
-            return suspects
-        return [name for name in suspects[:_SINGLE_TRIALS] if not matters([name])]
+        return [name for name in suspects if not matters(name)]
 
 
 def _suspects(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapping[str, torch.Tensor]) -> list[str]:

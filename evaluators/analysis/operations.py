@@ -78,11 +78,7 @@ _Origin = Mapping[int, bool]
 
 
 def count_operations(call: Callable[[], Any]) -> Operations:
-    """Run a call once and count its operations.
-
-    Args:
-        call: a forward pass; its result counts as used.
-    """
+    """Run a call once and count its operations; its result counts as used."""
     fast_path = torch.backends.mha.get_fastpath_enabled()
     # The fused encoder layer is one operation, which hides its products.
     torch.backends.mha.set_fastpath_enabled(False)
@@ -146,9 +142,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 if product.empty:
                     phrases.append(f"{product.empty:.0%} of an operand of a {product.name} are blocks of zeros")
             elif product.summed:
-                phrases.append(
-                    f"the result of a {product.name} ({_si(product.elements)} elements) is summed up linearly"
-                )
+                phrases.append(f"the result of a {product.name} ({product.elements:,} elements) is summed up linearly")
             elif product.used:
                 phrases.append(f"{product.used / product.elements:.0%} of the result of a {product.name} is used")
             else:
@@ -255,10 +249,3 @@ def _plain(name: str) -> str:
     if "conv" in name:
         return "convolution"
     return "attention" if "attention" in name else "recurrent layer" if "rnn" in name else "matrix product"
-
-
-def _si(count: float) -> str:
-    for factor, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= factor:
-            return f"{count / factor:.3g}{unit}"
-    return f"{count:.3g}"

@@ -66,13 +66,12 @@ class Roofline:
 
     def raised_to(self, other: "Roofline") -> "Roofline":
         """The higher of each rate."""
-        rates = {*self.operations_per_second, *other.operations_per_second}
+        rates, others = self.operations_per_second, other.operations_per_second
         return replace(
             self,
             bytes_per_second=max(self.bytes_per_second, other.bytes_per_second),
             operations_per_second={
-                name: max(self.operations_per_second.get(name, 0.0), other.operations_per_second.get(name, 0.0))
-                for name in sorted(rates)
+                name: max(rates.get(name, 0.0), others.get(name, 0.0)) for name in sorted({*rates, *others})
             },
         )
 
@@ -83,22 +82,16 @@ class Roofline:
     def floor_ms(self, precision_class: str, *, written_bytes: int, operations: float) -> float:
         """Milliseconds that every honest kernel needs at least; 0.0 when nothing is certain.
 
-        Args:
-            precision_class: class of the kernel's error.
-            written_bytes: size of the outputs; the part that fits into the cache may still be there.
-            operations: only those that no rearrangement saves.
+        `operations` are only those that no rearrangement saves. Written bytes may still be in the cache.
         """
         written = max(0, written_bytes - self.l2_bytes) / self.bytes_per_second
         return 1e3 * max(written, operations / self.peak(precision_class)) / self.headroom
 
 
 def roofline_of(device: Device, *, disk_cache: DiskCache | None = None, fresh: bool = False) -> Roofline:
-    """The device's rates, measured once (1 to 2 s) and then cached on disk.
+    """The device's rates, measured once (1 to 2 s) and then cached on disk, in the user's own cache if none is given.
 
-    Args:
-        device: which device.
-        disk_cache: where they are kept; the user's own if None.
-        fresh: measure again and keep the higher rates: other programs on the machine can only lower a rate.
+    With `fresh`, measure again and keep the higher rates: other programs on the machine can only lower a rate.
     """
     disk_cache = disk_cache or DiskCache()
     key = f"{device.fingerprint}|{_FORMAT}"

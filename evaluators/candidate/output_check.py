@@ -59,13 +59,7 @@ class OutputChecker:
         return tuple(sketch.of(output) for sketch, output in zip(self._sketches, outputs, strict=True))
 
     def check(self, inputs: TimedInputs, call: Call, output: OutputSketch, reference: OutputSketch) -> None:
-        """Check one timed call.
-
-        Args:
-            inputs: of the call.
-            call: its side effects.
-            output: of the kernel.
-            reference: the reference's output on the same inputs.
+        """Check one timed call; `reference` is the reference's output on the same inputs.
 
         Raises:
             Rejection: the output is wrong, or the call did what no call may do.

@@ -210,7 +210,9 @@ class CandidateProcess:
             {"shape": list(place.shape), "dtype": place.dtype, "device": device, "expanded": expanded}
             for place, expanded in zip(prepared.output_places, prepared.output_expanded, strict=True)
         ]
-        leaves = _leaves(reply)
+        leaves = reply.get("leaves")
+        if not isinstance(leaves, list) or not all(isinstance(leaf, dict) for leaf in leaves):
+            leaves = []
         wrong = describe_shape(reply.get("structure"), leaves, prepared.output_structure, expected)
         if wrong:
             raise Rejection(Verdict.WRONG, wrong)
@@ -249,10 +251,3 @@ def _time_of(reply: Message, wall_ms: float) -> float:
     if not isinstance(value, float) or not math.isfinite(value) or not 0 < value <= _CLOCK_SLACK * wall_ms:
         raise Rejection(Verdict.REFUSED, "not accepted: its process reported an impossible time")
     return value
-
-
-def _leaves(reply: Message) -> list[dict[str, Any]]:
-    leaves = reply.get("leaves")
-    if not isinstance(leaves, list) or not all(isinstance(leaf, dict) for leaf in leaves):
-        return []
-    return leaves

@@ -91,8 +91,6 @@ class PreparedProblem:
         self.most_calls = max(1, int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1)))
         self._prepare_second_weights(keep=capacity > len(self._draws))
 
-    # ---- trials ----------------------------------------------------------------------------------------------------
-
     @property
     def trials(self) -> int:
         """Number of trials."""
@@ -136,8 +134,6 @@ class PreparedProblem:
         if keep:
             self._kept[draw] = inputs, expected
 
-    # ---- layouts ---------------------------------------------------------------------------------------------------
-
     def _lay_out_arguments(self) -> None:
         #: Structure of the constructor arguments (`worker.values.pack`), and the tensors in it.
         self.arguments, self.argument_tensors = self.reference.packed("get_init_inputs()", self.reference.arguments)
@@ -163,8 +159,6 @@ class PreparedProblem:
         ]
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
-
-    # ---- truth -----------------------------------------------------------------------------------------------------
 
     def _choose_draws(self, count: int) -> list[Draw]:
         """Nominal inputs first, then one usable transform of each kind, with nominal inputs in between."""

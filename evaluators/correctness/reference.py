@@ -112,15 +112,13 @@ class Reference:
             any(leaf.untyped_storage().data_ptr() in storages for leaf in leaves if leaf.numel()),
         )
 
-    def packed(
-        self, what: str, value: Any, rule: str = "may return tensors and plain values"
-    ) -> tuple[Any, list[torch.Tensor]]:
+    def packed(self, what: str, value: Any) -> tuple[Any, list[torch.Tensor]]:
         """Structure and tensors (`worker.values.pack`) of the result of `what`."""
         tensors: list[torch.Tensor] = []
         try:
             return pack(value, tensors), tensors
         except Unpackable as error:
-            raise EvaluatorError(f"{self.name}: {what} returns {error}; it {rule}") from None
+            raise EvaluatorError(f"{self.name}: {what} returns {error}; return tensors and plain values") from None
 
     def _build(self, seed: int) -> torch.nn.Module:
         model = self._guard("Model", lambda: self._seeded(lambda: self._model_class(*self.arguments), seed))
@@ -181,7 +179,7 @@ class Reference:
                 return model(*unpack(structure, tensors))
 
         with preserved_state(model) as storages:
-            form, leaves = self.packed("forward()", self._guard("forward()", call), "must return tensors")
+            form, leaves = self.packed("forward()", self._guard("forward()", call))
             if not leaves:
                 raise EvaluatorError(f"{self.name}: forward() returns no tensor; there is nothing to compare")
             # Outputs that share memory with the model's state must keep their values after the state changes.

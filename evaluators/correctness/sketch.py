@@ -35,14 +35,7 @@ class Sketch:
     """Makes sketches of tensors of one shape. Only sketches of the same object can be compared."""
 
     def __init__(self, shape: Sequence[int], *, device: torch.device | str, seed: int, buckets: int = BUCKETS) -> None:
-        """Draw the signs.
-
-        Args:
-            shape: of the tensors.
-            device: of the tensors.
-            seed: of the signs; a secret.
-            buckets: fewest buckets; a tensor with at most so many elements is kept whole.
-        """
+        """Draw the signs from a secret seed. A tensor with at most `buckets` elements is kept whole."""
         self._device = torch.device(device)
         self._generator = torch.Generator(self._device).manual_seed(seed)
         self._elements = math.prod(shape)

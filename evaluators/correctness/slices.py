@@ -21,11 +21,7 @@ def separable_inputs(
 ) -> tuple[int, ...] | None:
     """Indices of the inputs that can be sliced along their first axis together with all outputs; None for none.
 
-    Args:
-        compute: the computation, in a precision in which it fits into memory.
-        tensors: its whole inputs.
-        outputs: its outputs for them.
-        tolerance: largest difference by rounding, relative to the output minus its mean.
+    `compute` fits into memory. Rounding differs by at most `tolerance`, relative to the output minus its mean.
     """
     if not all(output.ndim for output in outputs) or len({output.shape[0] for output in outputs}) != 1:
         return None
@@ -52,13 +48,9 @@ def separable_inputs(
 def compute_in_slices(
     compute: Compute, tensors: Sequence[torch.Tensor], chosen: Sequence[int], *, pieces: int
 ) -> list[torch.Tensor]:
-    """The outputs, joined from slices of the inputs `chosen`.
+    """The outputs, joined from slices of the inputs `chosen` (`separable_inputs`).
 
-    Args:
-        compute: the computation, in a precision in which the whole does not fit into memory.
-        tensors: its whole inputs.
-        chosen: the result of `separable_inputs`.
-        pieces: first number of slices, doubled whenever memory runs out.
+    `pieces` is the first number of slices, doubled whenever memory runs out.
 
     Raises:
         EvaluatorError: the computation fails, or not even one sample fits.
@@ -67,7 +59,13 @@ def compute_in_slices(
     while True:
         rows = -(-batch // pieces)
         try:
-            return _join_slices(compute, tensors, chosen, batch, rows)
+            outputs: list[torch.Tensor] = []
+            for start in range(0, batch, rows):
+                parts = compute(_cut(tensors, chosen, start, start + rows))
+                outputs = outputs or [part.new_empty((batch, *part.shape[1:])) for part in parts]
+                for output, part in zip(outputs, parts, strict=True):
+                    output[start : start + rows] = part
+            return outputs
         except EvaluatorError as error:
             if not is_out_of_memory(error.__cause__) or rows == 1:
                 raise
@@ -79,18 +77,6 @@ def compute_in_slices(
 def is_out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ran out. On the CPU torch raises a plain RuntimeError for that."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
-def _join_slices(
-    compute: Compute, tensors: Sequence[torch.Tensor], chosen: Sequence[int], batch: int, rows: int
-) -> list[torch.Tensor]:
-    outputs: list[torch.Tensor] = []
-    for start in range(0, batch, rows):
-        parts = compute(_cut(tensors, chosen, start, start + rows))
-        outputs = outputs or [part.new_empty((batch, *part.shape[1:])) for part in parts]
-        for output, part in zip(outputs, parts, strict=True):
-            output[start : start + rows] = part
-    return outputs
 
 
 def _cut(tensors: Sequence[torch.Tensor], chosen: Sequence[int], start: int, stop: int) -> list[torch.Tensor]:

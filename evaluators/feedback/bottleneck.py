@@ -40,12 +40,8 @@ def bottleneck(
 ) -> str:
     """The most likely limit of a kernel, in one line; "" when nothing is known.
 
-    Args:
-        launches: of one call, the longest first.
-        time_ms: milliseconds of a call.
-        roofline_share: the roofline's time over the kernel's.
-        limit: "memory", "arithmetic" or "": what bounds the problem's roofline.
-        counters: hardware counters of the longest launch, in percent, by the names above.
+    The launches are those of one call, the longest first; the counters are of the longest, in percent, by the names
+    above. `limit` is what bounds the problem's roofline: "memory", "arithmetic" or "".
     """
     return next(_findings(launches, time_ms, roofline_share, limit, counters or {}), "")
 

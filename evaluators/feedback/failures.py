@@ -33,9 +33,7 @@ _BOILERPLATE = re.compile(
 def failure_of(reply: dict[str, Any], source: str = "") -> tuple[Verdict, str]:
     """Verdict and message of a reply with ``"ok": false``. Every field is checked: the worker is not trusted.
 
-    Args:
-        reply: of the worker.
-        source: the candidate's file, to show the lines around a compiler's error.
+    `source` is the candidate's file, to show the lines around a compiler's error.
     """
     stage = str(reply.get("stage"))
     kind = str(reply.get("type"))[:100]
@@ -44,7 +42,10 @@ def failure_of(reply: dict[str, Any], source: str = "") -> tuple[Verdict, str]:
         return Verdict.REFUSED, _cut(text)
     if stage == "build":
         return Verdict.BUILD_FAILED, f"does not compile: {compiler_excerpt(text, source)}"
-    where = _frames(reply.get("frames"))
+    where, frames = "", reply.get("frames")
+    if isinstance(frames, list) and frames and isinstance(last := frames[-1], dict):
+        code = str(last.get("code"))[:200]
+        where = f" (line {last.get('line')!s:.10}, in {last.get('function')!s:.60}: `{code}`)"
     verdict = Verdict.BUILD_FAILED if stage == "import" else Verdict.CRASHED
     doing = {"import": "importing the file", "construct": "constructing ModelNew"}.get(stage, "calling forward()")
     return verdict, _cut(f"{doing} raised {kind}: {_shorten(text)}{where}")
@@ -87,14 +88,6 @@ def _neighbours(printed: str, source: str) -> list[str]:
     first = max(0, found[0] - _LINES_AROUND)
     shown = enumerate(lines[first : found[0] + _LINES_AROUND + 1], start=first + 1)
     return ["in your file:", *(f"{number:>5}  {line}" for number, line in shown)]
-
-
-def _frames(frames: Any) -> str:
-    if not isinstance(frames, list) or not frames or not isinstance(frames[-1], dict):
-        return ""
-    last = frames[-1]
-    code = str(last.get("code"))[:200]
-    return f" (line {last.get('line')!s:.10}, in {last.get('function')!s:.60}: `{code}`)"
 
 
 def _shorten(text: str) -> str:

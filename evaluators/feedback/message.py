@@ -26,10 +26,7 @@ _STAGES = {
 def feedback(evaluation: Evaluation, parent: Evaluation | None = None, card: ProblemCard | None = None) -> str:
     """The message: at most some 25 lines, without a newline at the end.
 
-    Args:
-        evaluation: of the kernel.
-        parent: evaluation of its parent, if that was correct.
-        card: of the problem, on the same device at the same precision; without it the roofline is left out.
+    `parent` is the evaluation of its parent, if that was correct. Without the problem's card the roofline is left out.
     """
     if evaluation.verdict is not Verdict.CORRECT:
         return "\n".join(filter(None, (_STAGES[evaluation.verdict], clipped(evaluation.message))))

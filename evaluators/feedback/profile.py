@@ -42,14 +42,9 @@ def read_profile(
     precision_class: str | None = None,
     roofline: Roofline | None = None,
 ) -> Profile:
-    """The profile in a worker's reply.
+    """The profile in a worker's reply (`worker.profiling.profile`); without the problem's card there are no rates.
 
-    Args:
-        reported: the value of `worker.profiling.profile` in the worker's reply.
-        time_ms: milliseconds of a call as the judge timed it; the profiler lengthens its own.
-        card: the problem's bytes, operations and roofline; without it there are no rates.
-        precision_class: class of the kernel's error, which decides the roofline that applies.
-        roofline: the device's rates, which decide whether memory or arithmetic bounds the problem.
+    `time_ms` is a call as the judge timed it; the profiler lengthens its own.
     """
     launches = read_launches(reported)
     share = roofline_share(card, precision_class, time_ms)

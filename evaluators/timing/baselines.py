@@ -4,10 +4,8 @@ torch.compile is slower than eager on many problems and faster on others, so non
 problems. All run at the same precision, with the same flags, on the same inputs, against eager in paired rounds.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
@@ -71,19 +69,13 @@ def remember(
 def recall(disk_cache: DiskCache, *, problem: str, device: Device, precision: str) -> tuple[Baseline, ...]:
     """Cached baselines of this problem (its id), device, precision and versions, in the order of `BASELINES`."""
     entry = disk_cache.get(_KIND, _key(problem, device, precision))
-    found = {one.name: one for one in map(_read, entry if isinstance(entry, list) else ()) if one}
+    try:
+        found = {tree["name"]: Baseline(**tree) for tree in entry or ()}
+    except (TypeError, KeyError):  # the fields are not ours: measure again
+        return ()
     return tuple(found[name] for name in BASELINES[device.type] if name in found)
 
 
 def _key(problem: str, device: Device, precision: str) -> str:
     # The fingerprint holds the model of the device and the versions of torch, CUDA and Triton.
     return f"{_FORMAT}/{problem}/{precision}/{device.fingerprint}"
-
-
-def _read(tree: Any) -> Baseline | None:
-    if not isinstance(tree, dict) or not isinstance(tree.get("name"), str):
-        return None
-    values = [tree.get(field) for field in ("low", "speedup", "high")]
-    if not all(isinstance(value, float) and math.isfinite(value) and value > 0 for value in values):
-        return None
-    return Baseline(name=tree["name"], low=values[0], speedup=values[1], high=values[2])

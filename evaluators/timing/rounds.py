@@ -86,14 +86,8 @@ def time_round(
 ) -> dict[str, TimedBlock]:
     """One round: a block of each kernel on the same inputs, which no process has seen before.
 
-    Args:
-        kernels: by name.
-        plans: how much is timed of each.
-        checker: draws the inputs and compares the outputs.
-        warm: inputs of untimed calls.
-        number: of the round, from 0.
-        rng: decides the order.
-        reference: the kernel that the others are compared with; it is called on all inputs of the round.
+    The untimed calls are on the inputs of `warm`. `reference` names the kernel that the others are compared with; it is
+    called on all inputs of the round. Rounds are numbered from 0.
 
     Raises:
         Rejection: a kernel failed in a timed call; `culprit` is its name.

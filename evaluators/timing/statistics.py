@@ -89,8 +89,7 @@ def enough(log_ratios: Sequence[float], interval: float) -> bool:
 def half_width(log_ratios: Sequence[float]) -> float:
     """Half of a 95 % t-interval on the trimmed mean, with the winsorised spread (Tukey and McLaughlin 1963).
 
-    Args:
-        log_ratios: one number a round, at least two; from ten on, extremes are trimmed.
+    There is one number a round, at least two; from ten on, extremes are trimmed.
     """
     ordered = sorted(log_ratios)
     count = len(ordered)
@@ -104,10 +103,7 @@ def half_width(log_ratios: Sequence[float]) -> float:
 def comparison_of(low: float, high: float, tie: float) -> Comparison:
     """Whether a kernel is faster than its rival, when its speedup over the rival lies between `low` and `high`.
 
-    Args:
-        low: lower end of the interval of rival's time over kernel's time, above 0.
-        high: its upper end.
-        tie: share up to which a difference is none, e.g. 0.01.
+    `tie` is the share up to which a difference is none, e.g. 0.01.
     """
     # The same distance on either side: 1 % faster for one is 1 % slower for the other.
     if math.log(low) > math.log1p(tie):

@@ -191,7 +191,7 @@ def test_a_card_is_made_once_for_a_source_a_device_and_a_precision(
     other = card_for(found, DEVICE, "bf16", disk_cache=disk_cache)
     assert (other.precision, other.input_bytes) == ("bf16", card.input_bytes // 2)
     assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache, fresh=True).flags == card.flags
-    disk_cache.put("card", cards._key(found, DEVICE, "fp32"), {"unknown": 1})
+    disk_cache.put("card", f"{found.id}|{DEVICE.fingerprint}|fp32|{cards.FORMAT}", {"unknown": 1})
     assert card_for(found, DEVICE, "fp32", disk_cache=disk_cache).flops == card.flops
 
 

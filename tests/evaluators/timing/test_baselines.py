@@ -49,7 +49,7 @@ def test_another_precision_device_or_problem_has_its_own(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "tree",
-    [7, {"name": "compile"}, [3], [{"name": "compile", "speedup": "1", "low": 1.0, "high": 1.0}], [{"name": [1]}]],
+    [7, {"name": "compile"}, [3], [{"name": "compile", "speed": 1.0}], [{"name": [1]}]],
 )
 def test_a_strange_file_is_a_miss(tmp_path: Path, tree: object) -> None:
     class Odd(DiskCache):
