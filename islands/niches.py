@@ -19,11 +19,15 @@ from kbevolve.islands.source.active_code import ActiveCode, active_code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Niche:
-    """Levels 0-3 on each axis; see `MEMORY`, `COMPUTE`, `DECOMPOSITION` and `LAUNCHES` for their names."""
+    """Levels on each axis."""
 
+    #: Plain access, vectorised access, tiled through fast memory, asynchronous or streaming.
     memory: int
+    #: Scalar, unrolled, vector or warp wide, matrix units.
     compute: int
+    #: One element a thread, one tile or row a block, split reduction, persistent or nested.
     decomposition: int
+    #: One launch, two, three or more, mainly library calls.
     launches: int
 
     @property
@@ -31,24 +35,6 @@ class Niche:
         """Short stable name, e.g. ``m2c1d1l0``."""
         return f"m{self.memory}c{self.compute}d{self.decomposition}l{self.launches}"
 
-    @property
-    def words(self) -> str:
-        """The four levels in words."""
-        return ", ".join(
-            names[level]
-            for names, level in (
-                (MEMORY, self.memory),
-                (COMPUTE, self.compute),
-                (DECOMPOSITION, self.decomposition),
-                (LAUNCHES, self.launches),
-            )
-        )
-
-
-MEMORY = ("plain access", "vectorised access", "tiled through fast memory", "asynchronous or streaming")
-COMPUTE = ("scalar", "unrolled", "vector or warp wide", "matrix units")
-DECOMPOSITION = ("one element a thread", "one tile or row a block", "split reduction", "persistent or nested")
-LAUNCHES = ("one launch", "two launches", "three or more launches", "mainly library calls")
 
 #: Per axis, the marks of each level above 0, lowest first; the highest level with a match counts.
 _NATIVE_GPU = {

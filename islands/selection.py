@@ -72,7 +72,7 @@ class NicheSelection:
         if not (is_drawn and elites):
             return ranked
         first = min(elites, key=lambda elite: (children[elite.niche], -elite.fitness, elite.kernel.id))
-        return (first, *(member for member in ranked if member.kernel.id != first.kernel.id))[: max(len(ranked), 1)]
+        return _led_by(first, ranked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,12 @@ class RivalSelection:
         rival = next((elite for elite in elites if given_up is not None and not _levels(elite)[given_up]), None)
         if rival is None:
             return ranked
-        return (rival, *(member for member in ranked if member.kernel.id != rival.kernel.id))[: max(len(ranked), 1)]
+        return _led_by(rival, ranked)
+
+
+def _led_by(first: Member, others: Sequence[Member]) -> tuple[Member, ...]:
+    """As many parents as there are others, `first` before them."""
+    return (first, *(member for member in others if member.kernel.id != first.kernel.id))[: max(len(others), 1)]
 
 
 def _levels(member: Member) -> list[int]:

@@ -17,11 +17,6 @@ _NORMAL = NormalDist()
 LARGEST_GAIN = math.log(8.0)
 
 
-def clipped(gain: float) -> float:
-    """A gain (log of a child's speedup over its parent) within the limits that mean something."""
-    return min(max(gain, -LARGEST_GAIN), LARGEST_GAIN)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
     """Results of the children of one arm, as the numbers that a belief needs; fractions once some are forgotten."""
@@ -47,11 +42,11 @@ class Tally:
         """After one more child; None for one that was not valid."""
         if gain is None:
             return replace(self, invalid=self.invalid + 1)
-        gain = clipped(gain)
+        gain = min(max(gain, -LARGEST_GAIN), LARGEST_GAIN)
         return replace(self, valid=self.valid + 1, gains=self.gains + gain, squares=self.squares + gain * gain)
 
     def faded(self, share: float) -> Self:
-        """What is left when all but `share` of it is forgotten."""
+        """What is left when all but `share` of it is forgotten: what paid early pays no longer, the parents have it."""
         return replace(
             self,
             valid=self.valid * share,
@@ -90,23 +85,6 @@ class Belief:
         """Expected standard deviation of a valid child's gain."""
         return math.sqrt(self.scale / max(self.shape - 1, 0.5))
 
-    def with_failure(self) -> Self:
-        """After a child that was not valid."""
-        return replace(self, invalid=self.invalid + 1)
-
-    def with_gain(self, gain: float) -> Self:
-        """After a valid child; `gain` is the log of its speedup over its parent."""
-        gain = clipped(gain)
-        weight = self.weight + 1
-        return replace(
-            self,
-            valid=self.valid + 1,
-            gain=(self.weight * self.gain + gain) / weight,
-            weight=weight,
-            shape=self.shape + 0.5,
-            scale=self.scale + 0.5 * self.weight / weight * (gain - self.gain) ** 2,
-        )
-
     def after(self, tally: Tally) -> "Belief":
         """After all children of a tally at once; the same as one after the other."""
         weight = self.weight + tally.valid
@@ -141,22 +119,6 @@ class Belief:
     def improvement(self) -> float:
         """Expected improvement of one child, E[max(0, gain)] times validity, at the expected mean and spread."""
         return self.validity * _improvement(self.gain, self.spread)
-
-    def faded(self, share: float, prior: "Belief") -> "Belief":
-        """What is left of it when all but `share` of what lies beyond the prior is forgotten.
-
-        What paid early in a search pays no longer: the parents have it by now.
-        """
-        weight = prior.weight + share * (self.weight - prior.weight)
-        gain = (prior.weight * prior.gain + share * (self.weight * self.gain - prior.weight * prior.gain)) / weight
-        return Belief(
-            valid=prior.valid + share * (self.valid - prior.valid),
-            invalid=prior.invalid + share * (self.invalid - prior.invalid),
-            gain=gain,
-            weight=weight,
-            shape=prior.shape + share * (self.shape - prior.shape),
-            scale=prior.scale + share * (self.scale - prior.scale),
-        )
 
     def draw(self, rng: Random) -> float:
         """Expected improvement of one child, E[max(0, gain)] times validity, in a world drawn from the belief.

@@ -92,11 +92,11 @@ def test_births_are_counted_by_what_became_of_them() -> None:
         return Birth(run="r", generation=number, island=0, slot=0, operator=Operator.TUNE, state=state, **facts)
 
     states = [BirthState.CREATED, BirthState.DUPLICATE, BirthState.DUPLICATE, BirthState.NO_CODE, BirthState.EXHAUSTED]
-    births = tuple(birth(state, number, seconds=0.5) for number, state in enumerate(states))
+    births = tuple(birth(state, number, seconds=0.5, prompt_tokens=240) for number, state in enumerate(states))
     found = throughput(births=births)
     assert (found.births, found.duplicates, found.without_code, found.exhausted) == (5, 2, 1, 1)
     assert found.proposing == 2.5
-    assert (found.prompt_tokens, found.completion_tokens) == (sum(one.prompt_tokens for one in births), 0)
+    assert (found.prompt_tokens, found.completion_tokens) == (1200, 0)
 
 
 def test_a_run_without_any_evaluation_has_no_rate() -> None:

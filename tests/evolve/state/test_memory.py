@@ -119,7 +119,7 @@ def test_a_repair_is_credited_to_how_the_child_was_made() -> None:
     taught.create(None, operator=Operator.REWRITE)
     memory = taught.create(3.0, operator=Operator.REPAIR, slot=1)
     assert memory.operators.belief("rewrite").valid > 3
-    assert "repair" not in memory.operators.beliefs
+    assert "repair" not in memory.operators.tallies
     assert taught.create(2.0, operator=Operator.CROSS).operators.belief("cross").valid > 3
 
 

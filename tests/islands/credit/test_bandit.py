@@ -1,9 +1,6 @@
 from collections import Counter
 from random import Random
 
-import pytest
-
-from kbevolve.islands.credit.bandit import choose
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.credit.posterior import Belief
 
@@ -32,23 +29,20 @@ def test_each_arm_keeps_its_floor() -> None:
     hopeless = Belief(valid=1, invalid=500, gain=-2, weight=200, shape=100, scale=0.1)
     arms = {"good": Belief(valid=500, invalid=1, gain=0.5, weight=500, shape=250, scale=0.1)}
     arms |= dict.fromkeys(["a", "b", "c"], hopeless)
-    counts = Counter(choose(arms, Random(turn), floor=0.05) for turn in range(4000))
+    counts = Counter(
+        Credit(priors=arms).choose(dict.fromkeys(arms, 1.0), Random(turn), floor=0.05) for turn in range(4000)
+    )
     assert all(0.035 < counts[arm] / 4000 < 0.065 for arm in "abc")
 
 
 def test_blind_draws_follow_the_shares() -> None:
-    arms = dict.fromkeys("abc", Belief())
-    counts = Counter(choose(arms, Random(turn), floor=1.0, shares={"a": 8, "b": 1, "c": 1}) for turn in range(2000))
+    counts = Counter(Credit().choose({"a": 8, "b": 1, "c": 1}, Random(turn), floor=1.0) for turn in range(2000))
     assert 0.75 < counts["a"] / 2000 < 0.85
 
 
 def test_the_same_generator_chooses_the_same() -> None:
     arms = {name: Belief(gain=0.01 * number) for number, name in enumerate("abcdef")}
-    assert [choose(arms, Random(turn)) for turn in range(50)] == [
-        choose(dict(reversed(arms.items())), Random(turn)) for turn in range(50)
+    credit, shares = Credit(priors=arms), dict.fromkeys(arms, 1.0)
+    assert [credit.choose(shares, Random(turn)) for turn in range(50)] == [
+        credit.choose(dict(reversed(shares.items())), Random(turn)) for turn in range(50)
     ]
-
-
-def test_no_arm_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no arm"):
-        choose({}, Random(0))

@@ -7,11 +7,15 @@ import pytest
 from kbevolve.islands.credit.posterior import Belief, Tally
 
 
-def after(gains: list[float | None], belief: Belief | None = None) -> Belief:
-    belief = belief or Belief()
+def tally(gains: list[float | None]) -> Tally:
+    found = Tally()
     for gain in gains:
-        belief = belief.with_failure() if gain is None else belief.with_gain(gain)
-    return belief
+        found = found.with_child(gain)
+    return found
+
+
+def after(gains: list[float | None], belief: Belief | None = None) -> Belief:
+    return (belief or Belief()).after(tally(gains))
 
 
 def test_many_children_are_believed_more_than_the_prior() -> None:
@@ -57,28 +61,25 @@ def test_a_miracle_counts_as_much_as_a_large_gain() -> None:
 
 
 def test_what_fades_comes_back_to_the_prior() -> None:
-    prior = Belief(gain=0.02)
-    belief = after([0.5] * 30, prior)
-    assert belief.faded(1.0, prior) == belief
-    faded = belief
-    for _ in range(400):
-        faded = faded.faded(0.97, prior)
+    prior, results = Belief(gain=0.02), tally([0.5] * 30)
+    belief = prior.after(results)
+    assert prior.after(results.faded(1.0)) == belief
+    faded = prior.after(results.faded(0.97**400))
     assert faded.gain == pytest.approx(prior.gain, abs=1e-3)
     assert faded.children == pytest.approx(prior.children, abs=1e-3)
-    once = belief.faded(0.5, prior)
+    once = prior.after(results.faded(0.5))
     assert prior.children < once.children < belief.children
     assert prior.gain < once.gain < belief.gain
 
 
 def test_a_tally_teaches_what_its_children_did_one_by_one() -> None:
     gains: list[float | None] = [0.3, None, -0.2, 0.05, None, 0.0, 9.0]
-    tally = Tally()
+    one, other = Belief(), after(gains)
     for gain in gains:
-        tally = tally.with_child(gain)
-    one, other = after(gains), Belief().after(tally)
+        one = after([gain], one)
     for name in ("valid", "invalid", "gain", "weight", "shape", "scale"):
         assert getattr(other, name) == pytest.approx(getattr(one, name)), name
-    assert Belief().after(tally.faded(0.5)).children == pytest.approx(2 + len(gains) / 2)
+    assert Belief().after(tally(gains).faded(0.5)).children == pytest.approx(2 + len(gains) / 2)
     assert Belief().after(Tally()) == Belief()
 
 
