@@ -30,10 +30,10 @@ from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.compiler import commands
 from kbevolve.evaluators.builds.headers import precompiled_name
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox import bubblewrap
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult
 
 DECLARED = "torch::Tensor relu(torch::Tensor x);"
 CPP = """
@@ -89,9 +89,9 @@ def order(name: str, *, cuda: str | None, architecture: str, head: str = IMPLICI
     return BuildRequest(name=name, sources=tuple(sources), with_cuda=cuda is not None, architecture=architecture)
 
 
-def built(pool: BuildPool, wanted: BuildRequest) -> BuiltLibrary:
+def built(pool: BuildPool, wanted: BuildRequest) -> BuildResult:
     outcome = pool.submit(wanted).result()
-    assert isinstance(outcome, BuiltLibrary), outcome
+    assert outcome.product is not None, outcome.log
     return outcome
 
 
@@ -192,7 +192,7 @@ def main() -> None:
                 measure(clock, pool, "CUDA", cuda=CUDA, architecture=architecture)
                 way = replace(order("same", cuda=CUDA, architecture=architecture), cuda_cflags=("--no-compress",))
                 ways = (way, way.made_plain())
-                same = len({device_code(built(pool, way).library, folder) for way in ways}) == 1
+                same = len({device_code(built(pool, way).product or b"", folder) for way in ways}) == 1
                 print(f"instructions of both ways are {'the same' if same else 'NOT the same'}, byte for byte")
     print(
         json.dumps(

@@ -38,7 +38,7 @@ class DiskCache:
     def get(self, kind: str, key: str) -> Any:
         """The value of this kind and key; None when there is none, or none readable."""
         try:
-            entry = json.loads(self._path(kind, key).read_text(encoding="utf-8"))
+            entry = json.loads(self.path(kind, key).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(entry, dict) or entry.get("key") != key:
@@ -52,19 +52,23 @@ class DiskCache:
             TypeError: JSON cannot represent it.
         """
         text = json.dumps({"key": key, "value": tree}, indent=1)
-        path = self._path(kind, key)
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed into place, so that a reader sees the old file or the new one.
-            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".json")
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(name, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)
-                raise
+            write_whole(self.path(kind, key), text.encode())
 
-    def _path(self, kind: str, key: str) -> Path:
+    def path(self, kind: str, key: str) -> Path:
+        """The file of this kind and key."""
         return self.directory / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:_NAME_DIGITS]}.json"
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is renamed into place, so that a reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
+from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
 from kbevolve.evaluators.worker.build_request import MOST_BYTES, MOST_FLAG, MOST_FLAGS, MOST_SOURCES
 
 #: What torch turns into file names and a macro's value without quotes.
@@ -15,10 +16,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 #: Characters that a shell interprets beyond splitting words; torch's builder passes flags to a shell.
 _SHELL = re.compile(r"[`$;&|<>(){}*?!#\n\0~]")
 _CUDA = (".cu", ".cuh")
-
-
-class BuildRefused(Exception):
-    """The values are no valid request, or only the worker itself can build it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest, is_cuda
+from kbevolve.evaluators.builds.build_request import BuildRequest, is_cuda
+from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
 from kbevolve.evaluators.sandbox.environment import cuda_architecture
 
 #: Increased when the same request would be built or recorded in another way.
@@ -60,8 +60,7 @@ def commands(request: BuildRequest) -> Commands:
     """The commands for a request.
 
     Raises:
-        BuildRefused: torch's builder refuses it.
-        EvaluatorError: this torch's builder is unknown.
+        BuildRefused: torch's builder refuses it, or is unknown.
     """
     from torch.utils import cpp_extension
 
@@ -92,9 +91,7 @@ def commands(request: BuildRequest) -> Commands:
     except (OSError, ValueError) as error:
         raise BuildRefused(f"torch's builder: {error}") from None
     except (AttributeError, KeyError, TypeError) as error:
-        raise EvaluatorError(
-            f"torch's extension builder is not as it was up to 2.13 ({error}); use another version of torch"
-        ) from None
+        raise BuildRefused(f"torch's extension builder is not as it was up to 2.13 ({error})") from None
     return Commands(
         cxx=(*cxx, *cflags), nvcc=None if nvcc is None else tuple(nvcc), link=tuple(cxx), libraries=tuple(ldflags)
     )

@@ -20,11 +20,12 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbevolve.evaluators.builds.build_request import digest
+from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, run
 
 _GUARD = "#pragma once\n"
 #: torch/extension.h includes these; without <cmath>, `abs` would be the one of integers.
@@ -133,28 +134,30 @@ class Headers:
         there = [file.name for file in _precompiled(folder).glob("*.gch")]
         return None if f"{name}.gch" in there or len(there) >= _MOST_PRECOMPILED else name
 
-    def precompile(self, name: str, command: Sequence[str], make: Callable[[Sequence[str], Path], Path | None]) -> bool:
+    def precompile(
+        self, name: str, command: Sequence[str], *, seconds: float, nice: int, stop: threading.Event
+    ) -> bool:
         """Precompile the bindings for a compiler command; whether there is such a header now.
 
         Args:
             name: of `due` or `precompiled_name`.
             command: of the C++ compiler, without a file.
-            make: runs a command that ends in ``-o object.o``, with a readable folder; returns the file that it made.
+            seconds: time limit; `nice` and `stop` as in `run`.
         """
         folder = self._folder()
         if folder is None:
             return False
         words = (command[0], f"-I{folder}", *_shared(command[1:]), "-x", "c++-header", str(folder / _BINDINGS))
-        made = make((*words, "-o", "object.o"), folder)
-        if made is None:
-            return False
-        with contextlib.suppress(OSError):
-            place = _precompiled(folder)
-            place.mkdir(exist_ok=True)
-            unfinished = place / f".{name}-{os.getpid()}"
-            shutil.move(made, unfinished)
-            unfinished.rename(place / f"{name}.gch")
-            return True
+        with build_directory() as directory, contextlib.suppress(OSError):
+            ran = run((*words, "-o", "object.o"), directory, seconds, (folder,), nice=nice, stop=stop)
+            made = directory / "work" / "object.o"
+            if ran.code == 0 and made.is_file():
+                place = _precompiled(folder)
+                place.mkdir(exist_ok=True)
+                unfinished = place / f".{name}-{os.getpid()}"
+                shutil.move(made, unfinished)
+                unfinished.rename(place / f"{name}.gch")
+                return True
         return False
 
     @functools.cached_property

@@ -5,33 +5,26 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict
 from typing import Self
 
-from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.build_job import BuildJob, precompile_header
-from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest
+from kbevolve.evaluators.builds.build_job import BuildJob
+from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import architecture, toolchain
 from kbevolve.evaluators.builds.headers import Headers
-from kbevolve.evaluators.builds.product import BuildResult, BuiltLibrary, FailureReason, from_entry, to_entry
 from kbevolve.evaluators.builds.sandboxed_compiler import remove_stale_directories
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
-from kbevolve.evaluators.worker.channel import LARGEST, Message
+from kbevolve.evaluators.sandbox.build_protocol import BuildRefused, BuildResult
+from kbevolve.evaluators.worker.channel import Message
 
 #: Requests in progress at once; most of them wait for their compilers.
 _MOST_REQUESTS = 64
+#: At this nice value a busy core gives a compiler a tenth of another process's share (sched(7)), so no build starves.
+_NICE = 10
 #: Cores that compilers leave free while a GPU is timed: the judge's and the worker's.
 _TIMING_CORES = 2
-#: Characters of a compiler's log that are sent to a worker.
-_MOST_LOG = LARGEST // 16
-
-#: Builds a request elsewhere within so many seconds of compilers; None when that is not possible now.
-RemoteBuilder = Callable[[BuildRequest, float], BuildResult | None]
 
 
 class BuildPool:
@@ -48,8 +41,6 @@ class BuildPool:
         *,
         width: int = 0,
         plain: bool = False,
-        elsewhere: RemoteBuilder | None = None,
-        process_table: ProcessTable | None = None,
         while_precompiling: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Nothing is started before the first request.
@@ -60,8 +51,6 @@ class BuildPool:
             disk_cache: in whose directory products are kept.
             width: compilers at once; 0 for all cores except those that timing needs.
             plain: build with torch's own headers only.
-            elsewhere: builds what the cache does not hold, e.g. on another host; None to build here.
-            process_table: counts the compilers' processes; None for one of the pool's own.
             while_precompiling: entered while a header is precompiled, for which no kernel waits.
         """
         remove_stale_directories()
@@ -71,8 +60,6 @@ class BuildPool:
         self.width = width or _width(device.type)
         self.seconds = settings.build_seconds
         self._plain = plain
-        self._elsewhere = elsewhere
-        self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
         self._while_precompiling = while_precompiling
         # A compiler dies with the thread that started it; these threads live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
@@ -101,7 +88,7 @@ class BuildPool:
             seconds: that compilers may take; None for the setting.
 
         Returns:
-            The result, or `BuildRefused` if torch's builder refuses it, or `EvaluatorError` if that is unknown.
+            The result, or `BuildRefused` if torch's builder refuses it or is unknown.
         """
         if self._plain:
             request = request.made_plain()
@@ -114,46 +101,32 @@ class BuildPool:
                 future.add_done_callback(lambda _: self._forget(key))
         return future
 
-    def builder(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
-        """Build what a worker requested, for `Worker.builder`; None for what it must compile by itself."""
+    def builder(self, request: Message, *, seconds: float) -> Future[BuildResult]:
+        """Implements `Builder`."""
+        wanted = BuildRequest.from_json(request, architecture=self.architecture)
         try:
-            wanted = BuildRequest.from_json(request, architecture=self.architecture)
-            result = self.submit(wanted, seconds=seconds)
-        except (BuildRefused, RuntimeError):  # the latter: the pool is closed
-            return None
-        reply: Future[BuildReply] = Future()
-        result.add_done_callback(lambda done: _reply_to(done, request, reply))
-        return reply
+            return self.submit(wanted, seconds=seconds)
+        except RuntimeError:
+            raise BuildRefused("the pool is closed") from None
 
     # ---- one request -----------------------------------------------------------------------------------------------
 
     def _find_or_build(self, key: str, request: BuildRequest, seconds: float) -> BuildResult:
         known = self.cache.get("library", key)
         if known is not None:
-            return from_entry(known)
-        result = self._elsewhere(request, seconds) if self._elsewhere else None
-        result = result or self._build_here(request, seconds)
-        entry = to_entry(result)
-        if entry is not None and not self._stop.is_set():
-            self.cache.put("library", key, entry)
-        return result
-
-    def _build_here(self, request: BuildRequest, seconds: float) -> BuildResult:
+            return known
         job = BuildJob(
-            request,
-            toolchain(),
-            cache=self.cache,
-            headers=self.headers,
-            seconds=seconds,
-            stop=self._stop,
-            process_table=self._process_table,
+            request, cache=self.cache, headers=self.headers, seconds=seconds, nice=self._nice, stop=self._stop
         )
         try:
-            return job.result(self._steps, precompile=self._precompile)
+            result = job.result(self._steps, precompile=self._precompile)
         except RuntimeError:
             if self._stop.is_set():  # closed between two steps
                 raise CancelledError from None
             raise
+        if not self._stop.is_set():
+            self.cache.put("library", key, result)
+        return result
 
     def _precompile(self, name: str, command: Sequence[str]) -> None:
         with suppress(RuntimeError):  # closed meanwhile
@@ -165,38 +138,20 @@ class BuildPool:
             self._steps.submit(self._make_header, name, command).result()
 
     def _make_header(self, name: str, command: Sequence[str]) -> bool:
-        return precompile_header(
-            self.headers, name, command, architecture=self.architecture, seconds=self.seconds, stop=self._stop
-        )
+        return self.headers.precompile(name, command, seconds=self.seconds, nice=self._nice, stop=self._stop)
+
+    @property
+    def _nice(self) -> int:
+        """By how much compilers yield to other processes, as nice(1) takes it.
+
+        While they run, a kernel may be timed on the GPU, whose host process needs a core at once for each call, and
+        workers start, which use the driver in turn. On a CPU no kernel is timed meanwhile.
+        """
+        return _NICE if self.architecture else 0
 
     def _forget(self, key: str) -> None:
         with self._lock:
             self._in_progress.pop(key, None)
-
-
-def _reply_to(done: Future[BuildResult], request: Message, reply: Future[BuildReply]) -> None:
-    """Set the reply to a worker when its request is done."""
-    try:
-        reply.set_result(_reply(done.result(), request))
-    except (BuildRefused, EvaluatorError, CancelledError):
-        reply.set_result(BuildReply(message={"compile": True}))
-    except BaseException as error:  # raised in the thread that waits for the reply, and not in the pool
-        reply.set_exception(error)
-
-
-def _reply(result: BuildResult, request: Message) -> BuildReply:
-    if isinstance(result, BuiltLibrary):
-        return BuildReply(
-            message={"built": {"resources": [asdict(kernel) for kernel in result.resources]}},
-            library=result.library,
-            traits=result.traits,
-            request=request,
-            seconds=result.seconds,
-        )
-    log = result.log[:_MOST_LOG]
-    if result.why is FailureReason.MEMORY:
-        log += "\nerror: the compiler ran out of memory"
-    return BuildReply(message={"failed": log}, seconds=result.seconds, timed_out=result.why is FailureReason.TIME)
 
 
 def _width(device_type: str) -> int:

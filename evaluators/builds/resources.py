@@ -1,12 +1,11 @@
 """ptxas' report about each kernel: registers, spills, shared memory."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from kbevolve.archive.records import Launch, Profile
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import KernelResources
 
 _LINE = re.compile(r"^ptxas info\s*:.*\n?|^\s+\d+ bytes stack frame.*\n?", re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
@@ -14,27 +13,6 @@ _USED = re.compile(r"Used (?P<registers>\d+) registers(?:.*?(?P<shared>\d+) byte
 _STACK = re.compile(r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill")
 #: Most kernels of which it is kept; a file of templates can hold thousands.
 _MOST_KERNELS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelResources:
-    """One kernel, as compiled for one architecture."""
-
-    #: Mangled.
-    name: str
-    #: Registers a thread.
-    registers: int
-    #: Bytes a thread: its stack, and what was spilled into and read back from it.
-    stack: int = 0
-    spill_stores: int = 0
-    spill_loads: int = 0
-    #: Bytes a block, without dynamic shared memory.
-    shared_memory: int = 0
-
-
-def kernels_of(records: Iterable[Mapping[str, Any]]) -> tuple[KernelResources, ...]:
-    """The kernels with these plain fields."""
-    return tuple(KernelResources(**record) for record in records)
 
 
 def read_ptxas(log: str) -> tuple[KernelResources, ...]:
@@ -66,15 +44,9 @@ def without_ptxas(log: str) -> str:
     return _LINE.sub("", log)
 
 
-def merged(parts: Sequence[Sequence[KernelResources]]) -> tuple[KernelResources, ...]:
-    """The kernels of all sources of an extension."""
+def merged(parts: Iterable[Sequence[KernelResources]]) -> tuple[KernelResources, ...]:
+    """The kernels of several sources, or of several extensions."""
     return tuple(kernel for part in parts for kernel in part)[:_MOST_KERNELS]
-
-
-def resources_of(replies: Iterable[BuildReply]) -> tuple[KernelResources, ...]:
-    """The kernels of all that was built for a worker, `Worker.built`."""
-    built = [reply.message["built"]["resources"] for reply in replies if "built" in reply.message]
-    return merged([kernels_of(records) for records in built])
 
 
 def completed(profile: Profile, resources: Sequence[KernelResources]) -> Profile:

@@ -17,7 +17,7 @@ from pathlib import Path
 from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.environment import allowed
 from kbevolve.evaluators.sandbox.permissions import permissions_for
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable, kill, members
+from kbevolve.evaluators.sandbox.process_table import RECENT, WATCH_SECONDS, kill, members
 
 #: Bytes kept of a compiler's output. A template's errors can be endless; the first ones matter.
 _MOST_OUTPUT = 200_000
@@ -29,6 +29,8 @@ _MEMORY_BYTES = 6 << 30
 _SIGNALLED = 128
 #: Processes that it may have; nvcc has up to five.
 _MOST_PROCESSES = 64
+#: With fewer seconds left no command is started.
+_LEAST_SECONDS = 0.5
 #: Seconds until killed processes are gone. It takes milliseconds, and longer on a busy machine.
 _EXIT_SECONDS = 5.0
 #: Prefix of the directories' names; the id of the building process follows.
@@ -77,24 +79,24 @@ def remove_stale_directories() -> None:
 def run(
     command: Sequence[str],
     directory: Path,
-    *,
     seconds: float,
     readable: Sequence[Path] = (),
+    *,
     nice: int = 0,
     stop: threading.Event | None = None,
-    process_table: ProcessTable | None = None,
 ) -> CompilerRun:
     """Run one command until it ends or its time is over. It dies with the *thread* that calls this.
 
     Args:
         command: program and arguments; relative paths start at ``directory/work``.
         directory: from `build_directory`.
-        seconds: time limit.
+        seconds: time limit; with less than half a second left, the command is not started.
         readable: folders that it may read besides the system's, torch's and the compilers' own.
         nice: by how much it yields to other processes, as nice(1) takes it.
         stop: ends it early, within half a second.
-        process_table: counts its processes; None for one of its own.
     """
+    if seconds < _LEAST_SECONDS:
+        return CompilerRun(code=-signal.SIGKILL, log="", seconds=0.0, timed_out=True)
     began = time.monotonic()
     process = subprocess.Popen(
         _confined(command, directory, readable, nice),
@@ -106,17 +108,14 @@ def run(
         start_new_session=True,
     )
     try:
-        table = process_table or ProcessTable(seconds=WATCH_SECONDS)
-        output, in_time = _read(process, began + seconds, stop or threading.Event(), table)
+        output, in_time = _read(process, began + seconds, stop or threading.Event())
     finally:
         _kill(process)
     log = bytes(output).decode(errors="replace")
     return CompilerRun(code=process.returncode, log=log, seconds=time.monotonic() - began, timed_out=not in_time)
 
 
-def _read(
-    process: subprocess.Popen[bytes], deadline: float, stop: threading.Event, process_table: ProcessTable
-) -> tuple[bytearray, bool]:
+def _read(process: subprocess.Popen[bytes], deadline: float, stop: threading.Event) -> tuple[bytearray, bool]:
     """The output until it ends or has too many processes, and whether that was in time."""
     assert process.stdout is not None
     output, counted = bytearray(), time.monotonic()
@@ -132,7 +131,7 @@ def _read(
                     break
                 output += data[: max(0, _MOST_OUTPUT - len(output))]
             if time.monotonic() - counted >= WATCH_SECONDS:
-                if len(process_table.members(process.pid)) > _MOST_PROCESSES:
+                if len(RECENT.members(process.pid)) > _MOST_PROCESSES:
                     return output + b"\nerror: it started too many processes", True
                 counted = time.monotonic()
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kbevolve.archive.records import Trait
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import WorkerBuild
 
 Traits = tuple[Trait, ...]
 
@@ -27,12 +27,12 @@ def united(parts: Iterable[Traits | None]) -> Traits | None:
     return tuple(trait for trait in Trait if any(trait in part for part in known if part))
 
 
-def merged_traits(replies: Iterable[BuildReply], reported: Traits | None) -> Traits | None:
+def merged_traits(builds: Iterable[WorkerBuild], reported: Traits | None) -> Traits | None:
     """The traits of a kernel; None when not all that was built is known.
 
     Args:
-        replies: of the builders to its worker, `Worker.built`.
+        builds: for its worker, `Worker.built`.
         reported: the worker's own report about Triton kernels; None for none.
     """
-    built = [reply.traits for reply in replies if "failed" not in reply.message]
+    built = [build.result.traits for build in builds if build.result.product is not None]
     return united(built if reported is None else [*built, reported])

@@ -6,13 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.fleet.judge_host import JudgeDied, JudgeHost, JudgeInfo, JudgeReply, JudgeRequest, JudgeSpec
-
-if TYPE_CHECKING:
-    from kbevolve.evaluators.builds.pool import RemoteBuilder
 
 #: Seconds between two checks whether a start was given up.
 _POLL_SECONDS = 0.5
@@ -108,16 +105,7 @@ class ActorHost(JudgeHost):
         number = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         sharing = spec.sharing if number.isdigit() else 1
         spec = replace(spec, share=int(number) % sharing if number.isdigit() else 0, sharing=sharing)
-        # CPU judges have reserved the cores that build tasks would need.
-        super().__init__(spec, build_elsewhere=_cluster_builder() if spec.device != "cpu" else None)
-
-
-def _cluster_builder() -> "RemoteBuilder":
-    import ray
-
-    from kbevolve.evaluators.fleet.cluster_builds import ClusterBuilder  # imports torch
-
-    return ClusterBuilder(ray)
+        super().__init__(spec)
 
 
 def one_line(error: BaseException) -> str:

@@ -23,7 +23,6 @@ from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import Device, find_device
 
 if TYPE_CHECKING:
-    from kbevolve.evaluators.builds.pool import RemoteBuilder
     from kbevolve.evaluators.judging.judge import Judge
 
 #: The class of the judges, as "module:Class". Tests and simulations name another one with the same methods.
@@ -157,10 +156,8 @@ class RemoteJudge(Protocol):
 class JudgeHost:
     """Makes one judge and calls it; never raises."""
 
-    def __init__(self, spec: JudgeSpec, *, build_elsewhere: "RemoteBuilder | None" = None) -> None:
-        """`build_elsewhere`: other hosts' compilers, where there are any."""
+    def __init__(self, spec: JudgeSpec) -> None:
         self._spec = spec
-        self._build_elsewhere = build_elsewhere
         self._judge: Judge | None = None
 
     def start(self) -> JudgeReply:
@@ -172,7 +169,7 @@ class JudgeHost:
         sys.path.extend(folder for folder in spec.search_path if folder not in sys.path)
         pin_to_share(spec.share, spec.sharing)
         device = find_device(spec.device)
-        self._judge = make_judge(device, spec.settings, spec.work, spec.judge, build_elsewhere=self._build_elsewhere)
+        self._judge = make_judge(device, spec.settings, spec.work, spec.judge)
         return JudgeInfo(
             device=device, width=self._judge.width, version=__version__, host=platform.node(), pid=os.getpid()
         )
@@ -190,21 +187,13 @@ class JudgeHost:
             self._judge.close()
 
 
-def make_judge(
-    device: Device,
-    settings: EvaluationSettings,
-    work: WorkSettings,
-    judge: str = JUDGE,
-    *,
-    build_elsewhere: "RemoteBuilder | None" = None,
-) -> "Judge":
+def make_judge(device: Device, settings: EvaluationSettings, work: WorkSettings, judge: str = JUDGE) -> "Judge":
     """A judge of the class that `judge` names, in this process. Imports torch."""
     from kbevolve.evaluators.judging.judge import width_for
 
     module, _, name = judge.partition(":")
     kind = getattr(importlib.import_module(module), name)
-    options = {"build_elsewhere": build_elsewhere} if build_elsewhere else {}
-    made: Judge = kind(device, settings, width=width_for(device, work.width), builders=work.builders, **options)
+    made: Judge = kind(device, settings, width=width_for(device, work.width), builders=work.builders)
     return made
 
 

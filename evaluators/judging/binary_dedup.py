@@ -18,7 +18,7 @@ from hashlib import sha256
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.builds.build_request import digest
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import WorkerBuild
 
 #: A file without the texts that only a compiler sees, and these texts; None where that is not certain.
 ShellOf = Callable[[str], tuple[str, tuple[str, ...]] | None]
@@ -40,7 +40,7 @@ class KnownBinaries:
         self._known: OrderedDict[str, Evaluation] = OrderedDict()
         self._lock = threading.Lock()
 
-    def hash_of(self, source: str, built: Sequence[BuildReply], *, built_alone: bool) -> str:
+    def hash_of(self, source: str, built: Sequence[WorkerBuild], *, built_alone: bool) -> str:
         """Hash of all that a kernel runs; "" where that is not known.
 
         Args:
@@ -91,14 +91,14 @@ class KnownBinaries:
                 del self._known[code]
 
 
-def _hash(shell: str, texts: Sequence[str], built: Sequence[BuildReply]) -> str:
-    requests = [reply.request for reply in built if reply.request is not None and reply.library is not None]
-    if len(requests) < len(built):
+def _hash(shell: str, texts: Sequence[str], built: Sequence[WorkerBuild]) -> str:
+    products = [build.result.product for build in built if build.result.product is not None]
+    if len(products) < len(built):
         return ""  # a build failed, and the file went on without it
     sources = {
-        (build, at): str(text)
-        for build, request in enumerate(requests)
-        for at, (_, text) in enumerate(request["sources"])
+        (number, at): str(text)
+        for number, build in enumerate(built)
+        for at, (_, text) in enumerate(build.request["sources"])
     }
     used = set()
     # The longest first: a definition may hold a declaration.
@@ -110,8 +110,8 @@ def _hash(shell: str, texts: Sequence[str], built: Sequence[BuildReply]) -> str:
         used.add(place[0])
     if len(used) < len(built):
         return ""  # something else was built as well
-    libraries = [sha256(_without_number(reply.library or b"")).hexdigest() for reply in built]
-    flags = [[request.get(name) for name in _FLAGS] for request in requests]
+    libraries = [sha256(_without_number(product)).hexdigest() for product in products]
+    flags = [[build.request.get(name) for name in _FLAGS] for build in built]
     return digest(shell, list(sources.items()), flags, libraries)[:16]
 
 

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from random import Random
 from typing import Self
 
@@ -13,7 +12,7 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict, c
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.pool import BuildPool, RemoteBuilder
+from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.disk_cache import DiskCache
@@ -32,7 +31,6 @@ from kbevolve.evaluators.judging.pipeline import (
     rejected,
 )
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.sandbox.quiet_threads import QuietThreads
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
@@ -79,7 +77,6 @@ class Judge:
         width: int = 1,
         builders: int = 0,
         plain: bool = False,
-        build_elsewhere: RemoteBuilder | None = None,
         shell_of: ShellOf | None = None,
     ) -> None:
         """Start the first workers.
@@ -91,21 +88,20 @@ class Judge:
             width: kernels that may be under way at once.
             builders: compilers at once; 0 for as many as the machine has cores for.
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
-            build_elsewhere: builds what the cache does not hold; None for this machine's compilers.
             shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
         """
         self.device, self.settings, self.width = device, settings, width
-        on_cpu, gate, processes = device.type == "cpu", DeviceGate(device), ProcessTable(seconds=WATCH_SECONDS)
+        on_cpu, gate = device.type == "cpu", DeviceGate(device)
         connections = 0 if on_cpu else settings.connections
         disk_cache = disk_cache or DiskCache()
         # On a CPU, precompiling would take the cores from a kernel that is timed.
-        build = partial(BuildPool, while_precompiling=gate.shared if on_cpu else nullcontext, process_table=processes)
+        quietly = gate.shared if on_cpu else nullcontext
         self._context = JudgeContext(
             device=device,
             settings=settings,
             gate=gate,
-            workers=WorkerPool(device, gate, spares=width, connections=connections, process_table=processes),
-            builds=build(device, settings, disk_cache, width=builders, plain=plain, elsewhere=build_elsewhere),
+            workers=WorkerPool(device, gate, spares=width, connections=connections),
+            builds=BuildPool(device, settings, disk_cache, width=builders, plain=plain, while_precompiling=quietly),
             disk_cache=disk_cache,
             repeatability=Repeatability(settings.tie),
             shell_of=shell_of,

@@ -12,7 +12,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.analysis.roofline import roofline_of
-from kbevolve.evaluators.builds.resources import completed, resources_of
+from kbevolve.evaluators.builds.resources import completed, merged
 from kbevolve.evaluators.builds.traits import merged_traits
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import leaks_threads
@@ -249,7 +249,8 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
         precision_class=found.accuracy.precision_class,
         roofline=roofline_of(context.device, disk_cache=context.judge.disk_cache),
     )
-    return replace(found, profile=completed(profile, resources_of(candidate.worker.built)))
+    kernels = merged(build.result.resources for build in candidate.worker.built)
+    return replace(found, profile=completed(profile, kernels))
 
 
 def _check_syntax(source: str) -> None:

@@ -1,4 +1,4 @@
-"""The messages between judge and worker about a build: who compiles, and how the library reaches the worker.
+"""A build between worker and judge: what compilers made, who asks for it, and how the library reaches the worker.
 
 The worker receives the library as a descriptor of a sealed copy in memory. It receives no path, because a worker could
 redirect one. Nothing that the worker does to its copy changes what the builder keeps.
@@ -10,39 +10,77 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from kbevolve.archive.records import Trait
 from kbevolve.evaluators.worker.channel import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildReply:
-    """The judge's answer to a worker that wants to build."""
+class BuildRefused(Exception):
+    """The values are no valid request, or only the worker itself can build it."""
 
-    #: ``{"built": {…}}``, ``{"failed": log}``, ``{"compile": true}`` (compile yourself) or ``{"continue": true}``.
-    message: Message
-    #: The library (or program) that was built.
-    library: bytes | None = None
-    #: What its machine code shows; None where it could not be disassembled.
+
+class FailureReason(StrEnum):
+    """Why nothing was built. Only `ERROR` is a property of the request, and is kept."""
+
+    ERROR = "error"
+    TIME = "time"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelResources:
+    """One CUDA kernel, as compiled for one architecture."""
+
+    #: Mangled.
+    name: str
+    #: Registers a thread.
+    registers: int
+    #: Bytes a thread: its stack, and what was spilled into and read back from it.
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+    #: Bytes a block, without dynamic shared memory.
+    shared_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildResult:
+    """What compilers made of one source or of one extension."""
+
+    #: The object, library or program; None for a failure.
+    product: bytes | None
+    #: What the compilers printed.
+    log: str = ""
+    #: Why there is no product.
+    why: FailureReason = FailureReason.ERROR
+    resources: tuple[KernelResources, ...] = ()
+    #: What its code shows; None where it could not be disassembled.
     traits: tuple[Trait, ...] | None = None
-    #: The build request as the worker sent it; None when the reply answers no request.
-    request: Message | None = None
-    #: Seconds that compilers took; 0 when it had been built before.
+    #: Wall seconds of the compilers; 0 when it had been built before.
     seconds: float = 0.0
-    #: Whether its time ran out.
-    timed_out: bool = False
+    #: Sources that were compiled with lighter headers than torch's own.
+    light: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerBuild:
+    """One build for a worker."""
+
+    #: As the worker sent it.
+    request: Message
+    result: BuildResult
 
 
 class Builder(Protocol):
     """Builds what workers request."""
 
-    def __call__(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
-        """Begin to build; None for a request that is not accepted.
+    def __call__(self, request: Message, *, seconds: float) -> Future[BuildResult]:
+        """Begin to build; the request is unchecked, and compilers may take so many seconds.
 
-        Args:
-            request: from an untrusted process, unchecked.
-            seconds: that compilers may take.
+        Raises:
+            BuildRefused: the worker must compile by itself. The future may raise it, too.
         """
 
 

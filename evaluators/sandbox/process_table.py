@@ -39,7 +39,7 @@ class ProcessorTime(NamedTuple):
 
 
 class ProcessTable:
-    """A cached list of all processes, shared by the threads that watch workers.
+    """A cached list of all processes, shared by the threads that watch workers and compilers.
 
     One reading opens a file for each process of the machine, hundreds of them, and releases the interpreter lock at
     each. If a dozen threads read for themselves, they keep the interpreter from the thread that times a kernel (half of
@@ -60,6 +60,10 @@ class ProcessTable:
                 self._processes = tuple(processes())
                 self._read_at = time.monotonic()
             return _of(leader, self._processes)
+
+
+#: The list of this process.
+RECENT = ProcessTable(seconds=WATCH_SECONDS)
 
 
 def processes() -> Iterator[Process]:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -12,22 +13,29 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
-from kbevolve.evaluators.sandbox.build_protocol import Builder, BuildReply, sealed
+from kbevolve.evaluators.sandbox.build_protocol import (
+    Builder,
+    BuildRefused,
+    BuildResult,
+    FailureReason,
+    WorkerBuild,
+    sealed,
+)
 from kbevolve.evaluators.sandbox.connection import WorkerConnection
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.process_group import ProcessGroup
 from kbevolve.evaluators.sandbox.process_table import (
+    RECENT,
     WATCH_SECONDS,
     Process,
     ProcessorTime,
-    ProcessTable,
     has_group,
     kill,
     leaked,
     members,
     processor_time,
 )
-from kbevolve.evaluators.worker.channel import Message
+from kbevolve.evaluators.worker.channel import LARGEST, Message
 
 #: Seconds that a start may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0
@@ -37,6 +45,8 @@ _EXIT_SECONDS = 5.0
 _BUILD_POLL_SECONDS = 0.03
 #: Seconds that a worker has to read the reply to a build, which it waits for.
 _REPLY_SECONDS = 10.0
+#: Characters of a compiler's log that are sent to a worker.
+_MOST_LOG = LARGEST // 16
 #: Processes that a worker may have: ninja runs a compiler of up to five processes on each core. The system's own limit
 #: does not bind root, and for other users counts all their processes.
 _MOST_PROCESSES = max(256, 8 * (os.cpu_count() or 1))
@@ -46,22 +56,15 @@ class Worker:
     """One worker process."""
 
     def __init__(
-        self,
-        device: Device,
-        server: ForkServer | None = None,
-        *,
-        built: Path | None = None,
-        connections: int = 0,
-        process_table: ProcessTable | None = None,
+        self, device: Device, server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
     ) -> None:
-        """Start it by `launch.start`; `process_table` counts its processes while it works, None for one of its own.
+        """Start it by `launch.start`.
 
         Raises:
             EvaluatorError: the fork server has died.
         """
         self._launched = launch.start(device, server, built=built, connections=connections)
         self._device_type = device.type
-        self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
         self._connection = WorkerConnection(self._launched)
         self._group = ProcessGroup(self._launched.process.pid)
         self._killed = False
@@ -74,7 +77,7 @@ class Worker:
         #: Entered when a compiler begins to work for it, left before it continues.
         self.while_compiling: Callable[[], AbstractContextManager[object]] = nullcontext
         #: What was built for it, in order; and whether it compiled anything by itself.
-        self.built: list[BuildReply] = []
+        self.built: list[WorkerBuild] = []
         self.built_alone = False
 
     @property
@@ -200,48 +203,58 @@ class Worker:
                 message = self._receive(phase, limits, spent)
                 if "phase" not in message:
                     return message
+                built = None
                 if message["phase"] == "building" and phase == "loading" and "building" in limits:
                     compiling.enter_context(self.while_compiling())
-                    answer = self._build(message.get("build"), limits["building"], spent)
-                    phase = "building" if answer is None else "loading"
-                    self.built_alone |= answer is None
+                    built = self._build(message.get("build"), limits["building"], spent)
+                    phase = "building" if built is None else "loading"
+                    self.built_alone |= built is None
                 elif message["phase"] == "loading" and phase == "building":
-                    answer, phase = BuildReply(message={"continue": True}), "loading"
+                    phase = "loading"
                 else:
                     raise Rejection(Verdict.CRASHED, "it reported compilers that cannot be running")
                 if phase == "loading":
                     waiting = time.monotonic()
                     compiling.close()
                     self.deadline += time.monotonic() - waiting  # waiting for the device is no fault of the kernel
-                self._reply(answer or BuildReply(message={"compile": True}))
+                self._reply(built)
 
-    def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildReply | None:
+    def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildResult | None:
         """Have a request built; None when the worker must compile by itself."""
-        began = time.monotonic()
+        began = counted = time.monotonic()
         seconds = limit - spent["building"]
         if self.builder is None or not isinstance(request, dict) or seconds <= 0:
             return None
-        future = self.builder(request, seconds=seconds)
-        if future is None:
+        try:
+            future = self.builder(request, seconds=seconds)
+            while not future.done():
+                self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
+                counted = self._watch(counted)
+            built = future.result()
+        except (BuildRefused, CancelledError):
             return None
-        counted = time.monotonic()
-        while not future.done():
-            self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
-            counted = self._watch(counted)
-        built = future.result()
+        finally:
+            self.deadline += time.monotonic() - began  # waiting for a builder is no fault of the kernel
         spent["building"] += built.seconds
-        self.deadline += time.monotonic() - began - built.seconds  # waiting for a builder is no fault of the kernel
-        if built.timed_out:
+        self.deadline -= built.seconds
+        if built.product is None and built.why is FailureReason.TIME:
             raise Rejection(Verdict.TIMED_OUT, f"stopped after {built.seconds:.0f} s of compiling")
-        self.built.append(built)
+        self.built.append(WorkerBuild(request=request, result=built))
         return built
 
-    def _reply(self, reply: BuildReply) -> None:
-        """Answer the worker, which waits for it."""
+    def _reply(self, built: BuildResult | None) -> None:
+        """Answer the worker, which waits for it; None lets it continue, by its own compiler or on the device."""
+        message: Message = {"continue": True}
+        if built is not None and built.product is None:
+            lacking = "\nerror: the compiler ran out of memory" if built.why is FailureReason.MEMORY else ""
+            message = {"failed": built.log[:_MOST_LOG] + lacking}
         try:
             with contextlib.ExitStack() as lent:
-                descriptors = [] if reply.library is None else [lent.enter_context(sealed(reply.library))]
-                self._connection.send(reply.message, seconds=_REPLY_SECONDS, descriptors=descriptors)
+                descriptors = []
+                if built is not None and built.product is not None:
+                    message = {"built": True}
+                    descriptors = [lent.enter_context(sealed(built.product))]
+                self._connection.send(message, seconds=_REPLY_SECONDS, descriptors=descriptors)
         except TimeoutError:
             raise Rejection(Verdict.CRASHED, "it did not listen to what it had asked for") from None
 
@@ -270,7 +283,7 @@ class Worker:
         """Count its processes if the last count, at `counted`, is old; the moment of the latest count."""
         if time.monotonic() - counted < WATCH_SECONDS:
             return counted
-        count = self._count(self._process_table.members(self.pid))
+        count = self._count(RECENT.members(self.pid))
         if count > _MOST_PROCESSES:
             self.end()
             raise Rejection(

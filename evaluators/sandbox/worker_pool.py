@@ -22,7 +22,6 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.sandbox import directories, launch
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
-from kbevolve.evaluators.sandbox.process_table import WATCH_SECONDS, ProcessTable
 from kbevolve.evaluators.sandbox.worker import Worker
 
 #: Bytes of a GPU that the context of a spare worker takes, and the share of the GPU that all of them may take.
@@ -38,15 +37,7 @@ _MOST_WARMING = 4
 class WorkerPool:
     """Workers for one device, for several threads: each `take` returns a warm one, and the next one starts."""
 
-    def __init__(
-        self,
-        device: Device,
-        gate: DeviceGate,
-        *,
-        spares: int = 1,
-        connections: int = 0,
-        process_table: ProcessTable | None = None,
-    ) -> None:
+    def __init__(self, device: Device, gate: DeviceGate, *, spares: int = 1, connections: int = 0) -> None:
         """Start the first workers: the spares, and one for the reference.
 
         A start that would disturb a kernel that is timed is paused by the `gate`: on a CPU all of it, because it takes
@@ -58,13 +49,11 @@ class WorkerPool:
             spares: workers that may be taken at once; fewer are kept where memory or cores are few.
             connections: hardware queues of workers for kernels on one stream; other workers have the driver's default,
                 as these have with 0.
-            process_table: counts their processes; None for one of the pool's own.
         """
         directories.remove_stale()
         self._device = device
         self._on_cpu = device.type == "cpu"
         self._gate = gate
-        self._process_table = process_table or ProcessTable(seconds=WATCH_SECONDS)
         # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
         self._warming = threading.BoundedSemaphore(_MOST_WARMING)
@@ -157,13 +146,8 @@ class WorkerPool:
     def _start_from(self, server: ForkServer | None, number: int) -> Worker:
         with ExitStack() as until_ready:
             with self._starting_process():
-                worker = Worker(
-                    self._device,
-                    server,
-                    built=self._built if self._is_built else None,
-                    connections=number,
-                    process_table=self._process_table,
-                )
+                built = self._built if self._is_built else None
+                worker = Worker(self._device, server, built=built, connections=number)
                 if self._on_cpu:
                     until_ready.enter_context(self._gate.in_background(worker))
             self._starting.add(worker)

@@ -11,10 +11,9 @@ import torch
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 
@@ -96,7 +95,7 @@ class WorkerWithPool:
         self.worker.builder = self.build
         self.worker.while_compiling = self.leave
 
-    def build(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
+    def build(self, request: Message, *, seconds: float) -> Future[BuildResult]:
         self.requests.append(request)
         return self.pool.builder(request, seconds=seconds)
 
@@ -129,11 +128,10 @@ def test_the_pool_builds_a_correct_inline_extension(place: WorkerWithPool, pool:
     assert place.load(INLINE) == {"ok": True}, place.worker.printed
     assert [request["with_cuda"] for request in place.requests] == [True]
     assert place.away == ["left", "back"]
-    (reply,) = place.worker.built
-    assert reply.seconds > 0
-    kernels = reply.message["built"]["resources"]
-    assert len(kernels) == 4
-    assert all(kernel["registers"] > 0 for kernel in kernels)
+    (build,) = place.worker.built
+    assert build.result.seconds > 0
+    assert len(build.result.resources) == 4
+    assert all(kernel.registers > 0 for kernel in build.result.resources)
 
 
 def test_it_is_built_with_light_headers_for_this_gpu_only(pool: BuildPool, tmp_path: Path) -> None:
@@ -147,7 +145,7 @@ def test_it_is_built_with_light_headers_for_this_gpu_only(pool: BuildPool, tmp_p
         architecture=pool.architecture,
     )
     built = pool.submit(request).result()
-    assert isinstance(built, BuiltLibrary), built
+    assert built.product is not None, built
     assert built.light == ("main.cpp", "cuda.cu")
     major, minor = torch.cuda.get_device_capability()
     assert pool.architecture.removesuffix("a") == f"{major}.{minor}"

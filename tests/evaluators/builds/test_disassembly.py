@@ -14,11 +14,10 @@ from kbevolve.evaluators.builds import listings
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.disassembly import x86_traits
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import BuiltLibrary
 from kbevolve.evaluators.builds.traits import merged_traits, traits_of, united
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult, WorkerBuild
 
 VECTOR, SHARED, ASYNC, STREAMING, SHUFFLES, PACKED, MATRIX, ATOMICS = Trait
 
@@ -120,10 +119,10 @@ def pool(tmp_path: Path) -> Iterator[BuildPool]:
         yield pool
 
 
-def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx2", "-mfma")) -> BuiltLibrary:
+def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx2", "-mfma")) -> BuildResult:
     sources = tuple((f"part{number}.cpp", text) for number, text in enumerate(texts))
     outcome = pool.submit(BuildRequest(name="scale", sources=sources, cflags=cflags)).result()
-    assert isinstance(outcome, BuiltLibrary), outcome
+    assert outcome.product is not None, outcome
     return outcome
 
 
@@ -211,12 +210,11 @@ def test_one_unknown_part_makes_all_unknown() -> None:
 
 
 def test_reports_of_builders_and_worker_are_combined() -> None:
-    def reply(traits: tuple[Trait, ...] | None, word: str = "built") -> BuildReply:
-        return BuildReply(message={word: {}}, traits=traits)
+    def build(traits: tuple[Trait, ...] | None, product: bytes | None = b"library") -> WorkerBuild:
+        return WorkerBuild(request={}, result=BuildResult(product=product, traits=traits))
 
     assert merged_traits([], None) is None
     assert merged_traits([], (MATRIX,)) == (MATRIX,)
-    assert merged_traits([reply(())], None) == ()
-    assert merged_traits([reply((ATOMICS,)), reply(None, "failed")], (MATRIX,)) == (MATRIX, ATOMICS)
-    assert merged_traits([reply(None)], (MATRIX,)) is None
-    assert merged_traits([reply((ATOMICS,)), reply(None, "compile")], None) is None
+    assert merged_traits([build(())], None) == ()
+    assert merged_traits([build((ATOMICS,)), build(None, product=None)], (MATRIX,)) == (MATRIX, ATOMICS)
+    assert merged_traits([build(None)], (MATRIX,)) is None

@@ -12,14 +12,14 @@ import pytest
 from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds import build_job, compiler
+from kbevolve.evaluators.builds import build_job, compiler, headers
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.headers import Headers, precompiled_name
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary
 from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult
 from tests.evaluators.builds.sources import LIBRARY, TORCH
 
 ROOT = Path(__file__).parents[3]
@@ -54,11 +54,12 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     seen: list[tuple[str, ...]] = []
     run = build_job.run
 
-    def recorded(command: tuple[str, ...], directory: Path, **others: Any) -> CompilerRun:
+    def recorded(command: tuple[str, ...], directory: Path, *given: Any, **others: Any) -> CompilerRun:
         seen.append(tuple(command))
-        return run(command, directory, **others)
+        return run(command, directory, *given, **others)
 
-    monkeypatch.setattr(build_job, "run", recorded)
+    for module in (build_job, headers):
+        monkeypatch.setattr(module, "run", recorded)
     return seen
 
 
@@ -66,10 +67,10 @@ def request(text: str, *, name: str = "softplus", plain: bool = False) -> BuildR
     return BuildRequest(name=name, sources=(("main.cpp", text),), plain=plain)
 
 
-def answers(built: BuiltLibrary, name: str, directory: Path) -> dict[str, object]:
+def answers(built: BuildResult, name: str, directory: Path) -> dict[str, object]:
     """Values and messages of the extension, in a new process, because a module is loaded once."""
     library = directory / f"{name}.so"
-    library.write_bytes(built.library)
+    library.write_bytes(built.product)
     code = (
         "import importlib.util, json, sys, torch\n"
         f"spec = importlib.util.spec_from_file_location({name!r}, {str(library)!r})\n"
@@ -123,7 +124,7 @@ def test_light_and_precompiled_headers_give_the_same_answers(
     assert pool._make_header(precompiled_name(command), command)
     for name, plain in (("whole", True), ("light", False)):
         built = pool.submit(request(TORCH, name=name, plain=plain)).result()
-        assert isinstance(built, BuiltLibrary), built
+        assert built.product is not None, built
         assert built.light == (() if plain else ("main.cpp",))
         found[name] = answers(built, name, tmp_path)
     strip = {name: json.dumps(known).replace(name, "") for name, known in found.items()}
@@ -157,7 +158,7 @@ def test_a_file_for_which_light_headers_fail_is_built_with_torchs_own(
     pool: BuildPool, commands: list[tuple[str, ...]]
 ) -> None:
     built = pool.submit(request(CONTEXT)).result()
-    assert isinstance(built, BuiltLibrary), built
+    assert built.product is not None, built
     assert built.light == ()
     assert len(commands) == 3  # with light headers, again, linked
 
@@ -165,7 +166,7 @@ def test_a_file_for_which_light_headers_fail_is_built_with_torchs_own(
 @pytest.mark.slow
 def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
     failure = pool.submit(request(CONTEXT.replace("deterministicAlgorithms", "determined"))).result()
-    assert isinstance(failure, BuildFailure)
+    assert failure.product is None
     assert "has no member named 'determined'" in failure.log
     assert "globalContext" not in failure.log.split("error:")[0]  # which the light headers lack
     assert len(commands) == 2
@@ -173,7 +174,7 @@ def test_errors_are_reported_with_torchs_own_headers(pool: BuildPool, commands: 
 
 @pytest.mark.slow
 def test_a_plain_request_tries_no_light_headers(pool: BuildPool, commands: list[tuple[str, ...]]) -> None:
-    assert isinstance(pool.submit(request(CONTEXT, plain=True)).result(), BuiltLibrary)
+    assert pool.submit(request(CONTEXT, plain=True)).result().product is not None
     assert len(commands) == 2
     assert not any("named" in word for command in commands for word in command)
 
@@ -203,7 +204,7 @@ def test_nvcc_compiles_for_this_gpu_with_light_headers(
             name="relu", sources=(("cuda.cu", KERNEL),), with_cuda=True, architecture="9.0a", cuda_cflags=("-O3",)
         )
         built = pool.submit(wanted).result()
-    assert isinstance(built, BuiltLibrary), built
+    assert built.product is not None, built
     assert built.light == ("cuda.cu",)
     assert [(kernel.name, kernel.spill_stores) for kernel in built.resources] == [("_Z4reluPKfPfi", 0)]
     assert 4 < built.resources[0].registers < 40

@@ -1,6 +1,6 @@
 """ptxas' report is read, and removed from the log that people read."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from kbevolve.archive.records import Launch, Profile
 from kbevolve.evaluators.builds.resources import (
@@ -8,10 +8,8 @@ from kbevolve.evaluators.builds.resources import (
     completed,
     merged,
     read_ptxas,
-    resources_of,
     without_ptxas,
 )
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
 
 REPORT = """\
 ptxas info    : 12 bytes gmem
@@ -44,14 +42,10 @@ def test_the_number_of_kernels_is_limited() -> None:
 
 
 def test_a_profile_is_completed_by_name_and_registers() -> None:
-    replies = [
-        BuildReply(message={"failed": "…"}),
-        BuildReply(message={"built": {"resources": [asdict(kernel) for kernel in read_ptxas(REPORT)]}}),
-    ]
     launch = Launch(name="mine::sum", share=0.9, microseconds=9.0, launches=1.0, registers=255)
     other = replace(launch, name="at::native::sum", library=True)
     unknown = replace(launch, name="summary", registers=None)
     relu = replace(launch, name="relu", registers=None)
-    found = completed(Profile(launches=(launch, other, unknown, relu)), resources_of(replies)).launches
+    found = completed(Profile(launches=(launch, other, unknown, relu)), read_ptxas(REPORT)).launches
     assert [known.spilled for known in found] == [408, None, None, 0]
     assert [known.registers for known in found] == [255, 255, None, 10]

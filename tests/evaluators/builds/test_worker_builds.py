@@ -14,7 +14,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildRefused, BuildResult
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
@@ -63,7 +63,7 @@ class WorkerWithPool:
         self.worker.builder = self.build
         self.worker.while_compiling = self.leave
 
-    def build(self, request: Message, *, seconds: float) -> Future[BuildReply] | None:
+    def build(self, request: Message, *, seconds: float) -> Future[BuildResult]:
         self.requests.append(request)
         return self.pool.builder(request, seconds=seconds)
 
@@ -115,14 +115,14 @@ def test_load_and_load_inline_use_the_pool(shared: WorkerWithPool) -> None:
     assert [request["name"] for request in shared.requests] == ["three", "twice"]
     assert shared.requests[1]["cflags"] == ["-O3"]
     assert shared.away == ["left", "back"] * 2
-    assert [reply.seconds > 0 for reply in shared.worker.built] == [True, True]
+    assert [build.result.seconds > 0 for build in shared.worker.built] == [True, True]
 
 
 def test_the_next_worker_finds_it_built(shared: WorkerWithPool, place: WorkerWithPool) -> None:
     source = named("again")
     for known, builder in enumerate((shared, place)):
         assert builder.load(source) == {"ok": True}
-        assert (builder.worker.built[0].seconds == 0) is bool(known)
+        assert (builder.worker.built[0].result.seconds == 0) is bool(known)
 
 
 def test_other_sources_under_a_known_name_are_a_new_version(shared: WorkerWithPool) -> None:
@@ -162,6 +162,19 @@ def test_a_refused_request_is_compiled_by_the_worker(shared: WorkerWithPool) -> 
     assert shared.away == ["left", "back"]
 
 
+def test_a_request_that_torchs_builder_refuses_later_is_compiled_by_the_worker(place: WorkerWithPool) -> None:
+    def refusing(request: Message, *, seconds: float) -> Future[BuildResult]:
+        refused: Future[BuildResult] = Future()
+        refused.set_exception(BuildRefused("torch's builder is unknown"))
+        return refused
+
+    place.worker.builder = refusing
+    assert place.load(INLINE) == {"ok": True}, place.worker.printed
+    assert place.worker.built_alone
+    assert not place.worker.built
+    assert place.away == ["left", "back"]
+
+
 def test_with_a_changed_environment_the_worker_compiles(place: WorkerWithPool) -> None:
     assert place.load("import os\nos.environ['CPATH'] = '/usr/include'\n" + LOAD) == {"ok": True}
     assert not place.requests
@@ -181,10 +194,9 @@ def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
 def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
     """Neither for a builder nor for the device; both take longer here than the limits."""
 
-    def slow(request: Message, *, seconds: float) -> Future[BuildReply] | None:
+    def slow(request: Message, *, seconds: float) -> Future[BuildResult]:
         future = place.pool.builder(request, seconds=seconds)
-        assert future is not None
-        late: Future[BuildReply] = Future()
+        late: Future[BuildResult] = Future()
         future.add_done_callback(lambda done: (time.sleep(1.5), late.set_result(done.result())))
         return late
 

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,12 @@ import pytest
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.builds.build_request import BuildRequest
-from kbevolve.evaluators.builds.product import BuildFailure, BuiltLibrary
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.fleet import cluster as cluster_module
-from kbevolve.evaluators.fleet import cluster_builds
 from kbevolve.evaluators.fleet import fleet as fleet_module
 from kbevolve.evaluators.fleet.cluster import Cluster, find_cluster, reachable
-from kbevolve.evaluators.fleet.cluster_builds import ClusterBuilder
 from kbevolve.evaluators.fleet.fleet import Fleet
 from kbevolve.evaluators.sandbox.process_table import processes
-from tests.evaluators.builds.sources import LIBRARY
 from tests.evaluators.simulated import NAME, faulty, pid_of
 from tests.evolve.doubles import kernel, problem
 
@@ -206,22 +200,6 @@ def test_one_judge_for_each_host(hosts: Hosts) -> None:
         assert str(cluster) == "2 hosts, 0 GPUs, 2 cores"
         with pytest.raises(EvaluatorError, match="1 GPUs were asked for, the Ray cluster has 0; ask for fewer"):
             cluster.devices(("cuda:0",))
-    finally:
-        cluster.close()
-
-
-@pytest.mark.slow
-def test_compilers_of_any_host_build_for_a_judge(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),))
-    cluster, _ = find_cluster(hosts.work())
-    try:
-        build = ClusterBuilder(cluster._ray)
-        built = build(order, 60.0)
-        assert isinstance(built, BuiltLibrary)
-        assert built.library.startswith(b"\x7fELF")
-        assert isinstance(build(replace(order, sources=(("main.cpp", "int f("),)), 60.0), BuildFailure)
-        monkeypatch.setattr(cluster_builds, "toolchain", lambda: "of another host")
-        assert build(order, 60.0) is None, "a host with other compilers must not build for us"
     finally:
         cluster.close()
 

@@ -14,7 +14,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging.binary_dedup import KnownBinaries
 from kbevolve.evaluators.judging.judge import Judge
-from kbevolve.evaluators.sandbox.build_protocol import BuildReply
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult, WorkerBuild
 from kbevolve.islands.source.canonical import shell_of
 
 HOST, DEVICE = "void launch(torch::Tensor x);", "__global__ void twice(float* x) { x[0] *= 2; }"
@@ -29,13 +29,13 @@ SOURCES = (
 
 def built(
     library: bytes = b"machine code", sources: Sequence[tuple[str, str]] = SOURCES, **flags: object
-) -> BuildReply:
+) -> WorkerBuild:
     request = {"name": "x", "sources": [list(source) for source in sources], "cflags": [], "with_cuda": True} | flags
-    return BuildReply(message={"built": {"resources": []}}, library=library, request=request)
+    return WorkerBuild(request=request, result=BuildResult(product=library))
 
 
 def code(
-    *replies: BuildReply, texts: Sequence[str] = (DEVICE,), shell: str = "shell", built_alone: bool = False
+    *replies: WorkerBuild, texts: Sequence[str] = (DEVICE,), shell: str = "shell", built_alone: bool = False
 ) -> str:
     binaries = KnownBinaries(lambda source: (shell, tuple(texts)))
     return binaries.hash_of("source", replies, built_alone=built_alone)
@@ -65,11 +65,11 @@ def test_everything_that_runs_is_in_the_hash_and_renamed_native_names_are_not() 
         ((built(),), {"texts": (DEVICE, "int compiled_at_the_first_call;")}),
         ((built(),), {"texts": (DEVICE, HOST)}),  # it stands in both sources
         ((built(), built(sources=(("more.cpp", "int more;"),))), {}),
-        ((built(), BuildReply(message={"failed": "no"})), {}),
+        ((built(), WorkerBuild(request={"sources": []}, result=BuildResult(product=None))), {}),
         ((built(sources=(("cuda.cu", DEVICE + DEVICE),)),), {}),
     ],
 )
-def test_uncertain_builds_have_no_hash(replies: tuple[BuildReply, ...], given: dict[str, object]) -> None:
+def test_uncertain_builds_have_no_hash(replies: tuple[WorkerBuild, ...], given: dict[str, object]) -> None:
     assert code(*replies, **given) == ""  # type: ignore[arg-type]
 
 
