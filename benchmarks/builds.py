@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -185,7 +186,9 @@ def main() -> None:
         (folder / "libraries").mkdir()
         architecture = find_cuda(folder / "libraries")
         cores = len(os.sched_getaffinity(0))
-        with BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(folder / "disk_cache"), width=cores) as pool:
+        with closing(
+            BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(folder / "disk_cache"), width=cores)
+        ) as pool:
             measure(clock, pool, "C++", cuda=None, architecture="")
             same = None
             if architecture:

@@ -14,6 +14,7 @@ import multiprocessing
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing.synchronize import Barrier
 
 from benchmarks.contexts import connections_of
@@ -28,7 +29,10 @@ _PATIENCE = 120.0
 def worked(name: str, parallel: int, seconds: float, begin: Barrier, counted: "multiprocessing.Queue[float]") -> None:
     """Take workers from a pool and kill them, `parallel` side by side, for so long; count workers a second."""
     device = find_device(name)
-    with WorkerPool(device, DeviceGate(device), spares=parallel) as pool, ThreadPoolExecutor(parallel) as threads:
+    with (
+        closing(WorkerPool(device, DeviceGate(device), spares=parallel)) as pool,
+        ThreadPoolExecutor(parallel) as threads,
+    ):
         list(threads.map(lambda _: pool.take().kill(), range(parallel)))
         begin.wait(_PATIENCE)
 

@@ -11,7 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from kbevolve.evaluators.device.devices import cpu_model, find_device
-from kbevolve.evaluators.sandbox import bubblewrap, launch
+from kbevolve.evaluators.sandbox import bubblewrap
+from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker import landlock
 
 
@@ -119,9 +120,12 @@ def _bubblewrap() -> Diagnostic:
 def _sandbox() -> Diagnostic:
     """The confinement that a worker reaches, tried in one."""
     try:
-        level = launch.confinement_level(find_device("auto"))
+        worker = Worker(find_device("auto"))
+        worker.wait_attached()
+        worker.kill()
     except Exception as error:
         return Diagnostic("sandbox", False, _first_line(error), "see the lines above")
+    level = worker.sandbox
     lacking = [name for name in ("landlock", "seccomp") if name not in level]
     remedy = f"a worker runs without {' and '.join(lacking)}: judge only kernels that you would run yourself"
     return Diagnostic("sandbox", not lacking, level, remedy)

@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
-from kbevolve.evaluators.worker.build_request import MOST_BYTES, MOST_FLAG, MOST_FLAGS, MOST_SOURCES
+from kbevolve.evaluators.worker.build_request import MOST_BYTES
 
 #: What torch turns into file names and a macro's value without quotes.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 #: Characters that a shell interprets beyond splitting words; torch's builder passes flags to a shell.
 _SHELL = re.compile(r"[`$;&|<>(){}*?!#\n\0~]")
 _CUDA = (".cu", ".cuh")
+#: Most sources, most flags in one list, and characters of one.
+_MOST_SOURCES, _MOST_FLAGS, _MOST_FLAG = 16, 200, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,8 @@ class BuildRequest:
         name, sources = tree.get("name"), tree.get("sources")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise BuildRefused("a name that is no file name")
-        if not isinstance(sources, list | tuple) or not 0 < len(sources) <= MOST_SOURCES:
-            raise BuildRefused(f"no sources, or more than {MOST_SOURCES}")
+        if not isinstance(sources, list | tuple) or not 0 < len(sources) <= _MOST_SOURCES:
+            raise BuildRefused(f"no sources, or more than {_MOST_SOURCES}")
         read = tuple(_source(source) for source in sources)
         if len({file for file, _ in read}) < len(read) or sum(len(text) for _, text in read) > MOST_BYTES:
             raise BuildRefused("two sources of one name, or sources too long")
@@ -110,10 +112,10 @@ def _source(value: Any) -> tuple[str, str]:
 
 def _flags(value: Any) -> tuple[str, ...]:
     flags = value or ()
-    if not isinstance(flags, list | tuple) or len(flags) > MOST_FLAGS:
-        raise BuildRefused(f"flags that are no list, or more than {MOST_FLAGS}")
+    if not isinstance(flags, list | tuple) or len(flags) > _MOST_FLAGS:
+        raise BuildRefused(f"flags that are no list, or more than {_MOST_FLAGS}")
     for flag in flags:
-        if not isinstance(flag, str) or len(flag) > MOST_FLAG or _SHELL.search(flag):
+        if not isinstance(flag, str) or len(flag) > _MOST_FLAG or _SHELL.search(flag):
             raise BuildRefused("a flag that is too long or that a shell would interpret")
         try:
             shlex.split(flag)

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Self
 
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.build_job import BuildJob
@@ -13,9 +12,10 @@ from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.cache import BuildCache
 from kbevolve.evaluators.builds.compiler import architecture, toolchain
 from kbevolve.evaluators.builds.headers import Headers
-from kbevolve.evaluators.builds.sandboxed_compiler import remove_stale_directories
+from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.sandbox.build_protocol import BuildRefused, BuildResult
 from kbevolve.evaluators.worker.channel import Message
 
@@ -53,7 +53,7 @@ class BuildPool:
             plain: build with torch's own headers only.
             while_precompiling: entered while a header is precompiled, for which no kernel waits.
         """
-        remove_stale_directories()
+        directories.remove_stale(prefix=DIRECTORY_PREFIX)
         self.cache = BuildCache(disk_cache.directory / "builds")
         self.headers = Headers(self.cache.directory)
         self.architecture = architecture(device.type, device.index)
@@ -67,12 +67,6 @@ class BuildPool:
         self._in_progress: dict[str, Future[BuildResult]] = {}
         self._stop = threading.Event()
         self._lock = threading.RLock()  # reentrant, because a finished future calls back at once
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Start nothing more, and end the running compilers. May be called twice."""

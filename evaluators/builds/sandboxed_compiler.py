@@ -17,7 +17,7 @@ from pathlib import Path
 from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.environment import allowed
 from kbevolve.evaluators.sandbox.permissions import permissions_for
-from kbevolve.evaluators.sandbox.process_table import RECENT, WATCH_SECONDS, kill, members
+from kbevolve.evaluators.sandbox.process_table import RECENT, WATCH_SECONDS, kill_all, members
 
 #: Bytes kept of a compiler's output. A template's errors can be endless; the first ones matter.
 _MOST_OUTPUT = 200_000
@@ -31,8 +31,6 @@ _SIGNALLED = 128
 _MOST_PROCESSES = 64
 #: With fewer seconds left no command is started.
 _LEAST_SECONDS = 0.5
-#: Seconds until killed processes are gone. It takes milliseconds, and longer on a busy machine.
-_EXIT_SECONDS = 5.0
 #: Prefix of the directories' names; the id of the building process follows.
 DIRECTORY_PREFIX = "kbevolve-build-"
 #: Texts of errors that are the machine's: no memory, disk or processes.
@@ -69,11 +67,6 @@ def build_directory() -> Iterator[Path]:
         yield directory
     finally:
         directories.remove(directory)
-
-
-def remove_stale_directories() -> None:
-    """Remove the directories of processes that were killed, and kill their compilers."""
-    directories.remove_stale(prefix=DIRECTORY_PREFIX)
 
 
 def run(
@@ -146,10 +139,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
-    deadline = time.monotonic() + _EXIT_SECONDS
-    while (left := members(process.pid)) and time.monotonic() < deadline:
-        kill(one.pid for one in left)
-        time.sleep(0.002)
+    kill_all(lambda: members(process.pid))
 
 
 def _confined(command: Sequence[str], directory: Path, readable: Sequence[Path], nice: int) -> list[str]:

@@ -49,12 +49,6 @@ class Lease:
     judge: RemoteJudge
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Waiter:
-    alone: bool
-    avoid: Collection[Slot]
-
-
 class Slots:
     """All slots of a fleet; safe for several threads."""
 
@@ -70,7 +64,7 @@ class Slots:
         """
         self._check = check
         self._changed = threading.Condition()
-        self._queue: deque[_Waiter] = deque()
+        self._queue: deque[object] = deque()
         self.slots = tuple(slots)
         self._closed = False
         self._empty_since: float | None = None
@@ -107,11 +101,11 @@ class Slots:
         Raises:
             EvaluatorError: no slot is left, no judge returned in time, or the fleet was closed.
         """
-        waiter = _Waiter(alone=alone, avoid=avoid)
+        waiter = object()
         with self._changed:
             (self._queue.appendleft if alone else self._queue.append)(waiter)
             try:
-                while (lease := self._lease_for(waiter)) is None:
+                while (lease := self._lease_for(waiter, alone, avoid)) is None:
                     self._changed.wait(self._seconds_left())
             finally:
                 self._queue.remove(waiter)
@@ -171,7 +165,7 @@ class Slots:
 
     # ---- with the lock held ----------------------------------------------------------------------------------------
 
-    def _lease_for(self, waiter: _Waiter) -> Lease | None:
+    def _lease_for(self, waiter: object, alone: bool, avoid: Collection[Slot]) -> Lease | None:
         if self._closed:
             raise EvaluatorError("the judges were closed before this kernel was evaluated; run `kbevolve resume`")
         if all(slot.quarantine for slot in self.slots):
@@ -184,11 +178,11 @@ class Slots:
         if self._queue[0] is not waiter:
             return None
         ready = [(slot, slot.judge) for slot in self.slots if slot.judge is not None]
-        ready = [(slot, judge) for slot, judge in ready if slot not in waiter.avoid] or ready
+        ready = [(slot, judge) for slot, judge in ready if slot not in avoid] or ready
         free = [
             Lease(slot=slot, judge=judge)
             for slot, judge in ready
-            if not slot.alone and slot.under_way < (1 if waiter.alone else judge.info.width)
+            if not slot.alone and slot.under_way < (1 if alone else judge.info.width)
         ]
         return min(free, key=lambda lease: lease.slot.under_way, default=None)
 

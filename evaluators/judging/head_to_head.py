@@ -21,64 +21,54 @@ def run_contest(context: ProblemContext, kernels: Sequence[Kernel], *, rounds: i
     Raises:
         EvaluatorError: the reference fails, or no worker can be started.
     """
-    field, timed = repeat_while(
+    found, timed = repeat_while(
         lambda run: any(block.penalty_ms for blocks in run[1] for block in blocks.values()),
         lambda: _run_once(context, kernels, rounds),
     )
     return Contest(
         reference=_times(timed, REFERENCE),
-        times={name: _times(timed, name) for name in field.candidates if name != REFERENCE},
-        failed={name: found for name, found in field.found.items() if found.verdict < Verdict.CORRECT},
+        times={name: _times(timed, name) for name, one in found.items() if one.verdict is Verdict.CORRECT},
+        failed={name: one for name, one in found.items() if one.verdict < Verdict.CORRECT},
         tie=tie,
     )
 
 
-def _run_once(context: ProblemContext, kernels: Sequence[Kernel], rounds: int) -> tuple["_Field", list[Round]]:
+def _run_once(
+    context: ProblemContext, kernels: Sequence[Kernel], rounds: int
+) -> tuple[dict[str, Evaluation], list[Round]]:
+    """Each kernel's evaluation in this contest, and all rounds. When a kernel fails in one, the others start again."""
+    found: dict[str, Evaluation] = {}
+    candidates: dict[str, CandidateProcess] = {}
+    plans: dict[str, TimingPlan] = {}
+
+    def enter(name: str, candidate: CandidateProcess, call_ms: float) -> None:
+        plan = plan_for(call_ms, context.judge.settings, most_calls=context.prepared.most_calls)
+        plans[name] = replace(plan, least_rounds=rounds, rounds=rounds, calls=max(1, plan.calls))
+        candidates[name] = candidate
+
     with ExitStack() as stack:
         # The reference gets a fresh process, too: identical code differs between two processes.
         reference, undisturbed = context.start_reference()
         stack.callback(reference.close)
-        field = _Field(context, rounds)
-        field.enter(REFERENCE, reference, undisturbed.ms)
+        enter(REFERENCE, reference, undisturbed.ms)
         for kernel in kernels:
             candidate = context.start(kernel.source)
             stack.callback(candidate.close)
-            field.found[kernel.id], kernel_ms = check_contestant(context, candidate, kernel)
-            if field.found[kernel.id].verdict is Verdict.CORRECT:
-                field.enter(kernel.id, candidate, kernel_ms)
-        return field, field.run()
-
-
-class _Field:
-    """The kernels that are still in a contest."""
-
-    def __init__(self, context: ProblemContext, rounds: int) -> None:
-        self._context = context
-        self._rounds = rounds
-        self._plans: dict[str, TimingPlan] = {}
-        self.candidates: dict[str, CandidateProcess] = {}
-        #: Kernel id -> its evaluation in this contest.
-        self.found: dict[str, Evaluation] = {}
-
-    def enter(self, name: str, candidate: CandidateProcess, call_ms: float) -> None:
-        plan = plan_for(call_ms, self._context.judge.settings, most_calls=self._context.prepared.most_calls)
-        self._plans[name] = replace(plan, least_rounds=self._rounds, rounds=self._rounds, calls=max(1, plan.calls))
-        self.candidates[name] = candidate
-
-    def run(self) -> list[Round]:
-        """All rounds. A kernel that fails in one leaves, and the others start again."""
-        while len(self.candidates) > 1:
-            classes = {name: self.found[name].accuracy.precision_class for name in self.candidates if name != REFERENCE}
+            found[kernel.id], kernel_ms = check_contestant(context, candidate, kernel)
+            if found[kernel.id].verdict is Verdict.CORRECT:
+                enter(kernel.id, candidate, kernel_ms)
+        while len(candidates) > 1:
+            classes = {name: found[name].accuracy.precision_class for name in candidates if name != REFERENCE}
             try:
-                return run_credible_rounds(
-                    self._context, self.candidates, self._plans, classes, is_enough=lambda _: False
-                )
+                timed = run_credible_rounds(context, candidates, plans, classes, is_enough=lambda _: False)
             except Rejection as failure:
                 name = failure.culprit
-                self.found[name] = rejected(self.found[name], failure)
-                self.candidates.pop(name).close()
-                del self._plans[name]
-        return []
+                found[name] = rejected(found[name], failure)
+                candidates.pop(name).close()
+                del plans[name]
+            else:
+                return found, timed
+    return found, []
 
 
 def _times(rounds: Sequence[Round], name: str) -> tuple[tuple[float, ...], ...]:

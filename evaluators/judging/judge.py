@@ -8,6 +8,8 @@ from contextlib import contextmanager, nullcontext
 from random import Random
 from typing import Self
 
+import torch
+
 from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict, changed
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
@@ -31,7 +33,6 @@ from kbevolve.evaluators.judging.pipeline import (
     rejected,
 )
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.quiet_threads import QuietThreads
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
 from kbevolve.evaluators.timing.clock import repeat_while
@@ -107,7 +108,7 @@ class Judge:
             shell_of=shell_of,
         )
         self._admission = Admission()
-        self._quiet = QuietThreads()
+        self._threads = torch.get_num_threads()
         self._preparing = threading.Lock()
         self._problem: ProblemContext | None = None
 
@@ -205,7 +206,7 @@ class Judge:
     def _evaluate(self, context: ProblemContext, kernel: Kernel, found: Evaluation, phases: Phases) -> Evaluation:
         try:
             checked = found = check_problem(context, found)
-            with self._quiet():
+            with _one_thread(self._threads):
                 found = repeat_while(is_doubtful, lambda: evaluate_in_process(context, kernel, checked, phases))
             context.binaries.remember(found)
             return found
@@ -231,7 +232,7 @@ class Judge:
     @contextmanager
     def _alone_with(self, problem: Problem) -> Iterator[ProblemContext]:
         """The problem's context, while no other kernel is evaluated."""
-        with self._admission.exclusive(problem.id), self._quiet():
+        with self._admission.exclusive(problem.id), _one_thread(self._threads):
             context = self._set_up(problem)
             try:
                 yield context
@@ -256,6 +257,20 @@ class Judge:
         if self._problem is not None:
             self._problem.close()
             self._problem = None
+
+
+@contextmanager
+def _one_thread(usual: int) -> Iterator[None]:
+    """Let torch use one thread here, and afterwards as many as usual.
+
+    After any use the threads of torch's pool spin for 10 ms, on the cores that the workers are timed on. torch keeps
+    the number for each calling thread, so each one restores it.
+    """
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
 
 
 def _lacked_memory(found: Evaluation) -> bool:

@@ -36,9 +36,6 @@ _LEAST_ADDRESS_BYTES = 16 << 30
 #: The memory limits of containers (control groups of version 2 and 1).
 _CONTAINER_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
-#: Seconds for a Python that imports almost nothing.
-_TRIAL_SECONDS = 30.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchedWorker:
@@ -124,37 +121,6 @@ def open_fork_server(device: Device) -> ForkServer | None:
         theirs.close()
 
 
-def confinement_level(device: Device) -> str:
-    """The confinement that a worker for this device reaches here, e.g. "landlock 7, seccomp, limits".
-
-    It is tried in a process that ends before it imports torch.
-
-    Raises:
-        OSError, subprocess.SubprocessError: such a process does not start.
-    """
-    directory = directories.make()
-    wrapped = bubblewrap.obstacle(device.type) is None
-    arguments, permissions = _worker(device, directory, socket_fd=None, wrapped=wrapped)
-    try:
-        done = subprocess.run(
-            _command(arguments, permissions, device, directory, wrapped=wrapped),
-            cwd=directory / "work",
-            env=worker_environment(device, directory, os.environ),
-            capture_output=True,
-            text=True,
-            timeout=_TRIAL_SECONDS,
-            check=True,
-        )
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-    return full_level(done.stdout.strip(), wrapped=wrapped)
-
-
-def full_level(reached: str, *, wrapped: bool) -> str:
-    """The level as it is recorded, from the level that the worker reported."""
-    return f"bubblewrap, {reached}" if wrapped else reached
-
-
 def memory_bytes() -> int:
     """The share of the machine's or the container's memory that a worker or a compiler may use."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -164,9 +130,7 @@ def memory_bytes() -> int:
     return int(memory * _MEMORY_SHARE)
 
 
-def _worker(
-    device: Device, directory: Path, *, socket_fd: int | None, wrapped: bool
-) -> tuple[dict[str, object], Permissions]:
+def _worker(device: Device, directory: Path, *, socket_fd: int, wrapped: bool) -> tuple[dict[str, object], Permissions]:
     """The arguments of the worker program, and its permissions."""
     permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
     memory = memory_bytes()

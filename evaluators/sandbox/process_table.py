@@ -5,13 +5,15 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 #: Seconds between two counts of the processes of a worker or a compiler.
 WATCH_SECONDS = 0.5
+#: Seconds until killed processes are gone. It takes milliseconds, and longer when their memory is large.
+_EXIT_SECONDS = 5.0
 #: Longer than any file about a process or a thread.
 _STAT_BYTES = 4096
 
@@ -126,7 +128,7 @@ def _children(pid: int) -> list[int]:
     return []
 
 
-def leaked(directory: Path) -> list[int]:
+def leaked(directory: Path) -> list[Process]:
     """Processes that a worker left behind: their home or their working directory is in its directory.
 
     They may have left the group and the session, where no filter of system calls prevents that.
@@ -141,15 +143,23 @@ def leaked(directory: Path) -> list[int]:
             if any(entry.startswith(home) for entry in environment) or os.readlink(
                 f"/proc/{process.pid}/cwd"
             ).startswith(inside):
-                found.append(process.pid)
+                found.append(process)
     return found
 
 
-def kill(pids: Iterable[int]) -> None:
+def kill(found: Iterable[Process]) -> None:
     """Kill processes; ignores those that have exited."""
-    for pid in pids:
+    for process in found:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def kill_all(find: Callable[[], Sequence[Process]]) -> None:
+    """Kill what `find` returns until it returns none."""
+    deadline = time.monotonic() + _EXIT_SECONDS
+    while (left := find()) and time.monotonic() < deadline:
+        kill(left)
+        time.sleep(0.002)
 
 
 def _of(leader: int, found: Iterable[Process]) -> list[Process]:

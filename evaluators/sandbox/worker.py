@@ -30,7 +30,7 @@ from kbevolve.evaluators.sandbox.process_table import (
     Process,
     ProcessorTime,
     has_group,
-    kill,
+    kill_all,
     leaked,
     members,
     processor_time,
@@ -39,8 +39,6 @@ from kbevolve.evaluators.worker.channel import LARGEST, Message
 
 #: Seconds that a start may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0
-#: Seconds until killed processes are gone. It takes milliseconds, and longer when their memory is large.
-_EXIT_SECONDS = 5.0
 #: Seconds between two looks at a build: how long a finished build may wait for its worker.
 _BUILD_POLL_SECONDS = 0.03
 #: Seconds that a worker has to read the reply to a build, which it waits for.
@@ -108,7 +106,7 @@ class Worker:
         """
         attached = self._starting(lambda: self._await_reply({"loading": _START_SECONDS}))
         # Trusted: it holds no candidate yet.
-        self.sandbox = launch.full_level(str(attached["sandbox"]), wrapped=self._launched.bubblewrap)
+        self.sandbox = f"{'bubblewrap, ' if self._launched.bubblewrap else ''}{attached['sandbox']}"
 
     def wait_ready(self) -> None:
         """Block until it is warm. On a GPU warming up disturbs a measurement. Raises as `wait_attached`."""
@@ -185,14 +183,8 @@ class Worker:
         filtered = "seccomp" in self.sandbox
         if filtered and not has_group(self.pid):
             return
-        deadline = time.monotonic() + _EXIT_SECONDS
-        while time.monotonic() < deadline:
-            left = [process.pid for process in members(self.pid)]
-            left += [] if filtered or self._launched.bubblewrap else leaked(self._launched.directory)
-            if not left:
-                return
-            kill(left)
-            time.sleep(0.002)
+        confined = filtered or self._launched.bubblewrap
+        kill_all(lambda: members(self.pid) + ([] if confined else leaked(self._launched.directory)))
 
     def _await_reply(self, limits: dict[str, float]) -> Message:
         """The next reply; until then, a build for each time that the worker requests one."""

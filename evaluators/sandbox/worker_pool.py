@@ -13,7 +13,6 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Self
 
 import torch
 
@@ -74,12 +73,6 @@ class WorkerPool:
         self._closed = False
         for number in (0, *(number for number, kept in self._kept.items() for _ in range(kept))):
             self._start_next(number)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def take(self, *, one_stream: bool = False) -> Worker:
         """A warm worker that never held a candidate; the caller kills it.

@@ -26,8 +26,7 @@ def _make_importable(directory: Path) -> None:
 def main() -> None:
     """Confine this process, warm it up, and serve until the judge closes the connection.
 
-    Without a socket it prints the level of confinement that it reached, and ends. A fork server returns here in each
-    process that it forks.
+    A fork server returns here in each process that it forks.
     """
     _make_importable(Path(__file__).resolve().parent)
     arguments = json.loads(sys.argv[1])
@@ -43,10 +42,6 @@ def main() -> None:
         confine(**arguments["confinement"])
         _become(sys.argv[2:])
     level = confine(**arguments["confinement"])
-    if arguments["socket"] is None:
-        print(level)
-        return
-
     from kbevolve.evaluators.worker.service import serve
 
     serve(socket_fd=arguments["socket"], device=arguments["device"], threads=arguments["threads"], sandbox=level)

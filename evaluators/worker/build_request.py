@@ -10,12 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-#: Most sources, and bytes of all of them: a kernel has two files of some kilobytes.
-MOST_SOURCES = 16
+#: Most bytes of all sources: a kernel has two files of some kilobytes.
 MOST_BYTES = 2 << 20
-#: Most flags in one list, and characters of one.
-MOST_FLAGS = 200
-MOST_FLAG = 4096
 
 #: Variables that torch's builder and the compilers obey.
 _VARIABLES = (
@@ -32,7 +28,7 @@ def compiler_variables() -> dict[str, str | None]:
 
 
 def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The request for a build; None when it needs more than a request holds.
+    """The request for a build; None when it needs more than a request holds. The judge checks the rest.
 
     Args:
         build: the arguments of torch's `_write_ninja_file_and_build_library`, by name.
@@ -47,7 +43,9 @@ def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
             "ldflags": _flags(build.get("extra_ldflags")),
             "include_paths": [os.path.abspath(path) for path in _flags(build.get("extra_include_paths"))],
         }
-        sources = _read(paths)
+        if sum(path.stat().st_size for path in paths) > MOST_BYTES:
+            return None
+        sources = [[path.name, path.read_text(encoding="utf-8")] for path in paths]
     except (OSError, ValueError, TypeError, KeyError):
         return None
     if any(_is_private(path) for path in flags["include_paths"]) or _need_other_files(paths, sources):
@@ -64,23 +62,7 @@ def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
 def _flags(given: Any) -> list[str]:
     if isinstance(given, str):
         raise ValueError("torch takes a list")  # and would take the letters of a string for flags
-    flags = [str(flag) for flag in given or ()]
-    if len(flags) > MOST_FLAGS or any(len(flag) > MOST_FLAG for flag in flags):
-        raise ValueError("more flags than a request holds")
-    return flags
-
-
-def _read(paths: Sequence[Path]) -> list[list[str]]:
-    """File names and texts.
-
-    Raises:
-        ValueError: too many or too long, or two with one name.
-    """
-    if len(paths) > MOST_SOURCES or sum(path.stat().st_size for path in paths) > MOST_BYTES:
-        raise ValueError("more sources than a request holds")
-    if len({path.name for path in paths}) < len(paths):
-        raise ValueError("two sources of one name")
-    return [[path.name, path.read_text(encoding="utf-8")] for path in paths]
+    return [str(flag) for flag in given or ()]
 
 
 def _need_other_files(paths: Sequence[Path], sources: Sequence[Sequence[str]]) -> bool:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,9 @@ class WorkerWithPool:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
-    with BuildPool(find_device("cuda"), EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache"))) as pool:
+    with closing(
+        BuildPool(find_device("cuda"), EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache")))
+    ) as pool:
         yield pool
 
 

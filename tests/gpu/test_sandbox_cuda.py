@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.sandbox import launch, process_table
+from kbevolve.evaluators.sandbox import process_table
 from kbevolve.evaluators.sandbox.gpu import find_gpu
 from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
 from kbevolve.evaluators.sandbox.worker import Worker
@@ -143,7 +143,6 @@ def load(worker: Worker, source: str, seconds: float = 60) -> Message:
 
 
 def test_the_level_is_reported(worker: Worker) -> None:
-    assert worker.sandbox == launch.confinement_level(find_device("cuda"))
     assert "seccomp" in worker.sandbox
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ SETTINGS = EvaluationSettings(profile=False, baselines=False)
 @pytest.fixture(scope="module")
 def pool() -> Iterator[WorkerPool]:
     device = find_device("cuda")
-    with WorkerPool(device, DeviceGate(device)) as found:
+    with closing(WorkerPool(device, DeviceGate(device))) as found:
         yield found
 
 

@@ -4,6 +4,7 @@ import platform
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,7 @@ NOT_UNROLLED = ("-O2", "-fno-tree-vectorize")
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[BuildPool]:
     settings = EvaluationSettings(build_seconds=60)
-    with BuildPool(find_device("cpu"), settings, DiskCache(tmp_path / "disk_cache"), width=2) as pool:
+    with closing(BuildPool(find_device("cpu"), settings, DiskCache(tmp_path / "disk_cache"), width=2)) as pool:
         yield pool
 
 

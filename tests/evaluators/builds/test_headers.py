@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ torch::Tensor relu_cuda(torch::Tensor x) {
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[BuildPool]:
-    with BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path), width=2) as pool:
+    with closing(BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path), width=2)) as pool:
         yield pool
 
 
@@ -199,7 +200,7 @@ def test_nvcc_compiles_for_this_gpu_with_light_headers(
         empty = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", str(libraries / f"lib{name}.so")]
         subprocess.run(empty, check=True)
     monkeypatch.setenv("LIBRARY_PATH", str(libraries))
-    with BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path / "disk_cache")) as pool:
+    with closing(BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path / "disk_cache"))) as pool:
         wanted = BuildRequest(
             name="relu", sources=(("cuda.cu", KERNEL),), with_cuda=True, architecture="9.0a", cuda_cflags=("-O3",)
         )

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def new_pool(directory: Path, *, builders: int = 2, seconds: float = 60) -> Buil
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[BuildPool]:
-    with new_pool(tmp_path / "disk_cache") as pool:
+    with closing(new_pool(tmp_path / "disk_cache")) as pool:
         yield pool
 
 
@@ -95,7 +96,7 @@ def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: Counte
 
 
 def test_no_more_compilers_at_once_than_the_width(tmp_path: Path, counted: CountedRuns) -> None:
-    with new_pool(tmp_path, builders=2) as pool, ThreadPoolExecutor(6) as threads:
+    with closing(new_pool(tmp_path, builders=2)) as pool, ThreadPoolExecutor(6) as threads:
         list(threads.map(lambda number: pool.submit(request(f"{LIBRARY}// {number}")).result(), range(6)))
     assert counted.most_at_once == 2
 
@@ -137,7 +138,7 @@ long f() { return Bomb<40, 0>::value; }
 
 @pytest.mark.parametrize("text", [BOMB, '#include "/dev/zero"\n'], ids=["templates", "endless include"])
 def test_an_endless_build_is_stopped_and_not_kept(tmp_path: Path, counted: CountedRuns, text: str) -> None:
-    with new_pool(tmp_path, seconds=1.0) as pool:
+    with closing(new_pool(tmp_path, seconds=1.0)) as pool:
         began = time.monotonic()
         other = pool.submit(request(), seconds=60)
         for _ in range(2):
@@ -165,7 +166,7 @@ def test_a_program_named_by_a_flag_is_confined(pool: BuildPool, tmp_path: Path) 
 
 def build_there(directory: Path) -> bytes:
     """Runs in another process: another pool with the same disk cache."""
-    with new_pool(directory) as pool:
+    with closing(new_pool(directory)) as pool:
         built = pool.submit(request()).result()
         assert built.product is not None
         return built.product
@@ -215,7 +216,9 @@ def test_no_kernel_is_timed_while_a_header_is_precompiled(tmp_path: Path, monkey
 
     monkeypatch.setattr(Headers, "precompile", precompile)
     gate = DeviceGate(CPU)
-    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=2, while_precompiling=gate.shared) as pool:
+    with closing(
+        BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=2, while_precompiling=gate.shared)
+    ) as pool:
         pool._precompile("header", ("c++",))
         assert begun.wait(10)
         alone = threading.Thread(target=time_alone)
@@ -240,7 +243,7 @@ def test_compilers_yield_to_timing_on_a_gpu(
     for module in (build_job, headers):
         monkeypatch.setattr(module, "run", run)
     twice = BuildRequest(name="twice", sources=(("main.cpp", LIBRARY),), architecture=architecture)
-    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1) as pool:
+    with closing(BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1)) as pool:
         pool.architecture = architecture
         assert pool.submit(twice).result().product is None
         assert not pool._make_header("header", ("c++",))

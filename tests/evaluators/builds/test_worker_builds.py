@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 
 import pytest
 
@@ -82,7 +83,7 @@ class WorkerWithPool:
 
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
-    with BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache"))) as pool:
+    with closing(BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache")))) as pool:
         yield pool
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.candidate.process import Call
 from kbevolve.evaluators.judging import head_to_head
 from kbevolve.evaluators.judging.paired_timing import REFERENCE
@@ -25,8 +26,8 @@ def test_a_penalty_is_final_when_all_processes_show_it(
     left = list(penalties)
 
     def run_once(*_: object) -> tuple[Any, list[dict[str, TimedBlock]]]:
-        field = SimpleNamespace(candidates={REFERENCE: None, "kernel": None}, found={})
-        return field, [{REFERENCE: block(), "kernel": block(left.pop(0))}]
+        found = {"kernel": SimpleNamespace(verdict=Verdict.CORRECT)}
+        return found, [{REFERENCE: block(), "kernel": block(left.pop(0))}]
 
     monkeypatch.setattr(head_to_head, "_run_once", run_once)
     unused: Any = None

@@ -51,7 +51,10 @@ def worker(fork_server: ForkServer) -> Iterator[Worker]:
 
 
 def test_a_forked_worker_is_confined_like_a_started_one(worker: Worker) -> None:
-    assert worker.sandbox == launch.confinement_level(CPU)
+    started = Worker(CPU)
+    started.wait_attached()
+    started.kill()
+    assert worker.sandbox == started.sandbox
     assert worker.processes == 1
 
 

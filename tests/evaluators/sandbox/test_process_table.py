@@ -82,7 +82,7 @@ def test_leftovers_of_a_dead_judge_are_killed_and_removed(tmp_path: Path, monkey
     by_folder = sleeper(directory / "work", {})
     other = sleeper(tmp_path, {"HOME": f"{directory}-other/home"})
     try:
-        assert set(process_table.leaked(directory)) == {by_home.pid, by_folder.pid}
+        assert {process.pid for process in process_table.leaked(directory)} == {by_home.pid, by_folder.pid}
         directories.remove_stale()
         assert by_home.wait(10) < 0
         assert by_folder.wait(10) < 0

@@ -3,6 +3,7 @@
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_closed_pool_says_so() -> None:
 
 
 def test_a_spare_that_was_killed_is_skipped() -> None:
-    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         spare = pool._spares[0][0].result()
         spare.end()
         while spare.alive:
@@ -41,12 +42,12 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     monkeypatch.setattr(WorkerPool, "_start", lambda _, number: SimpleNamespace(alive=True, kill=lambda: None))
-    with WorkerPool(CPU, DeviceGate(CPU), spares=3) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU), spares=3)) as pool:
         assert len(pool._spares[0]) == 1 + kept, "one for the reference"
         for _ in range(4):
             pool.take()
         assert len(pool._spares[0]) == kept
-    with WorkerPool(CPU, DeviceGate(CPU), spares=3, connections=1) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU), spares=3, connections=1)) as pool:
         for _ in range(4):
             pool.take(one_stream=True)
             pool.take()
@@ -54,7 +55,7 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
 
 
 def test_workers_are_handed_out_once() -> None:
-    with WorkerPool(CPU, DeviceGate(CPU)) as pool, ThreadPoolExecutor(3) as threads:
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool, ThreadPoolExecutor(3) as threads:
         taken = list(threads.map(lambda _: pool.take(), range(3)))
         try:
             assert len({worker.pid for worker in taken}) == 3

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.slow
 def test_a_dead_fork_server_is_reported_and_replaced() -> None:
-    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         pool.take().kill()
         for spare in list(pool._spares[0]):
             spare.result()
@@ -59,14 +60,14 @@ def test_a_dead_fork_server_is_reported_and_replaced() -> None:
 @pytest.mark.slow
 def test_only_workers_for_one_stream_have_few_connections() -> None:
     source = "import os\nprint(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'all'))\n"
-    with WorkerPool(CPU, DeviceGate(CPU), connections=2) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU), connections=2)) as pool:
         for one_stream, expected in ((True, "2"), (False, "all"), (True, "2"), (False, "all")):
             worker = pool.take(one_stream=one_stream)
             try:
                 assert run_in_worker(worker, source) == expected
             finally:
                 worker.kill()
-    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         worker = pool.take(one_stream=True)
         try:
             assert run_in_worker(worker, source) == "all"
@@ -86,7 +87,7 @@ def test_the_next_worker_has_what_triton_compiled_for_itself(monkeypatch: pytest
         library.touch()
 
     monkeypatch.setattr(Worker, "wait_ready", building)
-    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         taken = [pool.take()]
         (taken[0].triton_cache / "AB12" / "of a candidate.so").touch()
         taken += [pool.take(), pool.take()]  # the second may have been started before the first was ready
@@ -149,7 +150,7 @@ def test_on_a_gpu_workers_attach_during_a_measurement_and_few_warm_up_at_once(
             time.sleep(0.001)
         return log.count(word) == count
 
-    with gate.exclusive(), WorkerPool(gpu, gate, spares=5) as pool:
+    with gate.exclusive(), closing(WorkerPool(gpu, gate, spares=5)) as pool:
         assert not log, "a worker that only attaches is not paused"
         attached.release(6)
         assert seen("attached", 6)
@@ -174,7 +175,7 @@ def test_where_forks_fail_workers_are_started(monkeypatch: pytest.MonkeyPatch) -
         wait_ready(self)
 
     monkeypatch.setattr(Worker, "wait_ready", fail_forked)
-    with WorkerPool(CPU, DeviceGate(CPU)) as pool:
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         for _ in range(2):
             worker = pool.take()
             assert worker.alive
