@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -129,13 +130,13 @@ def measure(clock: Clock, pool: BuildPool, kind: str, *, cuda: str | None, archi
             name = f"{kind}: torch's own, torch/extension.h included in it"
             by_torch(clock, name, cuda=cuda, folder=Path(folder), head=WHOLE)
     with clock(f"{kind}: pool, torch's own headers"):
-        built(pool, wanted("plain").made_plain())
+        built(pool, replace(wanted("plain"), plain=True))
     with clock(f"{kind}: pool, lighter headers"):
         light = built(pool, wanted("light"))
     assert len(light.light) == (2 if cuda else 1), light.light
     with clock(f"{kind}: (making the precompiled header, once)"):
         command = commands(wanted("header")).cxx
-        assert pool._make_header(precompiled_name(command), command)
+        assert pool.headers.precompile(precompiled_name(command), command, seconds=60, nice=0, stop=threading.Event())
     with clock(f"{kind}: pool, lighter and precompiled headers"):
         built(pool, wanted("precompiled"))
     if cuda:
@@ -194,7 +195,7 @@ def main() -> None:
             if architecture:
                 measure(clock, pool, "CUDA", cuda=CUDA, architecture=architecture)
                 way = replace(order("same", cuda=CUDA, architecture=architecture), cuda_cflags=("--no-compress",))
-                ways = (way, way.made_plain())
+                ways = (way, replace(way, plain=True))
                 same = len({device_code(built(pool, way).product or b"", folder) for way in ways}) == 1
                 print(f"instructions of both ways are {'the same' if same else 'NOT the same'}, byte for byte")
     print(

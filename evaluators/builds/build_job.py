@@ -34,11 +34,7 @@ class BuildJob:
         nice: int,
         stop: threading.Event,
     ) -> None:
-        """`seconds`: wall time for compilers; `nice` and `stop` as in `run`.
-
-        Raises:
-            BuildRefused: torch's builder refuses it, or is unknown.
-        """
+        """`seconds`: wall time for compilers; `nice` and `stop` as in `run`. Raises as `commands`."""
         self._request = request
         self._commands = commands(request)
         self._cache = cache

@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
@@ -76,17 +76,9 @@ class BuildRequest:
             raise BuildRefused("CUDA without a GPU")
         return request
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `from_json`, which takes the architecture separately."""
-        return asdict(self)
-
-    def made_plain(self) -> Self:
-        """The same request with torch's own headers only."""
-        return replace(self, plain=True)
-
     def key(self, toolchain: str) -> str:
         """Names the product: the same for the same content and the same compilers."""
-        return digest(toolchain, self.to_json())
+        return digest(toolchain, asdict(self))
 
 
 def is_cuda(file_name: str) -> bool:

@@ -8,12 +8,13 @@ import contextlib
 import hashlib
 import os
 import threading
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from kbevolve.evaluators.builds.traits import traits_of
+from kbevolve.archive.record_json import from_json, to_json
+from kbevolve.configs.errors import RecordError
 from kbevolve.evaluators.disk_cache import DiskCache, write_whole
-from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReason, KernelResources
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReason
 
 #: Bytes kept by default; the least recently used files are removed first. A library has 0.1 to 3 MB.
 MOST_BYTES = 4 << 30
@@ -38,24 +39,18 @@ class BuildCache:
         """The result, for which no compiler ran this time; None when there is none, or a damaged one."""
         record = self._records.get(kind, key)
         try:
-            kernels = tuple(KernelResources(**kernel) for kernel in record["resources"])
-            known = BuildResult(
-                product=self._product(record["product"]),
-                log=record["log"],
-                resources=kernels,
-                traits=traits_of(record["traits"]),
-                light=tuple(record["light"]),
-            )
-        except (OSError, KeyError, TypeError):
+            product = self._product(record["product"])
+            known = from_json(BuildResult, record | {"product": None, "seconds": 0.0})
+        except (OSError, KeyError, TypeError, RecordError):
             return None
         _touch(self._records.path(kind, key))
-        return known
+        return replace(known, product=product)
 
     def put(self, kind: str, key: str, result: BuildResult) -> None:
         """Keep a result, but no failure of the machine. A directory that cannot be written to is no error."""
         if result.product is None and result.why is not FailureReason.ERROR:
             return
-        record = asdict(replace(result, product=None))
+        record = to_json(replace(result, product=None))
         if result.product is not None:
             record["product"] = hashlib.sha256(result.product).hexdigest()
             with contextlib.suppress(OSError):

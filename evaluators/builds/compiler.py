@@ -20,7 +20,6 @@ from typing import Any
 
 from kbevolve.evaluators.builds.build_request import BuildRequest, is_cuda
 from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
-from kbevolve.evaluators.sandbox.environment import cuda_architecture
 
 #: Increased when the same request would be built or recorded in another way.
 _RECIPE = 4
@@ -57,11 +56,7 @@ class Commands:
 
 
 def commands(request: BuildRequest) -> Commands:
-    """The commands for a request.
-
-    Raises:
-        BuildRefused: torch's builder refuses it, or is unknown.
-    """
+    """The commands for a request; BuildRefused when torch's builder refuses it or is unknown."""
     from torch.utils import cpp_extension
 
     architecture = request.architecture.replace(".", "")
@@ -111,11 +106,6 @@ def toolchain() -> str:
         *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NVCC_")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def architecture(device_type: str, index: int) -> str:
-    """The target of a device's kernels: "9.0a", …; "" for a CPU."""
-    return cuda_architecture(index) if device_type == "cuda" else ""
 
 
 def _names_architecture(request: BuildRequest) -> bool:

@@ -5,18 +5,21 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.build_job import BuildJob
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.cache import BuildCache
-from kbevolve.evaluators.builds.compiler import architecture, toolchain
+from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.headers import Headers
 from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.sandbox.build_protocol import BuildRefused, BuildResult
+from kbevolve.evaluators.sandbox.environment import cuda_architecture
 from kbevolve.evaluators.worker.channel import Message
 
 #: Requests in progress at once; most of them wait for their compilers.
@@ -56,7 +59,7 @@ class BuildPool:
         directories.remove_stale(prefix=DIRECTORY_PREFIX)
         self.cache = BuildCache(disk_cache.directory / "builds")
         self.headers = Headers(self.cache.directory)
-        self.architecture = architecture(device.type, device.index)
+        self.architecture = cuda_architecture(device.index) if device.type == "cuda" else ""
         self.width = width or _width(device.type)
         self.seconds = settings.build_seconds
         self._plain = plain
@@ -75,17 +78,12 @@ class BuildPool:
         self._requests.shutdown(cancel_futures=True)
 
     def submit(self, request: BuildRequest, *, seconds: float | None = None) -> Future[BuildResult]:
-        """Begin to build a request, unless it is in progress already.
+        """Begin to build a request, unless it is in progress already; the future may raise `BuildRefused`.
 
-        Args:
-            request: what to build.
-            seconds: that compilers may take; None for the setting.
-
-        Returns:
-            The result, or `BuildRefused` if torch's builder refuses it or is unknown.
+        `seconds`: that compilers may take; None for the setting.
         """
         if self._plain:
-            request = request.made_plain()
+            request = replace(request, plain=True)
         key = request.key(toolchain())
         with self._lock:
             future = self._in_progress.get(key)
@@ -123,16 +121,15 @@ class BuildPool:
         return result
 
     def _precompile(self, name: str, command: Sequence[str]) -> None:
+        make = partial(self.headers.precompile, name, command, seconds=self.seconds, nice=self._nice, stop=self._stop)
+
+        def in_background() -> None:
+            # The context is entered in a thread of requests: a thread that it waits for may need a compiler's thread.
+            with self._while_precompiling(), suppress(RuntimeError, CancelledError):
+                self._steps.submit(make).result()
+
         with suppress(RuntimeError):  # closed meanwhile
-            self._requests.submit(self._precompile_in_background, name, command)
-
-    def _precompile_in_background(self, name: str, command: Sequence[str]) -> None:
-        # The context is entered in a thread of requests: a thread that it waits for may need a compiler's thread.
-        with self._while_precompiling(), suppress(RuntimeError, CancelledError):
-            self._steps.submit(self._make_header, name, command).result()
-
-    def _make_header(self, name: str, command: Sequence[str]) -> bool:
-        return self.headers.precompile(name, command, seconds=self.seconds, nice=self._nice, stop=self._stop)
+            self._requests.submit(in_background)
 
     @property
     def _nice(self) -> int:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -133,7 +133,7 @@ class CandidateProcess:
         request = {
             "request": "construct",
             "arguments": prepared.arguments,
-            "tensors": [place.to_json() for place in prepared.argument_places],
+            "tensors": [asdict(place) for place in prepared.argument_places],
             "weights": self._write_weights(weights),
             "seed": weights.seed,
             "precision": prepared.precision,
@@ -199,8 +199,8 @@ class CandidateProcess:
         return {
             "request": kind,
             "inputs": prepared.input_structure,
-            "tensors": [place.to_json() for place in prepared.input_places],
-            "outputs": [place.to_json() for place in prepared.output_places],
+            "tensors": [asdict(place) for place in prepared.input_places],
+            "outputs": [asdict(place) for place in prepared.output_places],
         }
 
     def _check_form(self, reply: Message) -> list[dict[str, Any]]:
@@ -221,7 +221,7 @@ class CandidateProcess:
     def _write_weights(self, weights: Weights) -> dict[str, Any]:
         places = self._prepared.weight_places
         self._write(list(places.values()), [weights.tensors[name] for name in places])
-        return {name: place.to_json() for name, place in places.items()}
+        return {name: asdict(place) for name, place in places.items()}
 
     def _write(self, places: Sequence[SharedTensor], tensors: Sequence[torch.Tensor]) -> None:
         for place, tensor in zip(places, tensors, strict=True):

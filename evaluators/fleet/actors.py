@@ -29,11 +29,9 @@ class ActorJudge:
     def __init__(
         self, ray: Any, spec: JudgeSpec, resources: Mapping[str, float], given_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """Have Ray place it where `resources` are free, and wait until it is ready.
+        """Have Ray place it where `resources` are free, and wait until it is ready; raises as `StartJudge`.
 
-        Raises:
-            EvaluatorError: its device is not there, or the start was given up.
-            JudgeDied: it did not start; `_Misplaced` when its host went away meanwhile.
+        `_Misplaced`: its host went away meanwhile.
         """
         self._ray = ray
         self._ended = threading.Event()
@@ -63,7 +61,7 @@ class ActorJudge:
         try:
             reply: JudgeReply = self._ray.get(self._actor.handle.remote(request.portable()), timeout=seconds)
         except self._ray.exceptions.GetTimeoutError:
-            raise JudgeDied.silent(seconds) from None
+            raise JudgeDied(f"it gave no answer within {seconds:.0f} s") from None
         except self._ray.exceptions.RayError as error:
             raise JudgeDied(one_line(error)) from None
         return reply.result()
@@ -103,9 +101,8 @@ class ActorHost(JudgeHost):
         os.environ.pop("OMP_NUM_THREADS", None)
         # The number of its GPU on the host decides its share of the cores.
         number = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        sharing = spec.sharing if number.isdigit() else 1
-        spec = replace(spec, share=int(number) % sharing if number.isdigit() else 0, sharing=sharing)
-        super().__init__(spec)
+        alone = replace(spec, sharing=1)
+        super().__init__(replace(spec, share=int(number) % spec.sharing) if number.isdigit() else alone)
 
 
 def one_line(error: BaseException) -> str:

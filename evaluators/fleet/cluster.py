@@ -27,6 +27,7 @@ from kbevolve.evaluators.fleet.fleet import Fleet
 from kbevolve.evaluators.fleet.judge_host import JUDGE, JudgeReply, JudgeSpec
 from kbevolve.evaluators.fleet.judge_process import without_secrets
 from kbevolve.evaluators.fleet.slots import Slot
+from kbevolve.evaluators.sandbox import directories
 
 #: Of a cluster that is started here: for this user on this machine (with the second one, Ray listens on the loopback
 #: address), without usage statistics, at normal priority (Ray would run actors, and what they time, at nice 15), and
@@ -54,14 +55,11 @@ class Cluster:
     """A connection to a Ray cluster, or to one that is started on this machine and ends with it."""
 
     def __init__(self, address: str | None, *, cpus: int | None = None) -> None:
-        """Connect.
+        """Connect; EvaluatorError when Ray is not installed, or no cluster answers.
 
         Args:
             address: of a running cluster, "auto" or "host:port"; None starts one on this machine.
             cpus: the number of cores of a cluster that is started here; None for those of the machine.
-
-        Raises:
-            EvaluatorError: Ray is not installed, or no cluster answers.
         """
         self._directory: Path | None = None
         #: GPUs of the host that has the most.
@@ -113,14 +111,11 @@ class Cluster:
         return f"{len(hosts)} host{'s' if len(hosts) != 1 else ''}, {gpus} GPUs, {cores} cores"
 
     def devices(self, asked: tuple[str, ...] = ()) -> tuple[Device, ...]:
-        """The devices for the judges, as the hosts see them.
+        """The devices for the judges, as the hosts see them; EvaluatorError when they are too few.
 
         Args:
             asked: one name for each judge, "cuda" or "cpu" (Ray places the judges, so an index has no meaning); when
                 empty all GPUs, or one CPU judge for each host of a cluster without GPUs.
-
-        Raises:
-            EvaluatorError: there are not so many, or a host does not answer.
         """
         hosts = [node for node in self._ray.nodes() if node["Alive"]]
         gpus = {node["NodeID"]: int(node["Resources"].get("GPU", 0)) for node in hosts}
@@ -143,11 +138,7 @@ class Cluster:
     def fleet(
         self, devices: tuple[Device, ...], settings: EvaluationSettings, work: WorkSettings, *, judge: str = JUDGE
     ) -> Fleet:
-        """One judge for each of these devices, placed by Ray. Closing the fleet closes the cluster.
-
-        Raises:
-            EvaluatorError: a judge cannot be started, or the devices differ.
-        """
+        """One judge for each of these devices, placed by Ray; raises as `Fleet`. Its close closes the cluster."""
         on_cpu = devices[0].type == "cpu"
         cores = float(self._ray.cluster_resources().get("CPU", 1.0))
         # Ray counts whole cores or parts of one. CPU judges spread over the hosts, and each uses all cores of its host.
@@ -193,11 +184,7 @@ class Cluster:
 
 
 def find_cluster(work: WorkSettings) -> tuple[Cluster, tuple[Device, ...]]:
-    """Connect to the cluster of the settings, and find the devices that they ask for.
-
-    Raises:
-        EvaluatorError: Ray is not installed, no cluster answers, or it lacks these devices.
-    """
+    """Connect to the cluster of the settings, and find the devices that they ask for; raises as `Cluster`."""
     # A cluster that is started here has room for every CPU judge that was asked for.
     cpus = max(len(work.devices), len(os.sched_getaffinity(0)))
     cluster = Cluster(work.ray_address, cpus=cpus)
@@ -257,10 +244,7 @@ def _own_directory() -> Path:
     """A directory for Ray's logs and sockets; those of processes that ended are removed."""
     base = Path(tempfile.gettempdir())
     base = base if len(str(base)) <= _LONGEST_DIRECTORY else Path("/tmp")
-    for left in base.glob(f"{_DIRECTORY_PREFIX}*"):
-        owner = left.name.removeprefix(_DIRECTORY_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+    directories.remove_stale(base, prefix=_DIRECTORY_PREFIX)
     return Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getpid()}-", dir=base))
 
 

@@ -41,16 +41,13 @@ class Fleet:
         mixed: bool = False,
         closing: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start all judges.
+        """Start all judges; EvaluatorError when one cannot be started, or the devices differ.
 
         Args:
             slots: one for each judge; at least one.
             settings: for time limits, and for the evaluation of a kernel that no judge survives.
             mixed: whether devices of different models may work together.
             closing: called once, after the judges ended.
-
-        Raises:
-            EvaluatorError: a judge cannot be started, or the devices differ.
         """
         self.settings = settings
         self._fingerprints: frozenset[str] | None = None
@@ -77,20 +74,12 @@ class Fleet:
         self._open.close()
 
     def card(self, problem: Problem) -> ProblemCard:
-        """What is known about a problem on these devices.
-
-        Raises:
-            EvaluatorError: the reference fails, or no device is left.
-        """
+        """What is known about a problem; EvaluatorError when the reference fails or no device is left."""
         found: ProblemCard = self._handle_or_raise(JudgeRequest(method="card", problem=problem))
         return replace(found, device=self.device.fingerprint)
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        """Judge one kernel on the device with the fewest under way.
-
-        Raises:
-            EvaluatorError: the reference fails, or no device is left.
-        """
+        """Implements `Evaluator.evaluate`, on the device with the fewest kernels under way."""
         try:
             found: Evaluation = self._handle(JudgeRequest(method="evaluate", problem=problem, kernels=(kernel,)))
         except _JudgesDied as deaths:
@@ -112,11 +101,9 @@ class Fleet:
         return replace(found, device=self.device.fingerprint)
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
-        """Time kernels and the reference against each other, all on one device.
+        """Implements `Confirmer.compete`, all on one device.
 
-        Raises:
-            EvaluatorError: the reference fails, no device is left, or two judges died of the contest and of none of its
-                kernels alone.
+        EvaluatorError also means that two judges died of the contest and of none of its kernels alone.
         """
         request = JudgeRequest(method="compete", problem=problem, kernels=tuple(kernels), rounds=rounds)
         try:
@@ -127,11 +114,7 @@ class Fleet:
         return replace(contest, failed=failed)
 
     def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
-        """PyTorch's own ways to run the reference, timed against eager on one device.
-
-        Raises:
-            EvaluatorError: eager itself fails, or no device is left.
-        """
+        """PyTorch's own ways to run the reference, timed against eager on one device."""
         found: tuple[Baseline, ...] = self._handle_or_raise(JudgeRequest(method="baselines", problem=problem))
         return found
 
@@ -218,11 +201,7 @@ class _JudgesDied(Exception):
 def local_fleet(
     devices: Sequence[Device], settings: EvaluationSettings, work: WorkSettings, *, judge: str = JUDGE
 ) -> Fleet:
-    """One judge process for each of these devices of this machine.
-
-    Raises:
-        EvaluatorError: a judge cannot be started, or the devices differ.
-    """
+    """One judge process for each of these devices of this machine; raises as `Fleet`."""
     names = [device.torch_name for device in devices]
     slots = []
     for number, device in enumerate(devices):
@@ -236,9 +215,5 @@ def local_fleet(
             share=number,
         )
         name = f"{device.torch_name} ({number + 1})" if names.count(device.torch_name) > 1 else device.torch_name
-        slots.append(Slot(name=name, start=partial(_start_process, spec, device)))
+        slots.append(Slot(name=name, start=partial(JudgeProcess, spec, device)))
     return Fleet(slots, settings, mixed=work.mixed_devices)
-
-
-def _start_process(spec: JudgeSpec, device: Device, given_up: Callable[[], bool]) -> JudgeProcess:
-    return JudgeProcess(spec, device, given_up=given_up)

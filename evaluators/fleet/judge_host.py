@@ -13,11 +13,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kbevolve import __version__
 from kbevolve.archive.records import Kernel
-from kbevolve.configs.errors import EvaluatorError, KBEvolveError
+from kbevolve.configs.errors import KBEvolveError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import Device, find_device
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 #: The class of the judges, as "module:Class". Tests and simulations name another one with the same methods.
 JUDGE = "kbevolve.evaluators.judging.judge:Judge"
-#: The methods of a judge that may be called from afar.
-_METHODS = ("card", "evaluate", "compete", "baselines")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,21 +64,14 @@ class JudgeInfo:
 class JudgeRequest:
     """One call of a method of a remote judge."""
 
-    #: "card", "evaluate", "compete" or "baselines".
-    method: str
+    method: Literal["card", "evaluate", "compete", "baselines"]
     problem: Problem
     #: One kernel to evaluate, or those that compete.
     kernels: tuple[Kernel, ...] = ()
     rounds: int = 0
 
     def call(self, judge: "Judge") -> Any:
-        """Call the method.
-
-        Raises:
-            EvaluatorError: there is no such method, or the judge failed.
-        """
-        if self.method not in _METHODS:
-            raise EvaluatorError(f"a judge has no method {self.method!r}; it has: {', '.join(_METHODS)}")
+        """Call the method."""
         if self.method == "compete":
             return judge.compete(self.problem, self.kernels, rounds=self.rounds)
         return getattr(judge, self.method)(self.problem, *self.kernels)
@@ -112,12 +103,7 @@ class JudgeReply:
             return cls(broken=f"{type(error).__name__}: {lines[0][:300]}")
 
     def result(self) -> Any:
-        """The value.
-
-        Raises:
-            JudgeDied: the judge broke.
-            KBEvolveError: the judge raised it.
-        """
+        """The value, or what the judge raised; JudgeDied when it broke."""
         if self.broken:
             raise JudgeDied(self.broken)
         if self.error is not None:
@@ -127,11 +113,6 @@ class JudgeReply:
 
 class JudgeDied(Exception):
     """A remote judge is gone or broken, and its requests have no reply; the message is one line."""
-
-    @classmethod
-    def silent(cls, seconds: float) -> "JudgeDied":
-        """A judge that hangs."""
-        return cls(f"it gave no answer within {seconds:.0f} s")
 
 
 class RemoteJudge(Protocol):

@@ -40,17 +40,13 @@ class JudgeProcess:
 
     info: JudgeInfo
 
-    def __init__(self, spec: JudgeSpec, device: Device, *, given_up: Callable[[], bool] = lambda: False) -> None:
-        """Start it, and wait until it is ready.
+    def __init__(self, spec: JudgeSpec, device: Device, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Start it, and wait until it is ready; raises as `StartJudge`.
 
         Args:
             spec: what the judge is made from; its device is set here.
             device: the device as this process names it.
             given_up: called several times a second; the start ends when it returns True.
-
-        Raises:
-            EvaluatorError: the device is not there.
-            JudgeDied: it did not start.
         """
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read when it died, closed in `close`
         ours, theirs = socket.socketpair()
@@ -106,7 +102,7 @@ class JudgeProcess:
             return answer.result(seconds).result()
         except TimeoutError:
             self._process.kill()  # a judge that hangs does not end in order
-            raise JudgeDied.silent(seconds) from None
+            raise JudgeDied(f"it gave no answer within {seconds:.0f} s") from None
 
     def close(self) -> None:
         """End it: in order when it responds, else by force."""

@@ -53,14 +53,9 @@ class Slots:
     """All slots of a fleet; safe for several threads."""
 
     def __init__(self, slots: Sequence[Slot], check: Callable[[JudgeInfo], None]) -> None:
-        """Start a judge in every slot, all at once.
+        """Start a judge in every slot, all at once; EvaluatorError when one cannot be started.
 
-        Args:
-            slots: at least one.
-            check: raises EvaluatorError about a judge that does not fit the others.
-
-        Raises:
-            EvaluatorError: one of them cannot be started; the user is told before work begins.
+        `check` raises EvaluatorError about a judge that does not fit the others.
         """
         self._check = check
         self._changed = threading.Condition()

@@ -68,10 +68,7 @@ class ProblemContext:
     def __init__(self, problem: Problem, judge: JudgeContext, *, width: int) -> None:
         """Run the reference, analyse the problem, warm up the reference's process.
 
-        Args:
-            problem: to set up.
-            judge: the device, and everything else that outlives a problem.
-            width: most kernels to be tried at once; fewer where memory is short.
+        At most `width` kernels are tried at once; fewer where memory is short.
 
         Raises:
             EvaluatorError: the reference fails, here or in a worker.
@@ -123,11 +120,7 @@ class ProblemContext:
         return CandidateProcess(worker, self.device, self.prepared, judge.settings, source, gate=judge.gate, wrap=wrap)
 
     def start_reference(self, *, wrap: str = "eager") -> tuple[CandidateProcess, Undisturbed]:
-        """The reference in a fresh worker, warm, and its undisturbed time.
-
-        Raises:
-            EvaluatorError: it fails there.
-        """
+        """The reference in a fresh worker, warm, and its undisturbed time; EvaluatorError when it fails there."""
         reference = self.start(self.prepared.reference.source + _REFERENCE_AS_CANDIDATE, wrap=wrap)
         try:
             with reference.on_device():
@@ -162,11 +155,7 @@ class ProblemContext:
         return time_ms < _FLOOR_SHARE * self.card.floor_ms.get(precision_class or "", 0.0)
 
     def measure_reference(self) -> float:
-        """Milliseconds of an undisturbed call of the reference, measured now.
-
-        Raises:
-            EvaluatorError: it fails.
-        """
+        """Milliseconds of an undisturbed call of the reference, measured now; EvaluatorError when it fails."""
         try:
             return self._measure(self.reference).ms
         except Rejection as failure:

@@ -85,7 +85,7 @@ class Judge:
         Args:
             device: to judge on.
             settings: of every evaluation.
-            disk_cache: for facts that outlive the process; None for the user's own.
+            disk_cache: facts that outlive the process; None for the user's own.
             width: kernels that may be under way at once.
             builders: compilers at once; 0 for as many as the machine has cores for.
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
@@ -125,20 +125,12 @@ class Judge:
         self._context.builds.close()
 
     def card(self, problem: Problem) -> ProblemCard:
-        """What is known about a problem on this device.
-
-        Raises:
-            EvaluatorError: the reference fails.
-        """
+        """What is known about a problem on this device; EvaluatorError when the reference fails."""
         with self._admission.shared(problem.id):
             return self._set_up(problem).card
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        """Judge one kernel.
-
-        Raises:
-            EvaluatorError: the reference fails, or no worker can be started.
-        """
+        """Implements `Evaluator.evaluate`."""
         started = time.perf_counter()
         phases = Phases(self._context.gate)
         found = empty_evaluation(problem, kernel, self.device, self.settings.precision)
@@ -157,11 +149,7 @@ class Judge:
         )
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
-        """Time kernels and the reference against each other in the same rounds, all in fresh processes.
-
-        Raises:
-            EvaluatorError: the reference fails, or no worker can be started.
-        """
+        """Implements `Confirmer.compete`."""
         repeatability = self._context.repeatability
         with self._alone_with(problem) as context:
             contest = run_contest(context, kernels, rounds=rounds, tie=repeatability.tie(problem.id))
@@ -171,11 +159,7 @@ class Judge:
         return contest
 
     def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
-        """PyTorch's own ways to run the reference, timed against eager once for each problem, device and versions.
-
-        Raises:
-            EvaluatorError: eager itself fails.
-        """
+        """PyTorch's own ways to run the reference, timed against eager once for each problem, device and versions."""
         precision, disk_cache = self.settings.precision, self._context.disk_cache
         known = recall(disk_cache, problem=problem.id, device=self.device, precision=precision)
         for name in missing(self.device, known):

@@ -182,10 +182,10 @@ def time_ms(rounds: Sequence[Round], name: str) -> float:
     return rounds_ms(blocks[name].times_ms for blocks in rounds)
 
 
-def measurements(rounds: Sequence[Round], roles: Mapping[str, str]) -> Iterator[Measurement]:
-    """Every block for the archive; `roles`: name -> role there."""
+def measurements(rounds: Sequence[Round]) -> Iterator[Measurement]:
+    """Every block for the archive."""
     for number, blocks in enumerate(rounds):
-        for name, role in roles.items():
+        for name, role in ((REFERENCE, "reference"), (KERNEL, "child")):
             yield Measurement(role=role, round=number, times_ms=blocks[name].times_ms)
 
 

@@ -228,7 +228,7 @@ def _timed(context: ProblemContext, rounds: list[Round], found: Evaluation) -> E
         speedup_best=over_best(speedup.estimate, known) if known else None,
         best_baseline=best(known).name if known else None,
         tags=(*found.tags, *(tag for tag, holds in tags.items() if holds)),
-        blocks=tuple(measurements(rounds, {REFERENCE: "reference", KERNEL: "child"})),
+        blocks=tuple(measurements(rounds)),
     )
 
 

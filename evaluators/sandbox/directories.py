@@ -26,9 +26,9 @@ def triton_cache(directory: Path) -> Path:
     return directory / "tmp" / "triton"
 
 
-def remove_stale(*, prefix: str = PREFIX) -> None:
+def remove_stale(parent: Path | None = None, *, prefix: str = PREFIX) -> None:
     """Remove the directories of judges that were killed, and kill the processes that use them."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+    for directory in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
         owner = directory.name.removeprefix(prefix).partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             kill(leaked(directory))

@@ -56,11 +56,7 @@ class Worker:
     def __init__(
         self, device: Device, server: ForkServer | None = None, *, built: Path | None = None, connections: int = 0
     ) -> None:
-        """Start it by `launch.start`.
-
-        Raises:
-            EvaluatorError: the fork server has died.
-        """
+        """Start it by `launch.start`."""
         self._launched = launch.start(device, server, built=built, connections=connections)
         self._device_type = device.type
         self._connection = WorkerConnection(self._launched)
@@ -99,10 +95,9 @@ class Worker:
         return self._connection.printed.text
 
     def wait_attached(self) -> None:
-        """Block until it is confined and known to the GPU's driver. Without a context it disturbs no measurement.
+        """Block until it is confined and known to the GPU's driver; EvaluatorError when it did not start.
 
-        Raises:
-            EvaluatorError: it did not start.
+        Without a context it disturbs no measurement.
         """
         attached = self._starting(lambda: self._await_reply({"loading": _START_SECONDS}))
         # Trusted: it holds no candidate yet.

@@ -5,7 +5,7 @@ own clock bounds times, and outputs are compared in the judge.
 """
 
 import threading
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -16,33 +16,19 @@ _default_dtype = torch.get_default_dtype
 _threads = threading.active_count
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessState:
-    """The state of this process at one moment."""
+def process_state() -> dict[str, Any]:
+    """The present state by short names."""
+    return {
+        "torch function mode": torch._C._len_torch_function_stack(),
+        "torch dispatch mode": torch._C._len_torch_dispatch_stack(),
+        "default dtype": _default_dtype(),
+        "Python threads": _threads(),
+    }
 
-    function_modes: int
-    dispatch_modes: int
-    default_dtype: torch.dtype
-    threads: int
 
-    @classmethod
-    def now(cls) -> "ProcessState":
-        """The present state."""
-        return cls(
-            function_modes=torch._C._len_torch_function_stack(),
-            dispatch_modes=torch._C._len_torch_dispatch_stack(),
-            default_dtype=_default_dtype(),
-            threads=_threads(),
-        )
-
-    def changes(self, precision: str) -> list[str]:
-        """Short names of what differs now."""
-        now = ProcessState.now()
-        differences = {
-            "torch function mode": now.function_modes != self.function_modes,
-            "torch dispatch mode": now.dispatch_modes != self.dispatch_modes,
-            "default dtype": now.default_dtype != self.default_dtype,
-            "Python threads": now.threads > self.threads,
-            "precision flags": not flags_are_set(precision),
-        }
-        return [name for name, differs in differences.items() if differs]
+def changes(before: dict[str, Any], precision: str) -> list[str]:
+    """The names of what differs now; fewer threads are no change."""
+    now = process_state()
+    now["Python threads"] = max(now["Python threads"], before["Python threads"])
+    changed = [name for name, value in now.items() if value != before[name]]
+    return changed if flags_are_set(precision) else [*changed, "precision flags"]

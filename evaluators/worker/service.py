@@ -17,7 +17,7 @@ from kbevolve.evaluators.worker.baselines import wrap
 from kbevolve.evaluators.worker.build_watch import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
 from kbevolve.evaluators.worker.channel import Channel, Message
-from kbevolve.evaluators.worker.integrity import ProcessState
+from kbevolve.evaluators.worker.integrity import changes, process_state
 from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
 from kbevolve.evaluators.worker.precision import set_flags
@@ -90,7 +90,7 @@ class Service:
         self._model: torch.nn.Module | None = None
         self._forward: Callable[..., Any] | None = None
         self._private: list[torch.Tensor] | None = None
-        self._before: ProcessState | None = None
+        self._before: dict[str, Any] = {}
 
     def watch_triton(self) -> None:
         """Report Triton's compiling from now on, when the warm-up has imported it."""
@@ -111,7 +111,7 @@ class Service:
                     self._memory = open_shared(request["ticket"], descriptors)
                     return {"ok": True}
                 case "import":
-                    self._before = ProcessState.now()
+                    self._before = process_state()
                     self._module = import_candidate(request["source"])
                     return {"ok": True}
                 case "construct":
@@ -215,20 +215,19 @@ class Service:
         if len(expected) == len(leaves):
             for place, leaf, facts in zip(expected, leaves, described, strict=True):
                 if facts["plain"] and facts["shape"] == place["shape"] and facts["dtype"] == place["dtype"]:
-                    _copy(SharedTensor.from_json(place).view(self._memory), leaf)
+                    _copy(SharedTensor(**place).view(self._memory), leaf)
         self._synchronize()
         return {"structure": structure, "leaves": described}
 
     def _changes(self) -> list[str]:
         """What the candidate left changed in this process."""
-        assert self._before is not None
-        return self._before.changes(self._precision)
+        return changes(self._before, self._precision)
 
     def _weights(self, request: Message) -> dict[str, torch.Tensor]:
-        return {name: SharedTensor.from_json(place).view(self._memory) for name, place in request["weights"].items()}
+        return {name: SharedTensor(**place).view(self._memory) for name, place in request["weights"].items()}
 
     def _views(self, places: list[dict[str, Any]]) -> list[torch.Tensor]:
-        return [SharedTensor.from_json(place).view(self._memory) for place in places]
+        return [SharedTensor(**place).view(self._memory) for place in places]
 
     def _synchronize(self) -> None:
         if self._device.type == "cuda":

@@ -1,7 +1,7 @@
 """Python values in messages: plain values as JSON, tensors as numbered places in shared memory. Nothing is pickled."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,20 +20,11 @@ class SharedTensor:
 
     #: Bytes from the start.
     offset: int
-    shape: tuple[int, ...]
+    shape: Sequence[int]
     #: Elements, as in `torch.Tensor.stride`.
-    stride: tuple[int, ...]
+    stride: Sequence[int]
     #: Name without "torch.", e.g. "float32".
     dtype: str
-
-    @classmethod
-    def from_json(cls, tree: dict[str, Any]) -> "SharedTensor":
-        """The place that `to_json` wrote."""
-        return cls(offset=tree["offset"], shape=tuple(tree["shape"]), stride=tuple(tree["stride"]), dtype=tree["dtype"])
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
     def view(self, memory: torch.Tensor) -> torch.Tensor:
         """The tensor in `memory` (uint8, one axis), not copied."""

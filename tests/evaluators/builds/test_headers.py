@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -122,7 +123,7 @@ def test_light_and_precompiled_headers_give_the_same_answers(
 ) -> None:
     found = {}
     command = compiler.commands(request(TORCH)).cxx
-    assert pool._make_header(precompiled_name(command), command)
+    assert pool.headers.precompile(precompiled_name(command), command, seconds=60, nice=0, stop=threading.Event())
     for name, plain in (("whole", True), ("light", False)):
         built = pool.submit(request(TORCH, name=name, plain=plain)).result()
         assert built.product is not None, built

@@ -246,7 +246,8 @@ def test_compilers_yield_to_timing_on_a_gpu(
     with closing(BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path), width=1)) as pool:
         pool.architecture = architecture
         assert pool.submit(twice).result().product is None
-        assert not pool._make_header("header", ("c++",))
+        pool._precompile("header", ("c++",))
+        pool._requests.shutdown()
     assert seen
     assert set(seen) == {nice}
 

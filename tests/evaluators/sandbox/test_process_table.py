@@ -31,7 +31,7 @@ def test_members_of_a_group_are_counted(tmp_path: Path) -> None:
         (found,) = process_table.members(child.pid)
         assert (found.pid, found.parent, found.ended) == (child.pid, os.getpid(), False)
     finally:
-        process_table.kill([child.pid])
+        process_table.kill([found])
         deadline = time.monotonic() + 10
         while process_table.members(child.pid) and time.monotonic() < deadline:
             time.sleep(0.01)
