@@ -8,13 +8,12 @@ import contextlib
 import hashlib
 import os
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from kbevolve.archive.record_json import from_json, to_json
-from kbevolve.configs.errors import RecordError
+from kbevolve.evaluators.builds.traits import traits_of
 from kbevolve.evaluators.disk_cache import DiskCache, write_whole
-from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReason
+from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReason, KernelResources
 
 #: Bytes kept by default; the least recently used files are removed first. A library has 0.1 to 3 MB.
 MOST_BYTES = 4 << 30
@@ -39,18 +38,23 @@ class BuildCache:
         """The result, for which no compiler ran this time; None when there is none, or a damaged one."""
         record = self._records.get(kind, key)
         try:
-            product = self._product(record["product"])
-            known = from_json(BuildResult, record | {"product": None, "seconds": 0.0})
-        except (OSError, KeyError, TypeError, RecordError):
+            known = BuildResult(
+                product=self._product(record["product"]),
+                log=record["log"],
+                resources=tuple(KernelResources(**kernel) for kernel in record["resources"]),
+                traits=traits_of(record["traits"]),
+                light=tuple(record["light"]),
+            )
+        except (OSError, KeyError, TypeError):
             return None
         _touch(self._records.path(kind, key))
-        return replace(known, product=product)
+        return known
 
     def put(self, kind: str, key: str, result: BuildResult) -> None:
         """Keep a result, but no failure of the machine. A directory that cannot be written to is no error."""
         if result.product is None and result.why is not FailureReason.ERROR:
             return
-        record = to_json(replace(result, product=None))
+        record = asdict(replace(result, product=None))
         if result.product is not None:
             record["product"] = hashlib.sha256(result.product).hexdigest()
             with contextlib.suppress(OSError):
