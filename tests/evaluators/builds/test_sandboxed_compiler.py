@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, remove_stale_directories, run
-from kbevolve.evaluators.sandbox import bubblewrap, process_table
+from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX, build_directory, run
+from kbevolve.evaluators.sandbox import bubblewrap, directories, process_table
 from kbevolve.evaluators.worker import landlock
 
 ROOT = Path(__file__).parents[3]
@@ -133,5 +133,5 @@ def test_compilers_die_with_the_process_that_started_them() -> None:
     while process_table.leaked(directory) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not process_table.leaked(directory)
-    remove_stale_directories()
+    directories.remove_stale(prefix=DIRECTORY_PREFIX)
     assert not directory.exists()

@@ -5,16 +5,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from kbevolve.evaluators.sandbox.quiet_threads import QuietThreads
+from kbevolve.evaluators.judging.judge import _one_thread
 
 
 def test_each_thread_gets_its_threads_back() -> None:
     """torch counts threads for each thread; once only the last thread to leave got its number back."""
-    quiet, together = QuietThreads(), threading.Barrier(2, timeout=20)
-    left_first = threading.Event()
+    together, left_first = threading.Barrier(2, timeout=20), threading.Event()
 
     def visit(first: bool) -> tuple[int, int]:
-        with quiet(), quiet():
+        with _one_thread(2), _one_thread(2):
             together.wait()
             inside = torch.get_num_threads()
             if not first:
