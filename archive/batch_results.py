@@ -13,12 +13,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, NoReturn, Self
+from typing import NamedTuple, Self
 
 from kbevolve import __version__
 from kbevolve.archive.identity import encodable
-from kbevolve.archive.jsonl import append_whole
 from kbevolve.archive.parts import changed, flat
 from kbevolve.archive.record_json import from_json, to_json
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
@@ -119,7 +117,7 @@ def from_line(line: str) -> BatchResult:
         RecordError: the line holds none, or one that contradicts itself; the message says where.
     """
     try:
-        values = json.loads(line, parse_constant=_refuse_constant)
+        values = json.loads(line)
     except (ValueError, RecursionError):
         raise RecordError("not JSON") from None
     stated = values.get("format") if isinstance(values, dict) else None
@@ -168,7 +166,6 @@ class ResultsFile:
         #: Whether a line that was cut short has been removed.
         self.repaired = False
         try:
-            is_new = not path.exists()
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise UsageError(
@@ -176,8 +173,6 @@ class ResultsFile:
             ) from None
         try:
             self._lock()
-            if is_new:
-                _sync_directory(path)
             self._read()
         except BaseException:
             os.close(self._file)
@@ -186,9 +181,7 @@ class ResultsFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def append(self, result: BatchResult) -> None:
@@ -197,9 +190,14 @@ class ResultsFile:
         Raises:
             ArchiveError: the disk does not take the line; the lines before it are kept.
         """
+        before, text = os.fstat(self._file).st_size, f"{to_line(result)}\n".encode("ascii")
         try:
-            append_whole(self._file, f"{to_line(result)}\n", wait=True)
+            while text:  # an almost full disk takes a part
+                text = text[os.write(self._file, text) :]
+            os.fsync(self._file)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before)
             raise ArchiveError(
                 f"{self.path}: {error.strerror}; make room and give the same command again (what was judged is kept)"
             ) from None
@@ -223,31 +221,12 @@ class ResultsFile:
             self._repair(read.torn, read.whole)
 
     def _repair(self, torn: bytes, whole: int) -> None:
-        with contextlib.suppress(RecordError, UnicodeDecodeError):
-            result = from_line(torn.decode("utf-8"))
-            os.write(self._file, b"\n")
-            self.known[result.conditions] = result
-            return
         # A file system may leave zeros where a power cut took the data.
         text, beginning = torn.rstrip(b"\0"), BEGINNING.encode()
         if not (text.startswith(beginning) or beginning.startswith(text)):
             raise UsageError(f"{self.path} ends in another text; only results are added to results: another --out")
         os.ftruncate(self._file, whole)
         self.repaired = True
-
-
-def _sync_directory(path: Path) -> None:
-    """Have the disk keep the directory's entry of a new file, too."""
-    with contextlib.suppress(OSError):  # some file systems have nothing to keep
-        folder = os.open(path.absolute().parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 def _check_texts(result: BatchResult) -> None:
@@ -271,27 +250,27 @@ def _check_texts(result: BatchResult) -> None:
 
 def _check_numbers(found: Evaluation) -> None:
     values = flat(found)
-    if found.precision not in _PRECISIONS:
-        raise RecordError(f"evaluation.precision is {found.precision!r}; one of {', '.join(_PRECISIONS)} is wanted")
-    if not found.device:
-        raise RecordError("evaluation.device is empty; the fingerprint of a device is wanted")
+
+    def require(is_right: bool, name: str, wanted: str) -> None:
+        if not is_right:
+            raise RecordError(f"evaluation.{name} is {values[name]!r}; {wanted}")
+
+    require(found.precision in _PRECISIONS, "precision", f"one of {', '.join(_PRECISIONS)} is wanted")
+    require(bool(found.device), "device", "the fingerprint of a device is wanted")
+    is_correct = found.verdict is Verdict.CORRECT
     for name in _FIGURES:
-        if (values[name] is not None) is not (found.verdict is Verdict.CORRECT):
-            verdict = found.verdict.name.lower()
-            raise RecordError(f"evaluation.{name} is {values[name]}, and evaluation.verdict is {verdict!r}")
+        wanted = "a number, for the verdict is correct" if is_correct else "no number, for the verdict is not correct"
+        require((values[name] is not None) is is_correct, name, wanted)
     for name in (*_FIGURES, "speedup_best"):
-        if values[name] is not None and not 0 < values[name] < math.inf:
-            raise RecordError(f"evaluation.{name} is {values[name]}; a positive number is wanted")
-    if (found.timing.speedup_low or 0.0) > (found.timing.speedup_high or math.inf):
-        raise RecordError("evaluation.speedup_low is above evaluation.speedup_high")
-    seconds = {name: values[name] for name in ("build_seconds", "seconds", "started_at")}
-    seconds |= {f"phases[{name!r}]": value for name, value in found.execution.phases.items()}
-    for name, value in seconds.items():
-        if not 0 <= value < math.inf:
-            raise RecordError(f"evaluation.{name} is {value}; a number of seconds is wanted")
+        require(values[name] is None or 0 < values[name] < math.inf, name, "a positive number is wanted")
+    require(
+        not is_correct or values["speedup_low"] <= values["speedup_high"], "speedup_low", "it is above speedup_high"
+    )
+    for name in ("build_seconds", "seconds", "started_at"):
+        require(0 <= values[name] < math.inf, name, "a number of seconds is wanted")
+    require(all(0 <= one < math.inf for one in values["phases"].values()), "phases", "numbers of seconds are wanted")
     for name in _ERRORS:
-        if (values[name] or 0.0) < 0:
-            raise RecordError(f"evaluation.{name} is {values[name]}; errors are not negative")
+        require(not (values[name] or 0.0) < 0, name, "errors are not negative")
     for index, block in enumerate(found.blocks):
         if block.role not in _ROLES:
             raise RecordError(

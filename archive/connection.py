@@ -15,6 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ _REMEDIES = (
     ("SQLITE_NOTADB", "it is not an SQLite file; --archive wants a file that kbevolve made, or a name not taken yet"),
     ("SQLITE_CORRUPT", "the file is damaged; save what can be read: sqlite3 FILE .recover | sqlite3 saved.db"),
 )
+
+
+def now() -> str:
+    """This moment, as the archive writes it: UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Connection:

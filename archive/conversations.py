@@ -6,12 +6,11 @@ its first answer is final. Its id follows from the child, so asking again asks t
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple
 
-from kbevolve.archive.connection import Connection
+from kbevolve.archive.connection import Connection, now
 from kbevolve.archive.records import Operator
 
 _KEY = "run, generation, island, slot, number"
@@ -125,7 +124,7 @@ class Questions:
             for question in questions:
                 known = self.asked(question.place)
                 if known is None:
-                    row = {"operator": question.operator.name, "stage": question.stage.name, "at": _now()}
+                    row = {"operator": question.operator.name, "stage": question.stage.name, "at": now()}
                     self._connection.insert("questions", {**self._key(question.place), **row})
                 handed.append(replace(question, asked=known.asked if known else ""))
         return handed
@@ -148,27 +147,21 @@ class Questions:
             if known is not None:
                 same = (known.text, known.following) == (answer.text, answer.following)
                 return AnswerStatus.KNOWN if same else AnswerStatus.TWICE
-            if self._has_birth(place):
+            birth = "select 1 from births where (run, generation, island, slot) = (?, ?, ?, ?)"
+            if self._connection.row(birth, self.run, *place[:3]) is not None:
                 return AnswerStatus.LATE
-            row = {name: asdict(answer)[name] for name in ("text", "following", "by")}
-            self._connection.insert("answers", {**self._key(place), **row, "at": _now()})
+            row = {"text": answer.text, "following": answer.following, "by": answer.by, "at": now()}
+            self._connection.insert("answers", {**self._key(place), **row})
         return AnswerStatus.TAKEN
 
     def unused(self) -> int:
         """Number of answers whose child has no birth yet."""
         row = self._connection.row(
-            "select count(*) from answers where run = ? and not exists (select 1 from births where"
-            " births.run = answers.run and births.generation = answers.generation"
-            " and births.island = answers.island and births.slot = answers.slot)",
+            "select count(*) from answers where run = ? and"
+            " (run, generation, island, slot) not in (select run, generation, island, slot from births)",
             self.run,
         )
         return row[0] if row else 0
-
-    def _has_birth(self, place: RequestPlace) -> bool:
-        row = self._connection.row(
-            "select 1 from births where run = ? and generation = ? and island = ? and slot = ?", self.run, *place[:3]
-        )
-        return row is not None
 
     def _key(self, place: RequestPlace) -> dict[str, Any]:
         return {"run": self.run, **place._asdict()}
@@ -203,8 +196,4 @@ class Replies:
         """Record a reply; it is in the file when this returns. The first reply to a request is kept."""
         row = {"run": self._run, "digest": digest, "reply": reply}
         with self._connection.transaction():
-            self._connection.insert("replies", {**row, "at": _now()}, known="run, digest")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._connection.insert("replies", {**row, "at": now()}, known="run, digest")

@@ -9,13 +9,11 @@ whole facts or none.
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kbevolve.archive import rows
-from kbevolve.archive.connection import Connection
+from kbevolve.archive.connection import Connection, now
 from kbevolve.archive.conversations import Questions, Replies
 from kbevolve.archive.kernel_queries import Kernels, Problems
 from kbevolve.archive.prefixes import ambiguous, by_prefix
@@ -76,22 +74,18 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Writing
 
     def add_problem(self, problem: Problem) -> None:
         """Add a problem; the same text is added once."""
-        with self._fact(f"problem {problem.name}"):
-            self._connection.insert("problems", {**rows.to_row(problem), "at": _now()}, known="id")
+        self._add(f"problem {problem.name}", "problems", {**rows.to_row(problem), "at": now()}, known="id")
 
     def add_run(self, run: Run) -> None:
         """Add a run at its start; its problem must be in the archive."""
-        with self._fact(f"run {run.id}"):
-            self._connection.insert("runs", rows.to_row(run))
+        self._add(f"run {run.id}", "runs", rows.to_row(run))
 
     def add_birth(self, birth: Birth, *, kernel: Kernel | None = None, idea: Idea | None = None) -> None:
         """Add a birth, with its kernel and idea where they are new.
@@ -107,7 +101,7 @@ class Archive:
                 self._connection.insert("ideas", rows.to_row(idea), known="id")
             for text in rows.birth_texts(birth):
                 self._connection.insert("texts", text, known="id")
-            self._connection.insert("births", {**rows.birth_row(birth), "at": _now()})
+            self._connection.insert("births", {**rows.birth_row(birth), "at": now()})
 
     def add_evaluation(self, evaluation: Evaluation) -> None:
         """Add an evaluation with all its timed blocks. A kernel may have several; the first one counts."""
@@ -126,16 +120,12 @@ class Archive:
         new = []
         with self._fact("an evaluation made elsewhere"):
             for problem, kernel, evaluation in found:
-                self._connection.insert("problems", {**rows.to_row(problem), "at": _now()}, known="id")
+                self._connection.insert("problems", {**rows.to_row(problem), "at": now()}, known="id")
                 self._connection.insert("kernels", rows.to_row(kernel), known="id")
                 new.append(evaluation not in self.kernels.evaluations(kernel.id))
                 if new[-1]:
                     self._insert_evaluation(evaluation)
         return new
-
-    def add_confirmation(self, confirmation: Confirmation) -> None:
-        """Add the confirmation of one challenger, with all its timed blocks."""
-        self.add_contest((confirmation,))
 
     def add_contest(self, confirmations: Sequence[Confirmation], failures: Sequence[Evaluation] = ()) -> None:
         """Add the results of a contest in one transaction: confirmations, and evaluations of kernels that failed.
@@ -148,7 +138,7 @@ class Archive:
             for failure in failures:
                 self._insert_evaluation(failure)
             for confirmation in confirmations:
-                row = {**rows.to_row(confirmation), "at": _now()}
+                row = {**rows.to_row(confirmation), "at": now()}
                 number = self._connection.insert("confirmations", row)
                 blocks = rows.block_rows(confirmation.blocks, confirmation=number)
                 self._connection.insert_all("confirmation_blocks", blocks)
@@ -157,56 +147,49 @@ class Archive:
         """Add a card of a problem in the archive, unless the newest card is equal."""
         with self._fact(f"card of problem {card.problem}"):
             if self.problems.card(card.problem, card.device, card.precision) != card:
-                self._connection.insert("cards", {**rows.card_row(card), "at": _now()})
+                self._connection.insert("cards", {**rows.card_row(card), "at": now()})
 
     def add_device(self, device: KnownDevice) -> None:
         """Add the description of a device, unless it is known."""
-        with self._fact(f"device {device.fingerprint}"):
-            self._connection.insert("devices", {**rows.to_row(device), "at": _now()}, known="fingerprint")
+        row = {**rows.to_row(device), "at": now()}
+        self._add(f"device {device.fingerprint}", "devices", row, known="fingerprint")
 
     def add_placement(self, placement: Placement) -> None:
         """Add one placement."""
-        self.add_placements((placement,))
-
-    def add_placements(self, placements: Sequence[Placement]) -> None:
-        """Add several placements (a migration) in one transaction."""
-        with self._fact("placement"):
-            self._connection.insert_all("placements", [rows.to_row(placement) for placement in placements])
+        self._add("placement", "placements", rows.to_row(placement))
 
     def add_generation_end(self, run_id: str, generation: int) -> None:
         """Record that a generation of a run is over: all its results are in the archive."""
-        with self._fact(f"end of generation {generation}"):
-            self._connection.insert("generation_ends", {"run": run_id, "generation": generation, "at": _now()})
+        row = {"run": run_id, "generation": generation, "at": now()}
+        self._add(f"end of generation {generation}", "generation_ends", row)
 
     def add_stop(self, run_id: str, reason: StopReason) -> None:
         """Record that a run stopped now, and why. A resumed run stops again."""
         with self._fact(f"stop of run {run_id}"):
             births = self._connection.rows("select count(*) from births where run = ?", run_id)[0][0]
-            self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": _now()})
+            self._connection.insert("stops", {"run": run_id, "reason": reason.name, "births": births, "at": now()})
 
     def add_transfer(self, run_id: str, knowledge: str) -> None:
         """Record the knowledge of other problems that a run starts with, as text. Once for each run."""
-        with self._fact(f"transfer to run {run_id}"):
-            self._connection.insert("transfers", {"run": run_id, "knowledge": knowledge, "at": _now()})
+        self._add(f"transfer to run {run_id}", "transfers", {"run": run_id, "knowledge": knowledge, "at": now()})
 
     def start_session(self, run_id: str) -> str:
-        """Record that a session of a run starts now.
-
-        Returns:
-            The moment, which `end_session` takes.
-        """
-        started_at = _now()
-        with self._fact(f"session of run {run_id}"):
-            self._connection.insert("sessions", {"run": run_id, "started_at": started_at, "ended_at": None})
+        """Record that a session of a run starts now; returns the moment, which `end_session` takes."""
+        row = {"run": run_id, "started_at": (started_at := now()), "ended_at": None}
+        self._add(f"session of run {run_id}", "sessions", row)
         return started_at
 
     def end_session(self, run_id: str, started_at: str) -> None:
         """Record that a session ends now. One that was killed has no end; it lasted up to its last fact."""
-        with self._fact(f"end of the session of run {run_id}"):
-            self._connection.insert("sessions", {"run": run_id, "started_at": started_at, "ended_at": _now()})
+        row = {"run": run_id, "started_at": started_at, "ended_at": now()}
+        self._add(f"end of the session of run {run_id}", "sessions", row)
+
+    def _add(self, what: str, table: str, row: rows.Row, *, known: str = "") -> None:
+        with self._fact(what):
+            self._connection.insert(table, row, known=known)
 
     def _insert_evaluation(self, evaluation: Evaluation) -> None:
-        number = self._connection.insert("evaluations", {**rows.to_row(evaluation), "at": _now()})
+        number = self._connection.insert("evaluations", {**rows.to_row(evaluation), "at": now()})
         self._connection.insert_all("blocks", rows.block_rows(evaluation.blocks, evaluation=number))
 
     @contextmanager
@@ -260,7 +243,3 @@ class Archive:
         """What a device is; None when no run was judged on it since devices are recorded."""
         sql = "select fingerprint, type, description from devices where fingerprint = ?"
         return rows.read_first(self._connection, KnownDevice, sql, fingerprint)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -10,31 +10,14 @@ decided by the compiled code, where it could be disassembled; the rest is decide
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from kbevolve.archive.records import Backend, Kernel, Trait
 from kbevolve.islands.source.active_code import ActiveCode, active_code
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Niche:
-    """Levels on each axis."""
-
-    #: Plain access, vectorised access, tiled through fast memory, asynchronous or streaming.
-    memory: int
-    #: Scalar, unrolled, vector or warp wide, matrix units.
-    compute: int
-    #: One element a thread, one tile or row a block, split reduction, persistent or nested.
-    decomposition: int
-    #: One launch, two, three or more, mainly library calls.
-    launches: int
-
-    @property
-    def key(self) -> str:
-        """Short stable name, e.g. ``m2c1d1l0``."""
-        return f"m{self.memory}c{self.compute}d{self.decomposition}l{self.launches}"
-
+# The levels of each axis, from 0: memory (plain access, vectorised access, tiled through fast memory, asynchronous or
+# streaming), compute (scalar, unrolled, vector or warp wide, matrix units), decomposition (one element a thread, one
+# tile or row a block, split reduction, persistent or nested), launches (one, two, three or more, mainly library calls).
 
 #: Per axis, the marks of each level above 0, lowest first; the highest level with a match counts.
 _NATIVE_GPU = {
@@ -131,8 +114,8 @@ _COMPILED: Mapping[str, _Rules] = {
 _COMPILED_CPU = {**_COMPILED, "memory": {level: rule for level, rule in _COMPILED["memory"].items() if level != 2}}
 
 
-def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> Niche:
-    """The niche of a kernel.
+def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> str:
+    """The key of a kernel's niche: each axis with its level, e.g. ``m2c1d1l0``.
 
     Args:
         kernel: whose source is read.
@@ -143,7 +126,7 @@ def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> Niche:
     shown = None if kernel.backend is Backend.TORCH else traits  # what it compiles is not what it calls
     compiled = _COMPILED_CPU if kernel.backend is Backend.CPP else _COMPILED
     levels = {axis: _level(marks, body, compiled[axis], shown) for axis, marks in _MARKS[kernel.backend].items()}
-    return Niche(**levels, launches=_launches(kernel.backend, text))
+    return "".join(f"{axis[0]}{level}" for axis, level in levels.items()) + f"l{_launches(kernel.backend, text)}"
 
 
 def _level(marks: tuple[str, ...], text: str, rules: _Rules, shown: Collection[Trait] | None) -> int:

@@ -274,14 +274,11 @@ def fill(
         correct = [one for one in evaluations.values() if one.verdict is Verdict.CORRECT]
         best = max(correct, key=lambda one: one.timing.speedup_low or 0.0)
         first = births[0].kernel or ""
-        archive.add_confirmation(confirmation(run.id, first, generation=0, speedup=1.05))
-        archive.add_confirmation(confirmation(run.id, first, generation=generations, purpose="final", speedup=1.04))
-        archive.add_confirmation(
-            confirmation(
-                run.id, best.kernel, generation=generations, purpose="final", rival=first,
-                speedup=(best.timing.speedup or 0.0) * 0.98,
-            )
-        )  # fmt: skip
+        archive.add_contest([confirmation(run.id, first, generation=0, speedup=1.05)])
+        archive.add_contest([confirmation(run.id, first, generation=generations, purpose="final", speedup=1.04)])
+        speedup = (best.timing.speedup or 0.0) * 0.98
+        final = confirmation(run.id, best.kernel, generation=generations, purpose="final", rival=first, speedup=speedup)
+        archive.add_contest([final])
         archive.add_card(
             ProblemCard(
                 problem=problem.id, device=device, precision="fp32", flags={"launch-bound": "20 µs"}, eager_ms=0.02

@@ -35,7 +35,7 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
         assert normalise(bulk_kernel(number).source) == bulk_kernel(number).source
     # Forms differ in the number alone, as their kernels do: to parse a million of them would take minutes.
     forms = [canonical_form(SKELETONS[at].format(number=_STAND_IN)) for at in range(len(SKELETONS))]
-    niches = [describe(bulk_kernel(number)).key for number in range(len(SKELETONS))]
+    niches = [describe(bulk_kernel(number)) for number in range(len(SKELETONS))]
     first = start()
     best: list[dict[str, float]] = [{} for _ in range(ISLANDS)]
 
@@ -67,7 +67,7 @@ def bulk_rows(run: Run, kernels: int) -> Iterator[tuple[str, rows.Row]]:
             yield "placements", rows.to_row(placement)
 
     for island in range(ISLANDS):
-        yield from child(first, describe(first).key, canonical_id(first.source), 0, island)
+        yield from child(first, describe(first), canonical_id(first.source), 0, island)
     yield "generation_ends", {"run": run.id, "generation": 0, "at": ""}
     for number in range(kernels):
         generation, island = 1 + number // ISLANDS, number % ISLANDS

@@ -214,7 +214,7 @@ class Population:
     def _read_member(self, kernel_id: str) -> Member:
         kernel, evaluation = self._ledger.kernel(kernel_id), self._ledger.evaluation(kernel_id)
         assert evaluation is not None, "a member was judged"
-        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel, evaluation.compiled.traits).key)
+        return Member(kernel=kernel, evaluation=evaluation, niche=describe(kernel, evaluation.compiled.traits))
 
     def _read_evaluation(self, kernel_id: str) -> Evaluation:
         evaluation = self._ledger.evaluation(kernel_id)

@@ -38,7 +38,7 @@ class Refine:
             ancestors = tuple(member for member in known.ranked() if member.kernel.id in last.birth.parents)
             return self._choice(Operator.REPAIR, ancestors, repair=failure)
         # A run that hides results of execution goes on from wrong kernels, too.
-        niche = describe(last.kernel, last.evaluation.compiled.traits).key
+        niche = describe(last.kernel, last.evaluation.compiled.traits)
         member = Member(kernel=last.kernel, evaluation=last.evaluation, niche=niche)
         return self._choice(Operator.MUTATE, (member,))
 

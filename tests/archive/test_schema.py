@@ -89,7 +89,7 @@ def test_a_file_of_the_first_format_keeps_its_rows(tmp_path: Path, monkeypatch: 
         assert (found.timing.speedup, found.tags, found.blocks[0].times_ms) == (2.0, ("x",), (1.0, 1.5))
         (summary,) = archive.runs.summaries()
         assert (summary.best_kernel, summary.best_speedup, summary.champion) == ("k", 2.0, None)
-        archive.add_confirmation(confirmation("r", "k"))
+        archive.add_contest([confirmation("r", "k")])
         assert archive.runs.summary(archive.runs.get("r")).best_speedup == confirmation("r", "k").speedup
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)

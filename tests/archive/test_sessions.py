@@ -15,7 +15,7 @@ from tests.evolve.doubles import KnownEvaluator, kernel, open_run, problem, sett
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The minute of an hour that the archive takes for now; set ``clock[0]``."""
     minute = [0]
-    monkeypatch.setattr(store, "_now", lambda: f"2026-11-21T08:{minute[0]:02}:00.000+00:00")
+    monkeypatch.setattr(store, "now", lambda: f"2026-11-21T08:{minute[0]:02}:00.000+00:00")
     return minute
 
 

@@ -194,13 +194,14 @@ def test_every_record_comes_back_as_it_was(archive: Archive, problem: Problem, s
             archive.add_evaluation(evaluations[kernel.id])
             rival = rng.choice((None, *kernels))
             confirmations.append(random_confirmation(rng, run, kernel.id, rival, number))
-            archive.add_confirmation(confirmations[-1])
+            archive.add_contest([confirmations[-1]])
             placements.append(
                 Placement(
                     run=run.id, island=1, niche=rng.choice(NASTY), kernel=kernel.id, generation=number, via="birth"
                 )
             )
-    archive.add_placements(placements)
+    for placement in placements:
+        archive.add_placement(placement)
 
     assert archive.problems.get(problem.id) == problem
     assert archive.runs.get(run.id) == run
@@ -311,7 +312,7 @@ def test_a_contest_is_written_whole_or_not_at_all(small_archive: Any) -> None:
         assert archive.runs.failed(run.id) == set()
         archive.add_contest([confirmation(run.id, kernel)], [failure])
         with pytest.raises(ArchiveError, match="confirmation is there already"):
-            archive.add_confirmation(confirmation(run.id, kernel, speedup=9.0))
+            archive.add_contest([confirmation(run.id, kernel, speedup=9.0)])
         assert [one.speedup for one in archive.runs.confirmations(run.id)] == [2.0]
         assert archive.runs.failed(run.id) == {kernel}
         assert archive.runs.champion(run.id) is None, "it holds no title, whatever it won"

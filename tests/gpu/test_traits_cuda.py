@@ -120,8 +120,8 @@ def shown(found: Evaluation) -> set[Trait]:
 def test_a_plain_cuda_kernel_has_no_traits_and_a_vectorised_one_has(evaluate: Evaluate) -> None:
     plain = seed("L1/gelu", "cuda")
     assert shown(evaluate(GELU, plain)) == set()
-    assert describe(Kernel.from_source(plain)).memory == 1, "its templates name float4"
-    assert describe(Kernel.from_source(plain), ()).memory == 0
+    assert "m1" in describe(Kernel.from_source(plain)), "its templates name float4"
+    assert "m0" in describe(Kernel.from_source(plain), ())
     fast = seed("L1/gelu", "cuda", {"VEC": "4", "STREAM_LOAD": "1"})
     assert shown(evaluate(GELU, fast)) == {Trait.VECTOR_ACCESS, Trait.STREAMING}
 
@@ -140,9 +140,9 @@ def test_a_worker_reports_the_traits_of_triton_kernels(evaluate: Evaluate) -> No
     assert {Trait.SHARED_MEMORY, Trait.ASYNC_COPY} <= found
     assert Trait.MATRIX_UNITS not in found, "a dot in exact fp32"
     kernel = Kernel.from_source(TRITON)
-    assert describe(kernel).compute == 3, "its text contains tl.dot"
-    assert describe(kernel, found).compute < 3
-    assert describe(kernel, found).memory == 3
+    assert "c3" in describe(kernel), "its text contains tl.dot"
+    assert "c3" not in describe(kernel, found)
+    assert "m3" in describe(kernel, found)
 
 
 def test_pipeline_stages_that_were_not_compiled_are_no_trait(evaluate: Evaluate) -> None:
@@ -150,7 +150,7 @@ def test_pipeline_stages_that_were_not_compiled_are_no_trait(evaluate: Evaluate)
     found = shown(evaluate(MATMUL, source))
     assert Trait.ASYNC_COPY not in found
     kernel = Kernel.from_source(source)
-    assert (describe(kernel).memory, describe(kernel, found).memory) == (3, 2)
+    assert (describe(kernel)[:2], describe(kernel, found)[:2]) == ("m3", "m2")
 
 
 @pytest.mark.parametrize("name", ["L1/matmul", "L1/gelu"])

@@ -169,4 +169,4 @@ def test_the_worst_island_begins_anew_with_the_best_of_another() -> None:
     ],
 )
 def test_niches_are_read_off_the_source(source: str, key: str) -> None:
-    assert key in describe(Kernel.from_source(source)).key
+    assert key in describe(Kernel.from_source(source))

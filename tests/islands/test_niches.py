@@ -31,7 +31,7 @@ BLOCKED = CPP.format(body="for (int i = 0; i < n; i += BLOCK) __builtin_prefetch
 
 
 def levels(source: str, traits: Collection[Trait] | None = None) -> str:
-    return describe(Kernel.from_source(source), traits).key
+    return describe(Kernel.from_source(source), traits)
 
 
 def test_sources_are_of_the_backends_that_they_stand_for() -> None:

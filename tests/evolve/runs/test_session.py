@@ -222,9 +222,9 @@ def test_the_wall_time_of_a_run_counts_every_session(session_with: Any, monkeypa
     assert 0 < first < 60
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_now", lambda: "2025-01-01T10:00:00.000+00:00")
+        patch.setattr(store, "now", lambda: "2025-01-01T10:00:00.000+00:00")
         began = home.archive.start_session(run.id)
-        patch.setattr(store, "_now", lambda: "2025-01-01T10:50:00.000+00:00")
+        patch.setattr(store, "now", lambda: "2025-01-01T10:50:00.000+00:00")
         home.archive.end_session(run.id, began)
     context = context_of(home.archive, run, DEVICE_HERE, chosen)
     ending = run_session(context, HERE, observer=home.events.append, say=home.said.append)

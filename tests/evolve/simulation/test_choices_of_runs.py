@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -120,10 +118,7 @@ def test_a_run_and_its_simulation_choose_alike(
             found = by_kernel[kernel.id].evaluation
             return replace(found, kernel=kernel.id, problem=problem.id, device=DEVICE)
 
-    def describe(kernel: Kernel, *_: Any) -> SimpleNamespace:
-        return SimpleNamespace(key=by_kernel[kernel.id].niche)
-
-    monkeypatch.setattr(population, "describe", describe)
+    monkeypatch.setattr(population, "describe", lambda kernel, traits: by_kernel[kernel.id].niche)
     with Archive(":memory:") as archive:
         run = open_run(archive, chosen)
         starts = [kernels[member.kernel.id] for member in simulated.starts]

@@ -95,7 +95,7 @@ def test_the_champion_is_exported_with_its_confirmed_number(
     champion = confirmation(small_archive.run.id, small_archive.births[0].kernel, speedup=1.07)
     assert champion.speedup < small_archive.evaluations[small_archive.best].timing.speedup
     with Archive(small_archive.path) as archive:
-        archive.add_confirmation(champion)
+        archive.add_contest([champion])
     outcome = export()
     assert outcome.code == 0, outcome.err
     assert f"{champion.speedup:#.3g}× over eager in its run" in outcome.out
