@@ -263,9 +263,7 @@ def _check_numbers(found: Evaluation) -> None:
         require((values[name] is not None) is is_correct, name, wanted)
     for name in (*_FIGURES, "speedup_best"):
         require(values[name] is None or 0 < values[name] < math.inf, name, "a positive number is wanted")
-    require(
-        not is_correct or values["speedup_low"] <= values["speedup_high"], "speedup_low", "it is above speedup_high"
-    )
+    require(not is_correct or values["speedup_low"] <= values["speedup_high"], "speedup_low", "above speedup_high")
     for name in ("build_seconds", "seconds", "started_at"):
         require(0 <= values[name] < math.inf, name, "a number of seconds is wanted")
     require(all(0 <= one < math.inf for one in values["phases"].values()), "phases", "numbers of seconds are wanted")

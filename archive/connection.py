@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from kbevolve.archive.identity import encodable
 from kbevolve.configs.errors import ArchiveError
@@ -66,7 +65,8 @@ class Connection:
         self._lock = threading.RLock()
         _check_path(self.path, create=create)
         with self.explained():
-            self._sqlite = sqlite3.connect(
+            #: The bare connection, for migrations.
+            self.sqlite = sqlite3.connect(
                 _address(self.path, create=create),
                 uri=True,
                 timeout=BUSY_SECONDS,
@@ -74,34 +74,27 @@ class Connection:
                 check_same_thread=False,  # `_lock` keeps them apart
             )
             try:
-                self._sqlite.row_factory = sqlite3.Row
+                self.sqlite.row_factory = sqlite3.Row
                 self._use_wal()
-                self._sqlite.execute("pragma synchronous = normal")
-                self._sqlite.execute("pragma foreign_keys = on")
+                self.sqlite.execute("pragma synchronous = normal")
+                self.sqlite.execute("pragma foreign_keys = on")
             except BaseException:
-                self._sqlite.close()
+                self.sqlite.close()
                 raise
-
-    @property
-    def sqlite(self) -> sqlite3.Connection:
-        """The bare connection, for migrations."""
-        return self._sqlite
 
     def close(self) -> None:
         """Close the file. A later query of another thread is an error."""
         with self._lock:  # closing under another thread's statement would crash the process
-            self._sqlite.close()
+            self.sqlite.close()
 
     def rows(self, sql: str, *parameters: object) -> list[sqlite3.Row]:
         """All rows of a query."""
         with self._lock, self.explained():
-            return self._sqlite.execute(sql, parameters).fetchall()
+            return self.sqlite.execute(sql, parameters).fetchall()
 
     def row(self, sql: str, *parameters: object) -> sqlite3.Row | None:
         """First row of a query, None when there is none."""
-        with self._lock, self.explained():
-            row: sqlite3.Row | None = self._sqlite.execute(sql, parameters).fetchone()
-            return row
+        return next(iter(self.rows(sql, *parameters)), None)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -111,14 +104,14 @@ class Connection:
         later at once when another one wrote in between.
         """
         with self._lock, self.explained():
-            self._sqlite.execute("begin immediate")
+            self.sqlite.execute("begin immediate")
             try:
                 yield
-                self._sqlite.execute("commit")
+                self.sqlite.execute("commit")
             except BaseException:
                 # SQLite has rolled back by itself after a full disk; a second ROLLBACK would hide the first error.
-                if self._sqlite.in_transaction:
-                    self._sqlite.execute("rollback")
+                if self.sqlite.in_transaction:
+                    self.sqlite.execute("rollback")
                 raise
 
     def insert(self, table: str, row: Mapping[str, object], *, known: str = "") -> int:
@@ -128,9 +121,9 @@ class Connection:
         conflict = f" on conflict ({known}) do nothing" if known else ""
         sql = f"insert into {table} ({columns}) values ({marks}){conflict}"
         try:
-            cursor = self._sqlite.execute(sql, tuple(row.values()))
+            cursor = self.sqlite.execute(sql, tuple(row.values()))
         except UnicodeEncodeError:
-            cursor = self._sqlite.execute(
+            cursor = self.sqlite.execute(
                 sql, tuple(encodable(value) if isinstance(value, str) else value for value in row.values())
             )
         return cursor.lastrowid or 0
@@ -140,7 +133,7 @@ class Connection:
         if rows:
             columns = ", ".join(rows[0])
             marks = ", ".join("?" * len(rows[0]))
-            self._sqlite.executemany(
+            self.sqlite.executemany(
                 f"insert into {table} ({columns}) values ({marks})", [tuple(row.values()) for row in rows]
             )
 
@@ -159,7 +152,7 @@ class Connection:
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
-                self._sqlite.execute("pragma journal_mode = wal")
+                self.sqlite.execute("pragma journal_mode = wal")
                 return
             except sqlite3.OperationalError as error:
                 if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
@@ -194,13 +187,10 @@ def _address(path: str, *, create: bool) -> str:
 
 def _name(error: sqlite3.Error) -> str:
     """SQLite's symbolic name, e.g. SQLITE_IOERR_WRITE; "" for errors of the Python module itself."""
-    name: Any = getattr(error, "sqlite_errorname", "")
-    return str(name)
+    return str(getattr(error, "sqlite_errorname", ""))
 
 
 def _explain(error: sqlite3.Error) -> str:
     name = _name(error)
-    for start, remedy in _REMEDIES:
-        if name.startswith(start):
-            return remedy
-    return f"SQLite says: {error} ({name or type(error).__name__}); please report this with `--debug`"
+    unknown = f"SQLite says: {error} ({name or type(error).__name__}); please report this with `--debug`"
+    return next((remedy for start, remedy in _REMEDIES if name.startswith(start)), unknown)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from kbevolve import __version__
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run, Timing
 
 #: First and last line of the block; an older block is replaced when a file is exported again.
 _FIRST = "# Exported by kbevolve"
@@ -33,7 +33,7 @@ def exported_source(
 
     Args:
         kernel: what is exported.
-        evaluation: the measurement made for this export.
+        evaluation: the measurement made for this export; CORRECT.
         run: the run it belongs to.
         device: one line about the device.
         line: `archive.lineage.main_line` of the kernel.
@@ -42,6 +42,7 @@ def exported_source(
         moment: when the measurement was made.
         confirmation: the confirmation of this kernel, when it is the champion.
     """
+    timing = evaluation.timing
     shown_device = device if device == evaluation.device else f"{device} ({evaluation.device})"
     fields = {
         "problem": f"{run.problem_name} (text {run.problem})",
@@ -49,14 +50,16 @@ def exported_source(
         "run": f"{run.id}, seed {run.seed}" + (f", generation {line[0].generation}" if line else ""),
         "device": shown_device,
         "verdict": _verdict(evaluation),
-        "speedup": _speedup(evaluation),
-        "times": _times(evaluation),
-        **({"confirmed": _confirmed(confirmation)} if confirmation else {}),
+        "speedup": _speedup(timing),
+        "times": f"{timing.time_ms:.4g} ms; eager {timing.reference_ms:.4g} ms in the same rounds",
+        **(
+            {"confirmed": f"{_speedup(confirmation)}, in the {confirmation.purpose} of its run"} if confirmation else {}
+        ),
         "measured": f"{moment:%Y-%m-%d %H:%M} UTC",
         "again with": command,
     }
     header = [f"{_FIRST} {__version__} on {moment:%Y-%m-%d}; the kernel follows this block.", "#"]
-    header += [f"# {name:<12}{_flat(value)}" for name, value in fields.items()]
+    header += [f"# {name:<12}{_flat(value)}" for name, value in fields.items() if value]
     if line:
         header += ["#", "# lineage, newest first:"]
         header += [f"#   {_step(birth, speedups)}" for birth in line]
@@ -85,27 +88,9 @@ def _verdict(evaluation: Evaluation) -> str:
     return text
 
 
-def _speedup(evaluation: Evaluation) -> str:
-    if evaluation.timing.speedup is None:
-        return "not measured"
-    interval = ""
-    if evaluation.timing.speedup_low is not None and evaluation.timing.speedup_high is not None:
-        interval = f", 95 % interval {evaluation.timing.speedup_low:.3f} to {evaluation.timing.speedup_high:.3f}"
-    return f"{evaluation.timing.speedup:.3f} times PyTorch eager{interval}"
-
-
-def _times(evaluation: Evaluation) -> str:
-    if evaluation.timing.time_ms is None or evaluation.timing.reference_ms is None:
-        return "not measured"
-    return f"{evaluation.timing.time_ms:.4g} ms; eager {evaluation.timing.reference_ms:.4g} ms in the same rounds"
-
-
-def _confirmed(confirmation: Confirmation) -> str:
-    low, high = confirmation.speedup_low, confirmation.speedup_high
-    return (
-        f"{confirmation.speedup:.3f} times PyTorch eager, 95 % interval {low:.3f} to {high:.3f}, "
-        f"in the {confirmation.purpose} of its run"
-    )
+def _speedup(measured: Timing | Confirmation) -> str:
+    low, high = measured.speedup_low, measured.speedup_high
+    return f"{measured.speedup:.3f} times PyTorch eager, 95 % interval {low:.3f} to {high:.3f}"
 
 
 def _step(birth: Birth, speedups: Mapping[str, float | None]) -> str:

@@ -6,6 +6,7 @@ a missing one, a wrong type or an unknown enum value is a `RecordError` that nam
 """
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from enum import Enum, IntEnum, StrEnum
@@ -20,6 +21,8 @@ Record = TypeVar("Record")
 
 #: How numbers that JSON lacks are written.
 _NON_FINITE = ("inf", "-inf", "nan")
+#: What is wanted for a field of each type.
+_WANTED = {str: "a string", bool: "true or false", int: "a whole number", Path: "a string"}
 #: The largest integer of SQLite.
 _LARGEST = 2**63 - 1
 #: Characters of a refused value in a message.
@@ -72,13 +75,14 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return tuple(_read(arguments[0], item, f"{where}[{index}]") for index, item in enumerate(value))
     if origin is not None and issubclass(origin, Mapping):
         return {key: _read(arguments[1], item, f"{where}[{key!r}]") for key, item in _object(value, where).items()}
-    if issubclass(kind, Enum):
-        return _read_member(kind, value, where)
     if hasattr(kind, "__dataclass_fields__"):
         return _read_record(kind, _object(value, where), where)
-    if issubclass(kind, Path):
-        return kind(_read(str, value, where))
-    return _PLAIN[kind](value, where)
+    if issubclass(kind, Enum):
+        names = {to_json(one): one for one in kind}
+        if isinstance(value, str) and value in names:
+            return names[value]
+        raise _unexpected(where, value, f"one of {', '.join(names)}")
+    return _read_plain(kind, value, where)
 
 
 def _read_record(kind: Any, values: dict[str, Any], where: str) -> Any:
@@ -92,50 +96,24 @@ def _read_record(kind: Any, values: dict[str, Any], where: str) -> Any:
     return grouped(kind, **{name: _read(types[name], item, f"{where}.{name}") for name, item in values.items()})
 
 
-def _read_member(kind: type[Enum], value: Any, where: str) -> Enum:
-    names = {to_json(one): one for one in kind}
-    if not isinstance(value, str) or value not in names:
-        raise _unexpected(where, value, f"one of {', '.join(names)}")
-    return names[value]
+def _read_plain(kind: Any, value: Any, where: str) -> object:
+    if kind is float:
+        if isinstance(value, str) and value in _NON_FINITE:
+            return float(value)
+        if type(value) in (int, float) and abs(value) <= sys.float_info.max:
+            return float(value)
+        raise _unexpected(where, value, "a number")
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if type(value) is kind and (kind is not int or abs(value) <= _LARGEST):
+        return value
+    raise _unexpected(where, value, _WANTED[kind])
 
 
 def _object(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _unexpected(where, value, "an object")
     return value
-
-
-def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
-        raise _unexpected(where, value, "a string")
-    return value
-
-
-def _truth(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise _unexpected(where, value, "true or false")
-    return value
-
-
-def _whole(value: Any, where: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
-        raise _unexpected(where, value, "a whole number")
-    return value
-
-
-def _number(value: Any, where: str) -> float:
-    if isinstance(value, str) and value in _NON_FINITE:
-        return float(value)
-    try:
-        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
-            return float(value)
-    except OverflowError:
-        pass
-    raise _unexpected(where, value, "a number")
-
-
-#: Type of a field -> what reads it.
-_PLAIN: Mapping[Any, Callable[[Any, str], object]] = {str: _text, bool: _truth, int: _whole, float: _number}
 
 
 def _unexpected(where: str, value: object, wanted: str) -> RecordError:
