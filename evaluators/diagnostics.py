@@ -1,6 +1,5 @@
 """What this machine offers to kernels: interpreters, compilers, devices, guards. Changes nothing."""
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -69,12 +68,10 @@ def working_backends(diagnostics: list[Diagnostic]) -> dict[str, bool]:
 
 
 def _torch() -> Diagnostic:
-    if importlib.util.find_spec("torch") is None:
-        return Diagnostic("torch", False, remedy="pip install torch")
     try:
         import torch
     except Exception as error:
-        return Diagnostic("torch", False, str(error)[:200], "reinstall torch")
+        return Diagnostic("torch", False, _first_line(error), "pip install torch, or reinstall it")
     return Diagnostic("torch", True, f"{torch.__version__}, CUDA {torch.version.cuda or 'not built in'}")
 
 

@@ -46,11 +46,7 @@ class DiskCache:
         return entry.get("value")
 
     def put(self, kind: str, key: str, tree: Any) -> None:
-        """Keep a value, instead of an earlier one. A directory that cannot be written to is no error.
-
-        Raises:
-            TypeError: JSON cannot represent it.
-        """
+        """Keep a value, instead of an earlier one. A directory that cannot be written to is no error."""
         text = json.dumps({"key": key, "value": tree}, indent=1)
         with contextlib.suppress(OSError):
             write_whole(self.path(kind, key), text.encode())

@@ -114,12 +114,9 @@ class Headers:
 
     def lighter(self, text: str) -> LightHeaders | None:
         """Light headers for this text; None when it includes nothing of torch, or must not be tried."""
-        if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text):
+        if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text) or not self._is_written():
             return None
-        folder = self._folder()
-        return (
-            None if folder is None else LightHeaders(folder=folder, named=_named(text), binds=bool(_BINDS.search(text)))
-        )
+        return LightHeaders(folder=self._folder, named=_named(text), binds=bool(_BINDS.search(text)))
 
     def due(self, command: Sequence[str]) -> str | None:
         """To be called for each file with bindings: a name when the header should now be precompiled for its flags."""
@@ -128,10 +125,7 @@ class Headers:
             self._uses[name] += 1
             if self._uses[name] != _WORTH_PRECOMPILING:
                 return None
-        folder = self._folder()
-        if folder is None:
-            return None
-        there = [file.name for file in _precompiled(folder).glob("*.gch")]
+        there = [file.name for file in self._precompiled.glob("*.gch")]
         return None if f"{name}.gch" in there or len(there) >= _MOST_PRECOMPILED else name
 
     def precompile(
@@ -144,34 +138,36 @@ class Headers:
             command: of the C++ compiler, without a file.
             seconds: time limit; `nice` and `stop` as in `run`.
         """
-        folder = self._folder()
-        if folder is None:
-            return False
+        folder = self._folder
         words = (command[0], f"-I{folder}", *_shared(command[1:]), "-x", "c++-header", str(folder / _BINDINGS))
         with build_directory() as directory, contextlib.suppress(OSError):
             ran = run((*words, "-o", "object.o"), directory, seconds, (folder,), nice=nice, stop=stop)
             made = directory / "work" / "object.o"
             if ran.code == 0 and made.is_file():
-                place = _precompiled(folder)
-                place.mkdir(exist_ok=True)
-                unfinished = place / f".{name}-{os.getpid()}"
+                self._precompiled.mkdir(exist_ok=True)
+                unfinished = self._precompiled / f".{name}-{os.getpid()}"
                 shutil.move(made, unfinished)
-                unfinished.rename(place / f"{name}.gch")
+                unfinished.rename(self._precompiled / f"{name}.gch")
                 return True
         return False
 
     @functools.cached_property
-    def _name(self) -> str:
+    def _folder(self) -> Path:
         import torch
 
-        # Part of a header's path, and so of the precompiled header.
-        return digest(FILES, torch.__version__, str(Path(torch.__file__).parent))[:16]
+        # The name is part of a header's path, and so of the precompiled header.
+        return self._directory / "headers" / digest(FILES, torch.__version__, str(Path(torch.__file__).parent))[:16]
 
-    def _folder(self) -> Path | None:
-        """The folder, written if there is none; None where nothing can be written."""
-        folder = self._directory / "headers" / self._name
+    @property
+    def _precompiled(self) -> Path:
+        """The folder in which g++ finds a file that was made with its flags."""
+        return self._folder / f"{_BINDINGS}.gch"
+
+    def _is_written(self) -> bool:
+        """Whether there is such a folder; it is written if possible."""
+        folder = self._folder
         if folder.is_dir():
-            return folder
+            return True
         with contextlib.suppress(OSError):
             folder.parent.mkdir(parents=True, exist_ok=True)
             unfinished = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
@@ -183,18 +179,13 @@ class Headers:
                     unfinished.rename(folder)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
-            return folder
-        return None
+            return True
+        return False
 
 
 def precompiled_name(command: Sequence[str]) -> str:
     """The name of the header that is precompiled for this C++ compiler command."""
     return digest(command[0], _shared(command[1:]))[:16]
-
-
-def _precompiled(folder: Path) -> Path:
-    """The folder in which g++ finds a file that was made with its flags."""
-    return folder / f"{_BINDINGS}.gch"
 
 
 def _shared(flags: Sequence[str]) -> list[str]:

@@ -33,11 +33,7 @@ class Device:
 
 
 def find_device(choice: str) -> Device:
-    """The device named "auto" (CUDA when there is one, else the CPU), "cpu", "cuda" or "cuda:N".
-
-    Raises:
-        EvaluatorError: there is no such CUDA device.
-    """
+    """The device named "auto" (CUDA when there is one, else the CPU), "cpu", "cuda" or "cuda:N", or EvaluatorError."""
     import torch
 
     if choice == "cpu" or (choice == "auto" and not torch.cuda.is_available()):
@@ -77,12 +73,7 @@ def find_devices(choices: Sequence[str]) -> tuple[Device, ...]:
 def together(devices: Sequence[Device], *, mixed: bool = False) -> Device:
     """One device for a run on several: the first one, or for different models one with the fingerprints of all.
 
-    Args:
-        devices: at least one.
-        mixed: whether different models are allowed.
-
-    Raises:
-        EvaluatorError: different models that are not allowed, or CPUs and GPUs, whose problem sizes differ.
+    EvaluatorError: different models without `mixed`, or CPUs and GPUs, whose problem sizes differ.
     """
     kinds = {device.fingerprint: device for device in devices}
     if len(kinds) == 1:

@@ -9,11 +9,7 @@ from kbevolve.evaluators.device.devices import Device
 
 
 def free_bytes(device: Device) -> int:
-    """Bytes that can be allocated, after torch has released its cache.
-
-    Raises:
-        EvaluatorError: the operating system does not report it.
-    """
+    """Bytes that can be allocated, after torch has released its cache."""
     release_cache(device)
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device.index)[0]

@@ -16,11 +16,7 @@ from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
 
 
 def run_contest(context: ProblemContext, kernels: Sequence[Kernel], *, rounds: int, tie: float) -> Contest:
-    """Check the kernels, then time those that are right in so many paired rounds; `tie` is recorded.
-
-    Raises:
-        EvaluatorError: the reference fails, or no worker can be started.
-    """
+    """Check the kernels, then time those that are right in so many paired rounds; `tie` is recorded."""
     found, timed = repeat_while(
         lambda run: any(block.penalty_ms for blocks in run[1] for block in blocks.values()),
         lambda: _run_once(context, kernels, rounds),

@@ -146,11 +146,7 @@ def is_doubtful(found: Evaluation) -> bool:
 
 
 def build(candidate: CandidateProcess, phases: Phases) -> None:
-    """Import a kernel, which builds what it asks for.
-
-    Raises:
-        Rejection: it cannot be imported, or does not compile.
-    """
+    """Import a kernel, which builds what it asks for; Rejection when that fails."""
     with phases("build"), candidate.on_device():
         candidate.load()
 

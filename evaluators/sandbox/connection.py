@@ -50,7 +50,6 @@ class WorkerConnection:
         Raises:
             TimeoutError: the worker did not read it in time.
             Rejection: the worker exited or closed the connection.
-            ValueError: the message is too large.
         """
         self._connection.settimeout(seconds)
         try:
@@ -61,11 +60,7 @@ class WorkerConnection:
             raise self._closed() from None
 
     def read(self, seconds: float) -> None:
-        """Read what arrives within so many seconds; returns as soon as something did.
-
-        Raises:
-            Rejection: the worker exited or closed the connection.
-        """
+        """Read what arrives within so many seconds; Rejection when the worker exited or closed the connection."""
         readable = {key.fileobj for key, _ in self._selector.select(seconds)}
         if self._output in readable:
             self._read_output()
@@ -73,11 +68,7 @@ class WorkerConnection:
             self._read_connection()
 
     def next_message(self) -> Message | None:
-        """The next complete message of those that were read; None until there is one.
-
-        Raises:
-            Rejection: the bytes are no message.
-        """
+        """The next complete message of those that were read; None until there is one, Rejection for other bytes."""
         if len(self._received) < HEADER_BYTES:
             return None
         end = HEADER_BYTES + int.from_bytes(self._received[:HEADER_BYTES], "big")

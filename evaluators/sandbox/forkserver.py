@@ -35,11 +35,7 @@ class ForkedWorker:
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, or minus the number of the signal that ended it.
-
-        Raises:
-            subprocess.TimeoutExpired: it still runs.
-        """
+        """As `subprocess.Popen.wait`."""
         if self._code is None:
             waiting = select.poll()
             waiting.register(self._handle, select.POLLIN)

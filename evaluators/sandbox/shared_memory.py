@@ -20,11 +20,7 @@ class SharedMemory:
     """Memory shared with one worker."""
 
     def __init__(self, device: Device, size: int) -> None:
-        """Allocate `size` bytes on the device.
-
-        Raises:
-            EvaluatorError: the device has not that much.
-        """
+        """Allocate `size` bytes on the device; EvaluatorError when it has not that much."""
         self.size = max(size, 1)
         self._descriptor: int | None = None
         self._address: int | None = None

@@ -16,11 +16,7 @@ Message = dict[str, Any]
 
 
 def frame(message: Message) -> bytes:
-    """The message as bytes with its header.
-
-    Raises:
-        ValueError: it is larger than `LARGEST`.
-    """
+    """The message as bytes with its header; ValueError when it is larger than `LARGEST`."""
     body = json.dumps(message).encode()
     if len(body) > LARGEST:
         raise ValueError(f"a message of {len(body)} bytes; at most {LARGEST} fit")
@@ -42,11 +38,7 @@ class Channel:
         self._connection.sendall(data)
 
     def receive(self) -> tuple[Message, list[int]]:
-        """The next object and its descriptors.
-
-        Raises:
-            EOFError: the other side closed the connection.
-        """
+        """The next object and its descriptors; EOFError when the other side closed the connection."""
         header, descriptors, _, _ = socket.recv_fds(self._connection, HEADER_BYTES, MOST_DESCRIPTORS)
         if not header:
             raise EOFError("the judge hung up")

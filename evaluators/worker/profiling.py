@@ -4,6 +4,7 @@ The candidate shares this process, so a profile is advice for the next attempt a
 """
 
 import json
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -15,7 +16,7 @@ import torch
 from torch.autograd.profiler import profile as profiler
 from torch.autograd.profiler import record_function
 
-from kbevolve.evaluators.worker.triton_kernels import triton_spills
+from kbevolve.evaluators.worker.ptx import compiled_kernels
 
 #: Seconds of profiled calls, and most calls: the share of each kernel is stable long before that.
 _SECONDS = 0.2
@@ -24,6 +25,8 @@ _MOST_CALLS = 10
 _MOST_ENTRIES = 12
 #: Characters of a name; a template's arguments can fill pages.
 _MOST_NAME = 300
+#: Triton counts spilled registers, of 4 bytes each.
+_REGISTER_BYTES = 4
 #: CPU time outside of torch's operations: the candidate's own compiled code, and Python.
 OWN_CODE = "own code"
 #: Categories of the trace that use the device.
@@ -84,7 +87,7 @@ def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
     for event in events:
         if event.get("cat") in _DEVICE_WORK:
             groups[event["name"], event.get("args", {}).get("registers per thread")].append(event)
-    spilled = triton_spills()
+    spilled = _triton_spills()
     entries = []
     for (name, registers), found in groups.items():
         facts = found[0].get("args", {})
@@ -102,6 +105,19 @@ def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
             entry["occupancy"] = occupancy / 100
         entries.append({field: value for field, value in entry.items() if value is not None})
     return entries
+
+
+def _triton_spills() -> dict[tuple[str, Any], int]:
+    """The profiler's name of a Triton kernel and its registers a thread -> spilled bytes a thread.
+
+    The profiler does not report them. For CUDA C++ the builders read them from the report of ptxas.
+    """
+    found: dict[tuple[str, Any], int] = {}
+    for kernel in compiled_kernels(sys.modules.get("candidate")):
+        name, registers, spills = (getattr(kernel, field, None) for field in ("name", "n_regs", "n_spills"))
+        if isinstance(name, str) and isinstance(spills, int):
+            found[name, registers] = max(found.get((name, registers), 0), spills * _REGISTER_BYTES)
+    return found
 
 
 def _operations(session: Any, calls: int) -> list[Entry]:

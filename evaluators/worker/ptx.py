@@ -9,9 +9,9 @@ source or one that ptxas makes of an atomic.
 
 import re
 import sys
-from collections.abc import Mapping
-
-from kbevolve.evaluators.worker.triton_kernels import compiled_kernels
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
 
 #: Most kernels that are read, where each form that an autotuner tried counts as one; and characters of each.
 _MOST_KERNELS = 64
@@ -58,3 +58,21 @@ def triton_traits() -> list[str] | None:
         any_compiled = True
         found.update(ptx_traits(text[:_MOST_TEXT]))
     return [word for word in _PATTERNS if word in found] if any_compiled else None
+
+
+def compiled_kernels(module: ModuleType | None) -> Iterator[Any]:
+    """The compiled forms of all Triton kernels of a module."""
+    for value in list(vars(module).values()) if module is not None else ():
+        yield from _compiled(value)
+
+
+def _compiled(value: Any) -> Iterator[Any]:
+    """Compiled forms of a Triton function, through its autotuner and heuristics; none for anything else."""
+    for _ in range(4):
+        caches = getattr(value, "device_caches", None)
+        if isinstance(caches, dict):
+            for cache in list(caches.values()):
+                kernels = cache[0] if isinstance(cache, tuple) else cache
+                yield from list(kernels.values()) if isinstance(kernels, dict) else ()
+            return
+        value = getattr(value, "fn", None)

@@ -54,11 +54,7 @@ def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Sh
 
 
 def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """`value` as JSON; tensors are appended to `tensors`, and their index is packed.
-
-    Raises:
-        Unpackable: it holds something other than tensors, plain values, lists, tuples, dictionaries and dtypes.
-    """
+    """`value` as JSON; tensors are appended to `tensors`, and their index is packed. Else raises `Unpackable`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, torch.Tensor):
