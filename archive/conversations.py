@@ -157,8 +157,8 @@ class Questions:
     def unused(self) -> int:
         """Number of answers whose child has no birth yet."""
         row = self._connection.row(
-            "select count(*) from answers where run = ? and"
-            " (run, generation, island, slot) not in (select run, generation, island, slot from births)",
+            "select count(*) from answers where run = ?1 and"
+            " (generation, island, slot) not in (select generation, island, slot from births where run = ?1)",
             self.run,
         )
         return row[0] if row else 0

@@ -4,10 +4,10 @@ import sqlite3
 
 from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.prefixes import AFTER, by_prefix, only
+from kbevolve.archive.prefixes import by_prefix, only
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Measurement, ProblemCard, Run
 from kbevolve.archive.run_queries import FAILED, Runs, births_with_texts, first_evaluation, precision_of
-from kbevolve.configs.errors import ArchiveError, nearest
+from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
 
 
@@ -25,13 +25,9 @@ class Kernels:
         """
         found = by_prefix(self._connection, "kernels", which)
         if not found:
-            start = which[:2]  # ids are hashes: near ones are typing errors further on
-            sql = "select id from kernels where id between ? and ? limit 100"
-            known = [row["id"] for row in self._connection.rows(sql, start, start + AFTER)]
-            close = f" {nearest(which, known)}" if known else ""
+            path = self._connection.path
             raise ArchiveError(
-                f"no kernel {which!r} in {self._connection.path}.{close} "
-                "`kbevolve archive ls latest` lists those of the last run"
+                f"no kernel {which!r} in {path}; `kbevolve archive ls latest` lists those of the last run"
             )
         sql = "select * from kernels where id = ?"
         return rows.read(self._connection, Kernel, sql, only(found, "kernels", which))[0]

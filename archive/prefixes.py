@@ -4,7 +4,7 @@ from kbevolve.archive.connection import Connection
 from kbevolve.configs.errors import ArchiveError
 
 #: Sorts after every character of an id, so that ``id between 'ab' and 'ab~'`` are the ids that start with ``ab``.
-AFTER = "~"
+_AFTER = "~"
 #: How many ids a message lists when a prefix fits several.
 _SHOWN = 4
 
@@ -14,7 +14,7 @@ def by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
     found = [
         str(row["id"])
         for row in connection.rows(
-            f"select id from {table} where id between ? and ? order by id limit ?", prefix, prefix + AFTER, _SHOWN + 1
+            f"select id from {table} where id between ? and ? order by id limit ?", prefix, prefix + _AFTER, _SHOWN + 1
         )
     ]
     return [prefix] if prefix in found else found

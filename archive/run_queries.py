@@ -268,13 +268,17 @@ class Runs:
 
 
 def precision_of(run: Run) -> str:
-    """The precision that a run asks for, from its settings; "fp32", the setting's default, where they state none."""
-    return str(json.loads(run.settings).get("evaluation", {}).get("precision", "fp32"))
+    """The precision that a run asks for, from its settings."""
+    return _setting(run, "evaluation", "precision", default="fp32")
 
 
 def strategy_of(run: Run) -> str:
-    """The strategy of a run, from its settings; "evolve", the setting's default, where they state none."""
-    return str(json.loads(run.settings).get("search", {}).get("strategy", "evolve"))
+    """The strategy of a run, from its settings."""
+    return _setting(run, "search", "strategy", default="evolve")
+
+
+def _setting(run: Run, section: str, name: str, *, default: str) -> str:
+    return str(json.loads(run.settings).get(section, {}).get(name, default))
 
 
 def births_with_texts(connection: Connection, where: str, *parameters: object) -> list[Birth]:

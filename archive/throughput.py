@@ -158,27 +158,24 @@ def throughput_of(run: Run, births: Sequence[Birth], evaluations: Iterable[Evalu
 
 def _phases(judged: Sequence[Evaluation]) -> tuple[PhaseTime, ...]:
     seconds: dict[str, list[float]] = defaultdict(list)
-    places: dict[str, list[float]] = defaultdict(list)
-    for one in judged:
-        for index, (name, spent) in enumerate(one.execution.phases.items()):
+    # Few kernels have all phases: those with the most say the order.
+    for one in sorted(judged, key=lambda one: -len(one.execution.phases)):
+        for name, spent in one.execution.phases.items():
             seconds[name].append(spent)
-            places[name].append(index / len(one.execution.phases))
-        seconds[OVERHEAD].append(max(0.0, one.execution.seconds - sum(one.execution.phases.values())))
-        places[OVERHEAD].append(1.0)
+    overheads = [max(0.0, one.execution.seconds - sum(one.execution.phases.values())) for one in judged]
+    seconds |= {OVERHEAD: overheads} if judged else {}
     total = sum(map(sum, seconds.values()))
-    # Few kernels have all phases: they are ordered by their mean position.
-    order = sorted(seconds, key=lambda name: (name == OVERHEAD, fmean(places[name])))
     return tuple(
         PhaseTime(
             name=name,
-            children=len(seconds[name]),
-            mean=fmean(seconds[name]),
-            median=median(seconds[name]),
-            p90=sorted(seconds[name])[math.ceil(0.9 * len(seconds[name])) - 1],
-            total=sum(seconds[name]),
-            share=_share(sum(seconds[name]), total),
+            children=len(spent),
+            mean=fmean(spent),
+            median=median(spent),
+            p90=sorted(spent)[math.ceil(0.9 * len(spent)) - 1],
+            total=sum(spent),
+            share=_share(sum(spent), total),
         )
-        for name in order
+        for name, spent in seconds.items()
     )
 
 

@@ -31,17 +31,7 @@ _COLOURED_ISLANDS = len(PALETTE)
 
 
 def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> None:
-    """Draw the curves into a PNG, SVG or PDF file, by its ending.
-
-    Args:
-        curves: runs on one problem and one device, at least one.
-        file: where to write.
-        device: the device, as the title names it.
-
-    Raises:
-        UsageError: another ending.
-        ArchiveError: the file cannot be written.
-    """
+    """Draw runs on one problem and one device, at least one, into a file (`style.save`)."""
     save(lambda: best_so_far(curves, device=device), file)
 
 

@@ -112,7 +112,7 @@ def test_a_figure_names_every_strategy_and_its_interval(tmp_path: Path) -> None:
     file = tmp_path / "c.svg"
     save_comparison(found, file, problem="L1/x", device="a device", budget=3)
     text = file.read_text()
-    assert "L1/x: greedy reaches 2.00×, best-of-n 1.20×" in text
+    assert "L1/x: greedy 2.00×, best-of-n 1.20×" in text
     assert "2.00×, 2.00× to 2.00×" in text
     assert "a device, 3 seeds, 3 evaluations each" in text
     assert ">refine<" not in text, "it has nothing to show"
