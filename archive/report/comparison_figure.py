@@ -49,8 +49,8 @@ def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: s
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, labelspacing=1.2)
     seeds = max(len(runs) for runs in tracks.values())
     counted = f"{seeds} seed{'' if seeds == 1 else 's'}"
-    best = ", ".join(f"{name} {as_times(ends[name].mean)}" for name in ranked[:2])
-    caption(figure, f"{problem}: {best or 'nothing correct yet'}", f"{device}, {counted}, {budget} evaluations each")
+    leading = ", ".join(f"{name} {as_times(ends[name].mean)}" for name in ranked[:2])
+    caption(figure, f"{problem}: {leading or 'nothing correct yet'}", f"{device}, {counted}, {budget} evaluations each")
     return figure
 
 
