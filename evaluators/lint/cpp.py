@@ -117,12 +117,7 @@ class CppReader:
             name = rest.strip(' <>"')
             header = self._strings[int(name)] if name.isdigit() and '"' in rest else name
             self._halves |= any(part in header for part in ("cuda_fp16", "cuda_bf16", "torch", "ATen"))
-            if header.startswith(("sys/socket", "netinet/", "arpa/", "netdb", "curl/")):
-                self._marks.refuse("network")
-            if header.startswith(("sys/ptrace", "link.h", "linux/seccomp")):
-                self._marks.refuse("foreign-library")
-            if header.startswith(("cublas", "cudnn", "cusparse", "cusolver", "mkl", "cblas", "dnnl", "cutensor")):
-                self._marks.tag("third-party")  # the header alone computes nothing
+            self._marks.add(rules_of(header, "headers"))
         elif kind == "pragma" and ("fast-math" in rest or "Ofast" in rest):
             self._marks.tag("fast-math")
         elif kind == "define" and (macro := _MACRO.match(rest)):
@@ -150,11 +145,8 @@ class CppReader:
 
     def _name(self, name: str, before: str, behind: str, *, own: bool) -> None:
         announced = _is_name(before or "(") and before not in _NO_TYPES
-        for tag, refused in () if own else rules_of(name, "cpp"):
-            if not refused:
-                self._marks.tag(tag)
-            elif behind == "(" and not announced:
-                self._marks.refuse(tag)
+        called = behind == "(" and not announced
+        self._marks.add(rule for rule in rules_of(name, "cpp") if not own and (called or not rule[1]))
         # `half` alone is too good a name for a number.
         if self._halves and name in {"half", "half2"} and not own and (_is_name(behind) or behind in "*&>("):
             self._marks.tag("half-types")

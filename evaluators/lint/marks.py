@@ -1,5 +1,6 @@
 """What was seen in one kernel."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kbevolve.evaluators.lint.tables import REFUSALS, TAGS
@@ -34,11 +35,13 @@ class Marks:
         self.tags.add(name)
         self.refused.add(name)
 
+    def add(self, rules: Iterable[tuple[str, bool]]) -> None:
+        """Note tags, each with whether it is a refusal (`tables.rules_of`)."""
+        for tag, refused in rules:
+            (self.refuse if refused else self.tag)(tag)
+
     def operation(self, kind: str, name: str) -> None:
         """Note a library operation: `kind` is "heavy" or "light"; anything else is no computation."""
-        if kind == "heavy":
-            self.tags.add("library-heavy")
-            self.heavy[name] = None
-        elif kind == "light":
-            self.tags.add("library-light")
-            self.light[name] = None
+        if kind in {"heavy", "light"}:
+            self.tags.add(f"library-{kind}")
+            (self.heavy if kind == "heavy" else self.light)[name] = None

@@ -29,7 +29,10 @@ def check_call(name: str, node: ast.Call, scope: NameScope, names: PythonNames, 
         # A constant text is read as a part of the kernel.
         marks.runs_text |= not isinstance(arguments[0], ast.Constant)
     elif PATTERNS["starts_program"].fullmatch(name):
-        _starts(names.of(arguments[0], scope) if arguments else (), marks)
+        # The first of several words is the program.
+        meanings = names.of(arguments[0], scope) if arguments else ()
+        program = next((meaning[1:] for meaning in meanings if isinstance(meaning, str) and meaning[0] == '"'), "")
+        marks.add([("subprocess", not _COMPILERS.match(program.strip() + " "))])
     elif PATTERNS["loads_library"].fullmatch(name):
         _loads(name, arguments, first, marks)
     match name:
@@ -60,14 +63,6 @@ def check_call(name: str, node: ast.Call, scope: NameScope, names: PythonNames, 
                 marks.refuse("patches-torch")
         case "operator.methodcaller" | "operator.attrgetter" if first and is_heavy(first.rpartition(".")[2]):
             marks.operation("heavy", f".{first}")
-
-
-def _starts(meanings: tuple[object, ...], marks: Marks) -> None:
-    program = next((meaning[1:] for meaning in meanings if isinstance(meaning, str) and meaning[0] == '"'), "")
-    if _COMPILERS.match(program.strip() + " "):
-        marks.tag("subprocess")
-    else:
-        marks.refuse("subprocess")
 
 
 def _loads(name: str, arguments: list[ast.expr], path: str | None, marks: Marks) -> None:

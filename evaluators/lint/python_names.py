@@ -79,9 +79,7 @@ class PythonNames:
         match node:
             case ast.JoinedStr(values=parts):
                 values = [part.value if isinstance(part, ast.FormattedValue) else part for part in parts]
-                texts = [
-                    str(value.value) if isinstance(value, ast.Constant) else self.text(value, scope) for value in values
-                ]
+                texts = [self.text(value, scope) for value in values]
             case ast.BinOp(op=ast.Add()):
                 texts = [self.text(part, scope, unknown) for part in operands_of(node)]
             case _:
@@ -177,10 +175,8 @@ class PythonNames:
             match function:
                 case ast.ClassDef():
                     found.append(OWN)
-                case ast.Lambda(body=body):
-                    found += self.of(body, self._scopes.by_node[function])
-                case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    found += self._all(_returned(function), self._scopes.by_node[function])
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                    found += self._all(self._scopes.returned[function], self._scopes.by_node[function])
                 case str() if function.endswith("()"):
                     found.append(BUILT if function == BUILT else TENSOR)
                 case str():
@@ -240,16 +236,3 @@ def operands_of(node: ast.AST) -> list[ast.expr]:
         case ast.Compare(left=left, comparators=others, ops=kinds):
             return [] if isinstance(kinds[0], ast.Is | ast.IsNot | ast.In | ast.NotIn) else [left, *others]
     return []
-
-
-def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.expr]:
-    """What a function returns itself, not what functions in it return."""
-    found: list[ast.expr] = []
-    stack: list[ast.AST] = list(function.body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            found.append(node.value)
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
-            stack.extend(ast.iter_child_nodes(node))
-    return found

@@ -74,8 +74,6 @@ class PythonReader:
                 return self._operator(node, at)
             case ast.Expr(value=ast.Constant()) if not self._documentation:
                 return []
-            case ast.arg():
-                return []
             case ast.Raise():
                 at = at._replace(code=False)
             case ast.ExceptHandler() if not any(isinstance(inner, ast.Raise) for inner in ast.walk(node)):
@@ -119,11 +117,7 @@ class PythonReader:
 
     def _named(self, name: str, *, called: bool, running: bool) -> None:
         """A dotted name is mentioned, or called; an operation counts unless it only prepares the model."""
-        for tag, refused in rules_of(name):
-            if refused:
-                self._marks.refuse(tag)
-            else:
-                self._marks.tag(tag)
+        self._marks.add(rules_of(name))
         self._marks.decodes |= PATTERNS["decodes"].match(name) is not None
         if name in BUILDERS or name.startswith(("triton.jit", "torch._inductor.async_compile.")):
             self._marks.own_kernel = True

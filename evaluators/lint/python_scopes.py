@@ -55,6 +55,8 @@ class PythonScopes:
         self.by_node: dict[ast.AST, NameScope] = {}
         #: Attribute -> what the file assigns to it, on any object; methods and class variables as well.
         self.attributes: dict[str, list[Binding]] = defaultdict(list)
+        #: What each function and lambda returns.
+        self.returned: dict[ast.AST, list[ast.expr]] = defaultdict(list)
         #: Base classes of all classes of the file.
         self.bases: list[tuple[ast.expr, NameScope]] = []
         #: Modules imported with a star.
@@ -85,6 +87,9 @@ class PythonScopes:
                 inside += node.body
             case ast.Lambda(body=result):
                 inside.append(result)
+                self.returned[node].append(result)
+            case ast.Return(value=ast.expr() as value):
+                self.returned[scope.node].append(value)
             case ast.Import(names=names):
                 for alias in names:
                     top = alias.name.partition(".")[0]
@@ -149,26 +154,22 @@ class PythonScopes:
         static = any(getattr(node, "id", "") == "staticmethod" for node in getattr(function, "decorator_list", []))
         method = not static and scope.outer is not None and isinstance(scope.outer.node, ast.ClassDef)
         name = getattr(function, "name", "")
-        for index, argument in enumerate([*positional, *arguments.kwonlyargs]):
+        others = [*arguments.kwonlyargs, *filter(None, [arguments.vararg, arguments.kwarg])]
+        for index, argument in enumerate([*positional, *others]):
             bound = scope.bound[argument.arg]
             if method and index == 0:
                 bound.append((OWN, scope))
-            elif argument.annotation is not None and _mentions_tensor(argument.annotation):
+            elif argument.annotation is not None and any(
+                "Tensor" in str(getattr(node, part, ""))
+                for node in ast.walk(argument.annotation)
+                for part in ("id", "attr", "value")
+            ):
                 bound.append((TENSOR, scope))
             elif name != "forward":
                 calls = self._calls.get(name, [])[:8]
                 bound += [(call.args[index - method], at) for call, at in calls if index - method < len(call.args)]
             elif argument.annotation is None and getattr(defaults.get(argument), "value", None) is None:
                 bound.append((TENSOR, scope))
-        for starred in (arguments.vararg, arguments.kwarg):
-            if starred is not None:
-                scope.bound[starred.arg] += [(TENSOR, scope)] if name == "forward" else []
-
-
-def _mentions_tensor(annotation: ast.expr) -> bool:
-    return any(
-        "Tensor" in str(getattr(node, part, "")) for node in ast.walk(annotation) for part in ("id", "attr", "value")
-    )
 
 
 def preparing_functions(tree: ast.Module) -> frozenset[str]:

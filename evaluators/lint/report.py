@@ -23,7 +23,6 @@ _FAST_MATH = re.compile(
 )
 _PYTHON = re.compile(r"^\s*(import |from \w[\w.]* import |def |class |@)|\bimport\b", re.MULTILINE)
 _OPERATOR = re.compile(r"(?:aten|prims)::(\w+)")
-_NATIVE = re.compile(r"mprotect|ptrace|process_vm_(readv|writev)|pkey_mprotect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +117,6 @@ def _read_string(text: str, marks: Marks, depth: int) -> None:
         marks.tag("fast-math")
     if operator := _OPERATOR.match(text):
         marks.operation(operation_weight(operator[1]), operator[0])
-    if _NATIVE.fullmatch(text):
-        marks.refuse("foreign-library")
     is_python = depth < _DEEPEST and _PYTHON.search(text) and _read_python(text, marks, depth + 1) is not None
     if not is_python and looks_like_cpp(text):
         CppReader(text, marks).read()

@@ -7,10 +7,10 @@ after the other. A kernel that uses a single stream loses nothing by it.
 import re
 from collections.abc import Collection
 
+from kbevolve.evaluators.lint.tables import words
+
 #: Tags of kernels that may use several streams, as far as their source shows.
-_TAGS = frozenset(
-    ("streams", "cuda-graph", "threads", "torch-compile", "exec", "flags", "foreign-library", "third-party")
-)
+_TAGS = words("streams cuda-graph threads torch-compile exec flags foreign-library third-party")
 #: Operations for which libraries take streams of their own: cuDNN the layers of a recurrent network, cuSOLVER and MAGMA
 #: the members of a batch. Wherever one is named, in a comment too: a wide context costs the kernel nothing.
 _OPERATIONS = re.compile(

@@ -48,12 +48,12 @@ _RULES = {
         for kind in ("tagged", "refused")
         for tag, names in _TABLES[language][kind].items()
     ]
-    for language, ending in (("python", r"(\.|$)"), ("cpp", "$"))
+    for language, ending in (("python", r"(\.|$)"), ("cpp", "$"), ("headers", ""))
 }
 
 
 @lru_cache(maxsize=8192)
-def rules_of(name: str, language: Literal["python", "cpp"] = "python") -> tuple[tuple[str, bool], ...]:
+def rules_of(name: str, language: Literal["python", "cpp", "headers"] = "python") -> tuple[tuple[str, bool], ...]:
     """The tags of a name, each with whether it is a refusal.
 
     A dotted name of Python has also the tags of what it lies in; a name of C++ is qualified, with its aliases undone.
