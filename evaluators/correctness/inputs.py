@@ -123,11 +123,9 @@ KINDS: tuple[tuple[Transform, ...], ...] = (
 
 
 def plan_transforms(trials: int, usable: Sequence[Transform]) -> tuple[Transform, ...]:
-    """The distributions of the trials: nominal and transformed ones in turn.
+    """The distributions of the trials: nominal and transformed ones in turn, one of each usable kind.
 
-    Args:
-        trials: their number; 7 cover all four kinds once and the nominal distribution three times.
-        usable: one transform of each usable kind, in the order of `KINDS`.
+    7 trials cover all four kinds once and the nominal distribution three times.
     """
     turn = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
     if len(usable) > 2:

@@ -10,7 +10,6 @@ import torch
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.correctness.inputs import Transform, nominal
-from kbevolve.evaluators.correctness.preserved_state import preserved_state
 from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_memory, separable_inputs
 from kbevolve.evaluators.correctness.truth import CAPS
 from kbevolve.evaluators.device.devices import Device
@@ -178,7 +177,7 @@ class Reference:
             with torch.no_grad():
                 return model(*unpack(structure, tensors))
 
-        with preserved_state(model) as storages:
+        with _preserved_state(model) as storages:
             form, leaves = self.packed("forward()", self._guard("forward()", call))
             if not leaves:
                 raise EvaluatorError(f"{self.name}: forward() returns no tensor; there is nothing to compare")
@@ -207,3 +206,33 @@ class Reference:
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are equal, NaN included."""
     return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+@contextmanager
+def _preserved_state(model: torch.nn.Module) -> Iterator[set[int]]:
+    """A call that leaves the state as it was: restore the model's buffers and the attributes of its modules afterwards.
+
+    Otherwise two calls on the same inputs would differ where forward keeps a running mean or a hidden state.
+    Parameters are not copied: a forward pass does not change them.
+
+    Yields:
+        The addresses of the storages of parameters, buffers and tensors among the attributes.
+    """
+    modules = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
+    tensors = [
+        value
+        for _, attributes, buffers in modules
+        for value in (*attributes.values(), *buffers.values())
+        if isinstance(value, torch.Tensor)
+    ]
+    copies = [tensor.clone() for tensor in tensors]
+    try:
+        yield {tensor.untyped_storage().data_ptr() for tensor in (*tensors, *model.parameters()) if tensor.numel()}
+    finally:
+        for module, attributes, buffers in modules:
+            for now, before in ((vars(module), attributes), (module._buffers, buffers)):
+                now.clear()
+                now.update(before)
+        with torch.no_grad():
+            for tensor, copy in zip(tensors, copies, strict=True):
+                tensor.copy_(copy)

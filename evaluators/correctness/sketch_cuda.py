@@ -18,17 +18,8 @@ _AT_ONCE = 16
 def add_up(flat: torch.Tensor, signs: torch.Tensor, starts: torch.Tensor, *, buckets: int, rows: int) -> torch.Tensor:
     """Add elements `buckets` apart, each times its sign, in fp64.
 
-    The result is deterministic: every program adds its rows in order, and torch adds the programs' sums.
-
-    Args:
-        flat: (n,) floating point, contiguous.
-        signs: int8, 1 and -1.
-        starts: int64; where the signs of each stretch of `rows` rows begin.
-        buckets: P, the elements of a row.
-        rows: rows of a stretch; a multiple of 64.
-
-    Returns:
-        fp64 (P,).
+    The result is deterministic: every program adds its rows in order, and torch adds the programs' sums. The tensor is
+    contiguous, the signs are int8, and `starts` (int64) says where the signs of each stretch of `rows` rows begin.
     """
     if rows % _ROWS:
         raise ValueError(f"a stretch has {rows} rows; it must have a multiple of {_ROWS}, the rows of one program")

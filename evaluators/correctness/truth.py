@@ -98,13 +98,7 @@ def accepts(scale: Scale, seen: Deviation) -> bool:
 
 
 def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | None], precision: str) -> Scale:
-    """The scale of one draw.
-
-    Args:
-        expected: the draw's expected output.
-        means: m of each tensor, elementwise or one number; None for the mean over the tensor's own elements.
-        precision: of the task; it decides the cap.
-    """
+    """The scale of one draw, with m of each tensor; None for the mean over the tensor's own elements."""
     triples = zip(expected.truth, expected.finite, means, strict=True)
     runs = [_signal(truth, finite, mean) if _fractional(truth) else None for truth, finite, mean in triples]
     spread = tuple(1.0 if each is None else float(_norm(each)) for each in runs)

@@ -74,17 +74,10 @@ def command(request: Path) -> list[str]:
 
 
 def read_counters(problem: Problem, source: str, *, device: Device, precision: str, seconds: float) -> CounterReadings:
-    """Run a kernel under Nsight Compute.
+    """Run a kernel under Nsight Compute, for at most so many seconds, compilation included.
 
     The kernel's process has a scrubbed environment and private directories but no sandbox: Nsight Compute needs more of
     the system than a worker may use. Run only kernels that you trust.
-
-    Args:
-        problem: the source of inputs and weights.
-        source: the ModelNew file.
-        device: a CUDA device.
-        precision: of the task.
-        seconds: limit of the whole time, compilation included.
     """
     if device.type != "cuda":
         return CounterReadings(refusal="hardware counters are those of a GPU; this is a CPU")

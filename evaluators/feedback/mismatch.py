@@ -44,11 +44,8 @@ def describe_mismatch(
 def describe_shape(structure: Any, leaves: Sequence[Any], expected: Any, places: Sequence[Any]) -> str:
     """How an output's structure differs from the reference's; "" when it does not.
 
-    Args:
-        structure: of the output, as the worker packed it.
-        leaves: shape, dtype, device, plainness and expansion of its tensors, as the worker reported them.
-        expected: the reference's structure.
-        places: the reference's tensors, with `shape`, `dtype`, `device` and `expanded` as in a leaf.
+    Structure and leaves (shape, dtype, device, plainness and expansion of each tensor) are as the worker reported them.
+    `expected` is the reference's structure, and `places` its tensors, with the same facts as a leaf.
     """
     if isinstance(structure, dict) and "foreign" in structure:
         return f"forward() returned {structure['foreign']}; the reference returns {_form(expected)}"
@@ -159,13 +156,7 @@ def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor, first
 
 
 def _region(wrong: torch.Tensor, first: int, to_the_end: bool) -> str:
-    """The wrong elements, where they are one stretch at the end of an axis, e.g. a last tile; else "".
-
-    Args:
-        wrong: mask of some rows.
-        first: index of the first of these rows.
-        to_the_end: whether they reach the tensor's last row.
-    """
+    """The wrong elements, where they are one stretch at the end of an axis, e.g. a last tile; else ""."""
     for axis in range(0 if to_the_end else 1, wrong.ndim):
         others = [other for other in range(wrong.ndim) if other != axis]
         lines = wrong.any(dim=others) if others else wrong

@@ -1,10 +1,14 @@
 """How far measurements of one kernel in fresh processes lie apart; a difference that small is a tie."""
 
 import math
+import statistics
 import threading
 from collections import defaultdict
 
-from kbevolve.evaluators.timing.statistics import Speedup, between_processes, tie_width
+from kbevolve.evaluators.timing.statistics import Speedup
+
+#: Standard deviations between processes that a difference must exceed: noise alone does that in fewer than 3 of 1000.
+_SIGMAS = 3.0
 
 
 class Repeatability:
@@ -23,6 +27,9 @@ class Repeatability:
             self._measured[problem][kernel].append(math.log(speedup.estimate))
 
     def tie(self, problem: str) -> float:
-        """Share up to which a difference is noise between processes."""
+        """Share up to which a difference is noise, by the deviation between processes, pooled over the kernels."""
         with self._lock:
-            return tie_width(self._tie, between_processes(self._measured[problem].values()))
+            groups = [values for values in self._measured[problem].values() if len(values) > 1]
+            squares = sum((len(values) - 1) * statistics.variance(values) for values in groups)
+        freedom = sum(len(values) - 1 for values in groups)
+        return max(self._tie, _SIGMAS * math.sqrt(squares / freedom) if freedom else 0.0)

@@ -32,8 +32,6 @@ LEAST_ROUNDS = 5
 _TRIMMED = 0.1
 #: Two-sided 95 % point of the normal distribution.
 _Z = statistics.NormalDist().inv_cdf(0.975)
-#: Standard deviations between processes that a difference must exceed: noise alone does that in fewer than 3 of 1000.
-_SIGMAS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,23 +107,6 @@ def comparison_of(low: float, high: float, tie: float) -> Comparison:
     if math.log(low) > math.log1p(tie):
         return Comparison.FASTER
     return Comparison.SLOWER if math.log(high) < -math.log1p(tie) else Comparison.TIE
-
-
-def between_processes(repeated: Iterable[Sequence[float]]) -> float:
-    """Standard deviation between measurements of one kernel in fresh processes, pooled over the kernels.
-
-    `repeated` holds the log speedups of each kernel. The deviation is in log units (0.01 is about 1 %); it is 0.0 when
-    none was measured twice.
-    """
-    groups = [values for values in repeated if len(values) > 1]
-    freedom = sum(len(values) - 1 for values in groups)
-    squares = sum((len(values) - 1) * statistics.variance(values) for values in groups)
-    return math.sqrt(squares / freedom) if freedom else 0.0
-
-
-def tie_width(minimum: float, sigma: float) -> float:
-    """The share up to which two kernels are tied: `minimum`, or the noise (`between_processes`) if that is wider."""
-    return max(minimum, _SIGMAS * sigma)
 
 
 def _t_quantile(freedom: int) -> float:

@@ -8,9 +8,10 @@ import pytest
 
 from kbevolve.archive.records import Comparison
 from kbevolve.evaluators.timing import statistics as statistics_module
+from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.statistics import (
     LEAST_ROUNDS,
-    between_processes,
+    Speedup,
     block_ms,
     comparison_of,
     enough,
@@ -18,7 +19,6 @@ from kbevolve.evaluators.timing.statistics import (
     hodges_lehmann,
     round_log_ratio,
     speedup_of,
-    tie_width,
 )
 
 #: As the settings have them.
@@ -108,17 +108,24 @@ def test_a_difference_counts_beyond_the_tie(low: float, high: float, comparison:
     assert comparison_of(1 / high, 1 / low, TIE) is mirrored[comparison], "the rival sees the same comparison"
 
 
-def test_noise_between_processes_is_pooled_over_kernels() -> None:
-    assert between_processes([]) == between_processes([[0.5], [0.9]]) == 0.0
-    assert between_processes([[0.0, 0.02], [1.0, 1.02], [7.0]]) == pytest.approx(0.01 * math.sqrt(2))
-    rng = Random(3)
-    repeated = [[rng.gauss(level, 0.004) for _ in range(4)] for level in range(60)]
-    assert between_processes(repeated) == pytest.approx(0.004, rel=0.15)
+def repeated(*logs: list[float]) -> Repeatability:
+    """What a judge knows that measured kernels with these log speedups."""
+    found = Repeatability(0.01)
+    for kernel, values in enumerate(logs):
+        for value in values:
+            found.add("problem", str(kernel), Speedup(estimate=math.exp(value), low=1.0, high=1.0))
+    return found
 
 
 def test_a_tie_is_as_wide_as_the_noise_between_processes() -> None:
-    assert tie_width(0.01, 0.001) == 0.01
-    assert tie_width(0.01, 0.02) == pytest.approx(0.06)
+    assert repeated().tie("problem") == repeated([0.5], [0.9]).tie("problem") == 0.01
+    assert repeated([0.5, 0.501], [0.9]).tie("problem") == 0.01
+    known = repeated([0.0, 0.02], [1.0, 1.02], [7.0])
+    assert known.tie("problem") == pytest.approx(3 * 0.01 * math.sqrt(2))
+    assert known.tie("other") == 0.01
+    rng = Random(3)
+    many = repeated(*([rng.gauss(0.1 * level, 0.008) for _ in range(4)] for level in range(60)))
+    assert many.tie("problem") == pytest.approx(3 * 0.008, rel=0.15)
 
 
 # ---- simulated measurements ----------------------------------------------------------------------------------------
