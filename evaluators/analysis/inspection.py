@@ -73,7 +73,9 @@ class Inspection:
                 f"eager takes {eager_ms * 1e3:.0f} µs a call: launches are most of it, and times are noisy"
             )
         zeros = self._zero_shares()
-        self._find_savings(operations, zeros)
+        savings = [*operations.redundant[:2], *(f"{share:.0%} of input {i} are zeros" for i, share in zeros.items())]
+        if savings:
+            self._flags["reducible"] = "; ".join(savings)
         needed = sum(round(_bytes([tensor]) * (1 - zeros.get(i, 0.0))) for i, tensor in enumerate(self._inputs))
         state = self._reference.model.state_dict().values()
         moved = needed + _bytes(state) + output_bytes
@@ -176,18 +178,13 @@ class Inspection:
             dead = dead_tensors(
                 lambda tensors: self._forward([tensor.clone() for tensor in tensors]), self._inputs, self._weights
             )
-        words = [f"the answer does not depend on {_listed(dead)}"] if dead else []
+        more = f" and {len(dead) - 4} more" if len(dead) > 4 else ""
+        words = [f"the answer does not depend on {', '.join(dead[:4])}{more}"] if dead else []
         if operations.unused:
             count = "one product" if operations.unused == 1 else f"{operations.unused} products"
             words.append(f"the result of {count} is never used")
         if words:
             self._flags["dead-code"] = "; ".join(words)
-
-    def _find_savings(self, operations: Operations, zeros: Mapping[int, float]) -> None:
-        words = list(operations.redundant[:2])
-        words += [f"{share:.0%} of input {index} are zeros" for index, share in zeros.items()]
-        if words:
-            self._flags["reducible"] = "; ".join(words)
 
     def _zero_shares(self) -> Mapping[int, float]:
         """Index -> share of zeros, for floating-point inputs with many zeros, in blocks or single."""
@@ -253,8 +250,3 @@ def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def _bytes(tensors: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:4])
-    return f"{shown} and {len(names) - 4} more" if len(names) > 4 else shown

@@ -157,7 +157,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _multiply(
         self, name: str, operations: int, operands: Sequence[torch.Tensor], result: torch.Tensor, args: Sequence[Any]
     ) -> None:
-        certain = operations // _kernel_volume(name, args)
+        # Winograd and FFT need at least one product for an output and pair of channels of a convolution.
+        certain = operations // max(1, int(prod(args[1].shape[2:]))) if "conv" in name else operations
         for index, linear in self._merged(operands).items():
             if linear:  # (A B) C = A (B C): neither product is certain
                 self._products[index].certain = 0
@@ -166,7 +167,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if len(set(addresses)) < len(addresses):  # A @ A.T has half as many different elements
             certain = 0
         empty = max((zero_tile_share(tensor) for tensor in operands), default=0.0)
-        if empty > ZERO_SHARE or ("attention" in name and _masked(args)):
+        # Attention may skip pairs where it has a mask tensor, or a true flag (causal).
+        masked = len(_tensors(args)) > 3 or any(argument is True for argument in args)
+        if empty > ZERO_SHARE or ("attention" in name and masked):
             certain = 0
         self.use(operands)
         product = _Product(
@@ -190,16 +193,12 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         else:
             linear = {index for index, linear in sources.items() if linear and name in _SUMMING}
             self.use(operands, without=linear)
-            origin = {index: True for index in linear if not self._sum(index, results[0])}
+            little = {index for index in linear if results[0].numel() < _KEPT_SHARE * self._products[index].elements}
+            for index in little:  # a linear step left so little that a kernel need not compute the product
+                self._products[index].summed = True
+            origin = dict.fromkeys(linear - little, True)
         for tensor in results:
             self._origins[tensor] = origin
-
-    def _sum(self, index: int, result: torch.Tensor) -> bool:
-        """Whether a linear step left so little of a product that a kernel need not compute the product."""
-        product = self._products[index]
-        little = result.numel() < _KEPT_SHARE * product.elements
-        product.summed |= little
-        return little
 
     def _origin(self, tensor: torch.Tensor) -> _Origin:
         origin: _Origin = self._origins.get(tensor, {})  # type: ignore[no-untyped-call]
@@ -226,18 +225,6 @@ def _operations_of(func: Any, name: str, args: Sequence[Any], keywords: Mapping[
         weights = args[1] if name == "_cudnn_rnn" else args[1:3]
         return int(2 * prod(args[0].shape[:-1]) * sum(weight.numel() for weight in weights if weight.ndim == 2))
     return 0
-
-
-def _kernel_volume(name: str, args: Sequence[Any]) -> int:
-    """Factor a convolution may save: Winograd and FFT need at least one product for an output and pair of channels."""
-    if "conv" not in name:
-        return 1
-    return max(1, int(prod(args[1].shape[2:])))
-
-
-def _masked(args: Sequence[Any]) -> bool:
-    """Whether attention may skip pairs: it has a mask tensor, or a true flag (causal)."""
-    return len(_tensors(args)) > 3 or any(argument is True for argument in args)
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

@@ -106,7 +106,11 @@ def _describe_tensor(
     wrong = ~near
     gross = bool((~((mine - right).abs() <= _GROSS * (right.abs() + typical)) & ~same).any())
     count = int(wrong.sum())
-    chosen = wrong if count else _largest((mine - right).abs())
+    if count:
+        chosen = wrong
+    else:
+        differences = (mine - right).abs()
+        chosen = differences >= differences.flatten().topk(min(_EXAMPLES, differences.numel())).values[-1:]
     places = chosen.nonzero()[:_EXAMPLES].tolist()
     shown = ", ".join(
         f"[{', '.join(map(str, [first + place[0], *place[1:]] if place else place))}] "
@@ -122,12 +126,6 @@ def _describe_tensor(
         f"{100 * fraction:.3g} % of the elements{f' ({pattern})' if pattern else ''}; first: {shown}",
         gross,
     )
-
-
-def _largest(differences: torch.Tensor) -> torch.Tensor:
-    """A mask of the few largest."""
-    least = differences.flatten().topk(min(_EXAMPLES, differences.numel())).values[-1:]
-    return differences >= least
 
 
 def _pattern(mine: torch.Tensor, right: torch.Tensor, wrong: torch.Tensor, first: int, to_the_end: bool) -> str:
