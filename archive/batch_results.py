@@ -100,8 +100,7 @@ class BatchContent:
     results: tuple[tuple[int, BatchResult], ...]
     #: Line number and why the line is refused.
     bad: tuple[tuple[int, str], ...] = ()
-    #: Bytes of all whole lines, and the rest: a line that was cut short when its writer was killed.
-    whole: int = 0
+    #: Bytes after the last whole line: a line that was cut short when its writer was killed.
     torn: bytes = b""
 
 
@@ -143,7 +142,7 @@ def read_results(content: bytes) -> BatchContent:
             bad.append((number, "not text in UTF-8"))
         except RecordError as error:
             bad.append((number, str(error)))
-    return BatchContent(results=tuple(results), bad=tuple(bad), whole=whole, torn=content[whole:])
+    return BatchContent(results=tuple(results), bad=tuple(bad), torn=content[whole:])
 
 
 class ResultsFile:
@@ -152,8 +151,7 @@ class ResultsFile:
     A last line that was cut short by a kill is removed; the kernel of that line is judged again. Nothing else in the
     file is ever changed, and a file that holds anything but results is refused.
 
-    Args:
-        path: the file; created when it is missing.
+    A missing file is created.
 
     Raises:
         UsageError: the file cannot be opened, holds something else, or another process writes it.
@@ -218,14 +216,14 @@ class ResultsFile:
             raise UsageError(f"{self.path}, line {number}: {why}; only results are added to results: another --out")
         self.known = {result.conditions: result for _, result in read.results}
         if read.torn:
-            self._repair(read.torn, read.whole)
+            self._repair(read.torn)
 
-    def _repair(self, torn: bytes, whole: int) -> None:
+    def _repair(self, torn: bytes) -> None:
         # A file system may leave zeros where a power cut took the data.
         text, beginning = torn.rstrip(b"\0"), BEGINNING.encode()
         if not (text.startswith(beginning) or beginning.startswith(text)):
             raise UsageError(f"{self.path} ends in another text; only results are added to results: another --out")
-        os.ftruncate(self._file, whole)
+        os.ftruncate(self._file, os.fstat(self._file).st_size - len(torn))
         self.repaired = True
 
 

@@ -14,12 +14,8 @@ def champion_of(confirmations: Sequence[Confirmation], failed: Collection[str] =
     At first there is no champion, and the eager reference is the rival. A challenger becomes champion when it is faster
     than its rival beyond the noise; a tie changes nothing. A final decides among all kernels in it.
 
-    Args:
-        confirmations: those of one run, in the order they were made.
-        failed: kernels that failed when they were judged again; they cannot be champion.
-
-    Returns:
-        The champion's newest deciding confirmation, None while no kernel is confirmed to be faster than eager.
+    The confirmations are those of one run, in the order they were made; `failed` kernels, which failed when they were
+    judged again, cannot be champion. None while no kernel is confirmed to be faster than eager.
     """
     champion: Confirmation | None = None
     finals: dict[int, list[Confirmation]] = {}

@@ -52,10 +52,6 @@ def now() -> str:
 class Connection:
     """An open SQLite file. Threads may share it: one statement or transaction at a time.
 
-    Args:
-        path: the file, or ``":memory:"``.
-        create: make the file when it is missing.
-
     Raises:
         ArchiveError: the file is missing (and not to be made), cannot be opened, or is not SQLite's.
     """

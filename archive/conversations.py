@@ -93,12 +93,7 @@ def parse_id(text: str) -> tuple[str | None, RequestPlace] | None:
 
 
 class Questions:
-    """The questions and answers of one run. Threads may share it.
-
-    Args:
-        connection: the open archive.
-        run_id: the run, which must be there.
-    """
+    """The questions and answers of one run of the archive. Threads may share it."""
 
     def __init__(self, connection: Connection, run_id: str) -> None:
         self._connection = connection
@@ -172,10 +167,6 @@ class Replies:
 
     A child may take several requests, and has a birth only after the last: a process that is killed in between finds
     the replies here and does not pay for them again.
-
-    Args:
-        connection: the open archive.
-        run_id: the run, which must be there.
     """
 
     def __init__(self, connection: Connection, run_id: str) -> None:

@@ -36,11 +36,6 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def kernel_id(source: str) -> str:
-    """Identity of a kernel, from its normalised source."""
-    return digest(normalise(source))
-
-
 def _without_comments(text: str) -> str:
     lines = text.split("\n")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

@@ -37,12 +37,7 @@ def lineage(kernel: str, births: Iterable[Birth]) -> Line:
 
     Every ancestor is shown once, the main line first; a full tree would grow exponentially with crossings.
 
-    Args:
-        kernel: id of the kernel; the first of the line.
-        births: the run's births in order.
-
-    Returns:
-        The line, newest first; empty without a birth of the kernel.
+    The births are those of the run in order. The line is empty without a birth of the kernel.
     """
     first = first_births(births)
     return _line(kernel, first, set())

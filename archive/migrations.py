@@ -189,13 +189,8 @@ def table(
 ) -> None:
     """Create an insert-only table; released migrations use it, so it does not change either.
 
-    Args:
-        db: the database.
-        name: name of the table.
-        columns: name to type.
-        pk: the key; a whole `number` counts up by itself.
-        nullable: columns that may be NULL; no other may.
-        refers: column to the ``"table.column"`` that must hold its value.
+    A key `number` counts up by itself. Only `nullable` columns may be NULL. A column in `refers` holds a value of the
+    ``"table.column"`` there.
     """
     db.table(name).create(
         dict(columns),

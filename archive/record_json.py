@@ -30,11 +30,9 @@ _SHOWN = 60
 
 
 def to_json(value: Any, *, non_finite: Callable[[float], object] = repr) -> Any:
-    """A record, or lists and mappings of them, as numbers, strings, lists and dictionaries.
+    """A record, a plain value, or lists and mappings of them, as numbers, strings, lists and dictionaries.
 
-    Args:
-        value: a record, a plain value, or lists and mappings of them.
-        non_finite: replaces an infinity or NaN; `from_json` reads the default.
+    `non_finite` replaces an infinity or NaN; `from_json` reads the default.
     """
     if isinstance(value, IntEnum):
         return value.name.lower()

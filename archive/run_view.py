@@ -23,12 +23,7 @@ _FIRST = (
 
 
 class RunView:
-    """The queries about one run. Threads may share it.
-
-    Args:
-        connection: the open archive.
-        run: the run, which must be in the archive.
-    """
+    """The queries about one run of the archive. Threads may share it."""
 
     def __init__(self, connection: Connection, run: Run) -> None:
         self._connection = connection

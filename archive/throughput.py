@@ -108,13 +108,7 @@ class Throughput:
 
 
 def throughput_of(run: Run, births: Sequence[Birth], evaluations: Iterable[Evaluation]) -> Throughput:
-    """The throughput of a run.
-
-    Args:
-        run: which.
-        births: its births.
-        evaluations: the first evaluation of each of its kernels, under its conditions.
-    """
+    """The throughput of a run, from its births and the first evaluation of each of its kernels under its conditions."""
     evaluations = list(evaluations)
     timed = [one for one in evaluations if one.execution.started_at > 0]
     started = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0

@@ -25,9 +25,6 @@ def builtin_names() -> list[str]:
 def kernelbench_names(checkout: Path) -> list[str]:
     """Problems of a KernelBench checkout, e.g. ``kernelbench:1/19``, by level and number.
 
-    Args:
-        checkout: the repository, or the folder in it that holds ``level1``, ``level2``, …
-
     Raises:
         ProblemError: there is no such folder.
     """
@@ -39,7 +36,7 @@ def find_problem(name: str, *, kernelbench: Path | None = None) -> Problem:
 
     Args:
         name: a built-in problem (``L1/matmul``), a path to a ``.py`` file, or ``kernelbench:LEVEL/NUMBER``.
-        kernelbench: a checkout of KernelBench, as for `kernelbench_names`.
+        kernelbench: a checkout of KernelBench: its root, the folder of ``level1``, ``level2``, …, or the parent.
 
     Raises:
         ProblemError: there is no such problem, or it is not in KernelBench's format.

@@ -13,7 +13,7 @@ def read_text(path: Path, *, option: str, wants: str, error: type[UsageError] = 
 
     Args:
         path: the file.
-        option: the option or setting that named it, e.g. ``"--start"``.
+        option: what named it, e.g. ``"--start"``.
         wants: what that option wants, e.g. ``"file with class ModelNew"``.
         error: the class of the exception.
 

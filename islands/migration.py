@@ -55,14 +55,8 @@ def restart(islands: Sequence[Island]) -> Migrant | None:
 
     Of islands with the same best, which migration makes often, the last one is the worst.
     """
-    filled = [island for island in islands if island.best is not None]
+    filled = {island.index: island.best for island in islands if island.best is not None}
     if len(filled) < 2:
         return None
-    ranked = sorted(filled, key=lambda island: (-_fitness(island), island.index))
-    best, worst = ranked[0], ranked[-1]
-    assert best.best is not None, "empty islands were left out"
-    return Migrant(origin=best.index, target=worst.index, member=best.best)
-
-
-def _fitness(island: Island) -> float:
-    return island.best.fitness if island.best is not None else 0.0
+    origin, *_, target = sorted(filled, key=lambda index: (-filled[index].fitness, index))
+    return Migrant(origin=origin, target=target, member=filled[origin])

@@ -117,9 +117,7 @@ _COMPILED_CPU = {**_COMPILED, "memory": {level: rule for level, rule in _COMPILE
 def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> str:
     """The key of a kernel's niche: each axis with its level, e.g. ``m2c1d1l0``.
 
-    Args:
-        kernel: whose source is read.
-        traits: what its compiled code shows; None where it could not be disassembled, and the source decides.
+    `traits` are what its compiled code shows; None where it could not be disassembled, and the source decides.
     """
     text = active_code(kernel.source)
     body = text.native if kernel.backend in (Backend.CUDA, Backend.CPP) else text.python

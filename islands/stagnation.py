@@ -18,12 +18,7 @@ class Stage(IntEnum):
 
 
 def window(evaluations: int, patience: float) -> int:
-    """Evaluations without an improvement after which a run takes the next stage; 0 for never.
-
-    Args:
-        evaluations: of the whole run.
-        patience: share of them; 0 for a run that never changes its stage.
-    """
+    """Evaluations without an improvement after which a run takes the next stage: a share of all; 0 for never."""
     return max(LEAST_WINDOW, int(evaluations * patience)) if patience else 0
 
 

@@ -70,13 +70,7 @@ class Track:
 
 
 def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
-    """The track of a run.
-
-    Args:
-        curve: its kernels in the order of birth, each once.
-        births: all its births.
-        strategy: its name.
-    """
+    """The track of a run, from its curve and all its births."""
     steps = {step.point.evaluation.kernel: step.point.evaluation.timing.speedup_low for step in curve.steps}
     best: list[float | None] = []
     for point in curve.points:

@@ -88,8 +88,8 @@ def curve(
     Args:
         run: the run.
         births: its births in order.
-        evaluations: kernel id to evaluation; a birth whose kernel has none yet is left out.
-        ideas: the ideas by id.
+        evaluations: by kernel id; a birth whose kernel has none yet is left out.
+        ideas: by id.
         reference: id of the kernel that is the reference itself. It is a point, but never the best: it is what the
             others are measured against, and a best line that starts there hides how far the search has come.
         champion: what the run publishes. The curve itself shows first evaluations, on which the search decided.

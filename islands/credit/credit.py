@@ -25,12 +25,7 @@ class Credit:
         return self.priors.get(arm, Belief()).after(self.tallies.get(arm, Tally()))
 
     def with_child(self, arm: str, gain: float | None) -> "Credit":
-        """After a child of an arm.
-
-        Args:
-            arm: e.g. an operator's name, or technique and bottleneck.
-            gain: log of its speedup over its parent; None when it was not valid.
-        """
+        """After a child of an arm; `gain` is the log of its speedup over its parent, None when it was not valid."""
         faded = {name: tally.faded(FADING) for name, tally in self.tallies.items()}
         faded[arm] = faded.get(arm, Tally()).with_child(gain)
         return Credit(priors=self.priors, tallies=faded)

@@ -37,7 +37,7 @@ class Experience:
         """After a child.
 
         Args:
-            technique: what its idea is filed under.
+            technique: of its idea.
             bottleneck: the class of what the idea is against; "" when unknown.
             island: of the child.
             gain: log of its speedup over its parent; None when it was not valid.

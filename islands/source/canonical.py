@@ -190,10 +190,7 @@ def _is_blind(decorator: ast.expr) -> bool:
 def _is_introspective(nodes: Sequence[ast.AST], words: set[str], native: set[str]) -> bool:
     """Whether anything in a file may make its text or its names a part of what it does.
 
-    Args:
-        nodes: of the file.
-        words: of its strings.
-        native: words of the texts that only a compiler sees.
+    `words` are those of its strings, `native` those of the texts that only a compiler sees.
     """
     if not _CALLED.isdisjoint(native) or any(word.startswith(_C_INTERFACE) for word in native):
         return True
@@ -236,9 +233,7 @@ def _fixed(tree: ast.Module, nodes: Sequence[ast.AST]) -> set[str]:
 def _number_locals(tree: ast.Module, fixed: Collection[str]) -> None:
     """Rename the variables that functions assign ``$1``, ``$2``, ... by their first appearance in the outermost one.
 
-    Args:
-        tree: changed in place.
-        fixed: names that something else in the file has; they stay, as do those of builtins.
+    `fixed` names, which something else in the file has, stay, as do those of builtins.
     """
     for function in () if "*" in fixed else _outermost(tree):
         names = [node for node in nodes_of(*function.body) if isinstance(node, ast.Name)]

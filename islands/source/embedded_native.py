@@ -30,12 +30,7 @@ _GLOBAL = "SOURCE"
 
 
 def compiled_texts(tree: ast.Module, nodes: Sequence[ast.AST]) -> list[ast.Constant]:
-    """The string constants of a file that are compiled, and nothing else.
-
-    Args:
-        tree: the whole file.
-        nodes: all nodes of it.
-    """
+    """The string constants of a file that are compiled, and nothing else; `nodes` are all nodes of its tree."""
     if not any(isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value for node in nodes):
         return []  # native code has lines
     imported = {pair for node in nodes for pair in _imports(node)}
