@@ -13,6 +13,16 @@ def as_times(speedup: float) -> str:
     return f"{three_digits(speedup)}×"
 
 
+def over_eager(words: str, speedup: float | None) -> str:
+    """A speedup in `words` as a comparison: ``3.40× over eager``, or ``0.19× of eager's speed`` for a slower kernel."""
+    return f"{words} over eager" if (speedup or 0.0) >= 1 else f"{words} of eager's speed"
+
+
+def percent_words(share: float | None, digits: int = 0) -> str:
+    """A share of 1: ``87 %``; a dash when it is unknown."""
+    return "–" if share is None else f"{100 * share:.{digits}f} %"
+
+
 #: Marks a speedup that was measured again in a contest.
 CONFIRMED = "(confirmed)"
 
@@ -62,6 +72,11 @@ def duration_words(seconds: float) -> str:
     minutes, second = divmod(round(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """``1 kernel`` or ``1,200 kernels``."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def size_words(count: int) -> str:

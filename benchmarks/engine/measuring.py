@@ -105,7 +105,7 @@ def measure(path: Path, kernels: int, children: int) -> dict[str, float]:
         last = kernels // ISLANDS
         timed = writes.on(archive, "add_birth", "add_evaluation", "add_placement", "add_generation_end")
         search = search_on(timed, run, last + children // ISLANDS, ready)
-        search.creator.briefs = briefs.on(search.creator.briefs, "brief")
+        search.generations.briefs = briefs.on(search.generations.briefs, "brief")
         watch(search, last, began)
         started = time.perf_counter()
         search.run()

@@ -3,7 +3,7 @@
 The agent reads the docstrings of the methods. Wrong input is a `KBEvolveError` with one line on what to do instead.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
@@ -21,19 +21,19 @@ from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer
 from kbevolve.evolve.ask_tell.ask import ask, check_askable
 from kbevolve.evolve.ask_tell.payload import payload_of
 from kbevolve.evolve.runs.evaluators import open_judges
-from kbevolve.evolve.runs.export import check_output, choose, measure_and_write, plain_judge
+from kbevolve.evolve.runs.export import check_output, choose, measure_and_write
 from kbevolve.evolve.runs.session import open_run, settings_of
 from kbevolve.evolve.runs.settings import settings_and_devices
 
 RunId = Annotated[str, Field(description="A run's id, the start of it, or 'latest'.")]
 Count = Annotated[int, Field(ge=0, description="The largest number of questions; each has its whole prompt.")]
 Judge = Annotated[
-    bool,
-    Field(
-        description="Judge kernels here, from seconds to a minute each; false leaves them for a machine that has the "
-        "device."
-    ),
+    bool, Field(description="Judge kernels here, in up to a minute each; false leaves them for another machine.")
 ]
+ProblemName = Annotated[
+    str, Field(description="A built-in problem such as L1/softmax, or the path of a file in KernelBench's format.")
+]
+KernelId = Annotated[str, Field(description="A kernel's id, or the start of it.")]
 
 
 class AgentTools:
@@ -55,32 +55,26 @@ class AgentTools:
     def runs(self) -> dict[str, Any]:
         """List the runs of the archive, newest first: problem, state, how many kernels, the best one's speedup."""
         with self._open() as archive:
-            return {
-                "runs": [
-                    plain(
-                        {
-                            "run": one.run.id,
-                            "problem": one.run.problem_name,
-                            "device": one.run.device,
-                            "generation": one.generations,
-                            "evaluated": one.evaluated,
-                            "correct": one.correct,
-                            "best_kernel": one.best_kernel,
-                            "best_speedup": one.best_speedup,
-                            "confirmed": one.champion is not None,
-                            "state": one.stopped.value if one.stopped else "under way, or its process was killed",
-                        }
-                    )
-                    for one in archive.runs.summaries()
-                ]
-            }
+            runs = [
+                {
+                    "run": one.run.id,
+                    "problem": one.run.problem_name,
+                    "device": one.run.device,
+                    "generation": one.generations,
+                    "evaluated": one.evaluated,
+                    "correct": one.correct,
+                    "best_kernel": one.best_kernel,
+                    "best_speedup": one.best_speedup,
+                    "confirmed": one.champion is not None,
+                    "state": one.stopped.value if one.stopped else "under way, or its process was killed",
+                }
+                for one in archive.runs.summaries()
+            ]
+            return {"runs": runs}
 
     def begin(
         self,
-        problem: Annotated[
-            str,
-            Field(description="A built-in problem such as L1/softmax, or the path of a file in KernelBench's format."),
-        ],
+        problem: ProblemName,
         generations: Annotated[int, Field(ge=1, description="Generations; every island creates a child in each.")] = 20,
         islands: Annotated[int, Field(ge=1, le=64, description="Populations that evolve side by side.")] = 1,
         settings: Annotated[
@@ -106,7 +100,7 @@ class AgentTools:
         with self._session, Archive(self._path) as archive:
             run = open_run(archive, found, devices.device, chosen)
             result = ask(archive, run, chosen, devices=devices, say=self._show())
-            return dict(payload_of(archive, result, count=count))
+            return payload_of(archive, result, count=count)
 
     def ask(
         self,
@@ -154,9 +148,7 @@ class AgentTools:
 
     def evaluate(
         self,
-        problem: Annotated[
-            str, Field(description="A built-in problem, or the path of a file in KernelBench's format.")
-        ],
+        problem: ProblemName,
         code: Annotated[str, Field(description="A whole ModelNew file.")],
         precision: Annotated[str, Field(description="What the task asks for: fp32, tf32, fp16 or bf16.")] = "fp32",
     ) -> dict[str, Any]:
@@ -169,7 +161,7 @@ class AgentTools:
             evaluation = judges.evaluate(found, Kernel.from_source(code))
         return _facts(evaluation)
 
-    def kernel(self, kernel: Annotated[str, Field(description="A kernel's id, or the start of it.")]) -> dict[str, Any]:
+    def kernel(self, kernel: KernelId) -> dict[str, Any]:
         """Show a kernel: its source, its backend, and all its evaluations."""
         with self._open() as archive:
             found = archive.kernels.get(kernel)
@@ -180,9 +172,7 @@ class AgentTools:
                 "evaluations": [_facts(one) for one in archive.kernels.evaluations(found.id)],
             }
 
-    def lineage(
-        self, kernel: Annotated[str, Field(description="A kernel's id, or the start of it.")]
-    ) -> dict[str, Any]:
+    def lineage(self, kernel: KernelId) -> dict[str, Any]:
         """Show the lineage of a kernel: itself, its parent, that one's parent and so on, each with its idea, its author
         and its speedup over eager."""
         with self._open() as archive:
@@ -225,14 +215,11 @@ class AgentTools:
             archive.runs.latest_of(problem)
             device = find_device(self._device)
             choice = choose(archive, problem, device, which=kernel)
-            evaluation = measure_and_write(archive, choice, device, plain_judge, output)
+            evaluation = measure_and_write(archive, choice, device, output)
         written = evaluation.verdict is Verdict.CORRECT
-        facts: Mapping[str, Any] = plain(evaluation)
-        return {
-            "kernel": choice.kernel.id,
-            "file": str(output.absolute()) if written else None,
-            **{name: facts[name] for name in ("verdict", "message", "speedup", "speedup_low", "speedup_high")},
-        }
+        names = ("verdict", "message", "speedup", "speedup_low", "speedup_high")
+        facts = {name: value for name, value in _facts(evaluation).items() if name in names}
+        return {"kernel": choice.kernel.id, "file": str(output.absolute()) if written else None, **facts}
 
     def _open(self) -> Archive:
         return Archive(self._path, create=False)
@@ -240,7 +227,7 @@ class AgentTools:
     def _continue(self, archive: Archive, which: str, *, count: int, fresh: bool, judge: bool) -> dict[str, Any]:
         run = archive.runs.get(which)
         result = ask(archive, run, settings_of(run, {}), judge=judge, say=self._show())
-        return dict(payload_of(archive, result, count=count, fresh=fresh))
+        return payload_of(archive, result, count=count, fresh=fresh)
 
     def _show(self) -> Callable[[str], None]:
         def show(line: str) -> None:

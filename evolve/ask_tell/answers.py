@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.archive.conversations import AnswerStatus, Question, QuestionAnswer, QuestionStage, parse_id
+from kbevolve.archive.record_json import from_json
 from kbevolve.archive.records import Operator, Run
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import ArchiveError, UsageError
+from kbevolve.configs.errors import ArchiveError, RecordError, UsageError
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.text_file import read_text
 from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
@@ -64,10 +65,7 @@ class AnswerReport:
 def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = None) -> AnswerReport:
     """Write answers to the archive. A refused one does not affect the others.
 
-    Args:
-        archive: where the questions are.
-        given: the answers.
-        run: the run of ids that name none; None for the latest one.
+    `run` is the run of ids that name none; None for the latest one.
     """
     taken: dict[AnswerStatus, list[str]] = {AnswerStatus.TAKEN: [], AnswerStatus.KNOWN: []}
     refused, runs = [], []
@@ -127,7 +125,7 @@ def read_answers(file: Path) -> list[GivenAnswer]:
         UsageError: it cannot be read, or has another form.
     """
     text = read_text(file, option="--answers", wants="file of JSON")
-    return [_given(entry, file, number) for number, entry in _entries(text, file)]
+    return [_given(entry, f"{file}, entry {number}") for number, entry in _entries(text, file)]
 
 
 def _entries(text: str, file: Path) -> Iterator[tuple[int, Any]]:
@@ -148,21 +146,17 @@ def _entries(text: str, file: Path) -> Iterator[tuple[int, Any]]:
                 raise UsageError(f"{file}, line {number}: not JSON: {error}") from None
 
 
-def _given(entry: Any, file: Path, number: int) -> GivenAnswer:
-    known = {field.name for field in fields(GivenAnswer)}
-    where = f"{file}, entry {number}"
-    if not isinstance(entry, Mapping) or entry.get("question") is None:
-        raise UsageError(f"{where}: not an object with a `question`; its fields are {', '.join(sorted(known))}")
-    unknown = sorted(entry.keys() - known)
-    if unknown:
-        raise UsageError(f"{where}: unknown field {unknown[0]!r}; the fields are {', '.join(sorted(known))}")
-    values = {name: value for name, value in entry.items() if value is not None}
-    if isinstance(values.get("idea"), Mapping | list):
-        values["idea"] = json.dumps(values["idea"])
-    for name, value in values.items():
-        if not isinstance(value, bool if name == "passed" else str):
-            raise UsageError(f"{where}: {name} is {value!r}; it wants {'true' if name == 'passed' else 'text'}")
-    return GivenAnswer(**values)
+def _given(entry: Any, where: str) -> GivenAnswer:
+    values = entry
+    if isinstance(entry, Mapping):
+        values = {name: value for name, value in entry.items() if value is not None}
+        if isinstance(values.get("idea"), Mapping | list):
+            values["idea"] = json.dumps(values["idea"])
+    try:
+        return from_json(GivenAnswer, values)
+    except RecordError as error:
+        known = ", ".join(sorted(field.name for field in fields(GivenAnswer)))
+        raise UsageError(f"{where}: {error}; the fields are {known}") from None
 
 
 def _question(archive: Archive, given: GivenAnswer, run: Run | None) -> Question:

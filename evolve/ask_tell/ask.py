@@ -19,7 +19,7 @@ from kbevolve.evolve.runs.evaluators import AbsentJudges, JudgeDevices, find_jud
 from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.pending import PendingKernel, pending_kernels
 from kbevolve.evolve.runs.session import run_session
-from kbevolve.evolve.search.events import Event
+from kbevolve.evolve.search.events import Event, Observer
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import check_strategy
 
@@ -30,13 +30,8 @@ _ELSEWHERE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptNews:
-    """An attempt that is new since the last asking, or whose verdict is."""
-
-    birth: Birth
-    #: None when it has no kernel, or the kernel waits.
-    evaluation: Evaluation | None
+#: An attempt that is new since the last asking, or whose verdict is; None when it has no kernel, or its kernel waits.
+AttemptNews = tuple[Birth, Evaluation | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +58,19 @@ class AskResult:
         return self.reason is StopReason.INTERRUPTED
 
 
-class JudgingLines:
-    """An `Observer` that says one line for each kernel that is being judged, and for each contest.
+def _judging_lines(say: Callable[[str], None]) -> Observer:
+    """An observer that says one line for each kernel that is being judged, and for each contest."""
+    said: set[str] = set()
 
-    Args:
-        say: takes the lines.
-    """
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._said: set[str] = set()
-
-    def __call__(self, event: Event) -> None:
-        """Say what is new."""
+    def show(event: Event) -> None:
         if event.contest:
-            self._say(f"measuring {' and '.join(event.contest)} against each other …")
+            say(f"measuring {' and '.join(event.contest)} against each other …")
         for birth in event.judging:
-            if birth.kernel is not None and birth.kernel not in self._said:
-                self._said.add(birth.kernel)
-                self._say(f"judging {birth.kernel}, {birth.operator.value} of {birth.id.partition('/')[2]} …")
+            if birth.kernel is not None and birth.kernel not in said:
+                said.add(birth.kernel)
+                say(f"judging {birth.kernel}, {birth.operator.value} of {birth.id.partition('/')[2]} …")
+
+    return show
 
 
 def ask(
@@ -95,13 +84,8 @@ def ask(
 ) -> AskResult:
     """Continue a run as far as answers and verdicts reach.
 
-    Args:
-        archive: where the run is.
-        run: its record.
-        settings: its settings.
-        devices: the devices of the judges; None finds those of the settings when a kernel is to be judged.
-        judge: whether kernels are judged here; otherwise they wait.
-        say: shows a line to the user.
+    Without `devices`, those of the settings are looked for when a kernel is to be judged. Without `judge`, kernels
+    wait for another machine.
 
     Raises:
         UsageError: another process works on the run, or the run belongs to another device.
@@ -111,14 +95,12 @@ def ask(
     evaluation = settings.evaluation.model_copy(update={"baselines": False})
     settings = settings.model_copy(update={"proposer": "ask", "evaluation": evaluation})
     with run_lock(archive, run, patience=PATIENCE):
-        births, judged = (
-            {birth.id for birth in archive.runs.births(run.id, texts=False)},
-            archive.runs.evaluations(run.id),
-        )
+        births = {birth.id for birth in archive.runs.births(run.id, texts=False)}
+        judged = archive.runs.evaluations(run.id)
         reason, interaction = _advance(archive, run, settings, devices, judge, say)
         found = archive.runs.evaluations(run.id)
         news = [
-            AttemptNews(birth=birth, evaluation=found.get(birth.kernel or ""))
+            (birth, found.get(birth.kernel or ""))
             for birth in archive.runs.births(run.id, texts=False)
             if birth.id not in births or (birth.kernel in found and birth.kernel not in judged)
         ]
@@ -155,7 +137,7 @@ def _advance(
         ending = run_session(
             RunContext(archive=archive, run=run, problem=problem, device=devices.device, settings=settings),
             devices,
-            observer=None if absent else JudgingLines(say),
+            observer=None if absent else _judging_lines(say),
             say=say,
             absent=absent,
             proposers=build_proposers(settings, make, interaction),

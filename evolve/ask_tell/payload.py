@@ -6,11 +6,12 @@ A question in it counts as asked: from then on it can be answered.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
+from kbevolve.archive.formatting import counted
 from kbevolve.archive.parts import flat
 from kbevolve.archive.record_json import plain
-from kbevolve.archive.records import Evaluation, Operator
+from kbevolve.archive.records import Birth, Evaluation, Operator
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.ask_tell.ask import AskResult, AttemptNews
@@ -21,63 +22,9 @@ _RESULT = ("verdict", "message", "speedup", "speedup_low", "speedup_high", "time
 _PARENT = ("verdict", "speedup")
 
 
-class QuestionPayload(TypedDict):
-    """An open question with everything that a model would receive."""
-
-    question: str
-    stage: str
-    operator: str
-    child: str
-    #: `kernel`, and `verdict` and `speedup` where they are known.
-    parents: list[dict[str, Any]]
-    note: NotRequired[str]
-    #: Moment of the first time that it was asked; None when this is the first time.
-    asked_before: str | None
-    #: Either both of these …
-    system: NotRequired[str]
-    messages: NotRequired[list[dict[str, str]]]
-    #: … or the name of a text file.
-    prompt: NotRequired[str]
-
-
-class BestPayload(TypedDict):
-    """The best kernel of the run."""
-
-    kernel: str
-    speedup: float | None
-    #: Whether it has won a contest.
-    confirmed: bool
-
-
-class PendingPayload(TypedDict):
-    """A kernel without a verdict."""
-
-    kernel: str
-    child: str
-
-
-class AskPayload(TypedDict):
-    """Everything that `kbevolve ask` prints."""
-
-    run: str
-    problem: str
-    device: str
-    over: bool
-    #: One sentence on what is to be done.
-    state: str
-    generation: int | None
-    best: BestPayload | None
-    #: New attempts: `child`, `operator`, `state`, `kernel`, `by`, `note` and facts of the evaluation, where known.
-    news: list[dict[str, Any]]
-    questions: list[QuestionPayload]
-    #: How many questions are open, in `questions` or not.
-    open: int
-    waiting: list[PendingPayload]
-
-
 def payload_of(
     archive: Archive, result: AskResult, *, count: int | None = None, fresh: bool = False, prompts: Path | None = None
-) -> AskPayload:
+) -> dict[str, Any]:
     """What a run asks, how far it is, and what is new.
 
     Args:
@@ -85,7 +32,7 @@ def payload_of(
         result: how far it is.
         count: the largest number of questions; None for all.
         fresh: only questions that were not asked before, so that several askers share none.
-        prompts: a folder for the prompts, a text file each, instead of in the payload.
+        prompts: a folder for the prompts, a text file each.
 
     Raises:
         ArchiveError: the folder cannot be written.
@@ -98,24 +45,23 @@ def payload_of(
         for one, first in zip(candidates, questions.hand_out([one.question for one in candidates]), strict=True)
         if not (fresh and first.asked)  # another process was quicker
     ]
-    summary, best = archive.runs.summary(result.run), None
-    if summary.best_kernel:
-        confirmed = summary.champion is not None
-        best = BestPayload(kernel=summary.best_kernel, speedup=summary.best_speedup, confirmed=confirmed)
-    payload: AskPayload = plain(
-        AskPayload(
-            run=result.run.id,
-            problem=result.run.problem_name,
-            device=result.run.device,
-            over=result.over,
-            state=_state(result),
-            generation=summary.generations,
-            best=best,
-            news=[_news(one) for one in _once(result.news)],
-            questions=shown,
-            open=len(result.open),
-            waiting=[PendingPayload(kernel=one.kernel.id, child=_child(one.birth.id)) for one in result.waiting],
-        )
+    summary = archive.runs.summary(result.run)
+    confirmed = summary.champion is not None
+    best = {"kernel": summary.best_kernel, "speedup": summary.best_speedup, "confirmed": confirmed}
+    payload: dict[str, Any] = plain(
+        {
+            "run": result.run.id,
+            "problem": result.run.problem_name,
+            "device": result.run.device,
+            "over": result.over,
+            "state": _state(result),
+            "generation": summary.generations,
+            "best": best if summary.best_kernel else None,
+            "news": [_news(birth, evaluation) for birth, evaluation in _once(result.news)],
+            "questions": shown,
+            "open": len(result.open),
+            "waiting": [{"kernel": one.kernel.id, "child": _child(one.birth.id)} for one in result.waiting],
+        }
     )
     return payload
 
@@ -127,9 +73,9 @@ def _state(result: AskResult) -> str:
         return f"over: {result.reason.value}"
     parts = []
     if result.open:
-        parts.append(f"{len(result.open)} question{'s are' if len(result.open) > 1 else ' is'} open")
+        parts.append(f"{counted(len(result.open), 'question is', 'questions are')} open")
     if result.waiting:
-        parts.append(f"{len(result.waiting)} kernel{'s wait' if len(result.waiting) > 1 else ' waits'} for a verdict")
+        parts.append(f"{counted(len(result.waiting), 'kernel waits', 'kernels wait')} for a verdict")
     return " and ".join(parts) or "a contest waits for a judge: ask where the device is, without --no-judge"
 
 
@@ -140,23 +86,22 @@ def _child(birth: str) -> str:
 
 def _question(
     one: OpenQuestion, found: Mapping[str, Evaluation], asked_before: str | None, prompts: Path | None
-) -> QuestionPayload:
-    payload = QuestionPayload(
-        question=one.question.id,
-        stage=one.question.stage.value,
-        operator=one.question.operator.value,
-        child=one.question.place.child,
-        parents=[{"kernel": parent, **_facts(found.get(parent), _PARENT)} for parent in one.parents],
-        asked_before=asked_before,
-    )
+) -> dict[str, Any]:
+    payload: dict[str, Any] = {
+        "question": one.question.id,
+        "stage": one.question.stage.value,
+        "operator": one.question.operator.value,
+        "child": one.question.place.child,
+        "parents": [{"kernel": parent, **_facts(found.get(parent), _PARENT)} for parent in one.parents],
+        # The moment; None when this is the first time.
+        "asked_before": asked_before,
+    }
     if one.note:
         payload["note"] = one.note
-    if prompts is None:
-        payload["system"] = one.system
-        payload["messages"] = [{"role": message.role, "content": message.content} for message in one.messages]
-    else:
-        payload["prompt"] = _write_prompt(one, prompts)
-    return payload
+    if prompts is not None:
+        return payload | {"prompt": _write_prompt(one, prompts)}
+    messages = [{"role": message.role, "content": message.content} for message in one.messages]
+    return payload | {"system": one.system, "messages": messages}
 
 
 def _write_prompt(one: OpenQuestion, folder: Path) -> str:
@@ -176,23 +121,22 @@ def _write_prompt(one: OpenQuestion, folder: Path) -> str:
 def _once(news: Sequence[AttemptNews]) -> Iterator[AttemptNews]:
     """Each starting kernel once, however many islands start with it."""
     seen = set()
-    for one in news:
-        if one.birth.operator is not Operator.SEED or one.birth.kernel not in seen:
-            seen.add(one.birth.kernel)
-            yield one
+    for birth, evaluation in news:
+        if birth.operator is not Operator.SEED or birth.kernel not in seen:
+            seen.add(birth.kernel)
+            yield birth, evaluation
 
 
-def _news(one: AttemptNews) -> dict[str, Any]:
-    birth = one.birth
+def _news(birth: Birth, evaluation: Evaluation | None) -> dict[str, Any]:
     facts = {
         "child": _child(birth.id),
         "operator": birth.operator.value,
         "state": birth.state.value,
         "kernel": birth.kernel,
-        "by": birth.model or None,
-        "note": birth.note or None,
+        "by": birth.model,
+        "note": birth.note,
     }
-    return {name: value for name, value in facts.items() if value is not None} | _facts(one.evaluation, _RESULT)
+    return {name: value for name, value in facts.items() if value} | _facts(evaluation, _RESULT)
 
 
 def _facts(evaluation: Evaluation | None, names: Sequence[str]) -> dict[str, Any]:

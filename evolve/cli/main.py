@@ -20,8 +20,8 @@ COMMANDS = {
     "ask": ("ask:ask", "Show the questions of a run that people and agents answer."),
     "tell": ("tell:tell", "Record answers to the questions of a run."),
     "evaluate": ("evaluate:evaluate", "Judge one kernel file, or a folder of them."),
-    "pending": ("pending:pending", "Write the kernels that wait for a verdict to a folder."),
-    "import": ("import_results:import_results", "Import verdicts that another machine found."),
+    "pending": ("exchange:pending", "Write the kernels that wait for a verdict to a folder."),
+    "import": ("exchange:import_results", "Import verdicts that another machine found."),
     "mcp": ("mcp:mcp", "Serve coding agents: ask, tell, evaluate, lineage, export."),
     "profile": ("profile:profile", "Show where a kernel's time goes."),
     "export": ("export:export", "Write the best kernel as a ModelNew file."),
@@ -42,21 +42,13 @@ class LazyGroup(click.Group):
         """Commands in the order of a new user's needs."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now; None for an unknown name."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """The command, imported now; the error for an unknown one names the nearest."""
         if cmd_name not in COMMANDS:
-            return None
+            raise UsageError(f"no command {cmd_name!r}. {nearest(cmd_name, COMMANDS)}")
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(f"kbevolve.evolve.cli.commands.{module}"), attribute)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; the error for an unknown command names the nearest one."""
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            raise UsageError(f"no command {args[0]!r}. {nearest(args[0], COMMANDS)}")
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""

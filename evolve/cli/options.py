@@ -1,16 +1,24 @@
 """Command-line options that several commands share."""
 
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import click
+
+from kbevolve.archive.report.style import FORMATS
+from kbevolve.configs.errors import UsageError, nearest
 
 #: The archive without --archive.
 DEFAULT_ARCHIVE = Path("kbevolve.db")
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
 archive_option = click.option(
     "--archive",
     "archive_path",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     default=DEFAULT_ARCHIVE,
     envvar="KBEVOLVE_ARCHIVE",
     show_default=True,
@@ -29,32 +37,52 @@ problem_option = click.option(
 kernelbench_option = click.option(
     "--kernelbench",
     "kernelbench_dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     envvar="KERNELBENCH",
     show_envvar=True,
     help="A checkout of KernelBench, for --problem kernelbench:LEVEL/NUMBER.",
 )
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 json_line_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, in one line, last on standard output."
 )
 
 record_option = click.option(
-    "--record",
-    "record_to",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write the replies of the models to FILE, for --replay.",
+    "--record", "record_to", type=FILE, metavar="FILE", help="Write the replies of the models to FILE, for --replay."
 )
 
 replay_option = click.option(
     "--replay",
     "replay_from",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Take the replies from FILE instead of a model, without key and network. Use the archive of the recorded run: "
     "its measurements are in the prompts.",
 )
+
+
+def figure_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--output`` of a command that draws."""
+    words = f"The file to write: {', '.join(FORMATS)}."
+    return click.option(
+        "-o", "--output", type=FILE, default=Path(default), show_default=True, metavar="FILE", help=words
+    )
+
+
+def names_in(text: str, known: Collection[str], what: str) -> list[str]:
+    """The known names in a list with commas, each once.
+
+    Raises:
+        UsageError: one is not known, or there is none.
+    """
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no {what} {name!r}. {nearest(name, known)}")
+    if not names:
+        raise UsageError(f"no {what} is named; give some of {', '.join(known)}")
+    return names
 
 
 def archive_words(path: Path) -> str:

@@ -11,34 +11,12 @@ import click
 
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import Precision, Settings, parse_override
+from kbevolve.evolve.cli.options import FILE
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.settings import settings_and_devices
 from kbevolve.evolve.strategies import STRATEGIES
 
-#: Option -> setting that it is short for.
-_SETTINGS = {
-    "max_evaluations": "budget.evaluations",
-    "max_device_seconds": "budget.device_seconds",
-    "max_dollars": "budget.dollars",
-    "max_tokens": "budget.tokens",
-    "max_wall": "budget.wall_seconds",
-    "target_speedup": "budget.target_speedup",
-    "roofline_share": "budget.roofline_share",
-    "strategy": "search.strategy",
-    "generations": "search.generations",
-    "islands": "search.islands",
-    "seed": "search.seed",
-    "device": "device",
-    "devices": "work.devices",
-    "workers": "work.workers",
-    "precision": "evaluation.precision",
-    "allow_library": "evaluation.allow_library",
-    "force": "evaluation.force",
-    "baselines": "evaluation.baselines",
-    "api_base": "llm.api_base",
-    "provider": "llm.provider",
-    "starts": "starts",
-}
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +47,22 @@ class SettingsChoice:
 def choice_of(
     preset: str | None = None, config: Path | None = None, assignments: tuple[str, ...] = (), **short: Any
 ) -> SettingsChoice:
-    """The choice that options make; `short` are those of `_SETTINGS`, and ``models``.
+    """The choice that options make; `short` are settings with "__" for the dot, and ``models``.
 
     Raises:
         UsageError: two of them contradict each other.
     """
-    device, devices, workers = (short.get(name) for name in ("device", "devices", "workers"))
-    if device and devices:
+    device = short.get("device")
+    if device and short.get("work__devices"):
         raise UsageError("both --device and --devices: one names the device, the other several; give one")
-    if device and workers == "ray":
+    if device and short.get("work__workers") == "ray":
         raise UsageError(
             f"--device {device} is a device of this machine, but Ray chooses the machines; name the kind of device, "
             "e.g. --devices cpu"
         )
     overrides = dict(parse_override(text) for text in assignments)
     overrides.update(short.pop("models", None) or {})
-    overrides.update({_SETTINGS[name]: value for name, value in short.items() if value not in (None, ())})
+    overrides.update({name.replace("__", "."): value for name, value in short.items() if value not in (None, ())})
     return SettingsChoice(preset=preset, config=config, overrides=overrides)
 
 
@@ -122,15 +100,21 @@ def _seconds(context: click.Context, parameter: click.Parameter, text: str | Non
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
+def _setting(flag: str, setting: str, words: str, **attributes: Any) -> Option:
+    """An option that is short for a setting."""
+    return click.option(flag, setting.replace(".", "__"), help=words, **attributes)
+
+
 device_option = click.option(
     "--device",
-    default=None,
     metavar="DEVICE",
     help="auto (CUDA if there is a CUDA device, else the CPU), cpu, cuda or cuda:N.  [default: auto]",
 )
-precision_option = click.option(
-    "--precision", type=click.Choice(get_args(Precision)), help="Precision of the task.  [default: fp32]"
+_precisions = click.Choice(get_args(Precision))
+_precision_option = _setting(
+    "--precision", "evaluation.precision", "Precision of the task.  [default: fp32]", type=_precisions
 )
+_set_option = click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting.")
 model_option = click.option(
     "--model",
     "models",
@@ -141,73 +125,76 @@ model_option = click.option(
     "models, which share the children by their weights.  [default weight: 1]",
 )
 budget_options = (
-    click.option("--max-evaluations", type=int, help="Stop after so many judged kernels."),
-    click.option("--max-device-seconds", type=float, help="Stop after so many seconds of evaluations on devices."),
-    click.option("--max-dollars", type=float, help="Stop at this cost of models; refused if a price is unknown."),
-    click.option("--max-tokens", type=int, help="Stop after so many tokens, sent and received."),
-    click.option(
-        "--max-wall", metavar="DURATION", callback=_seconds, help="Stop after 90s, 20m or 3h, over all sessions."
+    _setting("--max-evaluations", "budget.evaluations", "Stop after so many judged kernels.", type=int),
+    _setting("--max-device-seconds", "budget.device_seconds", "Stop after so many seconds on devices.", type=float),
+    _setting("--max-dollars", "budget.dollars", "Stop at this cost; refused if a price is unknown.", type=float),
+    _setting("--max-tokens", "budget.tokens", "Stop after so many tokens, sent and received.", type=int),
+    _setting(
+        "--max-wall",
+        "budget.wall_seconds",
+        "Stop after 90s, 20m or 3h, over all sessions.",
+        metavar="DURATION",
+        callback=_seconds,
     ),
-    click.option("--target-speedup", type=float, help="Stop when this speedup over eager is confirmed."),
-    click.option("--roofline-share", type=float, help="Stop when the best kernel reaches this share of the roofline."),
+    _setting("--target-speedup", "budget.target_speedup", "Stop at this confirmed speedup over eager.", type=float),
+    _setting("--roofline-share", "budget.roofline_share", "Stop at this share of the roofline.", type=float),
 )
 #: Where and how kernels are judged; for `evaluate`, too.
 _JUDGE_OPTIONS = (
     device_option,
-    click.option(
+    _setting(
         "--devices",
-        default=None,
+        "work.devices",
+        "Devices that judge in parallel, e.g. cuda:0,cuda:1, or all.  [default: the one of --device]",
         metavar="LIST",
         callback=_listed,
-        help="Devices that judge in parallel, e.g. cuda:0,cuda:1, or all.  [default: the one of --device]",
     ),
-    click.option(
+    _setting(
         "--workers",
+        "work.workers",
+        "local for this machine, ray for a Ray cluster (pip install 'kbevolve[ray]').  [default: local]",
         type=click.Choice(["local", "ray"]),
-        help="local for this machine, ray for a Ray cluster (pip install 'kbevolve[ray]').  [default: local]",
     ),
-    precision_option,
-    click.option(
+    _precision_option,
+    _setting(
         "--allow-library",
-        type=click.Choice(["full", "partial", "none"]),
-        help="Torch's compute operations in a kernel: full for any, partial for all but the heavy ones (matmul, "
+        "evaluation.allow_library",
+        "Torch's compute operations in a kernel: full for any, partial for all but the heavy ones (matmul, "
         "convolution, attention), none for no operation.  [default: full]",
+        type=click.Choice(["full", "partial", "none"]),
     ),
-    click.option(
+    _setting(
         "--force",
+        "evaluation.force",
+        "Judge kernels of a problem even if answers that ignore its input would pass.",
         is_flag=True,
         default=None,
-        help="Judge kernels of a problem even if answers that ignore its input would pass.",
     ),
     click.option("--preset", help="Settings to start from: cpu, default, smoke."),
-    click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings."),
-    click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting."),
+    click.option("--config", type=FILE, help="A YAML file of settings."),
+    _set_option,
 )
 _SEARCH_OPTIONS = (
-    click.option(
+    _setting(
         "--strategy",
+        "search.strategy",
+        "How parents and operators are chosen; all but the first are for comparison.  [default: evolve]",
         type=click.Choice(list(STRATEGIES)),
-        help="How parents and operators are chosen; all but the first are for comparison.  [default: evolve]",
     ),
-    click.option("--generations", type=int, help="Generations to reach; each island creates one child in each."),
+    _setting("--generations", "search.generations", "Generations to reach; each has one child an island.", type=int),
     *budget_options,
-    click.option("--islands", type=int, help="Number of islands.  [default: depends on --max-evaluations]"),
-    click.option("--seed", type=int, help="Seed of the search; the same seed repeats the same choices."),
-    click.option(
+    _setting("--islands", "search.islands", "Islands.  [default: depends on --max-evaluations]", type=int),
+    _setting("--seed", "search.seed", "Seed of the search; the same seed repeats the same choices.", type=int),
+    _setting(
         "--baselines/--no-baselines",
+        "evaluation.baselines",
+        "At the end, also time torch.compile, and eager in a CUDA graph.  [default: baselines]",
         default=None,
-        help="At the end, also time torch.compile, and eager in a CUDA graph.  [default: baselines]",
     ),
     model_option,
-    click.option("--api-base", help="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
-    click.option("--provider", help="openai, claude_code or copilot_cli."),
-    click.option(
-        "--start",
-        "starts",
-        multiple=True,
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="A ModelNew file to start from; repeat the option for several.",
-    ),
+    _setting("--api-base", "llm.api_base", "OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
+    _setting("--provider", "llm.provider", "openai, claude_code or copilot_cli."),
+    _setting("--start", "starts", "A ModelNew file to start from; may be given again.", multiple=True, type=FILE),
 )
 
 
@@ -216,23 +203,25 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_options(command, _JUDGE_OPTIONS)
 
 
+def profile_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of how one kernel is measured; the command gets them as one `choice`."""
+    return _with_options(command, (device_option, _precision_option, _set_option))
+
+
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """All options that change settings; the command gets them as one `choice`."""
     return _with_options(command, (*_SEARCH_OPTIONS, *_JUDGE_OPTIONS))
 
 
-def _with_options(
-    command: Callable[..., Any], options: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...]
-) -> Callable[..., Any]:
+def _with_options(command: Callable[..., Any], options: tuple[Option, ...]) -> Callable[..., Any]:
     names: list[str] = []
+    own = len(getattr(command, "__click_params__", ()))
 
     @wraps(command)
-    def called(**given: Any) -> Any:
+    def decorated(**given: Any) -> Any:
         return command(choice=choice_of(**{name: given.pop(name) for name in names}), **given)
 
-    decorated: Callable[..., Any] = called
-    others = len(getattr(command, "__click_params__", ()))  # options of the command's own
     for option in reversed(options):
-        decorated = option(decorated)
-    names += [parameter.name for parameter in getattr(decorated, "__click_params__", ())[others:]]
+        option(decorated)
+    names += [parameter.name for parameter in getattr(decorated, "__click_params__", ())[own:]]
     return decorated

@@ -4,9 +4,10 @@ Each verdict is on the disk before the next one, so the same command continues a
 """
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kbevolve.archive.batch_results import BatchResult, Conditions, ResultsFile
@@ -19,22 +20,17 @@ from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.seeds.files import read_kernel
 from kbevolve.evolve.runs.versions import recorded_versions
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchKernel:
-    """One kernel of a folder."""
-
-    #: Path inside the folder.
-    file: str
-    kernel: Kernel
+Judging = Callable[[Kernel], Evaluation]
+#: File and evaluation.
+Judged = Generator[tuple[str, Evaluation], None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The kernels of a folder."""
 
-    #: Each kernel once, in the order of the files' paths.
-    kernels: tuple[BatchKernel, ...]
+    #: Path inside the folder -> kernel. Each kernel once, in the order of the files' paths.
+    kernels: Mapping[str, Kernel]
     #: Files with the kernel of an earlier file.
     again: tuple[str, ...] = ()
     #: Why a file cannot be read, one line each.
@@ -49,112 +45,100 @@ def read_batch(folder: Path, *, problem: Problem) -> Batch:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; --batch wants a folder of ModelNew files (*.py)")
-    kernels: dict[str, BatchKernel] = {}
+    kernels: dict[str, Kernel] = {}
+    seen: set[str] = set()
     again, unreadable = [], []
     for path in sorted(folder.rglob("*.py")):
         if not path.is_file() or (problem.path.exists() and path.samefile(problem.path)):
             continue
+        file = path.relative_to(folder).as_posix()
         try:
-            one = BatchKernel(file=path.relative_to(folder).as_posix(), kernel=read_kernel(path))
+            kernel = read_kernel(path)
         except UsageError as error:
             unreadable.append(str(error))
             continue
-        if one.kernel.id in kernels:
-            again.append(one.file)
+        if kernel.id in seen:
+            again.append(file)
         else:
-            kernels[one.kernel.id] = one
+            seen.add(kernel.id)
+            kernels[file] = kernel
     if not kernels:
         raise UsageError(f"{folder} has no kernel (*.py); write some there: kbevolve pending {folder}")
-    return Batch(kernels=tuple(kernels.values()), again=tuple(again), unreadable=tuple(unreadable))
+    return Batch(kernels=kernels, again=tuple(again), unreadable=tuple(unreadable))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSession:
-    """Judges kernels of one problem, on one device and with one set of settings, into one file."""
+    """Judges the kernels of a folder, on one device and with one set of settings, into one file."""
 
+    batch: Batch
     problem: Problem
     device: Device
     settings: EvaluationSettings
     #: The file of results.
     out: ResultsFile
-    _versions: Mapping[str, str] = field(default_factory=recorded_versions, init=False)
 
-    def missing(self, kernels: Sequence[BatchKernel]) -> list[BatchKernel]:
-        """The kernels without a line in the file."""
-        return [one for one in kernels if self._line(one) is None]
+    def results(self) -> dict[str, BatchResult]:
+        """File -> its line, for the kernels that have one."""
+        problem, precision, device = self.problem.id, self.settings.precision, self.device.fingerprint
+        lines = {
+            file: self.out.known.get(Conditions(kernel.id, problem, precision, device))
+            for file, kernel in self.batch.kernels.items()
+        }
+        return {file: line for file, line in lines.items() if line is not None}
 
-    def results(self, kernels: Sequence[BatchKernel]) -> list[BatchResult]:
-        """The lines of these kernels."""
-        lines = [self._line(one) for one in kernels]
-        return [line for line in lines if line is not None]
+    def missing(self) -> dict[str, Kernel]:
+        """File -> its kernel, for the kernels without a line."""
+        known = self.results()
+        return {file: kernel for file, kernel in self.batch.kernels.items() if file not in known}
 
-    def notes(self, batch: Batch) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """What to show to the user before the first verdict."""
-        yield from batch.unreadable
+        yield from self.batch.unreadable
         if self.out.repaired:
             yield f"{self.out.path}: the last line was incomplete; its kernel is judged again"
         settings = self.settings.model_dump_json()
-        others = sum(line.settings != settings for line in self.results(batch.kernels))
+        others = sum(line.settings != settings for line in self.results().values())
         if others:
-            yield (
-                f"{others} kernels have a line that was written with other settings; another --out judges them again"
-            )
+            yield f"{others} kernels have a line that was written with other settings; another --out judges them again"
 
-    def judge(
-        self,
-        evaluator: Evaluator,
-        kernels: Sequence[BatchKernel],
-        *,
-        width: int,
-        report: Callable[[BatchResult], None],
-    ) -> None:
-        """Judge kernels, `width` of them at once; `report` takes each line when it is on the disk.
+    def judge(self, evaluator: Evaluator, *, width: int, report: Callable[[BatchResult], None]) -> None:
+        """Judge the kernels without a line, `width` of them at once; `report` takes each line that is on the disk.
 
         Raises:
             EvaluatorError, ArchiveError: infrastructure failure; what was judged has its line.
             KeyboardInterrupt: the user stopped it; likewise.
         """
-        judged = _one_by_one if width == 1 else _concurrently
-        with contextlib.closing(judged(evaluator, self.problem, kernels, width)) as found:
-            for one, evaluation in found:
-                result = self._result(one, evaluation)
+        kernels, evaluate = self.missing(), partial(evaluator.evaluate, self.problem)
+        versions, settings = recorded_versions(), self.settings.model_dump_json()
+        judged = _one_by_one(evaluate, kernels) if width == 1 else _concurrently(evaluate, kernels, width)
+        with contextlib.closing(judged) as found:
+            for file, evaluation in found:
+                result = BatchResult(
+                    versions=versions,
+                    device=self.device.description,
+                    file=file,
+                    settings=settings,
+                    problem_name=self.problem.name,
+                    problem_source=self.problem.source,
+                    source=kernels[file].source,
+                    evaluation=evaluation,
+                )
                 self.out.append(result)
                 report(result)
 
-    def _line(self, one: BatchKernel) -> BatchResult | None:
-        conditions = Conditions(one.kernel.id, self.problem.id, self.settings.precision, self.device.fingerprint)
-        return self.out.known.get(conditions)
 
-    def _result(self, one: BatchKernel, evaluation: Evaluation) -> BatchResult:
-        return BatchResult(
-            versions=dict(self._versions),
-            device=self.device.description,
-            file=one.file,
-            settings=self.settings.model_dump_json(),
-            problem_name=self.problem.name,
-            problem_source=self.problem.source,
-            source=one.kernel.source,
-            evaluation=evaluation,
-        )
+def _one_by_one(evaluate: Judging, kernels: Mapping[str, Kernel]) -> Judged:
+    for file, kernel in kernels.items():
+        yield file, evaluate(kernel)
 
 
-def _one_by_one(
-    evaluator: Evaluator, problem: Problem, kernels: Sequence[BatchKernel], width: int
-) -> Generator[tuple[BatchKernel, Evaluation], None, None]:
-    for one in kernels:
-        yield one, evaluator.evaluate(problem, one.kernel)
-
-
-def _concurrently(
-    evaluator: Evaluator, problem: Problem, kernels: Sequence[BatchKernel], width: int
-) -> Generator[tuple[BatchKernel, Evaluation], None, None]:
+def _concurrently(evaluate: Judging, kernels: Mapping[str, Kernel], width: int) -> Judged:
     """In the order of the verdicts. After an infrastructure failure, verdicts under way are still yielded first."""
     broken: Exception | None = None
     pool = ThreadPoolExecutor(max_workers=width, thread_name_prefix="kbevolve-batch")
     try:
-        submitted: dict[Future[Evaluation], BatchKernel] = {
-            pool.submit(evaluator.evaluate, problem, one.kernel): one for one in kernels
-        }
+        submitted = {pool.submit(evaluate, kernel): file for file, kernel in kernels.items()}
         for future in as_completed(submitted):
             if future.cancelled():
                 continue

@@ -5,8 +5,7 @@ The results of a run do not depend on which; the model of the device does matter
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 from kbevolve.archive.records import Kernel, ProblemCard, Run
 from kbevolve.archive.run_queries import precision_of
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from kbevolve.evaluators.judging.judge import Judge
 
 #: They evaluate, hold contests, analyse problems and time baselines.
-Judges = Union["Judge", "Fleet", "AbsentJudges"]
+Judges = Union["Judge", "Fleet"]
 #: The judge of a search, as a text: a fleet makes its judges in other processes.
 SEARCH_JUDGE = "kbevolve.evolve.runs.evaluators:search_judge"
 
@@ -72,10 +71,7 @@ def find_judge_devices(settings: Settings) -> JudgeDevices:
 def open_judges(devices: JudgeDevices, settings: Settings, *, judge: str | None = None) -> Judges:
     """Start judges on the devices; the caller closes them.
 
-    Args:
-        devices: as `find_judge_devices` found them with these settings.
-        settings: all settings.
-        judge: "module:Class" of the judges, or "module:function" that makes one; None for `judging.judge.Judge`.
+    `judge` is "module:Class", or "module:function" that makes one; None for `judging.judge.Judge`.
 
     Raises:
         EvaluatorError: a judge cannot be started.
@@ -110,14 +106,6 @@ class AbsentJudges:
     width: int = 1
     #: Whether a judge was needed.
     needed: bool = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def card(self, problem: Problem) -> ProblemCard:
         """The analysis of an earlier judge.

@@ -5,10 +5,8 @@ partly luck, and the machine may have changed.
 """
 
 import json
-import os
+import secrets
 import shlex
-import tempfile
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,9 +21,6 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.evaluator import Evaluator
-
-#: Makes the judge for a device and the way a run measures: `evaluators.judging.judge.Judge`.
-JudgeMaker = Callable[[Device, EvaluationSettings], AbstractContextManager[Evaluator]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +87,15 @@ def plain_judge(device: Device, settings: EvaluationSettings) -> AbstractContext
     return Judge(device, settings, plain=True)
 
 
-def measure_and_write(
-    archive: Archive, choice: ExportChoice, device: Device, judge_for: JudgeMaker, output: Path
-) -> Evaluation:
+def measure_and_write(archive: Archive, choice: ExportChoice, device: Device, output: Path) -> Evaluation:
     """Judge the kernel again, keep the evaluation, and write the file only if the kernel is correct.
 
     Raises:
         EvaluatorError: the judge does not work on this machine.
         ArchiveError: the file or the archive cannot be written.
     """
-    with judge_for(device, _evaluation_settings(choice.run)) as judge:
+    with plain_judge(device, _evaluation_settings(choice.run)) as judge:
         evaluation = judge.evaluate(choice.problem, choice.kernel)
-    moment = datetime.now(UTC)
     archive.add_evaluation(evaluation)
     if evaluation.verdict is Verdict.CORRECT:
         measured = archive.runs.evaluations(choice.run.id)
@@ -115,7 +107,7 @@ def measure_and_write(
             line=main_line(choice.kernel.id, archive.runs.births(choice.run.id, texts=False)),
             speedups={kernel: found.timing.speedup for kernel, found in measured.items()},
             command=_repeat(choice, device, output),
-            moment=moment,
+            moment=datetime.now(UTC),
             confirmation=choice.confirmation,
         )
         _write(output, text)
@@ -160,15 +152,11 @@ def _nothing_correct(archive: Archive, problem_name: str, problem: Problem, devi
 
 def _write(output: Path, text: str) -> None:
     """Whole or not at all: half a kernel would look like a whole one."""
+    draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}")
     try:
-        handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            Path(name).chmod(0o644)  # mkstemp's files are for their owner only
-            Path(name).replace(output)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        draft.replace(output)
     except OSError as error:
         raise ArchiveError(f"{output}: {error.strerror}; name a file in a directory that you may write to") from None
+    finally:
+        draft.unlink(missing_ok=True)

@@ -32,10 +32,7 @@ class ImportReport:
 def import_results(archive: Archive, file: Path, run: Run | None = None) -> ImportReport:
     """Add the verdicts of a file in one transaction, except those that the archive has.
 
-    Args:
-        archive: the archive.
-        file: lines of `kbevolve evaluate --batch`.
-        run: refuse lines of another problem, precision or device than this run has.
+    With a run, lines of another problem, precision or device are refused.
 
     Raises:
         UsageError: the file cannot be read.

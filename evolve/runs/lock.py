@@ -21,13 +21,8 @@ _PAUSE = 0.1
 def run_lock(archive: Archive, run: Run, *, patience: float = 0.0) -> Iterator[None]:
     """Lock a run among the processes of this user on this machine; a process that dies releases it.
 
-    Args:
-        archive: where the run is.
-        run: its record.
-        patience: seconds to wait for another process to release it.
-
     Raises:
-        UsageError: another process still holds it.
+        UsageError: another process still holds it after `patience` seconds.
     """
     name = hashlib.sha256(f"{Path(archive.path).absolute()}\n{run.id}".encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir(), f"kbevolve-{os.getuid()}-run-{name}.lock")

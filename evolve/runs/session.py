@@ -2,8 +2,8 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -19,7 +19,7 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, AbsentJudges, JudgeDevices, Judges, open_judges
-from kbevolve.evolve.runs.starts import dealt, new_starts, recorded_starts
+from kbevolve.evolve.runs.starts import dealt, given_starts, new_starts, recorded_starts
 from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Observer
@@ -39,6 +39,18 @@ class Ending:
     population: Population | None = None
     #: What the best kernel should beat; empty unless the run is over and baselines were requested.
     baselines: tuple[Baseline, ...] = ()
+
+
+def check_new_run(settings: Settings, proposers: Collection[Operator]) -> None:
+    """Check that a run is possible, before the archive is opened.
+
+    Raises:
+        UsageError: the strategy needs other proposers, or the file of a starting kernel cannot be read.
+        SettingsError: a limit of the budget cannot be kept.
+    """
+    check_strategy(settings, proposers)
+    given_starts(settings)
+    Budget.of(settings).check(settings)
 
 
 def open_run(archive: Archive, problem: Problem, device: Device, settings: Settings) -> Run:
@@ -81,7 +93,7 @@ def run_session(
     Args:
         context: the run, on the device of the judges.
         devices: the devices of the judges.
-        observer: called at every step; None for none.
+        observer: called at every step.
         say: shows a line to the user, e.g. why a starting kernel is missing.
         judge: "module:Class" of the judges.
         absent: replaces the judges; the run then goes as far as the verdicts in the archive.
@@ -99,7 +111,8 @@ def run_session(
     check_strategy(settings, proposers)
     search: Search | None = None
     try:
-        opened: Judges = absent or open_judges(devices, settings, judge=judge)
+        opened: AbstractContextManager[Judges | AbsentJudges]
+        opened = nullcontext(absent) if absent else open_judges(devices, settings, judge=judge)
         with _session(context) as elapsed, opened as judges:
             context = _with_knowledge(context, judges, say)
             search = Search(
@@ -155,7 +168,7 @@ def _session(context: RunContext) -> Iterator[Callable[[], float]]:
         archive.end_session(run.id, began)
 
 
-def _with_knowledge(context: RunContext, judges: Judges, say: Callable[[str], None]) -> RunContext:
+def _with_knowledge(context: RunContext, judges: Judges | AbsentJudges, say: Callable[[str], None]) -> RunContext:
     """Add the problem card and what other problems taught; both are in the archive before anything depends on them."""
     card = _card(context, judges)
     for flag, reason in card.flags.items():
@@ -171,7 +184,7 @@ def _with_knowledge(context: RunContext, judges: Judges, say: Callable[[str], No
     return replace(context, card=card, transfer=transfer)
 
 
-def _card(context: RunContext, judges: Judges) -> ProblemCard:
+def _card(context: RunContext, judges: Judges | AbsentJudges) -> ProblemCard:
     """What the judge measures about the problem, except times that differ from earlier ones by chance.
 
     Prompts quote these times, and a prompt must not depend on the number of sessions or on a replay.
@@ -184,7 +197,7 @@ def _card(context: RunContext, judges: Judges) -> ProblemCard:
 
 
 def _baselines(
-    context: RunContext, judges: Judges, reason: StopReason, say: Callable[[str], None]
+    context: RunContext, judges: Judges | AbsentJudges, reason: StopReason, say: Callable[[str], None]
 ) -> tuple[Baseline, ...]:
     """The baselines of a run that is over; none when they cannot be measured: the run is valid without them."""
     if not context.settings.evaluation.baselines or reason is StopReason.NO_SEED:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.strategies import fitted
 
@@ -13,29 +12,13 @@ from kbevolve.evolve.strategies import fitted
 PRESETS = {"cpu": "cpu", "cuda": "default"}
 
 
-def settings_for(
-    *, preset: str | None = None, config: Path | None = None, overrides: Mapping[str, Any] | None = None
-) -> tuple[Settings, Device]:
-    """Settings, and the device that they name. Without a preset, the type of the device decides.
-
-    Args:
-        preset: settings to start from.
-        config: a YAML file over them.
-        overrides: ``{"section.name": value}`` over both.
-
-    Raises:
-        SettingsError: an unknown preset or setting, an unreadable file, or a value that is not allowed.
-        EvaluatorError: CUDA was requested and is missing.
-    """
-    settings = Settings.load(preset=preset, file=config, overrides=overrides)
-    device = find_device(settings.device)
-    return _for_device(device, settings, preset, config, overrides), device
-
-
 def settings_and_devices(
     *, preset: str | None = None, config: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> tuple[Settings, JudgeDevices]:
-    """Settings of a new run, and the devices of its judges; else like `settings_for`.
+    """Settings of a new run, and the devices of its judges.
+
+    A YAML file overrides a preset, and ``{"section.name": value}`` overrides both. Without a preset, the type of the
+    devices names it.
 
     Raises:
         SettingsError: an unknown preset or setting, an unreadable file, or a value that is not allowed.
@@ -43,12 +26,6 @@ def settings_and_devices(
     """
     settings = Settings.load(preset=preset, file=config, overrides=overrides)
     devices = find_judge_devices(settings)
-    return fitted(_for_device(devices.device, settings, preset, config, overrides)), devices
-
-
-def _for_device(
-    device: Device, settings: Settings, preset: str | None, config: Path | None, overrides: Mapping[str, Any] | None
-) -> Settings:
     if preset is None:
-        return Settings.load(preset=PRESETS[device.type], file=config, overrides=overrides)
-    return settings
+        settings = Settings.load(preset=PRESETS[devices.device.type], file=config, overrides=overrides)
+    return fitted(settings), devices

@@ -23,12 +23,7 @@ def given_starts(settings: Settings) -> tuple[StartingKernel, ...]:
 
 
 def new_starts(context: RunContext, say: Callable[[str], None]) -> tuple[StartingKernel, ...]:
-    """The starting kernels; none when generation 0 is over, because Inductor takes seconds to generate its own.
-
-    Args:
-        context: the run.
-        say: shows a line to the user: why torch.compile gave no kernel.
-    """
+    """The starting kernels; none when generation 0 is over, because Inductor takes seconds to generate its own."""
     if context.view.last_generation():
         return ()
     settings = context.settings

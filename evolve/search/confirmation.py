@@ -40,6 +40,10 @@ class Champions:
         """The published confirmation; None while no kernel is confirmed to be faster than eager."""
         return champion_of(self._confirmations, self._failed)
 
+    def champion_at(self, generation: int) -> Confirmation | None:
+        """The champion when a generation had closed."""
+        return champion_of([one for one in self._confirmations if one.generation <= generation], self._failed)
+
     @property
     def published(self) -> float:
         """The speedup to beat: the champion's, at first that of eager itself."""
@@ -127,9 +131,14 @@ class Contests:
         """The published confirmation; None while no kernel is confirmed to be faster than eager."""
         return self._champions.champion
 
+    def champion_at(self, generation: int) -> Confirmation | None:
+        """The champion when a generation had closed."""
+        return self._champions.champion_at(generation)
+
     def recall(self) -> None:
         """Read the contests of earlier sessions, all at once: no choice of a parent depends on them."""
-        self._champions.record(self._context.archive.runs.confirmations(self._context.run.id))
+        runs, run = self._context.archive.runs, self._context.run.id
+        self._champions.record(runs.confirmations(run), runs.failed(run))
         self._others = True
 
     def consider(self, evaluation: Evaluation) -> None:
@@ -217,7 +226,7 @@ def confirmations_of(
     Args:
         contest: the times.
         run: id of the run.
-        generation: the generation after which the contest took place.
+        generation: the contest took place after it.
         purpose: "challenge" or "final".
         champion: id of the champion before the contest. It is the others' rival; without one, or when it failed in
             this contest, the reference is. In a final the champion itself is confirmed, against the reference.

@@ -4,19 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kbevolve.archive.records import Birth, Confirmation, Evaluation
-from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.islands.island import Entry, Member
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IslandSummary:
-    """One island in a display."""
-
-    #: Speedup of its fittest kernel over eager; None while it has none.
-    best: float | None
-    #: How many niches have an elite.
-    niches: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +16,8 @@ class Event:
     generation: int
     #: A copy.
     totals: RunTotals
-    islands: tuple[IslandSummary, ...]
+    #: Of each island: speedup of its fittest kernel over eager (None without one), and how many niches have an elite.
+    islands: tuple[tuple[float | None, int], ...]
     #: The fittest valid kernel, the reference only when there is no other; None while no kernel is correct.
     best: Member | None = None
     #: The published confirmation and the note of its kernel; None and "" while no kernel is confirmed.
@@ -53,11 +43,3 @@ class Event:
 
 
 Observer = Callable[[Event], None]
-
-
-def islands_of(population: Population) -> tuple[IslandSummary, ...]:
-    """The islands as they are now, in their order."""
-    return tuple(
-        IslandSummary(best=island.best.evaluation.timing.speedup if island.best else None, niches=len(island.elites))
-        for island in population.islands
-    )

@@ -41,10 +41,8 @@ class _Finished:
 class Executor:
     """Named pools of threads with one queue of finished work.
 
-    Threads start on demand. They are daemons, so abandoned work does not delay the end of the process.
-
-    Args:
-        pools: name of each pool -> its largest number of threads.
+    Threads start on demand. They are daemons, so abandoned work does not delay the end of the process. `pools` maps
+    the name of each pool to its largest number of threads.
     """
 
     def __init__(self, pools: Mapping[str, int]) -> None:

@@ -17,11 +17,10 @@ from kbevolve.evaluators.evaluator import Confirmer, Evaluator
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.search.budget import Budget
-from kbevolve.evolve.search.closing import GenerationCloser
 from kbevolve.evolve.search.confirmation import Contests
-from kbevolve.evolve.search.creation import GenerationCreator
-from kbevolve.evolve.search.events import Event, Observer, islands_of
+from kbevolve.evolve.search.events import Event, Observer
 from kbevolve.evolve.search.executor import Executor
+from kbevolve.evolve.search.generations import Generations
 from kbevolve.evolve.search.offspring import JUDGE, PROPOSE, AttemptResult, Offspring, OffspringInFlight
 from kbevolve.evolve.search.stopping import Stopping, window_of
 from kbevolve.evolve.state.context import RunContext
@@ -42,14 +41,13 @@ class Search:
 
     Args:
         context: the run.
-        proposers: the proposer of each operator; without MUTATE the run is offline. That of TUNE is asked in this
-            thread, the others concurrently.
+        proposers: the proposer of each operator; without MUTATE the run is offline.
         evaluator: the judge.
         starts: the starting kernels of each island.
         confirmer: holds contests; None publishes first evaluations.
         width: how many kernels the judge takes at once, each in a thread of its own.
         elapsed: returns the seconds that all sessions of the run have lasted.
-        observer: called at every step; None for none.
+        observer: called at every step.
     """
 
     def __init__(
@@ -99,26 +97,21 @@ class Search:
             executor=self._executor,
             announce=lambda birth: self._report(birth=birth),
         )
-        self.creator = GenerationCreator(
-            context=context,
-            population=self.population,
-            briefs=briefs,
-            offspring=self._offspring,
-            proposers=proposers,
-            starts=starts,
-        )
         self._contests = Contests(
             context, self.population, confirmer, announce=lambda kernels: self._report(contest=kernels)
         )
         self._stopping = Stopping(
             context=context, population=self.population, budget=self.budget, contests=self._contests, elapsed=elapsed
         )
-        self._closer = GenerationCloser(
+        self.generations = Generations(
             context=context,
             population=self.population,
+            briefs=briefs,
+            offspring=self._offspring,
+            proposers=proposers,
+            starts=starts,
             contests=self._contests,
             stopping=self._stopping,
-            wait=self._executor.step,
             report=self._report_result,
         )
 
@@ -148,16 +141,19 @@ class Search:
         while True:
             while self._may_create(created + 1, reason):
                 created += 1
-                self._create(created)
+                if created > self._replayed:
+                    self._open[created] = self.generations.create(
+                        created, closed=self._oldest - 1, recorded=created <= self._recorded
+                    )
             self.live = self._oldest > self._replayed
             if self._oldest > created:
                 break
             if self._oldest <= self._replayed:
-                self._closer.replay(self._oldest)
+                self.generations.replay(self._oldest)
             else:
                 self._report()
                 recorded = self._oldest <= self._recorded
-                self._closer.close(self._oldest, self._open.pop(self._oldest), recorded=recorded)
+                self.generations.close(self._oldest, self._open.pop(self._oldest), recorded=recorded)
             # With a reason, nothing new is created, but what is open is completed and counts.
             reason = reason or self._stopping.reason(self._oldest)
             self._oldest += 1
@@ -176,10 +172,6 @@ class Search:
         # Archives of early versions do not record which generations closed: all but the newest had.
         self._recorded, self._replayed = newest, closed if closed is not None else newest - 1
         self.live = self._replayed < 0
-        archive, run = self.context.archive, self.context.run.id
-        failed = archive.runs.failed(run)
-        valid = [one for one in archive.runs.confirmations(run) if one.kernel not in failed]
-        self._stopping.recall(valid, replayed=self._replayed)
         self._contests.recall()
 
     def _may_create(self, generation: int, reason: StopReason | None) -> bool:
@@ -199,12 +191,6 @@ class Search:
         in_flight = (generation - self._oldest) * self._settings.islands
         return (recorded or reason is None) and self.budget.has_room(self.population.totals.evaluations + in_flight)
 
-    def _create(self, generation: int) -> None:
-        if generation > self._replayed:
-            self._open[generation] = self.creator.create(
-                generation, closed=self._oldest - 1, recorded=generation <= self._recorded
-            )
-
     def _report_result(self, result: AttemptResult, entry: Entry) -> None:
         self._report(
             birth=result.birth, evaluation=result.evaluation, remembered=result.remembered, entry=entry, done=True
@@ -218,7 +204,10 @@ class Search:
             Event(
                 generation=self._oldest,
                 totals=deepcopy(population.totals),
-                islands=islands_of(population),
+                islands=tuple(
+                    (island.best.evaluation.timing.speedup if island.best else None, len(island.elites))
+                    for island in population.islands
+                ),
                 best=population.best(apart_from=self.context.reference),
                 champion=champion,
                 champion_note=population.note_of(champion.kernel) if champion else "",

@@ -1,10 +1,9 @@
 """Why a run stops: checked whenever a generation closes."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from kbevolve.archive.champion import champion_of
-from kbevolve.archive.records import Confirmation, StopReason, Verdict
+from kbevolve.archive.records import StopReason, Verdict
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.confirmation import Contests
@@ -16,7 +15,7 @@ from kbevolve.islands.stagnation import Stage, stage_of, window
 EXHAUSTED_GENERATIONS = 3
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
     """Finds the reason to stop of one run."""
 
@@ -26,14 +25,6 @@ class Stopping:
     contests: Contests
     #: Returns the seconds that all sessions of the run have lasted.
     elapsed: Callable[[], float]
-    #: Results of earlier sessions, see `recall`.
-    _replayed: int = field(default=-1, init=False)
-    _confirmed: Sequence[Confirmation] = field(default=(), init=False)
-
-    def recall(self, confirmed: Sequence[Confirmation], *, replayed: int) -> None:
-        """Use the results of earlier sessions: confirmations of kernels that did not fail later, and the newest closed
-        generation."""
-        self._confirmed, self._replayed = confirmed, replayed
 
     @property
     def stage(self) -> Stage:
@@ -60,9 +51,7 @@ class Stopping:
         if limits.target_speedup is None and limits.roofline_share is None:
             return None, None  # saves a query in every generation
         if self.contests.held:
-            champion = self.contests.champion
-            if generation <= self._replayed:
-                champion = champion_of([one for one in self._confirmed if one.generation <= generation])
+            champion = self.contests.champion_at(generation)
             speedup, kernel = (champion.speedup, champion.kernel) if champion else (None, None)
         else:
             best = self.population.best(apart_from=self.context.reference)

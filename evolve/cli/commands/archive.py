@@ -1,50 +1,36 @@
 """`kbevolve archive`: look into the archive. Nothing here writes, runs a kernel or imports torch."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, speedup_words, time_words
 from kbevolve.archive.lineage import lineage as line_of
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Run, Verdict
+from kbevolve.archive.records import Birth, Evaluation, Kernel, Run, Verdict
 from kbevolve.archive.run_queries import RunSummary
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
-from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render import kernel as views
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.profile import print_profile
-from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table
 from kbevolve.evolve.cli.render.throughput import print_throughput
 
-_RUN_COLUMNS = (
-    Column(name="run"),
-    Column(name="problem"),
-    Column(name="gen", right=True),
-    Column(name="kernels", right=True, least_width=96),
-    Column(name="correct", right=True, least_width=66),
-    Column(name="best", right=True),
-    Column(name="best kernel", least_width=112),
-    Column(name="state", least_width=78),
-    Column(name="device", least_width=112, flexible=True),
+_RUN_COLUMNS: tuple[Column[RunSummary], ...] = (
+    Column("run", lambda one: one.run.id),
+    Column("problem", lambda one: one.run.problem_name),
+    Column("gen", lambda one: one.generations, right=True),
+    Column("kernels", lambda one: one.evaluated, right=True, least_width=96),
+    Column("correct", lambda one: one.correct, right=True, least_width=66),
+    Column("best", lambda one: _best_words(one), right=True),
+    Column("best kernel", lambda one: one.best_kernel or "", least_width=112),
+    Column("state", lambda one: views.stop_words(one.stopped), least_width=78),
+    Column("device", lambda one: one.run.device, least_width=112, flexible=True),
 )
-
-_CHILD_COLUMNS = (
-    Column(name="kernel"),
-    Column(name="gen", right=True),
-    Column(name="isl", right=True),
-    Column(name="operator"),
-    Column(name="verdict"),
-    Column(name="speedup", right=True),
-    Column(name="time", right=True, least_width=96),
-    Column(name="parent", least_width=112),
-    Column(name="what", flexible=True),
-)
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
 @click.group(epilog="Example: kbevolve archive ls")
@@ -73,10 +59,16 @@ def ls(
     if which is None and (best or verdict):
         raise UsageError("--best and --verdict choose children of a run; name it: kbevolve archive ls latest --best")
     with Archive(archive_path, create=False) as store:
-        if which is None:
-            _list_runs(store.runs.summaries()[:limit], as_json=as_json)
-        else:
+        if which is not None:
             _list_children(store, store.runs.get(which), best=best, verdict=verdict, limit=limit, as_json=as_json)
+            return
+        summaries = store.runs.summaries()[:limit]
+    if as_json:
+        print_json(summaries)
+    elif summaries:
+        print_table(Console(), _RUN_COLUMNS, summaries)
+    else:
+        raise ArchiveError("no run in this archive yet; start one: kbevolve run --problem L1/matmul")
 
 
 @archive.command(epilog="Example: kbevolve archive show 3f2a --source > kernel.py")
@@ -92,7 +84,11 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
         if isinstance(found, Run):
             if only_source or conversation:
                 raise UsageError(f"{which} is a run; --source and --conversation are for kernels")
-            _show_run(store, store.runs.summary(found), as_json=as_json)
+            summary = store.runs.summary(found)
+            if as_json:
+                print_json(summary)
+            else:
+                print_fields(Console(), views.run_fields(summary, store.runs.tokens(found.id)))
         elif only_source:
             views.print_source(Console(), found.source)
         else:
@@ -160,29 +156,6 @@ def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_p
         print_throughput(Console(), throughput)
 
 
-def _list_runs(summaries: list[RunSummary], *, as_json: bool) -> None:
-    if as_json:
-        print_json(summaries)
-        return
-    if not summaries:
-        raise ArchiveError("no run in this archive yet; start one: kbevolve run --problem L1/matmul")
-    rows = [
-        (
-            summary.run.id,
-            summary.run.problem_name,
-            str(summary.generations),
-            str(summary.evaluated),
-            str(summary.correct),
-            _best_words(summary),
-            summary.best_kernel or "",
-            views.stop_words(summary.stopped),
-            summary.run.device,
-        )
-        for summary in summaries
-    ]
-    print_table(Console(), _RUN_COLUMNS, rows)
-
-
 def _best_words(summary: RunSummary) -> str:
     if not summary.best_speedup:
         return ""
@@ -207,29 +180,23 @@ def _list_children(
     if as_json:
         print_json([{"birth": birth, "evaluation": evaluation} for birth, evaluation in children])
         return
-    print_table(Console(), _CHILD_COLUMNS, [_child_row(birth, found, ideas) for birth, found in children])
+    columns: list[Column[tuple[Birth, Evaluation | None]]] = [
+        Column("kernel", lambda one: one[0].kernel or ""),
+        Column("gen", lambda one: one[0].generation, right=True),
+        Column("isl", lambda one: one[0].island, right=True),
+        Column("operator", lambda one: one[0].operator.value),
+        Column("verdict", lambda one: views.outcome(*one)),
+        Column("speedup", lambda one: _known(one[1], "speedup", as_times), right=True),
+        Column("time", lambda one: _known(one[1], "time_ms", time_words), right=True, least_width=96),
+        Column("parent", lambda one: one[0].parents[0] if one[0].parents else "", least_width=112),
+        Column("what", lambda one: views.what(one[0], ideas), flexible=True),
+    ]
+    print_table(Console(), columns, children)
 
 
-def _child_row(birth: Birth, evaluation: Evaluation | None, ideas: dict[str, Idea]) -> tuple[str | Text, ...]:
-    speedup = as_times(evaluation.timing.speedup) if evaluation and evaluation.timing.speedup else ""
-    return (
-        birth.kernel or "",
-        str(birth.generation),
-        str(birth.island),
-        birth.operator.value,
-        views.outcome(birth, evaluation),
-        speedup,
-        time_words(evaluation.timing.time_ms) if evaluation and evaluation.timing.time_ms else "",
-        birth.parents[0] if birth.parents else "",
-        views.what(birth, ideas),
-    )
-
-
-def _show_run(store: Archive, summary: RunSummary, *, as_json: bool) -> None:
-    if as_json:
-        print_json(summary)
-    else:
-        views.print_fields(Console(), views.run_fields(summary, store.runs.tokens(summary.run.id)))
+def _known(evaluation: Evaluation | None, name: str, words: Callable[[float], str]) -> str:
+    value = getattr(evaluation.timing, name) if evaluation else None
+    return words(value) if value else ""
 
 
 def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json: bool) -> None:
@@ -242,22 +209,22 @@ def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json:
         print_json({**facts, "confirmations": confirmations})
         return
     console = Console()
-    problems = {birth.run: store.runs.get(birth.run).problem_name for birth in births[:1]}
-    views.print_fields(console, views.kernel_fields(kernel, births, ideas, problems))
+    problem = store.runs.get(births[0].run).problem_name if births else ""
+    print_fields(console, views.kernel_fields(kernel, births, ideas, problem))
     for evaluation in evaluations:
         click.echo()
-        views.print_fields(console, views.evaluation_fields(evaluation))
+        print_fields(console, views.evaluation_fields(evaluation))
         if evaluation.profile is not None:
             print_profile(console, evaluation.profile)
     for confirmation in confirmations:
         click.echo()
-        views.print_fields(console, views.confirmation_fields(confirmation))
+        print_fields(console, views.confirmation_fields(confirmation))
     if conversation:
         for birth in births:
-            for name, text in (("prompt", birth.prompt), ("reply", birth.reply)):
-                if text:
-                    click.echo(f"\n---- {birth.id}: prompt to {birth.model}" if name == "prompt" else "\n---- reply")
-                    click.echo(text)
+            if birth.prompt:
+                click.echo(f"\n---- {birth.id}: prompt to {birth.model}\n{birth.prompt}")
+            if birth.reply:
+                click.echo(f"\n---- reply\n{birth.reply}")
     click.echo()
     views.print_source(console, kernel.source)
 

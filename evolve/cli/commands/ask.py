@@ -1,14 +1,15 @@
 """`kbevolve ask`: continue a run whose children people and agents write, and print its open questions."""
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 from rich.console import Console
-from rich.text import Text
 
-from kbevolve.archive.formatting import as_times
+from kbevolve.archive.formatting import as_times, over_eager
 from kbevolve.archive.records import Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
@@ -17,22 +18,18 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.ask_tell.ask import ask as ask_run
 from kbevolve.evolve.ask_tell.ask import check_askable
-from kbevolve.evolve.ask_tell.payload import AskPayload, payload_of
-from kbevolve.evolve.cli.options import archive_option, archive_words, kernelbench_option
-from kbevolve.evolve.cli.render.tables import printable
+from kbevolve.evolve.ask_tell.payload import payload_of
+from kbevolve.evolve.cli.options import FOLDER, archive_option, archive_words, kernelbench_option
+from kbevolve.evolve.cli.render.tables import say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
+from kbevolve.evolve.proposers.factory import WRITING
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.pending import batch_command, write_pending
-from kbevolve.evolve.runs.session import open_run, settings_of
-from kbevolve.evolve.runs.starts import given_starts
-from kbevolve.evolve.search.budget import Budget
+from kbevolve.evolve.runs.session import check_new_run, open_run, settings_of
 
 
-@click.command(
-    epilog="Example: kbevolve ask --problem L1/softmax -n 4",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.command(epilog="Example: kbevolve ask --problem L1/softmax -n 4")
 @click.option("--run", "which", metavar="RUN", help="The run, by its id or the start of it.  [default: latest]")
 @click.option("--problem", "problem_name", metavar="NAME", help="Start a run on this problem instead.")
 @click.option("-n", "--count", type=click.IntRange(min=0), help="Questions at most.  [default: all that are open]")
@@ -44,17 +41,17 @@ from kbevolve.evolve.search.budget import Budget
 )
 @click.option(
     "--pending",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Write the kernels that wait for a verdict there, as `kbevolve pending` does.",
 )
 @click.option(
     "--prompts",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Write each prompt as a text file there; the JSON then has its name only.",
 )
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("-o", "--output", type=click.File("w", lazy=True), default="-", metavar="FILE", help="Write it there.")
 @settings_options
 @archive_option
 @kernelbench_option
@@ -66,7 +63,7 @@ def ask(
     judge: bool,
     pending: Path | None,
     prompts: Path | None,
-    output: Path | None,
+    output: IO[str],
     choice: SettingsChoice,
     archive_path: Path,
     kernelbench_dir: Path | None,
@@ -78,11 +75,7 @@ def ask(
     there, and each question keeps its id. --run names any run, also one that a model or the tunables started;
     `kbevolve resume` continues it without you. The other options are for a new run, with --problem.
     """
-    console = Console(stderr=True)
-
-    def say(line: str) -> None:
-        console.print(Text(printable(line), style="dim"), soft_wrap=True)
-
+    show = partial(say, Console(stderr=True), style="dim")
     if problem_name and which:
         raise UsageError(f"both --run {which} and --problem {problem_name}: continue a run, or start one")
     if not problem_name and not choice.is_empty:
@@ -95,14 +88,14 @@ def ask(
         else:
             run, devices = archive.runs.get(which or "latest"), None
             settings = settings_of(run, {})
-        asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=say)
+        asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=show)
         found = payload_of(archive, asked, count=count, fresh=fresh, prompts=prompts)
-        _write(json.dumps(found, indent=2, allow_nan=False), output)
+        click.echo(json.dumps(found, indent=2, allow_nan=False), file=output)
         for line in _remarks(run, found, archive_path, pending):
-            say(line)
+            show(line)
         if pending is not None and (written := write_pending(archive, run, pending)):
-            say(f"Wrote {len(written)} kernels to {pending}. On a machine with {run.device}:")
-            say(f"  {batch_command(pending)}")
+            show(f"Wrote {len(written)} kernels to {pending}. On a machine with {run.device}:")
+            show(f"  {batch_command(pending)}")
     return INTERRUPTED if asked.interrupted else 0
 
 
@@ -113,30 +106,19 @@ def _new_run(
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = choice.load({"proposer": "ask"})
     check_askable(settings)
-    given_starts(settings)
-    Budget.of(settings).check(settings)
+    check_new_run(settings, WRITING)
     return problem, settings, devices
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        click.echo(text)
-        return
-    try:
-        output.write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror}; name a file that you may write: -o FILE") from None
 
 
 def _news_line(news: dict[str, Any]) -> str:
     """The result of one child."""
-    speedup = f", {as_times(news['speedup'])} over eager" if "speedup" in news else ""
+    speedup = f", {over_eager(as_times(news['speedup']), news['speedup'])}" if "speedup" in news else ""
     outcome = f"{news['verdict'].replace('_', ' ')}{speedup}" if "verdict" in news else news["state"]
     note = f" ({news['note']})" if "note" in news else ""
     return f"{news['child']}, {news['operator']}: {outcome}{note}"
 
 
-def _remarks(run: Run, found: AskPayload, archive_path: Path, pending: Path | None) -> list[str]:
+def _remarks(run: Run, found: Mapping[str, Any], archive_path: Path, pending: Path | None) -> list[str]:
     """The results, and what to do next, for a person."""
     where = archive_words(archive_path)
     lines = [_news_line(one) for one in found["news"]]

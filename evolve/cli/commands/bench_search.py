@@ -7,20 +7,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from kbevolve.configs.errors import UsageError, nearest
+from kbevolve.archive.formatting import percent_words
+from kbevolve.configs.errors import UsageError
+from kbevolve.evolve.cli.options import json_line_option, names_in
 from kbevolve.evolve.cli.render.json import print_json_line
-from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.cli.render.tables import Column, print_table, say
 from kbevolve.evolve.simulation.ladders import LADDERS
 from kbevolve.evolve.simulation.measured import packaged
-from kbevolve.evolve.simulation.tournament import (
-    BUDGETS,
-    OURS,
-    SEARCHERS,
-    SEEDS,
-    SearcherScore,
-    as_json,
-    compare_searchers,
-)
+from kbevolve.evolve.simulation.tournament import BUDGETS, OURS, SEARCHERS, SEEDS, SearcherScore, compare_searchers
+from kbevolve.evolve.simulation.tournament import as_json as plain_scores
 
 _LEGEND = (
     "Fraction of the fastest possible speed after so many evaluations, with its standard error. "
@@ -35,8 +30,7 @@ _LEGEND = (
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="A landscape of yours in the format of docs/landscapes.md, instead of all that come with kbevolve; may be "
-    "given again.",
+    help="A landscape in the format of docs/landscapes.md, instead of all that come with kbevolve; may be given again.",
 )
 @click.option("--ladder", "ladders", multiple=True, metavar="NAME", help=f"One of {', '.join(LADDERS)} instead of all.")
 @click.option("--seeds", type=click.IntRange(min=2), default=SEEDS, show_default=True, help="Searches of each.")
@@ -49,7 +43,7 @@ _LEGEND = (
 )
 @click.option("--searchers", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(SEARCHERS)}.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
-@click.option("--json", "as_object", is_flag=True, help="End with one JSON object for scripts.")
+@json_line_option
 def bench_search(
     files: tuple[Path, ...],
     ladders: tuple[str, ...],
@@ -57,7 +51,7 @@ def bench_search(
     budgets: str,
     names: str | None,
     jobs: int | None,
-    as_object: bool,
+    as_json: bool,
 ) -> None:
     """Compare searchers at equal budget on landscapes whose optimum is known.
 
@@ -65,60 +59,48 @@ def bench_search(
     and seeds. Shown is the fraction of the fastest speed that a search delivers, by the true speed of what it would
     publish. `ours` makes its choices by the functions by which `kbevolve run` makes them.
     """
-    searchers, numbers, console = _searchers(names), _numbers(budgets), Console()
+    chosen = tuple(SEARCHERS) if names is None else names_in(names, SEARCHERS, "searcher")
+    searchers, numbers, console = tuple(dict.fromkeys((OURS, *chosen))), _numbers(budgets), Console()
     everything: list[SearcherScore] = []
     for landscape in [*ladders, *map(str, files)] or [*LADDERS, *packaged()]:
         scores = compare_searchers(
             [landscape], searchers=searchers, budgets=numbers, seeds=seeds, jobs=jobs or len(os.sched_getaffinity(0))
         )
         everything += scores
-        if not as_object:
+        if not as_json:
             console.print(f"[bold]{scores[0].landscape}[/bold], {seeds} searches of each searcher")
             _print(console, scores)
-    if as_object:
-        print_json_line(as_json(everything))
+    if as_json:
+        print_json_line(plain_scores(everything))
     else:
-        console.print(_LEGEND, soft_wrap=True)
+        say(console, _LEGEND)
 
 
 def _print(console: Console, scores: Sequence[SearcherScore]) -> None:
+    by_searcher: dict[str, dict[int, SearcherScore]] = {}
+    for one in scores:
+        by_searcher.setdefault(one.searcher, {})[one.budget] = one
     budgets = sorted({one.budget for one in scores})
-    columns = [
-        Column(name="searcher"),
-        *(Column(name=f"at {budget}", right=True) for budget in budgets),
-        Column(name="overestimate", right=True),
-        Column(name="valid", right=True, least_width=100),
-        Column(name="duplicates", right=True, least_width=100),
+
+    def at(budget: int) -> Column[dict[int, SearcherScore]]:
+        return Column(f"at {budget}", lambda by_budget: _mean_words(by_budget[budget]), right=True)
+
+    last = budgets[-1]
+    columns: list[Column[dict[int, SearcherScore]]] = [
+        Column("searcher", lambda by_budget: by_budget[last].searcher),
+        *map(at, budgets),
+        Column("overestimate", lambda by_budget: percent_words(by_budget[last].inflation, 1), right=True),
+        Column("valid", lambda by_budget: percent_words(by_budget[last].validity), right=True, least_width=100),
+        Column("duplicates", lambda by_budget: percent_words(by_budget[last].duplicates), right=True, least_width=100),
     ]
-    rows = []
-    for searcher in dict.fromkeys(one.searcher for one in scores):
-        mine = {one.budget: one for one in scores if one.searcher == searcher}
-        last = mine[budgets[-1]]
-        rows.append(
-            [
-                searcher,
-                *(f"{mine[budget].mean:.3f} ±{mine[budget].se:.3f}{_mark(mine[budget])}" for budget in budgets),
-                f"{100 * last.inflation:.1f} %",
-                f"{100 * last.validity:.0f} %",
-                f"{100 * last.duplicates:.0f} %",
-            ]
-        )
-    print_table(console, columns, rows)
+    print_table(console, columns, by_searcher.values())
     console.print()
 
 
-def _mark(one: SearcherScore) -> str:
-    if abs(one.behind) <= 2 * one.behind_se:
-        return "  "
-    return " -" if one.behind > 0 else " +"
-
-
-def _searchers(names: str | None) -> tuple[str, ...]:
-    chosen = tuple(SEARCHERS) if names is None else tuple(name.strip() for name in names.split(",") if name.strip())
-    for name in chosen:
-        if name not in SEARCHERS:
-            raise UsageError(f"no searcher {name!r}. {nearest(name, SEARCHERS)}")
-    return tuple(dict.fromkeys((OURS, *chosen)))
+def _mean_words(one: SearcherScore) -> str:
+    clear = abs(one.behind) > 2 * one.behind_se
+    mark = ("-" if one.behind > 0 else "+") if clear else " "
+    return f"{one.mean:.3f} ±{one.se:.3f} {mark}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

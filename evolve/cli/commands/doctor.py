@@ -13,12 +13,14 @@ from rich.text import Text
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
 from kbevolve.evaluators.diagnostics import Diagnostic, diagnose, working_backends
+from kbevolve.evolve.cli.options import FILE, json_option
 from kbevolve.evolve.cli.render.json import print_json
+from kbevolve.evolve.cli.render.tables import say
 
 
 @click.command(epilog="Example: kbevolve doctor")
-@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="A YAML file of settings.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@click.option("--config", type=FILE, help="A YAML file of settings.")
+@json_option
 def doctor(config: Path | None, as_json: bool) -> None:
     """Show what works here, what is missing, and how to install it. The exit code is always 0."""
     settings = Settings.load(file=config)
@@ -33,9 +35,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
         console.print(_line(finding, width), soft_wrap=True)
     working = ", ".join(name for name, works in backends.items() if works)
     missing = ", ".join(name for name, works in backends.items() if not works)
-    console.print(
-        f"\nKernels that work here: {working or 'none'}" + (f"; not: {missing}" if missing else ""), soft_wrap=True
-    )
+    say(console, f"\nKernels that work here: {working or 'none'}" + (f"; not: {missing}" if missing else ""))
 
 
 def more_devices() -> Iterator[Diagnostic]:

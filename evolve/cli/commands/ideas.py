@@ -1,44 +1,44 @@
 """`kbevolve ideas`: ideas and techniques with their gains, of one run or of the whole archive."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import as_times, interval_words
+from kbevolve.archive.formatting import as_times, interval_words, percent_words
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.options import archive_option
 from kbevolve.evolve.cli.render.json import print_json
-from kbevolve.evolve.cli.render.tables import Column, print_table
-from kbevolve.evolve.state.idea_report import IdeaScore, TechniqueScore, of_archive, of_run
+from kbevolve.evolve.cli.render.tables import Column, print_table, say
+from kbevolve.evolve.state.idea_report import EXHAUSTED, PAID, IdeaScore, TechniqueScore, of_archive, of_run
 
 #: Ideas in the list without -n.
 SHOWN = 20
 
-_IDEA_COLUMNS = (
-    Column(name="idea", flexible=True),
-    Column(name="technique"),
-    Column(name="against", least_width=96),
-    Column(name="problem", least_width=112),
-    Column(name="children", right=True),
-    Column(name="correct", right=True),
-    Column(name="gain", right=True),
-    Column(name="interval", right=True, least_width=112),
-    Column(name="best kernel", least_width=96),
-    Column(name="state"),
+_STATE_STYLES = {PAID: "green", EXHAUSTED: "red"}
+_IDEA_COLUMNS: tuple[Column[IdeaScore], ...] = (
+    Column("idea", lambda one: one.title, flexible=True),
+    Column("technique", lambda one: one.technique),
+    Column("against", lambda one: one.against or "–", least_width=96),
+    Column("problem", lambda one: one.problem, least_width=112),
+    Column("children", lambda one: one.children, right=True),
+    Column("correct", lambda one: one.correct, right=True),
+    Column("gain", lambda one: as_times(one.gain.factor) if one.gain else "–", right=True),
+    Column("interval", lambda one: interval_words(one.gain.low, one.gain.high) if one.gain else "–", least_width=112),
+    Column("best kernel", lambda one: one.kernel or "–", least_width=96),
+    Column("state", lambda one: Text(one.state, style=_STATE_STYLES.get(one.state, ""))),
 )
-_TECHNIQUE_COLUMNS = (
-    Column(name="technique"),
-    Column(name="against"),
-    Column(name="problems", right=True, least_width=96),
-    Column(name="attempts", right=True),
-    Column(name="correct", right=True),
-    Column(name="mean gain", right=True),
-    Column(name="best", right=True),
-    Column(name="validity", right=True),
-    Column(name="credit", right=True),
+_TECHNIQUE_COLUMNS: tuple[Column[TechniqueScore], ...] = (
+    Column("technique", lambda one: one.technique),
+    Column("against", lambda one: one.against or "–"),
+    Column("problems", lambda one: one.problems, right=True, least_width=96),
+    Column("attempts", lambda one: one.births, right=True),
+    Column("correct", lambda one: one.correct, right=True),
+    Column("mean gain", lambda one: as_times(one.mean_gain) if one.mean_gain else "–", right=True),
+    Column("best", lambda one: as_times(one.best_gain) if one.best_gain else "–", right=True),
+    Column("validity", lambda one: percent_words(one.validity), right=True),
+    Column("credit", lambda one: percent_words(one.credit, 1), right=True),
 )
 
 
@@ -64,51 +64,16 @@ def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Pa
     if not found.ideas:
         where = f"Run {run.id}" if run else archive_path
         words = f"{where} has no ideas recorded; a model proposes them: kbevolve run --problem L1/matmul --model NAME"
-        console.print(Text(words), soft_wrap=True)
+        say(console, words)
         return
-    print_table(console, _IDEA_COLUMNS, [_idea_row(one) for one in found.ideas[: limit or SHOWN]])
-    hidden = len(found.ideas) - (limit or SHOWN)
-    if hidden > 0:
-        console.print(Text(f"… and {hidden} more; -n {len(found.ideas)} lists all.", style="dim"))
+    shown = limit or SHOWN
+    print_table(console, _IDEA_COLUMNS, found.ideas[:shown])
+    if len(found.ideas) > shown:
+        say(console, f"… and {len(found.ideas) - shown} more; -n {len(found.ideas)} lists all.", "dim")
     console.print()
-    print_table(console, _TECHNIQUE_COLUMNS, [_technique_row(one) for one in found.techniques])
-    _print_lines(console, "Exhausted", found.exhausted)
-    _print_lines(console, "Lessons", found.lessons)
-
-
-def _idea_row(score: IdeaScore) -> Sequence[Text | str]:
-    gain = score.gain
-    style = {"paid": "green", "exhausted": "red"}.get(score.state, "")
-    return (
-        score.title,
-        score.technique,
-        score.against or "–",
-        score.problem,
-        str(score.children),
-        str(score.correct),
-        as_times(gain.factor) if gain else "–",
-        interval_words(gain.low, gain.high) if gain else "–",
-        score.kernel or "–",
-        Text(score.state, style=style),
-    )
-
-
-def _technique_row(score: TechniqueScore) -> Sequence[Text | str]:
-    return (
-        score.technique,
-        score.against or "–",
-        str(score.problems),
-        str(score.births),
-        str(score.correct),
-        as_times(score.mean_gain) if score.mean_gain else "–",
-        as_times(score.best_gain) if score.best_gain else "–",
-        f"{score.validity:.0%}",
-        f"{score.credit:+.1%}",
-    )
-
-
-def _print_lines(console: Console, heading: str, lines: Sequence[str]) -> None:
-    if lines:
-        console.print(Text(f"\n{heading}"))
-    for line in lines:
-        console.print(Text(f"- {line}"), soft_wrap=True)
+    print_table(console, _TECHNIQUE_COLUMNS, found.techniques)
+    for heading, lines in (("Exhausted", found.exhausted), ("Lessons", found.lessons)):
+        if lines:
+            say(console, f"\n{heading}")
+        for line in lines:
+            say(console, f"- {line}")

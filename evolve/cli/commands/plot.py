@@ -7,24 +7,15 @@ import click
 from kbevolve.archive.records import Run
 from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.report.figures import save_best_so_far
-from kbevolve.archive.report.style import FORMATS
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.options import archive_option, figure_option
 
 
 @click.command(epilog="Example: kbevolve plot --problem L1/matmul -o matmul.svg")
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="A run; again for several.  [default: the latest]")
 @click.option("--problem", "problem_name", metavar="NAME", help="All runs of this problem on the newest one's device.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("best.png"),
-    show_default=True,
-    metavar="FILE",
-    help=f"The file to write: {', '.join(FORMATS)}.",
-)
+@figure_option("best.png")
 @archive_option
 def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, archive_path: Path) -> None:
     """Draw the best kernel so far over the children evaluated.

@@ -12,11 +12,20 @@ from kbevolve.configs.errors import ProblemError, UsageError
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
-from kbevolve.evolve.cli.options import kernelbench_option
+from kbevolve.evolve.cli.options import json_option, kernelbench_option
 from kbevolve.evolve.cli.render.json import print_json
-from kbevolve.evolve.cli.render.kernel import print_fields
+from kbevolve.evolve.cli.render.kernel import print_source
 from kbevolve.evolve.cli.render.problem_card import card_fields
+from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table
 from kbevolve.evolve.cli.settings_options import device_option
+
+_COLUMNS: tuple[Column[tuple[str, str, str, str]], ...] = (
+    Column("problem", lambda one: one[0]),
+    # On a narrow terminal the summaries, cut as they are, say more than a column of yes.
+    Column("CPU sizes", lambda one: one[1], least_width=100),
+    Column("seeds", lambda one: one[2]),
+    Column("what it computes", lambda one: one[3], flexible=True),
+)
 
 
 @click.group(epilog="Example: kbevolve problems ls --level 2")
@@ -37,7 +46,7 @@ def ls(level: int | None, kernelbench_dir: Path | None) -> None:
     if not shown:
         levels = ", ".join(str(known) for known in sorted({_level(name) for name in names}))
         raise UsageError(f"no problems of level {level}; the levels are {levels}")
-    _print_table([_row(name, kernelbench_dir) for name in shown])
+    print_table(Console(), _COLUMNS, [_row(name, kernelbench_dir) for name in shown])
 
 
 @problems.command(epilog="Example: kbevolve problems show L1/matmul --device cpu")
@@ -56,7 +65,7 @@ def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
 
     NAME is a built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER.
     """
-    _print_python(find_problem(name, kernelbench=kernelbench_dir).source_for(device_type))
+    print_source(Console(), find_problem(name, kernelbench=kernelbench_dir).source_for(device_type))
 
 
 @problems.command(epilog="Example: kbevolve problems check L1/softmax --device cpu")
@@ -70,7 +79,7 @@ def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
     help="Precision of the task.",
 )
 @click.option("--fresh", is_flag=True, help="Ignore the cached result of an earlier check.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 @kernelbench_option
 def check(
     name: str, device: str | None, precision: str, fresh: bool, as_json: bool, kernelbench_dir: Path | None
@@ -94,27 +103,13 @@ def check(
         print_json(plain(card) | {"problem_name": problem.name, "degenerate": card.degenerate, "known": known})
         return
     print_fields(
-        Console(),
-        {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)},
+        Console(), {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)}
     )
 
 
 def _level(name: str) -> int:
     """``L1/matmul`` and ``kernelbench:1/19`` are of level 1."""
     return int(name.removeprefix("kernelbench:").removeprefix("L").partition("/")[0])
-
-
-def _print_table(rows: list[tuple[str, str, str, str]]) -> None:
-    from kbevolve.evolve.cli.render.tables import Column, print_table
-
-    columns = (
-        Column(name="problem"),
-        # On a narrow terminal the summaries, cut as they are, say more than a column of yes.
-        Column(name="CPU sizes", least_width=100),
-        Column(name="seeds"),
-        Column(name="what it computes", flexible=True),
-    )
-    print_table(Console(), columns, rows)
 
 
 def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
@@ -126,14 +121,3 @@ def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
     # KernelBench's files have no docstring, but their names say it: 19_ReLU.
     summary = problem.summary.rstrip(".") or problem.path.stem.partition("_")[2].replace("_", " ")
     return problem.name, "yes" if problem.cpu_sizes else "", seeds, summary
-
-
-def _print_python(source: str) -> None:
-    from rich.syntax import Syntax
-
-    console = Console()
-    if console.is_terminal:
-        # The terminal's own colours, so that it is readable on a light background, too.
-        console.print(Syntax(source, "python", theme="ansi_dark", background_color="default", word_wrap=True))
-    else:
-        click.echo(source, nl=False)

@@ -1,11 +1,11 @@
 """`kbevolve run` and `kbevolve resume`: evolve kernels and show the progress."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.text import Text
 
 from kbevolve.archive.records import Operator, StopReason
 from kbevolve.archive.store import Archive
@@ -13,30 +13,26 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.cli.options import archive_option, kernelbench_option, problem_option, record_option, replay_option
-from kbevolve.evolve.cli.render.progress import Header, progress_for
+from kbevolve.evolve.cli.render.progress import progress_for
 from kbevolve.evolve.cli.render.summary import print_summary
+from kbevolve.evolve.cli.render.tables import say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.recording import choose_models, recorded
 from kbevolve.evolve.llm.reply_cache import cached
 from kbevolve.evolve.proposers.base import Proposer
-from kbevolve.evolve.proposers.factory import build_proposers, proposer_words
+from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.lock import run_lock
-from kbevolve.evolve.runs.session import open_run, run_session, settings_of
-from kbevolve.evolve.runs.starts import given_starts
-from kbevolve.evolve.search.budget import Budget
+from kbevolve.evolve.runs.session import check_new_run, open_run, run_session, settings_of
 from kbevolve.evolve.state.context import RunContext
-from kbevolve.evolve.strategies import STRATEGIES, check_strategy
+from kbevolve.evolve.strategies import STRATEGIES
 
 #: Settings that cannot change within a run: all its kernels depend on them.
 _FIXED = {*(f"search.{name}" for name in ("strategy", "islands", "seed", "lookahead")), "evaluation.precision"}
 
 
-@click.command(
-    epilog="Example: kbevolve run --problem L1/matmul --generations 50",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.command(epilog="Example: kbevolve run --problem L1/matmul --generations 50")
 @problem_option
 @settings_options
 @record_option
@@ -60,9 +56,7 @@ def run(
     settings, devices = choice.load()
     settings, make = choose_models(settings, record=record_to, replay=replay_from)
     # A missing key or file is reported before the archive is opened.
-    check_strategy(settings, build_proposers(settings, make))
-    given_starts(settings)
-    Budget.of(settings).check(settings)
+    check_new_run(settings, build_proposers(settings, make))
     with Archive(archive_path) as archive:
         record = open_run(archive, problem, devices.device, settings)
         replies = archive.replies(record)
@@ -72,21 +66,14 @@ def run(
             return _search_and_report(context, devices, proposers)
 
 
-@click.command(
-    epilog="Example: kbevolve resume --generations 100",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.command(epilog="Example: kbevolve resume --generations 100")
 @click.argument("which", default="latest", metavar="[RUN]")
 @settings_options
 @record_option
 @replay_option
 @archive_option
 def resume(
-    which: str,
-    choice: SettingsChoice,
-    record_to: Path | None,
-    replay_from: Path | None,
-    archive_path: Path,
+    which: str, choice: SettingsChoice, record_to: Path | None, replay_from: Path | None, archive_path: Path
 ) -> int:
     """Continue a run: the latest one, or the one whose id begins with RUN.
 
@@ -129,38 +116,13 @@ def resume(
 
 
 def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Mapping[Operator, Proposer]) -> int:
-    console, archive, record, settings = Console(), context.archive, context.run, context.settings
-    words = proposer_words(settings)
-    for line in _hints(settings, writes_code=Operator.MUTATE in proposers):
-        console.print(Text(line, style="dim"), soft_wrap=True)
-    header = Header(
-        problem=context.problem.name,
-        device=devices.description,
-        proposer=words,
-        generations=settings.search.generations,
-        reference=context.reference,
-    )
-    with run_lock(archive, record), interruptible(), progress_for(header, console) as progress:
-
-        def say(line: str) -> None:
-            console.print(Text(line, style="dim"), soft_wrap=True)
-
-        ending = run_session(context, devices, observer=progress, say=say, proposers=proposers)
-    population = ending.population
-    if population is None:
-        console.print(f"Run {record.id}: {ending.reason.value}.", highlight=False)
-    else:
-        wall = archive.runs.wall_seconds(record.id)
-        print_summary(
-            console,
-            run=record,
-            population=population,
-            reason=ending.reason,
-            archive=archive,
-            generations=settings.search.generations,
-            spent=Budget.of(settings).spent(population.totals, wall_seconds=wall),
-            baselines=ending.baselines,
-        )
+    console = Console()
+    show = partial(say, console, style="dim")
+    for line in _hints(context.settings, writes_code=Operator.MUTATE in proposers):
+        show(line)
+    with run_lock(context.archive, context.run), interruptible(), progress_for(context, devices, console) as progress:
+        ending = run_session(context, devices, observer=progress, say=show, proposers=proposers)
+    print_summary(console, context, ending)
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)
 
 

@@ -10,7 +10,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.text_file import read_text
 from kbevolve.evolve.ask_tell.answers import ANONYMOUS, AnswerReport, GivenAnswer, answer, read_answers
-from kbevolve.evolve.cli.options import archive_option, archive_words, json_line_option
+from kbevolve.evolve.cli.options import FILE, archive_option, archive_words, json_line_option
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import printable
 
@@ -27,7 +27,7 @@ _TEXT_FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 @click.option("--pass", "passed", is_flag=True, help="No answer: the search goes on without this child.")
 @click.option(
     "--answers",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Many answers: JSON objects with question and idea, code, reply or passed, in an array or one per line.",
 )

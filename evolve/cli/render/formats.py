@@ -1,6 +1,8 @@
 """Counts and verdicts in words, the same in every command."""
 
-from kbevolve.archive.formatting import verdict_words
+from collections.abc import Mapping
+
+from kbevolve.archive.formatting import counted, verdict_words
 from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.evolve.state.totals import RunTotals
 
@@ -15,20 +17,21 @@ VERDICT_STYLE = {
 }
 
 
+def counts_words(counts: Mapping[str, int]) -> str:
+    """``41 correct, 3 wrong``; zeros are left out."""
+    return ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+
+
 def count_words(totals: RunTotals) -> str:
     """``46 kernels: 41 correct (2 with identical binaries), 3 wrong, 2 duplicate (1 under other names)``."""
-    verdicts, states = totals.verdicts, totals.states
     identical = f" ({totals.identical} with identical binaries)" if totals.identical else ""
-    parts = [
-        f"{verdicts[verdict]} {verdict_words(verdict)}{identical if verdict is Verdict.CORRECT else ''}"
-        for verdict in reversed(Verdict)
-        if verdicts[verdict]
-    ]
     renamed = f" ({totals.renamed} under other names)" if totals.renamed else ""
-    parts += [
-        f"{states[state]} {state.value}{renamed if state is BirthState.DUPLICATE else ''}"
+    counts = {
+        f"{verdict_words(verdict)}{identical if verdict is Verdict.CORRECT else ''}": totals.verdicts[verdict]
+        for verdict in reversed(Verdict)
+    } | {
+        f"{state.value}{renamed if state is BirthState.DUPLICATE else ''}": totals.states[state]
         for state in BirthState
-        if state is not BirthState.CREATED and states[state]
-    ]
-    total = totals.judged
-    return f"{total} kernel{'' if total == 1 else 's'}: {', '.join(parts) or 'none judged yet'}"
+        if state is not BirthState.CREATED
+    }
+    return f"{counted(totals.judged, 'kernel')}: {counts_words(counts) or 'none judged yet'}"

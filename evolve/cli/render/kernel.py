@@ -2,19 +2,18 @@
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 from rich.console import Console
 from rich.syntax import Syntax
-from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
 from kbevolve.archive.formatting import (
     as_times,
     confirmed_words,
     interval_words,
+    over_eager,
     published_words,
     speedup_words,
     time_words,
@@ -22,6 +21,7 @@ from kbevolve.archive.formatting import (
 )
 from kbevolve.archive.lineage import Line
 from kbevolve.archive.records import (
+    Accuracy,
     Birth,
     BirthState,
     Comparison,
@@ -31,10 +31,13 @@ from kbevolve.archive.records import (
     Kernel,
     Run,
     StopReason,
+    Verdict,
 )
 from kbevolve.archive.run_queries import RunSummary, strategy_of
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, print_table, printable
+
+Fields = dict[str, str | Text]
 
 #: A run without a stop reason; the archive cannot distinguish the two.
 NOT_STOPPED = "running, or its process was killed"
@@ -47,103 +50,80 @@ def stop_words(reason: StopReason | None) -> str:
     return "finished" if reason is StopReason.GENERATIONS else reason.name.lower().replace("_", " ")
 
 
+def verdict_text(verdict: Verdict) -> Text:
+    """The verdict in its colour."""
+    return Text(verdict_words(verdict), style=VERDICT_STYLE[verdict])
+
+
 def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
     """The verdict of an attempt, or why there is none."""
     if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.NEAR_DUPLICATE):
         return Text(birth.state.value, style="dim")
     if evaluation is None:
         return Text("not judged yet", style="dim")
-    return Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
+    return verdict_text(evaluation.verdict)
 
 
-def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
-    """Print names and values in two columns; long values wrap within theirs."""
-    if console.is_terminal:
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for name, value in fields.items():
-            grid.add_row(name, value if isinstance(value, Text) else Text(printable(value)))
-        console.print(grid)
-    else:
-        width = max(len(name) for name in fields)
-        for name, value in fields.items():
-            click.echo(f"{name:<{width}}  {printable(str(value)).replace(chr(10), chr(10) + ' ' * (width + 2))}")
-
-
-def kernel_fields(
-    kernel: Kernel, births: Sequence[Birth], ideas: Mapping[str, Idea], problems: Mapping[str, str]
-) -> dict[str, str | Text]:
-    """A kernel's identity and origin; `problems` maps run ids to names of problems."""
-    fields: dict[str, str | Text] = {"kernel": f"{kernel.id}, {kernel.backend.value}, {_lines(kernel.source)} lines"}
+def kernel_fields(kernel: Kernel, births: Sequence[Birth], ideas: Mapping[str, Idea], problem: str) -> Fields:
+    """A kernel's identity and origin; `problem` is that of the run of its first attempt."""
+    named: Fields = {"kernel": f"{kernel.id}, {kernel.backend.value}, {len(kernel.source.splitlines())} lines"}
     if not births:
-        return fields
-    birth = births[0]
-    fields["problem"] = problems.get(birth.run, "?")
-    fields["created in"] = f"{birth.run}, generation {birth.generation}, island {birth.island}"
-    fields["made by"] = f"{birth.operator.value}: {birth.note}" if birth.note else birth.operator.value
-    if birth.parents:
-        fields["parents" if len(birth.parents) > 1 else "parent"] = ", ".join(birth.parents)
-    idea = ideas.get(birth.idea or "")
-    if idea is not None:
-        gain = f", expected {idea.expected_gain:g}×" if idea.expected_gain else ""
-        fields["idea"] = f"{idea.title} ({idea.technique}{gain}). {idea.mechanism}"
+        return named
+    birth, *others = births
+    model, idea = "", ideas.get(birth.idea or "")
     if birth.model:
-        fields["model"] = (
-            f"{birth.model}, {birth.prompt_tokens} + {birth.completion_tokens} tokens, {birth.seconds:.1f} s"
-        )
-    if len(births) > 1:
-        fields["again in"] = ", ".join(f"{other.run}/g{other.generation}" for other in births[1:4]) + (
-            f" and {len(births) - 4} more" if len(births) > 4 else ""
-        )
-    return fields
+        tokens = f"{birth.prompt_tokens} + {birth.completion_tokens} tokens"
+        model = f"{birth.model}, {tokens}, {birth.seconds:.1f} s"
+    gain = f", expected {idea.expected_gain:g}×" if idea and idea.expected_gain else ""
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    return named | {
+        "problem": problem,
+        "created in": f"{birth.run}, generation {birth.generation}, island {birth.island}",
+        "made by": f"{birth.operator.value}: {birth.note}" if birth.note else birth.operator.value,
+        "parents": ", ".join(birth.parents),
+        "idea": f"{idea.title} ({idea.technique}{gain}). {idea.mechanism}" if idea else "",
+        "model": model,
+        "again in": ", ".join(f"{other.run}/g{other.generation}" for other in others[:3]) + more,
+    }
 
 
-def evaluation_fields(evaluation: Evaluation) -> dict[str, str | Text]:
+def evaluation_fields(evaluation: Evaluation) -> Fields:
     """The judge's findings, without the profile (`render.profile`)."""
-    verdict = Text(verdict_words(evaluation.verdict), style=VERDICT_STYLE[evaluation.verdict])
-    if evaluation.accuracy.error is not None:
-        own = (
-            f", the reference's own {evaluation.accuracy.reference_error:.1e}"
-            if evaluation.accuracy.reference_error is not None
-            else ""
-        )
-        tile = (
-            f", worst tile {evaluation.accuracy.worst_tile:.1e}" if evaluation.accuracy.worst_tile is not None else ""
-        )
-        verdict.append(
-            f", error {evaluation.accuracy.error:.1e} ({evaluation.accuracy.precision_class}{own}){tile}",
-            style="default",
-        )
-    fields: dict[str, str | Text] = {"device": f"{evaluation.device}, {evaluation.precision}", "verdict": verdict}
-    if evaluation.timing.speedup is not None:
-        times = f"{time_words(evaluation.timing.time_ms)}, eager {time_words(evaluation.timing.reference_ms)}"
-        fields["speedup"] = f"{speedup_words(evaluation)}, {times}, {len(evaluation.blocks)} timed blocks"
-    fields |= comparison_fields(evaluation)
-    if evaluation.compiled.traits:
-        fields["code shows"] = ", ".join(evaluation.compiled.traits)
-    if evaluation.tags:
-        fields["tags"] = ", ".join(evaluation.tags)
-    if evaluation.execution.sandbox:
-        fields["sandbox"] = evaluation.execution.sandbox
-    fields["took"] = (
-        f"{evaluation.execution.seconds:.1f} s, of which building {evaluation.execution.build_seconds:.1f} s"
-    )
-    if evaluation.message:
-        fields["message"] = evaluation.message
+    timing, execution = evaluation.timing, evaluation.execution
+    fields: Fields = {
+        "device": f"{evaluation.device}, {evaluation.precision}",
+        "verdict": verdict_text(evaluation.verdict),
+        "message": evaluation.message,
+        "error": _error_words(evaluation.accuracy),
+    }
+    if timing.speedup is not None:
+        times = f"{time_words(timing.time_ms)}, eager {time_words(timing.reference_ms)}"
+        words = over_eager(speedup_words(evaluation), timing.speedup)
+        fields["speedup"] = Text(f"{words}, {times}, {len(evaluation.blocks)} timed blocks", style="bold")
+    if timing.comparison is not None:
+        fields["comparison"] = comparison_words(timing.comparison, "eager")
+    if timing.speedup_best is not None:
+        fields["over best"] = f"{as_times(timing.speedup_best)} the fastest baseline, {timing.best_baseline}"
+    spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in execution.phases.items() if seconds >= 0.05)
+    fields |= {
+        "code shows": ", ".join(evaluation.compiled.traits or ()),
+        "tags": ", ".join(evaluation.tags),
+        "sandbox": execution.sandbox,
+        "seconds": f"{execution.seconds:.1f} in all" + (f": {spent}" if spent else ""),
+    }
     return fields
 
 
-def comparison_fields(evaluation: Evaluation) -> dict[str, str | Text]:
-    """A correct kernel compared with eager, and with the fastest baseline if known."""
-    fields: dict[str, str | Text] = {}
-    if evaluation.timing.comparison is not None:
-        fields["comparison"] = comparison_words(evaluation.timing.comparison, "eager")
-    if evaluation.timing.speedup_best is not None:
-        fields["over best"] = (
-            f"{as_times(evaluation.timing.speedup_best)} the fastest baseline, {evaluation.timing.best_baseline}"
-        )
-    return fields
+def _error_words(accuracy: Accuracy) -> str:
+    """The largest error, against that of the reference itself; "" where nothing was compared."""
+    if accuracy.error is None:
+        return ""
+    words = f"{accuracy.error:.2g} against fp64, {accuracy.precision_class or 'no rounding error'}"
+    if accuracy.reference_error is not None:
+        words += f"; the reference's own {accuracy.reference_error:.2g}"
+    if accuracy.worst_tile is not None:
+        words += f"; worst tile {accuracy.worst_tile:.2g}"
+    return f"{words}; KernelBench's allclose: {'yes' if accuracy.allclose else 'no'}"
 
 
 def comparison_words(comparison: Comparison, rival: str) -> str:
@@ -151,25 +131,21 @@ def comparison_words(comparison: Comparison, rival: str) -> str:
     return f"a tie with {rival}" if comparison is Comparison.TIE else f"{comparison.value} than {rival}"
 
 
-def confirmation_fields(confirmation: Confirmation) -> dict[str, str | Text]:
+def confirmation_fields(confirmation: Confirmation) -> Fields:
     """The result of a contest for a kernel."""
     times = f"{time_words(confirmation.time_ms)}, eager {time_words(confirmation.reference_ms)}"
-    fields: dict[str, str | Text] = {
+    ratio = f"{as_times(confirmation.ratio)} {interval_words(confirmation.ratio_low, confirmation.ratio_high)}"
+    return {
         "measured again": f"{confirmation.purpose} after generation {confirmation.generation} of {confirmation.run}",
         "speedup": f"{confirmed_words(confirmation)}, {times}, {len(confirmation.blocks)} timed blocks",
+        "comparison": f"{comparison_words(confirmation.comparison, confirmation.rival or 'eager')}: {ratio} its speed",
     }
-    rival = confirmation.rival or "eager"
-    fields["comparison"] = (
-        f"{comparison_words(confirmation.comparison, rival)}: {as_times(confirmation.ratio)} "
-        f"{interval_words(confirmation.ratio_low, confirmation.ratio_high)} its speed"
-    )
-    return fields
 
 
-def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | Text]:
+def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> Fields:
     """The conditions and the results of a run."""
     run = summary.run
-    fields: dict[str, str | Text] = {
+    return {
         "run": run.id,
         "problem": f"{run.problem_name} (text {run.problem})",
         "device": run.device,
@@ -178,14 +154,12 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> dict[str, str | 
         "generations": str(summary.generations),
         "attempts": f"{summary.births}, {summary.evaluated} kernels judged, {summary.correct} correct",
         "best": f"{published_words(summary.champion, summary.best)}  {summary.best_kernel or ''}".rstrip(),
+        "tokens": f"{tokens[0]} sent, {tokens[1]} received" if any(tokens) else "",
+        "strategy": strategy_of(run),
+        "seed": str(run.seed),
+        "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
+        "settings": "\n".join(_settings_lines(run)),
     }
-    if any(tokens):
-        fields["tokens"] = f"{tokens[0]} sent, {tokens[1]} received"
-    fields["strategy"] = strategy_of(run)
-    fields["seed"] = str(run.seed)
-    fields["versions"] = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    fields["settings"] = "\n".join(_settings_lines(run))
-    return fields
 
 
 def print_source(console: Console, source: str, language: str = "python") -> None:
@@ -214,74 +188,41 @@ def unified_diff(older: Kernel, newer: Kernel, labels: Mapping[str, str]) -> str
 def print_lineage(
     console: Console, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]
 ) -> None:
-    """Print a kernel's ancestors, newest first: a tree on a terminal, one row for each in a pipe."""
-    if console.is_terminal:
-        best = line[0].birth
-        tree = Tree(Text(f"{best.kernel} in {best.run}", style="bold"), guide_style="dim")
-        _grow(tree, line, evaluations, ideas)
-        console.print(tree)
-        return
-    columns = [
-        Column(name=name, right=name in ("depth", "generation", "island", "speedup"))
-        for name in ("depth", "kernel", "generation", "island", "operator", "verdict", "speedup", "parents", "what")
+    """Print a kernel's ancestors, newest first; the lines of other parents are deeper."""
+
+    def found(birth: Birth) -> Evaluation | None:
+        return evaluations.get(birth.kernel or "")
+
+    def speedup(birth: Birth) -> str:
+        evaluation = found(birth)
+        return f"{evaluation.timing.speedup:.3f}" if evaluation and evaluation.timing.speedup is not None else ""
+
+    columns: list[Column[tuple[int, Birth]]] = [
+        Column("depth", lambda one: one[0], right=True),
+        Column("kernel", lambda one: one[1].kernel or ""),
+        Column("generation", lambda one: one[1].generation, right=True, least_width=100),
+        Column("island", lambda one: one[1].island, right=True, least_width=100),
+        Column("operator", lambda one: one[1].operator.value),
+        Column("verdict", lambda one: outcome(one[1], found(one[1])).plain.replace(" ", "_")),
+        Column("speedup", lambda one: speedup(one[1]), right=True),
+        Column("parents", lambda one: ",".join(one[1].parents), least_width=140),
+        Column("what", lambda one: what(one[1], ideas), flexible=True),
     ]
-    print_table(console, columns, list(_lineage_rows(line, evaluations, ideas, 0)))
+    print_table(console, columns, _flat(line))
 
 
-def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> None:
-    """Only crossings are indented, so that fifty generations stay readable."""
+def _flat(line: Line, depth: int = 0) -> Iterator[tuple[int, Birth]]:
+    """Depth and birth of each ancestor."""
     for ancestor in line:
-        birth = ancestor.birth
-        evaluation = evaluations.get(birth.kernel or "")
-        label = Text(no_wrap=True, overflow="ellipsis")
-        speedup = evaluation.timing.speedup if evaluation else None
-        if speedup is not None:
-            label.append(f"{as_times(speedup):>12}", style="bold green" if speedup > 1 else "green")
-        else:
-            label.append(f"{outcome(birth, evaluation).plain:>12}", style="red")
-        label.append(f"  {birth.kernel}  ").append(f"g{birth.generation:<3} {birth.operator.value:<8}", style="dim")
-        label.append(printable(what(birth, ideas)))
-        node = tree.add(label)
-        for parent in ancestor.met:
-            node.add(Text(f"crossed with {parent}, shown elsewhere", style="dim"))
+        yield depth, ancestor.birth
         for branch in ancestor.branches:
-            _grow(node.add(Text("crossed with", style="dim")), branch, evaluations, ideas)
-
-
-def _lineage_rows(
-    line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea], depth: int
-) -> list[list[str | Text]]:
-    rows: list[list[str | Text]] = []
-    for ancestor in line:
-        birth = ancestor.birth
-        evaluation = evaluations.get(birth.kernel or "")
-        speedup = f"{evaluation.timing.speedup:.3f}" if evaluation and evaluation.timing.speedup is not None else ""
-        rows.append(
-            [
-                str(depth),
-                birth.kernel or "",
-                str(birth.generation),
-                str(birth.island),
-                birth.operator.value,
-                outcome(birth, evaluation).plain.replace(" ", "_"),
-                speedup,
-                ",".join(birth.parents),
-                what(birth, ideas),
-            ]
-        )
-        for branch in ancestor.branches:
-            rows += _lineage_rows(branch, evaluations, ideas, depth + 1)
-    return rows
+            yield from _flat(branch, depth + 1)
 
 
 def what(birth: Birth, ideas: Mapping[str, Idea]) -> str:
     """The title of the idea and the change, in one line."""
     idea = ideas.get(birth.idea or "")
     return ": ".join(part for part in (idea.title if idea else "", " ".join(birth.note.split())) if part)
-
-
-def _lines(source: str) -> int:
-    return source.count("\n") + (not source.endswith("\n"))
 
 
 def _settings_lines(run: Run) -> list[str]:

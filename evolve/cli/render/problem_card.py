@@ -4,7 +4,14 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from kbevolve.archive.formatting import input_words, operation_words, size_words, three_digits, time_words
+from kbevolve.archive.formatting import (
+    input_words,
+    operation_words,
+    percent_words,
+    size_words,
+    three_digits,
+    time_words,
+)
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.flaws import Flaw
 
@@ -14,19 +21,22 @@ _STYLES = {"degenerate": "bold red", "nondeterministic": "red", "not-finite": "r
 
 def card_fields(card: ProblemCard, flaws: tuple[Flaw, ...]) -> Mapping[str, str | Text]:
     """Names and values for a terminal."""
-    fields: dict[str, str | Text] = {"verdict": _verdict(card)}
-    fields["reads"] = input_words(card)
-    fields["writes"] = size_words(card.output_bytes)
-    fields["computes"] = f"{operation_words(card.flops)} in products" if card.flops else "no matrix products"
-    fields["bound by"] = card.bound_by + (f", {_intensity(card)}" if card.flops else "")
-    fields["eager"] = time_words(card.eager_ms) + (f", {_share(card)} of the roofline" if card.task_roofline_ms else "")
-    fields["roofline"] = _by_class(card.roofline_ms)
-    fields["floor"] = _by_class(card.floor_ms) if any(card.floor_ms.values()) else "none known with certainty"
-    for flag, reason in card.flags.items():
-        fields[flag] = Text(reason, style=_STYLES.get(flag, ""))
-    if flaws:
-        fields["known"] = "\n".join(flaw.words for flaw in flaws)
-    return fields
+    moved = card.input_bytes + card.weight_bytes + card.output_bytes
+    intensity = f", {three_digits(card.flops / moved) if moved else 0} operations a byte" if card.flops else ""
+    # Convolutions may exceed the roofline, because Winograd's algorithm multiplies less.
+    share = percent_words(card.task_roofline_ms / card.eager_ms if card.eager_ms else None)
+    return {
+        "verdict": _verdict(card),
+        "reads": input_words(card),
+        "writes": size_words(card.output_bytes),
+        "computes": f"{operation_words(card.flops)} in products" if card.flops else "no matrix products",
+        "bound by": f"{card.bound_by}{intensity}",
+        "eager": time_words(card.eager_ms) + (f", {share} of the roofline" if card.task_roofline_ms else ""),
+        "roofline": _by_class(card.roofline_ms),
+        "floor": _by_class(card.floor_ms) if any(card.floor_ms.values()) else "none known with certainty",
+        **{flag: Text(reason, style=_STYLES.get(flag, "")) for flag, reason in card.flags.items()},
+        "known": "\n".join(flaw.words for flaw in flaws),
+    }
 
 
 def _verdict(card: ProblemCard) -> Text:
@@ -36,16 +46,6 @@ def _verdict(card: ProblemCard) -> Text:
     if doubts:
         return Text(f"accepted, with doubts: {', '.join(doubts)}", "yellow")
     return Text("accepted", "green")
-
-
-def _share(card: ProblemCard) -> str:
-    """Eager's share of the roofline; convolutions may exceed it, because Winograd's algorithm multiplies less."""
-    return f"{card.task_roofline_ms / card.eager_ms:.0%}" if card.eager_ms else "–"
-
-
-def _intensity(card: ProblemCard) -> str:
-    moved = card.input_bytes + card.weight_bytes + card.output_bytes
-    return f"{three_digits(card.flops / moved) if moved else 0} operations a byte"
 
 
 def _by_class(times: Mapping[str, float]) -> str:

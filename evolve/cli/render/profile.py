@@ -6,30 +6,32 @@ from rich.text import Text
 from kbevolve.archive.formatting import three_digits
 from kbevolve.archive.records import Launch, Profile
 from kbevolve.evaluators.analysis.rates import percent
-from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.cli.render.tables import Column, print_table, say
 
-_COLUMNS = (
-    Column(name="share", right=True),
-    Column(name="µs", right=True),
-    Column(name="launches", right=True, least_width=70),
-    Column(name="registers", right=True, least_width=90),
-    Column(name="spilled", right=True, least_width=100),
-    Column(name="shared KiB", right=True, least_width=110),
-    Column(name="blocks/SM", right=True, least_width=120),
-    Column(name="occupancy", right=True, least_width=80),
-    Column(name="what ran", flexible=True),
+_COLUMNS: tuple[Column[Launch], ...] = (
+    Column("share", lambda one: percent(one.share), right=True),
+    Column("µs", lambda one: three_digits(one.microseconds), right=True),
+    Column("launches", lambda one: f"{one.launches:.3g}", right=True, least_width=70),
+    Column("registers", lambda one: _known(one.registers), right=True, least_width=90),
+    Column("spilled", lambda one: _known(one.spilled), right=True, least_width=100),
+    Column("shared KiB", lambda one: _known(one.shared_memory, 1024), right=True, least_width=110),
+    Column("blocks/SM", lambda one: _known(one.blocks_per_sm), right=True, least_width=120),
+    Column(
+        "occupancy", lambda one: "" if one.occupancy is None else percent(one.occupancy), right=True, least_width=80
+    ),
+    Column("what ran", lambda one: Text(one.name, style="dim" if one.library else ""), flexible=True),
 )
 
 
 def print_profile(console: Console, profile: Profile) -> None:
     """Print the table of launches, if there are any, and the words below it."""
     if profile.launches:
-        shown = [index for index in range(len(_COLUMNS)) if _is_filled(profile, index)]
-        rows = [_row(launch) for launch in profile.launches]
-        print_table(console, [_COLUMNS[index] for index in shown], [[row[index] for index in shown] for row in rows])
+        # On a CPU there are no registers.
+        filled = [column for column in _COLUMNS if any(column.cell(launch) for launch in profile.launches)]
+        print_table(console, filled, profile.launches)
         console.print()
     for line in profile_words(profile):
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 def profile_words(profile: Profile) -> list[str]:
@@ -54,24 +56,5 @@ def counter_words(name: str, value: float) -> str:
     return f"{name} {value:.0f}" if name.startswith("registers") else f"{name} {value:.0f} %"
 
 
-def _row(launch: Launch) -> list[Text | str]:
-    return [
-        f"{launch.share:.0%}",
-        three_digits(launch.microseconds),
-        f"{launch.launches:.3g}",
-        _plain(launch.registers),
-        _plain(launch.spilled),
-        "" if launch.shared_memory is None else f"{launch.shared_memory / 1024:.3g}",
-        "" if launch.blocks_per_sm is None else f"{launch.blocks_per_sm:.3g}",
-        "" if launch.occupancy is None else f"{launch.occupancy:.0%}",
-        Text(launch.name, style="dim" if launch.library else ""),
-    ]
-
-
-def _is_filled(profile: Profile, index: int) -> bool:
-    """Whether any launch has a value in a column: on a CPU there are no registers."""
-    return any(str(_row(launch)[index]) for launch in profile.launches)
-
-
-def _plain(value: int | None) -> str:
-    return "" if value is None else str(value)
+def _known(value: float | None, unit: int = 1) -> str:
+    return "" if value is None else f"{value / unit:.4g}"

@@ -7,15 +7,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import CONFIRMED, as_times, duration_words, published_words, time_words, verdict_words
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, Run, StopReason, Verdict
+from kbevolve.archive.formatting import (
+    CONFIRMED,
+    as_times,
+    counted,
+    duration_words,
+    published_words,
+    time_words,
+    verdict_words,
+)
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, StopReason, Verdict
 from kbevolve.archive.run_view import RunView
-from kbevolve.archive.store import Archive
 from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
-from kbevolve.evolve.cli.options import DEFAULT_ARCHIVE
+from kbevolve.evolve.cli.options import archive_words
 from kbevolve.evolve.cli.render.formats import count_words
-from kbevolve.evolve.cli.render.tables import Column, print_table
-from kbevolve.evolve.search.budget import LIMITS, Spent
+from kbevolve.evolve.cli.render.tables import Column, print_table, say
+from kbevolve.evolve.runs.session import Ending
+from kbevolve.evolve.search.budget import LIMITS, Budget, Spent
+from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
 
@@ -24,44 +33,47 @@ SHOWN = 5
 #: Characters of a failed starting kernel's message.
 MESSAGE = 160
 
-_COLUMNS = (
-    Column(name="kernel"),
-    Column(name="over eager", right=True),
-    Column(name="time", right=True),
-    Column(name="eager", right=True, least_width=96),
-    Column(name="made by"),
-    Column(name="what", flexible=True),
+#: A kernel of the table, its first attempt, and its newest contest.
+_Shown = tuple[Member, Birth, Confirmation | None]
+_COLUMNS: tuple[Column[_Shown], ...] = (
+    Column("kernel", lambda one: one[0].kernel.id),
+    Column("over eager", lambda one: _speedup(*one), right=True),
+    Column("time", lambda one: time_words((one[2] or one[0].evaluation.timing).time_ms), right=True),
+    Column(
+        "eager", lambda one: time_words((one[2] or one[0].evaluation.timing).reference_ms), right=True, least_width=96
+    ),
+    Column("made by", lambda one: one[1].operator.value),
+    Column("what", lambda one: one[1].note, flexible=True),
 )
 
 
-def print_summary(
-    console: Console,
-    *,
-    run: Run,
-    population: Population,
-    reason: StopReason,
-    archive: Archive,
-    generations: int,
-    spent: Spent,
-    baselines: Sequence[Baseline] = (),
-) -> None:
+def print_summary(console: Console, context: RunContext, ending: Ending) -> None:
     """Print the table, the published kernel, the cost, the stop reason and the next commands."""
+    archive, run, population = context.archive, context.run, ending.population
+    if population is None:
+        say(console, f"Run {run.id}: {ending.reason.value}.")
+        return
     champion, ledger = archive.runs.champion(run.id), archive.run_view(run)
     confirmed = {one.kernel: one for one in archive.runs.confirmations(run.id)}
-    if population.best() is None:
-        console.print(Text("No kernel was correct."))
+    fittest = population.best()
+    if fittest is None:
+        say(console, "No kernel was correct.")
     else:
         print_table(console, _COLUMNS, _rows(population, ledger, confirmed, champion))
     if champion is not None:
-        console.print(Text(f"Best: {champion.kernel}, {best_words(champion, baselines)}."), soft_wrap=True)
+        say(console, f"Best: {champion.kernel}, {best_words(champion, ending.baselines)}.")
     for line in _failed_starts(ledger):
-        console.print(Text(line, style="yellow"), soft_wrap=True)
-    console.print(Text(count_words(population.totals)))
-    console.print(Text(cost_words(spent, _gain(population, ledger, confirmed, champion))), soft_wrap=True)
-    console.print(Text(f"Run {run.id} stopped: {reason.value}."), soft_wrap=True)
-    fittest = population.best()
-    shown = champion.kernel if champion else fittest.kernel.id if fittest else None
-    _print_next(console, run=run, best=shown, archive=Path(archive.path), generations=generations, reason=reason)
+        say(console, line, "yellow")
+    say(console, count_words(population.totals))
+    spent = Budget.of(context.settings).spent(population.totals, wall_seconds=archive.runs.wall_seconds(run.id))
+    say(console, cost_words(spent, _gain(population, ledger, confirmed, champion)))
+    say(console, f"Run {run.id} stopped: {ending.reason.value}.")
+    say(console, f"Archive: {archive.path}. Next:")
+    published = champion.kernel if champion else fittest.kernel.id if fittest else None
+    commands = _next_commands(context, ending.reason, published)
+    width = max((len(command) for command, _ in commands), default=0)
+    for command, why in commands:
+        console.print(Text(f"  {command:<{width}}  ").append(why, style="dim"), soft_wrap=True)
 
 
 def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
@@ -82,10 +94,10 @@ def cost_words(spent: Spent, gain: float | None) -> str:
         spent: what the run has spent.
         gain: percent by which the published kernel is faster than the best starting kernel; None if unknown.
     """
-    parts = [_counted(spent.evaluations, "evaluation"), f"{duration_words(spent.device_seconds)} of device time"]
+    parts = [counted(spent.evaluations, "evaluation"), f"{duration_words(spent.device_seconds)} of device time"]
     parts.append(f"{duration_words(spent.wall_seconds)} in all")
     if spent.tokens:
-        parts.append(_counted(spent.tokens, "token"))
+        parts.append(counted(spent.tokens, "token"))
         parts.append("dollars unknown" if spent.dollars is None else f"${spent.dollars:.2f}")
     words = f"Cost: {', '.join(parts)}"
     if gain is None or gain <= 0:
@@ -94,10 +106,6 @@ def cost_words(spent: Spent, gain: float | None) -> str:
     if spent.tokens and spent.dollars is not None:
         each.append(f"${spent.dollars / gain:.2g}")
     return f"{words}; per percent of the {gain:.3g} % gained over the best start: {', '.join(each)}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _gain(
@@ -120,7 +128,7 @@ def _gain(
 
 def _rows(
     population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
-) -> list[tuple[str | Text, ...]]:
+) -> list[_Shown]:
     """The best children, the champion first, then the starting kernels."""
     title = champion.kernel if champion else None
     fittest = (member for member in population.ranked() if member.kernel.id != title)
@@ -133,7 +141,7 @@ def _rows(
         if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.is_valid(birth.kernel)
     ]
     starts.sort(key=lambda start: (start[0].kernel.id != title, -start[0].fitness))
-    return [_row(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
+    return [(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
 
 
 def _failed_starts(ledger: RunView) -> Iterator[str]:
@@ -152,38 +160,29 @@ def _starts(ledger: RunView) -> list[tuple[Birth, Evaluation]]:
     return list(reversed(found.values()))
 
 
-def _row(member: Member, birth: Birth, confirmation: Confirmation | None) -> tuple[str | Text, ...]:
+def _speedup(member: Member, birth: Birth, confirmation: Confirmation | None) -> Text:
     published = confirmation or member.evaluation.timing
     style = "green" if (published.speedup_low or 0) > 1 else ""
-    return (
-        member.kernel.id,
-        Text(published_words(confirmation, member.evaluation), style=style),
-        time_words(published.time_ms),
-        time_words(published.reference_ms),
-        birth.operator.value,
-        birth.note,
-    )
+    return Text(published_words(confirmation, member.evaluation), style=style)
 
 
-def _print_next(
-    console: Console, *, run: Run, best: str | None, archive: Path, generations: int, reason: StopReason
-) -> None:
-    where = "" if archive == DEFAULT_ARCHIVE else f" --archive {archive}"
+def _next_commands(context: RunContext, reason: StopReason, best: str | None) -> list[tuple[str, str]]:
+    """Commands that may follow, and what each is for."""
     commands = []
     if best is not None:
+        problem = context.run.problem_name
         commands += [
-            (f"kbevolve export --problem {run.problem_name} -o best.py{where}", "the best kernel as a ModelNew file"),
-            (f"kbevolve archive lineage {best}{where}", "its ancestors"),
-            (f"kbevolve plot -o best.png{where}", "best so far, as a figure"),
+            (f"kbevolve export --problem {problem} -o best.py", "the best kernel as a ModelNew file"),
+            (f"kbevolve archive lineage {best}", "its ancestors"),
+            ("kbevolve plot -o best.png", "best so far, as a figure"),
         ]
-    if reason in (StopReason.GENERATIONS, StopReason.INTERRUPTED):
-        more = f" --generations {generations * 2}" if reason is StopReason.GENERATIONS else ""
-        commands.append((f"kbevolve resume{more}{where}", "continue"))
+    if reason is StopReason.GENERATIONS:
+        commands.append((f"kbevolve resume --generations {context.settings.search.generations * 2}", "continue"))
+    if reason is StopReason.INTERRUPTED:
+        commands.append(("kbevolve resume", "continue"))
     if reason is StopReason.STAGNATION:
-        commands.append((f"kbevolve resume --set search.patience=0{where}", "continue, even without progress"))
+        commands.append(("kbevolve resume --set search.patience=0", "continue, even without progress"))
     if reason in LIMITS:
-        commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null{where}", "continue without this limit"))
-    console.print(Text(f"Archive: {archive}. Next:"))
-    width = max((len(command) for command, _ in commands), default=0)
-    for command, why in commands:
-        console.print(Text(f"  {command:<{width}}  ").append(why, style="dim"), soft_wrap=True)
+        commands.append((f"kbevolve resume --set budget.{LIMITS[reason]}=null", "continue without this limit"))
+    where = archive_words(Path(context.archive.path))
+    return [(f"{command}{where}", why) for command, why in commands]

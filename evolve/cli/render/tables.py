@@ -1,18 +1,25 @@
-"""Tables: columns that fit a terminal, complete plain lines in a pipe."""
+"""Lines, fields and tables: what fits a terminal, complete plain lines in a pipe, no control characters in either."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Generic, TypeVar
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+Record = TypeVar("Record")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Record]):
     """One column of a table."""
 
     name: str
+    #: The cell of a record.
+    cell: Callable[[Record], Text | str | int]
+    _: KW_ONLY
     #: Aligned at the right, for numbers.
     right: bool = False
     #: Hidden on terminals narrower than this (columns of characters); 0 never.
@@ -21,25 +28,54 @@ class Column:
     flexible: bool = False
 
 
-def print_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text | str]]) -> None:
-    """Print rows of as many cells as there are columns.
-
-    On a terminal, columns that do not fit are left out or cut. In a pipe every column is whole and one line is one
-    row, with at least two blanks between cells, and "-" for an empty cell, so that grep, cut and awk work.
-    """
-    if console.is_terminal:
-        console.print(_terminal_table(console, columns, rows))
-    else:
-        for line in _plain_lines(columns, rows):
-            print(line)
-
-
 def printable(text: str) -> str:
     """The text without control characters: notes and messages are untrusted."""
     return "".join(character for character in text if character.isprintable() or character in "\n\t")
 
 
-def _terminal_table(console: Console, columns: Sequence[Column], rows: Sequence[Sequence[Text | str]]) -> Table:
+def say(console: Console, line: str, style: str = "") -> None:
+    """Print a line of prose, never as markup: a note may hold "[0]"."""
+    console.print(Text(printable(line), style=style), soft_wrap=True)
+
+
+def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
+    """Print the names and values that are not empty, in two columns; long values wrap within theirs."""
+    shown = {name: value for name, value in fields.items() if value}
+    if console.is_terminal:
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, value in shown.items():
+            grid.add_row(name, value if isinstance(value, Text) else Text(printable(value)))
+        console.print(grid)
+    else:
+        width = max(map(len, shown))
+        for name, value in shown.items():
+            click.echo(f"{name:<{width}}  {printable(str(value)).replace(chr(10), chr(10) + ' ' * (width + 2))}")
+
+
+def print_table(console: Console, columns: Sequence[Column[Record]], records: Iterable[Record]) -> None:
+    """Print a row for each record.
+
+    On a terminal, columns that do not fit are left out or cut. In a pipe every column is whole and one line is one
+    row, with at least two blanks between cells, and "-" for an empty cell, so that grep, cut and awk work.
+    """
+    rows = [[_text(column.cell(record)) for column in columns] for record in records]
+    if console.is_terminal:
+        console.print(_terminal_table(console, columns, rows))
+    else:
+        for line in _plain_lines(columns, rows):
+            click.echo(line)
+
+
+def _text(cell: Text | str | int) -> Text:
+    # One line, cut with an ellipsis where the column is too narrow.
+    text = cell.copy() if isinstance(cell, Text) else Text(printable(" ".join(str(cell).split())))
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _terminal_table(console: Console, columns: Sequence[Column[Record]], rows: Sequence[Sequence[Text]]) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     shown = [index for index, column in enumerate(columns) if console.width >= column.least_width]
     for index in shown:
@@ -48,32 +84,20 @@ def _terminal_table(console: Console, columns: Sequence[Column], rows: Sequence[
             column.name,
             justify="right" if column.right else "left",
             no_wrap=not column.flexible,  # rich takes width from columns that may wrap, and crops the others
-            min_width=None if column.flexible else _width(column, index, rows),
+            min_width=None if column.flexible else max([len(column.name), *(row[index].cell_len for row in rows)]),
         )
     for row in rows:
-        table.add_row(*(_text(row[index]) for index in shown))
+        table.add_row(*(row[index] for index in shown))
     return table
 
 
-def _plain_lines(columns: Sequence[Column], rows: Sequence[Sequence[Text | str]]) -> list[str]:
+def _plain_lines(columns: Sequence[Column[Record]], rows: Sequence[Sequence[Text]]) -> Iterable[str]:
     cells = [[column.name.replace(" ", "_") for column in columns]]
-    cells += [[" ".join(_text(cell).plain.split()) or "-" for cell in row] for row in rows]
-    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    return [
-        "  ".join(
+    cells += [[" ".join(cell.plain.split()) or "-" for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        aligned = (
             cell.rjust(width) if column.right else cell.ljust(width)
             for cell, width, column in zip(row, widths, columns, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
-
-
-def _width(column: Column, index: int, rows: Sequence[Sequence[Text | str]]) -> int:
-    return max([len(column.name), *(_text(row[index]).cell_len for row in rows)])
-
-
-def _text(cell: Text | str) -> Text:
-    # Never as markup: a note may hold "[0]". One line, cut with an ellipsis where the column is too narrow.
-    text = cell.copy() if isinstance(cell, Text) else Text(printable(" ".join(cell.split())))
-    text.no_wrap, text.overflow = True, "ellipsis"
-    return text
+        )
+        yield "  ".join(aligned).rstrip()

@@ -136,13 +136,16 @@ def test_answers_come_from_an_array_or_from_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('{"question": "g1/i0/s0/q1", "anser": "r"}', "entry 1: unknown field 'anser'; the fields are by, code, idea"),
-        ('["g1/i0/s0/q1"]', "entry 1: not an object with a `question`"),
+        ('{"question": "g1/i0/s0/q1", "anser": "r"}', "entry 1: GivenAnswer has no field 'anser'"),
+        (
+            '["g1/i0/s0/q1"]',
+            "entry 1: GivenAnswer is 'g1/i0/s0/q1'; an object is wanted",
+        ),
         ('{"question": "g1/i0/s0/q1"}\n{oops', "line 2: not JSON"),
-        ('{"question": "g1/i0/s0/q1", "code": 3}', "code is 3; it wants text"),
-        ('{"question": "g1/i0/s0/q1", "passed": "yes"}', "passed is 'yes'; it wants true"),
-        ('{"question": null, "reply": "r"}', "not an object with a `question`"),
-        ('{"question": "g1/i0/s0/q1", "by": 3}', "by is 3; it wants text"),
+        ('{"question": "g1/i0/s0/q1", "code": 3}', "code is 3; a string is wanted"),
+        ('{"question": "g1/i0/s0/q1", "passed": "yes"}', "passed is 'yes'; true or false is wanted"),
+        ('{"question": null, "reply": "r"}', "question is missing"),
+        ('{"question": "g1/i0/s0/q1", "by": 3}', "by is 3; a string is wanted"),
     ],
 )
 def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

@@ -206,9 +206,9 @@ def test_idea_and_code_may_be_given_at_once() -> None:
     assert (birth.kernel, birth.state, birth.model) == (kernel(UNROLL=4).id, BirthState.CREATED, "anna")
     (idea,) = home.archive.runs.ideas(home.run.id).values()
     assert (idea.title, idea.mechanism, idea.proposed_by) == ("Unroll", "fewer branches", "anna")
-    (news,) = (one for one in asked.news if one.birth.generation)
-    assert news.evaluation is not None
-    assert news.evaluation.timing.speedup == pytest.approx(1 + 0.3 * 3 - 0.02 * 24)
+    (evaluation,) = (evaluation for birth, evaluation in asked.news if birth.generation)
+    assert evaluation is not None
+    assert evaluation.timing.speedup == pytest.approx(1 + 0.3 * 3 - 0.02 * 24)
 
 
 def test_code_is_not_taken_for_another_idea_than_its_own() -> None:

@@ -139,7 +139,7 @@ def test_a_run_of_a_cluster_goes_on_with_a_device_of_this_machine(
 
 
 def test_the_short_options_are_settings() -> None:
-    short = {"devices": ["cuda:0", "cuda:1"], "workers": "ray", "device": None}
+    short = {"work__devices": ["cuda:0", "cuda:1"], "work__workers": "ray", "device": None}
     assert choice_of(**short).overrides == {"work.devices": ["cuda:0", "cuda:1"], "work.workers": "ray"}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from rich.console import Console
@@ -16,13 +16,12 @@ from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
 from kbevolve.configs.settings import BudgetSettings, LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
-from kbevolve.evolve.cli.render.progress import Header, LineProgress, LiveProgress
+from kbevolve.evolve.cli.render.progress import LineProgress, LiveProgress
 from kbevolve.evolve.cli.render.summary import best_words, print_summary
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.session import Ending, open_run, run_session
-from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Event
 from tests.conftest import confirmation
 from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, settings, speed_of
@@ -30,7 +29,13 @@ from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem
 DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
 HERE = JudgeDevices(devices=(DEVICE_HERE,), device=DEVICE_HERE)
 CHOSEN = settings(generations=3)
-HEADER = Header(problem="L1/double", device="a double", proposer="tunables", generations=3, reference="none")
+Display = TypeVar("Display", LineProgress, LiveProgress)
+
+
+def shown_on(console: Console, kind: type[Display]) -> Display:
+    archive = Archive(":memory:")
+    run = open_run(archive, problem(), DEVICE_HERE, CHOSEN)
+    return kind(context_of(archive, run, DEVICE_HERE, CHOSEN), HERE, console)
 
 
 class Session:
@@ -143,8 +148,7 @@ def test_an_interrupted_run_has_neither_final_nor_baselines(session_with: Any) -
 def test_the_displays_show_the_confirmed_number(session_with: Any) -> None:
     home = session_with(KnownJudge())
     console = Console(record=True, width=150, force_terminal=False)
-    with LineProgress(HEADER, console) as lines:
-        home.run(observer=lines)
+    home.run(observer=shown_on(console, LineProgress))
     champion = home.archive.runs.champion(home.archive.runs.get().id)
     said = console.export_text()
     assert f"{champion.speedup:#.3g}× (confirmed) [" in said
@@ -153,10 +157,10 @@ def test_the_displays_show_the_confirmed_number(session_with: Any) -> None:
     home = session_with(KnownJudge())
     home.run()
     (contest,) = {event.contest for event in home.events if len(event.contest) == 1}
-    live = LiveProgress(HEADER, Console(record=True, width=150))
+    live = shown_on(Console(record=True, width=150), LiveProgress)
     shown = Console(record=True, width=150)
-    shown.print(live._render(next(event for event in home.events if event.contest)))
-    shown.print(live._render(home.events[-1]))
+    shown.print(live.shown(next(event for event in home.events if event.contest)))
+    shown.print(live.shown(home.events[-1]))
     text = shown.export_text()
     assert f"measuring {contest[0]} again, beside eager" in text
     assert f"{champion.speedup:#.3g}× (confirmed)" in text
@@ -164,7 +168,7 @@ def test_the_displays_show_the_confirmed_number(session_with: Any) -> None:
 
 def test_a_terminal_is_not_left_empty_while_judges_start() -> None:
     written = StringIO()
-    with LiveProgress(HEADER, Console(file=written, force_terminal=True, width=80)):
+    with shown_on(Console(file=written, force_terminal=True, width=80), LiveProgress):
         assert "L1/double" in written.getvalue()
         assert "starting …" in written.getvalue()
 
@@ -174,10 +178,7 @@ def test_the_summary_states_what_is_published(session_with: Any) -> None:
     ending = home.run()
     run = home.archive.runs.get()
     console = Console(record=True, width=200)
-    print_summary(
-        console, run=run, population=ending.population, reason=ending.reason, archive=home.archive,
-        generations=3, spent=Budget().spent(ending.population.totals), baselines=ending.baselines,
-    )  # fmt: skip
+    print_summary(console, context_of(home.archive, run, DEVICE_HERE, CHOSEN), ending)
     champion = home.archive.runs.champion(run.id)
     text = console.export_text()
     assert f"Best: {champion.kernel}, {champion.speedup:#.3g}× over eager (confirmed)" in text
@@ -201,8 +202,8 @@ def test_a_run_that_has_spent_its_budget_is_over(session_with: Any) -> None:
     console = Console(record=True, width=200)
     population = ending.population
     print_summary(
-        console, run=home.archive.runs.get(), population=population, reason=ending.reason, archive=home.archive,
-        generations=30, spent=Budget.of(chosen).spent(population.totals),
+        console, context_of(home.archive, home.archive.runs.get(), DEVICE_HERE, chosen),
+        Ending(reason=ending.reason, population=population),
     )  # fmt: skip
     text = console.export_text()
     assert "stopped: its evaluations are spent; `kbevolve resume --max-evaluations N` allows more" in text
@@ -255,11 +256,11 @@ def test_the_display_shows_what_several_judges_do(session_with: Any) -> None:
     home.run()
     last = home.events[-1]
     first, second = home.archive.runs.births(home.archive.runs.get().id)[:2]
-    live = LiveProgress(HEADER, Console(record=True, width=150))
+    live = shown_on(Console(record=True, width=150), LiveProgress)
 
     def now(**changes: Any) -> str:
         shown = Console(record=True, width=150)
-        shown.print(live._render(changed(last, **changes)))
+        shown.print(live.shown(changed(last, **changes)))
         return shown.export_text().removesuffix("\n").split("\n")[-1].strip()
 
     assert now(judging=(first,)) == f"judging {first.kernel}: naive"

@@ -97,7 +97,7 @@ def test_a_command_refuses_before_it_makes_an_archive(kbevolve: Any, tmp_path: P
     ("text", "seconds"), [("90s", 90), ("20m", 1200), ("3h", 10800), ("1h30m", 5400), ("45", 45), ("0.5h", 1800)]
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
-    assert asked("--max-wall", text)["max_wall"] == seconds
+    assert asked("--max-wall", text)["budget__wall_seconds"] == seconds
 
 
 @pytest.mark.parametrize("text", ["soon", "3 h", "h", "3hours", "-5m", ""])

@@ -233,7 +233,7 @@ def test_a_run_interrupted_at_any_evaluation_pays_for_nothing_twice(tmp_path: Pa
 
 
 def briefs_of(searching: Search) -> list[Brief]:
-    proposers = {id(one): one for one in searching.creator.proposers.values()}.values()
+    proposers = {id(one): one for one in searching.generations.proposers.values()}.values()
     return [brief for one in proposers for brief in one.briefs]
 
 

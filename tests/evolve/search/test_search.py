@@ -188,8 +188,8 @@ def test_an_answer_that_arrived_is_kept_when_another_island_has_none() -> None:
     archive, chosen = Archive(":memory:"), settings(generations=1, islands=2, tune_share=0)
     run = open_run(archive, chosen)
     searching = search(archive, run, chosen, KnownEvaluator(), proposers=with_model(ScriptedProposer(answer)))
-    first, second = searching.creator.starts
-    searching.creator.starts = [first, [type(second[0])(kernel=kernel(UNROLL=2), note="seed")]]
+    first, second = searching.generations.starts
+    searching.generations.starts = [first, [type(second[0])(kernel=kernel(UNROLL=2), note="seed")]]
     with pytest.raises(ProposerError, match="endpoint is gone"):
         searching.run()
     assert [birth.island for birth in archive.runs.births(run.id) if birth.generation == 1] == [0]

@@ -112,7 +112,7 @@ def test_what_models_cost_is_in_the_table(compare: Any, monkeypatch: pytest.Monk
     ("words", "why"),
     [
         (("--strategies", "gready"), "no strategy 'gready'. Nearest: greedy."),
-        (("--strategies", ","), "--strategies names none"),
+        (("--strategies", ","), "no strategy is named"),
         (("--strategy", "greedy"), "name the strategies with --strategies"),
         (("--strategies", "tree"), "strategy tree needs a model"),
         (("-o", "c.gif"), "cannot draw .gif"),

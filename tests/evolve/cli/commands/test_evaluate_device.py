@@ -8,7 +8,7 @@ import pytest
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.diagnostics import Diagnostic, working_backends
 from kbevolve.evolve.cli.main import main
-from kbevolve.evolve.runs.settings import settings_for
+from kbevolve.evolve.runs.settings import settings_and_devices
 
 PROBLEM = '''"""y = 2 x."""
 import torch
@@ -86,13 +86,13 @@ def test_misuse_is_one_line_and_exit_code_2(
 
 
 def test_a_cpu_brings_its_preset() -> None:
-    settings, device = settings_for(overrides={"device": "cpu"})
-    assert device.type == "cpu"
+    settings, devices = settings_and_devices(overrides={"device": "cpu"})
+    assert devices.device.type == "cpu"
     assert settings == Settings.load(preset="cpu")
 
 
 def test_a_named_preset_and_overrides_win_over_the_cpus() -> None:
-    settings, _ = settings_for(preset="smoke", overrides={"device": "cpu", "evaluation.trials": 7})
+    settings, _ = settings_and_devices(preset="smoke", overrides={"device": "cpu", "evaluation.trials": 7})
     assert settings.evaluation.trials == 7
     assert settings.evaluation.rounds == Settings.load(preset="smoke").evaluation.rounds
 

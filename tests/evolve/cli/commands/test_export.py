@@ -13,6 +13,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.cli.commands import export as command
+from kbevolve.evolve.runs import export as exporting
 from tests.conftest import confirmation
 
 
@@ -57,7 +58,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, small_archive: Any) -> ScriptedJudge:
 def use(judge: ScriptedJudge, monkeypatch: pytest.MonkeyPatch, fingerprint: str) -> ScriptedJudge:
     device = Device(type="cpu", index=0, fingerprint=fingerprint, description="A Test Processor, 2 threads")
     monkeypatch.setattr(command, "find_device", lambda choice: device)
-    monkeypatch.setattr(command, "plain_judge", judge.make)
+    monkeypatch.setattr(exporting, "plain_judge", judge.make)
     return judge
 
 

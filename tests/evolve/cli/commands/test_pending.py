@@ -33,7 +33,7 @@ def test_pending_kernels_are_written_with_everything_that_a_batch_needs(
     problem = find_problem(str(folder / "problem.py"))
     assert problem.id == small_archive.problem.id
     batch = read_batch(folder, problem=problem)
-    assert [child.kernel.id for child in batch.kernels] == [first.id, second.id]
+    assert [kernel.id for kernel in batch.kernels.values()] == [first.id, second.id]
     settings = Settings.load(file=folder / "settings.yaml")
     assert settings.evaluation == EvaluationSettings(precision="fp32")
     assert f"--batch {folder} --problem {folder}/problem.py --config {folder}/settings.yaml" in outcome.out

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from kbevolve.evolve.cli.render.tables import Column, print_table, printable
 
-COLUMNS = (
-    Column(name="kernel"),
-    Column(name="best speedup", right=True),
-    Column(name="device", least_width=100),
-    Column(name="what", flexible=True),
+COLUMNS: tuple[Column[tuple[str, str | Text, str, str]], ...] = (
+    Column("kernel", lambda row: row[0]),
+    Column("best speedup", lambda row: row[1], right=True),
+    Column("device", lambda row: row[2], least_width=100),
+    Column("what", lambda row: row[3], flexible=True),
 )
 ROWS = (
     ("157de9615eeefc4c", "0.15×", "cpu", "naive"),
@@ -53,7 +53,6 @@ def test_a_terminal_gets_lines_that_fit(width: int) -> None:
 def test_nothing_is_obeyed_by_a_terminal() -> None:
     assert printable("a\x1b[2J\x07b\n\tc") == "a[2Jb\n\tc"
     out = io.StringIO()
-    print_table(
-        Console(file=out, force_terminal=True, width=80, color_system=None), [Column(name="what")], [["a\x1b[2J[red]b"]]
-    )
+    console = Console(file=out, force_terminal=True, width=80, color_system=None)
+    print_table(console, [Column("what", lambda row: row)], ["a\x1b[2J[red]b"])
     assert "a[2J[red]b" in out.getvalue()

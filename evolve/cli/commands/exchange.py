@@ -1,22 +1,44 @@
-"""`kbevolve import`: the verdicts of another machine, into the archive."""
+"""`kbevolve pending` and `kbevolve import`: kernels for a machine without the archive, and the verdicts found there."""
 
 from pathlib import Path
 
 import click
 
 from kbevolve.archive.store import Archive
-from kbevolve.evolve.cli.options import archive_option, archive_words, json_line_option
+from kbevolve.evolve.cli.options import FILE, FOLDER, archive_option, archive_words, json_line_option
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.runs.import_results import ImportReport
 from kbevolve.evolve.runs.import_results import import_results as read_results
+from kbevolve.evolve.runs.pending import batch_command, write_pending
 
 #: Refused lines that are shown one by one; more lines have the same few reasons.
 _SHOWN = 20
 
 
+@click.command(epilog="Example: kbevolve pending kernels --run latest")
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.option("--run", "which", default="latest", metavar="RUN", help="The run.  [default: the latest]")
+@archive_option
+def pending(folder: Path, which: str, archive_path: Path) -> None:
+    """Write the kernels of a run that wait for a verdict into DIR, with the run's problem and settings.
+
+    A machine without the archive judges them with `kbevolve evaluate --batch`; `kbevolve import` reads the verdicts.
+    """
+    with Archive(archive_path, create=False) as archive:
+        run = archive.runs.get(which)
+        written = write_pending(archive, run, folder)
+    if not written:
+        click.echo(f"Every kernel of run {run.id} has a verdict; nothing written.")
+        return
+    click.echo(f"Wrote {len(written)} kernels of run {run.id} to {folder}. On a machine with {run.device}:")
+    click.echo(f"  {batch_command(folder)}")
+    click.echo("Then here:")
+    click.echo(f"  kbevolve import results.jsonl --run {run.id}{archive_words(archive_path)}")
+
+
 @click.command("import", epilog="Example: kbevolve import results.jsonl")
-@click.argument("results", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("results", type=FILE)
 @click.option("--run", "which", metavar="RUN", help="Accept only this run's problem, precision and device.")
 @json_line_option
 @archive_option
