@@ -188,7 +188,8 @@ def test_the_summary_states_what_is_published(session_with: Any) -> None:
     # The better of the two starts is 1.12 times eager; `KnownJudge` prepares each kernel in 0.1 s.
     judged = len(home.archive.runs.evaluations(run.id))
     gain = (champion.speedup / speed_of({"UNROLL": "2"}) - 1) * 100
-    assert f"Cost: {judged} evaluations, 0:01 of device time, 0:00 in all; per percent of the {gain:.3g} %" in text
+    assert f"Cost: {judged} evaluations, 0:01 of device time, " in text
+    assert f" in all; per percent of the {gain:.3g} %" in text
     assert f"{judged / gain:.3g} evaluations, {judged / 10 / gain:.3g} s of device time" in text
 
 
