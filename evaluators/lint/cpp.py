@@ -19,7 +19,6 @@ from kbevolve.evaluators.lint.operations import (
 )
 from kbevolve.evaluators.lint.tables import PATTERNS, PROCESS_FILES, rules_of, table, words
 
-_CODE = re.compile(r"#\s*(include|define|pragma)\b|__global__|__device__|[;{}]|::")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _COMMENT_OR_STRING = re.compile(
     r"""
@@ -54,11 +53,6 @@ _CONSTANT = words("const constexpr inline constinit __device__ __shared__ __forc
 _MOST_MACRO = 2000
 _MOST_MADE = 200_000
 _CALL = re.compile(rf"\b(\w+)\s*\(([^()]{{0,{_MOST_MACRO}}})\)")
-
-
-def looks_like_cpp(text: str) -> bool:
-    """Whether a string is worth reading as C++; the rules go by names, so that prose passes them anyway."""
-    return len(text) > 8 and _CODE.search(text) is not None
 
 
 class CppReader:

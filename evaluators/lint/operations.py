@@ -9,31 +9,22 @@ from functools import lru_cache
 
 from kbevolve.evaluators.lint.tables import PATTERNS, table
 
-#: Products, convolutions, attention, recurrences, factorisations: what a kernel would be written for.
+#: `names.yaml` explains its tables.
 HEAVY = table("heavy")
-#: Heavy on a tensor, but other objects have methods of these names as well.
 COMMON = table("common")
-
-#: Functions and methods that give a tensor without computing: allocation, views, copies, conversions.
 PRODUCES = table("produces")
-#: Methods and attributes that describe a tensor, and functions and constants of torch that are no operations.
 DESCRIBES = table("describes")
-_FREE_NAME = re.compile(r"(is|get|set|has)_|__|(u|q|qu|b)?(int|float|bits|complex)\d\w*$|bit$")
-
-#: Parts of torch without operations, unless one of the patterns below says otherwise.
 _NEUTRAL = table("parts_of_torch")
+KERNEL_LIBRARIES = table("kernel_libraries")
+_CPP_TYPES = table("types_in_cpp")
+_FREE_NAME = re.compile(r"(is|get|set|has)_|__|(u|q|qu|b)?(int|float|bits|complex)\d\w*$|bit$")
 _OPERATIONS = re.compile(rf"torch\.{PATTERNS['operation_spaces'].pattern}\.(\w+)")
 _DECOMPOSITIONS = re.compile(r"(?:torch|numpy)\.(?:linalg|fft|_C\._linalg|_C\._fft)\.(\w+)")
 MODULE_CLASS = re.compile(r"torch\.nn\.(?:modules\.\w+\.)?([A-Z]\w*)(?:\.(forward|__call__|_call_impl|_conv_forward))?")
-#: Libraries of finished kernels, by the name they are imported under.
-KERNEL_LIBRARIES = table("kernel_libraries")
-
 _CPP_TORCH = re.compile(
     r"(?:at|torch)(?:::(?:native|_ops|cpu|cuda|compositeimplicitautograd|compositeexplicitautograd|meta))*::([a-z_]\w*)(?:::\w+)*"
 )
 _CPP_PARTS = re.compile(r"(?:at|torch)::(nn::functional|linalg|fft|special|sparse|nn)::(\w+)")
-#: Names under at:: and torch:: that describe, convert or organise.
-_CPP_TYPES = table("types_in_cpp")
 
 
 @lru_cache(maxsize=4096)

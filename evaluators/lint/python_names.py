@@ -67,10 +67,6 @@ class PythonNames:
         """The dotted names among the meanings; an object's ends in "()"."""
         return [meaning for meaning in self.of(node, scope) if isinstance(meaning, str) and meaning[0] != '"']
 
-    def is_tensor(self, node: ast.expr, scope: NameScope) -> bool:
-        """Whether the expression may be a tensor; a container of tensors written on the spot is none."""
-        return not isinstance(node, ast.Tuple | ast.List | ast.Dict) and TENSOR in self.of(node, scope)
-
     def text(self, node: ast.expr, scope: NameScope, unknown: str | None = None) -> str | None:
         """The string that the expression is; `unknown` replaces parts that are not constant.
 

@@ -8,7 +8,7 @@ from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.operations import COMMON, HEAVY, KERNEL_LIBRARIES, MODULE_CLASS, weight_of
 from kbevolve.evaluators.lint.python_calls import check_call
 from kbevolve.evaluators.lint.python_names import BUILT, MEMBERS, PythonNames, canonical, operands_of
-from kbevolve.evaluators.lint.python_scopes import Function, NameScope, PythonScopes, preparing_functions
+from kbevolve.evaluators.lint.python_scopes import TENSOR, Function, NameScope, PythonScopes, preparing_functions
 from kbevolve.evaluators.lint.python_stores import PythonStores
 from kbevolve.evaluators.lint.tables import BUILDERS, EXPECTED_MODULES, PATTERNS, rules_of, table
 
@@ -183,6 +183,8 @@ class PythonReader:
 
     def _operator(self, node: ast.AST, at: PythonContext) -> Iterable[tuple[ast.AST, PythonContext]]:
         operands = operands_of(node)
+        # A container of tensors written on the spot is no tensor.
+        single = [operand for operand in operands if not isinstance(operand, ast.Tuple | ast.List | ast.Dict)]
         below = operands if isinstance(node, ast.BinOp) else ast.iter_child_nodes(node)
         if isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "op", None), ast.Add):
             text = self._names.text(node, at.scope, unknown=" ") if isinstance(node, ast.expr) else None
@@ -193,6 +195,6 @@ class PythonReader:
         if at.running and not at.kernel:
             if isinstance(getattr(node, "op", None), ast.MatMult):
                 self._marks.operation("heavy", "@")
-            elif any(self._names.is_tensor(operand, at.scope) for operand in operands):
+            elif any(TENSOR in self._names.of(operand, at.scope) for operand in single):
                 self._marks.operation("light", "operators on tensors")
         return [(child, at) for child in below]

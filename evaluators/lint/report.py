@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kbevolve.configs.syntax import parse
-from kbevolve.evaluators.lint.cpp import CppReader, looks_like_cpp
+from kbevolve.evaluators.lint.cpp import CppReader
 from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.operations import operation_weight
 from kbevolve.evaluators.lint.python_reader import PythonReader
@@ -22,6 +22,8 @@ _FAST_MATH = re.compile(
     r"--?use_fast_math|-ffast-math|-Ofast|--?ftz=true|-funsafe-math-optimizations|--?prec-(div|sqrt)=false|-fassociative-math"
 )
 _PYTHON = re.compile(r"^\s*(import |from \w[\w.]* import |def |class |@)|\bimport\b", re.MULTILINE)
+#: C++ is read for the names in it, so that prose does no harm.
+_CPP = re.compile(r"#\s*(include|define|pragma)\b|__global__|__device__|[;{}]|::")
 _OPERATOR = re.compile(r"(?:aten|prims)::(\w+)")
 
 
@@ -118,7 +120,7 @@ def _read_string(text: str, marks: Marks, depth: int) -> None:
     if operator := _OPERATOR.match(text):
         marks.operation(operation_weight(operator[1]), operator[0])
     is_python = depth < _DEEPEST and _PYTHON.search(text) and _read_python(text, marks, depth + 1) is not None
-    if not is_python and looks_like_cpp(text):
+    if not is_python and len(text) > 8 and _CPP.search(text):
         CppReader(text, marks).read()
 
 
