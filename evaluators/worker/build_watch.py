@@ -40,11 +40,12 @@ class BuildWatch:
         # One build at a time. A build within a build (torch's within Triton's set-up) is part of the outer one.
         self._lock = threading.RLock()
         self._off_device = False
-        whole = not hasattr(cpp_extension, _STEP)
+        step: Callable[..., Any] | None = getattr(cpp_extension, _STEP, None)
         for name in ("load", "load_inline"):
-            setattr(cpp_extension, name, self._watched(getattr(cpp_extension, name), whole=whole))
-        if not whole:
-            setattr(cpp_extension, _STEP, self._requesting(getattr(cpp_extension, _STEP)))
+            build = getattr(cpp_extension, name)
+            setattr(cpp_extension, name, self._watched(build if step else self.off_device()(build)))
+        if step:
+            setattr(cpp_extension, _STEP, self._requesting(step))
 
     def caused(self, error: BaseException) -> bool:
         """Whether a compiler caused this error."""
@@ -59,21 +60,20 @@ class BuildWatch:
         """Report Triton's compiling, which happens in the first call of a kernel, if Triton is imported."""
         function: Any = getattr(sys.modules.get("triton.runtime.jit"), "JITFunction", None)
         if hasattr(function, "_do_compile"):
-            self._surround(function)
+            function._do_compile = self.off_device()(function._do_compile)
         elif hasattr(function, "cache_hook") and hasattr(function, "compiled_hook"):  # Triton before 3.4
-            function.cache_hook = self._hook(self._leave_device)
-            function.compiled_hook = self._hook(self.return_to_device)
+            function.cache_hook = lambda *_, **__: self._leave_device()
+            function.compiled_hook = lambda *_, **__: self.return_to_device()
 
     # ---- torch -----------------------------------------------------------------------------------------------------
 
-    def _watched(self, build: Callable[..., Any], *, whole: bool) -> Callable[..., Any]:
-        """`load` or `load_inline` with its errors recorded; `whole`: this torch has no separate compiling step."""
+    def _watched(self, build: Callable[..., Any]) -> Callable[..., Any]:
+        """`load` or `load_inline` with its errors recorded."""
 
         @functools.wraps(build)
         def watched(*arguments: Any, **keywords: Any) -> Any:
             try:
-                with self.off_device() if whole else contextlib.nullcontext():
-                    return build(*arguments, **keywords)
+                return build(*arguments, **keywords)
             except BaseException as error:
                 self._failures.append(error)
                 raise
@@ -147,25 +147,6 @@ class BuildWatch:
         # If the device failed, the next call fails again, and there it is not taken for a compiler's error.
         with contextlib.suppress(RuntimeError):
             self._wait_for_device()
-
-    # ---- Triton ----------------------------------------------------------------------------------------------------
-
-    def _surround(self, function: Any) -> None:
-        compile_here = function._do_compile
-
-        @functools.wraps(compile_here)
-        def surrounded(*arguments: Any, **keywords: Any) -> Any:
-            with self.off_device():
-                return compile_here(*arguments, **keywords)
-
-        function._do_compile = surrounded
-
-    def _hook(self, act: Callable[[], None]) -> Callable[..., bool]:
-        def hook(*_: Any, **__: Any) -> bool:
-            act()
-            return False  # not compiled yet: Triton continues
-
-        return hook
 
 
 def _save(descriptor: int, path: Path) -> None:

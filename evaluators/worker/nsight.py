@@ -29,7 +29,10 @@ def main() -> None:
     with torch.device(device):
         arguments = problem.get_init_inputs()
         reference = problem.Model(*arguments).to(device=device, dtype=DTYPES[precision])
-        inputs = [_moved(value, device, precision) for value in problem.get_inputs()]
+        inputs = [
+            cast(value.to(device), precision) if isinstance(value, torch.Tensor) else value
+            for value in problem.get_inputs()
+        ]
     weights = dict(reference.state_dict())
     kernel = import_candidate(request["kernel"])
     model, _ = build_model(kernel, arguments, seed=_SEED, precision=precision, device=device, weights=weights)
@@ -42,10 +45,6 @@ def main() -> None:
         with torch.cuda.profiler.profile():
             model(*inputs)
             torch.cuda.synchronize()
-
-
-def _moved(value: object, device: torch.device, precision: str) -> object:
-    return cast(value.to(device), precision) if isinstance(value, torch.Tensor) else value
 
 
 if __name__ == "__main__":
