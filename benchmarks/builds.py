@@ -136,7 +136,7 @@ def measure(clock: Clock, pool: BuildPool, kind: str, *, cuda: str | None, archi
     assert len(light.light) == (2 if cuda else 1), light.light
     with clock(f"{kind}: (making the precompiled header, once)"):
         command = commands(wanted("header")).cxx
-        assert pool.headers.precompile(precompiled_name(command), command, seconds=60, nice=0, stop=threading.Event())
+        assert pool.headers.precompile(precompiled_name(command), command, seconds=300, nice=0, stop=threading.Event())
     with clock(f"{kind}: pool, lighter and precompiled headers"):
         built(pool, wanted("precompiled"))
     if cuda:

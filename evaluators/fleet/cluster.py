@@ -71,23 +71,17 @@ class Cluster:
             return
         _hush(ray)
         atexit.register(self.close)  # a command may end before its judges are started
-        quiet = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
         try:
+            options: dict[str, Any] = {"address": address}
             if address is None:
                 self._directory = _own_directory()
-                with _environment(_LOCAL_ENVIRONMENT):
-                    ray.init(
-                        address="local",
-                        num_cpus=cpus,
-                        object_store_memory=_STORE_BYTES,
-                        _temp_dir=str(self._directory),
-                        **quiet,
-                    )
-            else:
-                del quiet["include_dashboard"]  # the running cluster has one or none
-                if not reachable(address):
-                    raise ConnectionError("nothing listens there")
-                ray.init(address=address, **quiet)
+                options = {"address": "local", "num_cpus": cpus, "object_store_memory": _STORE_BYTES}
+                options |= {"_temp_dir": str(self._directory), "include_dashboard": False}
+            elif not reachable(address):
+                raise ConnectionError("nothing listens there")
+            # A running cluster may want a token from the environment.
+            with _environment(_LOCAL_ENVIRONMENT) if address is None else contextlib.nullcontext():
+                ray.init(**options, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
             self.close()
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

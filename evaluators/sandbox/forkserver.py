@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.worker.channel import Channel, Message
 
 #: Seconds until the server is ready (importing torch from a cold disk), and until it has forked a worker.
@@ -113,13 +114,14 @@ class ForkServer:
         return -signal.SIGKILL
 
     def close(self) -> None:
-        """Kill it and all workers that still live. May be called twice."""
+        """Kill it and all workers that still live, and remove their directories. May be called twice."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._connection.close()
         self._output.close()
+        directories.remove(self.directory)
 
     def _ask(self, request: Message, descriptors: Sequence[int] = ()) -> Message:
         """The answer to this request; late answers to earlier requests are dropped."""

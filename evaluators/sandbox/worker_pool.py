@@ -178,7 +178,6 @@ class WorkerPool:
     def _close_fork_server(self) -> None:
         if self._fork_server is not None:
             self._fork_server.close()
-            directories.remove(self._fork_server.directory)
             self._fork_server = None
 
 
