@@ -138,6 +138,8 @@ class Headers:
             command: of the C++ compiler, without a file.
             seconds: time limit; `nice` and `stop` as in `run`.
         """
+        if not self._is_written():
+            return False
         folder = self._folder
         words = (command[0], f"-I{folder}", *_shared(command[1:]), "-x", "c++-header", str(folder / _BINDINGS))
         with build_directory() as directory, contextlib.suppress(OSError):
