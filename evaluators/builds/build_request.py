@@ -36,8 +36,6 @@ class BuildRequest:
     include_paths: tuple[str, ...] = ()
     #: Whether CUDA's headers and libraries are used.
     with_cuda: bool = False
-    #: A program instead of a library.
-    standalone: bool = False
     #: The GPU's architecture as torch spells it ("9.0a"); "" without CUDA.
     architecture: str = ""
     #: Use torch's own headers only (`builds.headers`).
@@ -66,7 +64,6 @@ class BuildRequest:
             ldflags=_flags(tree.get("ldflags")),
             include_paths=_flags(tree.get("include_paths")),
             with_cuda=tree.get("with_cuda") is True,
-            standalone=tree.get("standalone") is True,
             architecture=architecture,
             plain=tree.get("plain") is True,
         )

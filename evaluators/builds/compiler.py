@@ -47,7 +47,7 @@ class Commands:
         return (self.cxx[0], *first, *self.cxx[1:], "-c", file, "-o", "object.o")
 
     def link_into(self, product: str, objects: Sequence[str]) -> tuple[str, ...]:
-        """Link objects to a library or program.
+        """Link objects to a library.
 
         Internal symbols and the build id are stripped, so that products which differ only in internal names have equal
         bytes (`evaluators.judging.binary_dedup`).
@@ -72,7 +72,7 @@ def commands(request: BuildRequest) -> Commands:
         "extra_include_paths": list(request.include_paths),
         "with_cuda": request.with_cuda,
         "with_sycl": False,
-        "is_standalone": request.standalone,
+        "is_standalone": False,
         "verbose": False,
     }
     try:

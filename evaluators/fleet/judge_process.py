@@ -50,7 +50,7 @@ class JudgeProcess:
         """
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read when it died, closed in `close`
         ours, theirs = socket.socketpair()
-        try:
+        with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kbevolve.evaluators.fleet.judge_process", str(theirs.fileno())],
                 env=environment(device, os.environ),
@@ -60,12 +60,6 @@ class JudgeProcess:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
-        except BaseException:
-            ours.close()
-            self._output.close()
-            raise
-        finally:
-            theirs.close()
         self._connection = Connection(ours.detach())
         self._sending = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}

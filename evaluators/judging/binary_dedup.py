@@ -11,7 +11,6 @@ unknown, and Triton compiles in the worker, whose reports are not believed beyon
 
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -28,7 +27,7 @@ _MOST_KNOWN = 4096
 #: How nvcc names what is inside one source: file-local variables of headers, kernels of anonymous namespaces.
 _NUMBERED = re.compile(rb"(_(?:INTERNAL|GLOBAL__N_)_)([0-9a-f]{8})(?=_[0-9]+_)")
 #: What of a build request decides about a library beside its sources.
-_FLAGS = ("cflags", "cuda_cflags", "ldflags", "include_paths", "with_cuda", "standalone")
+_FLAGS = ("cflags", "cuda_cflags", "ldflags", "include_paths", "with_cuda")
 
 
 class KnownBinaries:
@@ -37,7 +36,7 @@ class KnownBinaries:
     def __init__(self, shell_of: ShellOf | None) -> None:
         """`shell_of`: finds a file's shell; None where every kernel is to be judged itself."""
         self._shell_of = shell_of
-        self._known: OrderedDict[str, Evaluation] = OrderedDict()
+        self._known: dict[str, Evaluation] = {}
         self._lock = threading.Lock()
 
     def hash_of(self, source: str, built: Sequence[WorkerBuild], *, built_alone: bool) -> str:
@@ -81,7 +80,7 @@ class KnownBinaries:
         with self._lock:
             self._known.setdefault(found.compiled.binary_hash, replace(found, blocks=()))
             if len(self._known) > _MOST_KNOWN:
-                self._known.popitem(last=False)
+                del self._known[next(iter(self._known))]
 
     def forget(self, kernels: Iterable[str]) -> None:
         """Drop the verdicts of kernels that failed when they were judged again."""

@@ -49,7 +49,7 @@ class KernelResources:
 class BuildResult:
     """What compilers made of one source or of one extension."""
 
-    #: The object, library or program; None for a failure.
+    #: The object or library; None for a failure.
     product: bytes | None
     #: What the compilers printed.
     log: str = ""

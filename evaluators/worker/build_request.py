@@ -33,7 +33,7 @@ def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
     Args:
         build: the arguments of torch's `_write_ninja_file_and_build_library`, by name.
     """
-    if build.get("with_sycl") or build.get("extra_sycl_cflags"):
+    if build.get("with_sycl") or build.get("extra_sycl_cflags") or build.get("is_standalone"):
         return None
     try:
         paths = [Path(path) for path in build["sources"]]
@@ -55,7 +55,6 @@ def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
         "sources": sources,
         **flags,
         "with_cuda": bool(build.get("with_cuda")),
-        "standalone": bool(build.get("is_standalone")),
     }
 
 

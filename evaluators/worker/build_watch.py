@@ -111,8 +111,7 @@ class BuildWatch:
         if "built" not in answer:
             self._off_device = True  # the judge now expects a compiler here
             return False
-        suffix = cpp_extension.EXEC_EXT if build.get("is_standalone") else cpp_extension.LIB_EXT
-        _save(descriptors[0], Path(build["build_directory"]) / f"{build['name']}{suffix}")
+        _save(descriptors[0], Path(build["build_directory"]) / f"{build['name']}{cpp_extension.LIB_EXT}")
         return True
 
     # ---- the device ------------------------------------------------------------------------------------------------
@@ -150,7 +149,7 @@ class BuildWatch:
 
 
 def _save(descriptor: int, path: Path) -> None:
-    """Write what the descriptor holds as a program or library of this process."""
+    """Write what the descriptor holds as a library of this process."""
     # A new file: the old one of this name may be mapped.
     path.unlink(missing_ok=True)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755)

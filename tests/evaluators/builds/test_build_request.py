@@ -56,7 +56,6 @@ def test_the_key_depends_on_every_field() -> None:
             {"sources": [["main.cpp", "int f(); "]]},
             {"cflags": ["-O2"]},
             {"ldflags": ["-lm"]},
-            {"standalone": True},
         )
     ]
     keys = {known.key("gcc 12") for known in (request, *others, replace(request, plain=True))}
