@@ -103,24 +103,13 @@ class RunView:
     def knows(self, kernel_id: str, *, generation: int) -> bool:
         """Whether this kernel was created for judging, up to and including a generation."""
         # "+" keeps SQLite from the index by generations, which would read the whole run.
-        found = self._connection.row(
-            "select 1 from births where kernel = ? and run = ? and +generation <= ? and +state <> ? limit 1",
-            kernel_id,
-            self._run,
-            generation,
-            BirthState.NEAR_DUPLICATE.name,
-        )
-        return found is not None
+        where = "kernel = ? and run = ? and +generation <= ? and +state <> ?"
+        return self._has_birth(where, kernel_id, self._run, generation, BirthState.NEAR_DUPLICATE.name)
 
     def saw(self, kernel_id: str, *, generation: int) -> bool:
         """Whether this kernel was proposed and recorded under an equal kernel, up to and including a generation."""
-        found = self._connection.row(
-            "select 1 from births where proposed_kernel = ? and run = ? and +generation <= ? limit 1",
-            kernel_id,
-            self._run,
-            generation,
-        )
-        return found is not None
+        where = "proposed_kernel = ? and run = ? and +generation <= ?"
+        return self._has_birth(where, kernel_id, self._run, generation)
 
     def with_canonical_hash(self, canonical_hash: str, *, generation: int) -> str | None:
         """The first kernel of this canonical form up to and including a generation; None when there is none."""
@@ -137,15 +126,11 @@ class RunView:
     def knows_of(self, kernel_id: str, operators: Collection[Operator], *, before: tuple[int, int]) -> bool:
         """Whether one of these operators created this kernel before the given generation and island."""
         marks = ", ".join("?" * len(operators))
-        found = self._connection.row(
-            f"select 1 from births where kernel = ? and run = ? and operator in ({marks})"
-            " and (+generation, +island) < (?, ?) limit 1",
-            kernel_id,
-            self._run,
-            *(operator.name for operator in operators),
-            *before,
-        )
-        return found is not None
+        where = f"kernel = ? and run = ? and operator in ({marks}) and (+generation, +island) < (?, ?)"
+        return self._has_birth(where, kernel_id, self._run, *(operator.name for operator in operators), *before)
+
+    def _has_birth(self, where: str, *parameters: object) -> bool:
+        return self._connection.row(f"select 1 from births where {where} limit 1", *parameters) is not None
 
     # Contests
 

@@ -9,8 +9,8 @@ decided by the compiled code, where it could be disassembled; the rest is decide
 """
 
 import re
-from collections.abc import Collection, Mapping
-from enum import Enum, auto
+from collections.abc import Callable, Collection, Mapping
+from operator import and_, or_
 
 from kbevolve.archive.records import Backend, Kernel, Trait
 from kbevolve.islands.source.active_code import ActiveCode, active_code
@@ -85,30 +85,29 @@ _LAUNCH = {
 }
 
 
-class _Rule(Enum):
-    """What instructions say about a level."""
-
-    DECIDE = auto()  # the level is reached exactly if one of them is there
-    NEEDED = auto()  # without any of them it is not reached; with them the source decides
-    ENOUGH = auto()  # with one of them it is reached; without them the source decides
+def _decides(found: bool, is_there: bool) -> bool:
+    return is_there
 
 
+#: What instructions say about a level, from whether the source claims it and whether one of them is there. `_decides`:
+#: they alone decide. `and_`: they are needed. `or_`: they are enough.
+_Rule = Callable[[bool, bool], bool]
 _Rules = Mapping[int, tuple[_Rule, set[Trait]]]
 
 #: Axis -> level -> what instructions say about it, and which. Levels that are not named stay with the source.
 _COMPILED: Mapping[str, _Rules] = {
     "memory": {
-        1: (_Rule.DECIDE, {Trait.VECTOR_ACCESS}),
+        1: (_decides, {Trait.VECTOR_ACCESS}),
         # Reductions use shared memory too, so that it is there does not make a tile.
-        2: (_Rule.NEEDED, {Trait.SHARED_MEMORY}),
-        3: (_Rule.DECIDE, {Trait.ASYNC_COPY, Trait.STREAMING}),
+        2: (and_, {Trait.SHARED_MEMORY}),
+        3: (_decides, {Trait.ASYNC_COPY, Trait.STREAMING}),
     },
     "compute": {
-        2: (_Rule.DECIDE, {Trait.WARP_SHUFFLES, Trait.PACKED_ARITHMETIC}),
-        3: (_Rule.DECIDE, {Trait.MATRIX_UNITS}),
+        2: (_decides, {Trait.WARP_SHUFFLES, Trait.PACKED_ARITHMETIC}),
+        3: (_decides, {Trait.MATRIX_UNITS}),
     },
     # Blocks that meet in one place. Partial sums that a second launch adds up need none.
-    "decomposition": {2: (_Rule.ENOUGH, {Trait.ATOMICS})},
+    "decomposition": {2: (or_, {Trait.ATOMICS})},
 }
 #: What is packed for the caches of a CPU lies in memory like any other.
 _COMPILED_CPU = {**_COMPILED, "memory": {level: rule for level, rule in _COMPILED["memory"].items() if level != 2}}
@@ -129,15 +128,8 @@ def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> str:
 
 def _level(marks: tuple[str, ...], text: str, rules: _Rules, shown: Collection[Trait] | None) -> int:
     found = {level: re.search(mark, text) is not None for level, mark in enumerate(marks, start=1)}
-    for level, (say, wanted) in rules.items() if shown is not None else ():
-        there = not wanted.isdisjoint(shown or ())
-        match say:
-            case _Rule.DECIDE:
-                found[level] = there
-            case _Rule.NEEDED:
-                found[level] &= there
-            case _Rule.ENOUGH:
-                found[level] |= there
+    for level, (rule, wanted) in rules.items() if shown is not None else ():
+        found[level] = rule(found[level], not wanted.isdisjoint(shown or ()))
     return max((level for level, there in found.items() if there), default=0)
 
 

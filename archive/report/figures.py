@@ -133,10 +133,7 @@ def _name_steps(axes: "Axes", curve: Curve) -> None:
 def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
     """One row of small marks for each way in which children failed."""
     rows = sorted(failures, reverse=True)
-    for row, verdict in enumerate(rows):
-        axes.scatter(
-            failures[verdict], [row] * len(failures[verdict]), marker="|", s=26, linewidths=1.1, color=GREY, zorder=2
-        )
+    axes.eventplot([failures[verdict] for verdict in rows], linelengths=0.6, linewidths=1.1, colors=GREY)
     axes.set_yticks(
         range(len(rows)), [f"{verdict_words(verdict)} ({len(failures[verdict])})" for verdict in rows], fontsize=8
     )
@@ -152,10 +149,8 @@ def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
     children = max((curve.children for curve in curves), default=0)
     axes.set_xlim(-0.02 * max(children, 5), 1.02 * max(children, 5))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    points = (point for curve in curves for point in curve.points)
-    scale_speedups(
-        axes, [point.evaluation.timing.speedup for point in points if point.evaluation.timing.speedup is not None]
-    )
+    speedups = (point.evaluation.timing.speedup for curve in curves for point in curve.points)
+    scale_speedups(axes, [speedup for speedup in speedups if speedup is not None])
 
 
 def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
@@ -163,15 +158,13 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     run = curves[0].run
     best = max(curves, key=lambda one: one.published or 0.0, default=None)
     finding = f"{_best_words(best)} the speed of eager" if best and best.published else "nothing correct yet"
-    dates = sorted({curve.run.created[:10] for curve in curves if curve.run.created})
-    when = dates[0] if len(dates) == 1 else " to ".join((dates[0], dates[-1])) if dates else ""
-    if len(curves) == 1:
-        islands = len({point.birth.island for point in curves[0].points})
-        what = (
-            f"{_count(curves[0].children, 'child', 'children')} on {_count(islands, 'island', 'islands')}, run {run.id}"
-        )
-    else:
-        what = f"{len(curves)} runs"
+    islands = len({point.birth.island for point in curves[0].points})
+    what = (
+        f"{curves[0].children} children on {islands} islands, run {run.id}"
+        if len(curves) == 1
+        else f"{len(curves)} runs"
+    )
+    when = max(curve.run.created for curve in curves)[:10]
     details = ", ".join(part for part in (_cut(device, 70), when, what) if part)
     caption(figure, f"{run.problem_name}: {finding}", details)
 
@@ -194,11 +187,7 @@ def _run_label(curve: Curve) -> str:
     best = _best_words(curve) if curve.published else "nothing correct"
     strategy = strategy_of(curve.run)
     name = curve.run.id if strategy == "evolve" else f"{strategy}, {curve.run.id}"
-    return f"{name}: {best} after {_count(curve.children, 'child', 'children')}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
+    return f"{name}: {best} after {curve.children} children"
 
 
 def _cut(text: str, width: int) -> str:
