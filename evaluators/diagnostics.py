@@ -6,10 +6,9 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kbevolve.evaluators.device.devices import cpu_model, find_device
+from kbevolve.evaluators.device.devices import cpu_model, find_device, package_version
 from kbevolve.evaluators.sandbox import bubblewrap
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker import landlock
@@ -92,10 +91,10 @@ def _gpu() -> Diagnostic:
 
 
 def _triton() -> Diagnostic:
-    try:
-        return Diagnostic("triton", True, version("triton"))
-    except PackageNotFoundError:
-        return Diagnostic("triton", False, remedy="pip install triton (it comes with torch for CUDA)")
+    found = package_version("triton")
+    return Diagnostic(
+        "triton", bool(found), found, "" if found else "pip install triton (it comes with torch for CUDA)"
+    )
 
 
 def _landlock() -> Diagnostic:

@@ -79,8 +79,9 @@ class BuildCache:
         for _, size, path in sorted(found):
             if total <= room:
                 break
-            path.unlink(missing_ok=True)
-            total -= size
+            with contextlib.suppress(OSError):
+                path.unlink()
+                total -= size
 
     def _product(self, digest: str | None) -> bytes | None:
         """Raises OSError: it is gone or damaged."""

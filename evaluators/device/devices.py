@@ -119,7 +119,7 @@ def _cuda(index: int) -> Device:
 
     found = torch.cuda.get_device_properties(index)
     architecture = f"sm_{found.major}{found.minor}"
-    stack = f"torch {torch.__version__}/CUDA {torch.version.cuda}/Triton {_version('triton')}"
+    stack = f"torch {torch.__version__}/CUDA {torch.version.cuda}/Triton {package_version('triton') or 'none'}"
     return Device(
         type="cuda",
         index=index,
@@ -145,8 +145,9 @@ def cpu_model() -> str:
     return " ".join(filter(None, (fields.get("model name", platform.machine()), widest)))
 
 
-def _version(package: str) -> str:
+def package_version(package: str) -> str:
+    """The version of an installed package; "" for none."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "none"
+        return ""
