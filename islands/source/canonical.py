@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kbevolve.configs.syntax import parse
-from kbevolve.islands.source.embedded_native import compiled_texts
-from kbevolve.islands.source.native_tokens import native_form
+from kbevolve.islands.source.embedded_native import compiled_texts, native_form
 from kbevolve.islands.source.tree import (
     Function,
     blocks_of,

@@ -1,4 +1,4 @@
-"""The strings of a kernel file that a compiler gets and nothing else sees.
+"""The strings of a kernel file that a compiler gets and nothing else sees, and what a compiler sees of them.
 
 Two common ways are recognised: torch's ``load_inline``, and the functions ``build`` of our prompts and starting kernels
 by their whole text. A string that any other code uses, were it only ``len``, does not count. The path of the library,
@@ -7,6 +7,7 @@ in which those functions write a hash of the text, is taken to be no part of wha
 
 import ast
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -27,6 +28,19 @@ _MEANINGS: Mapping[str, str] = {
 _LOAD_INLINE = "torch.utils.cpp_extension.load_inline"
 #: The global that the builders of starting kernels compile; those of prompts compile their parameter `source`.
 _GLOBAL = "SOURCE"
+#: The program may see its lines or its file, or comments are not found by tokens alone.
+_UNCLEAR = re.compile(
+    r'R"|[\r\f\v\0]|\\[ \t]+\n|\?\?[=/\'()!<>-]|#[ \t]*include[^"\n]*<[^>\n]*(?://|/\*|[ \t]{2})|'
+    r"__LINE__|__FILE__|__BASE_FILE__|__FILE_NAME__|__TIMESTAMP__|source_location|__builtin_(?:LINE|FILE|FUNCTION|COLUMN)|"
+    r"__has_include|__has_embed|\bincbin\b|\bembed\b|#[ \t]*(?:line|import|include_next)\b"
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?P<blank>(?:[ \t\n]|//[^\n]*|/\*.*?\*/)+)
+    |(?P<kept>[A-Za-z_$][\w$]*|\.?[0-9](?:'\w|[\w.])*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?P<open>["']|/\*)""",
+    re.DOTALL | re.VERBOSE | re.ASCII,
+)
 
 
 def compiled_texts(tree: ast.Module, nodes: Sequence[ast.AST]) -> list[ast.Constant]:
@@ -110,3 +124,20 @@ def _meaning(node: ast.expr, meanings: Mapping[str, str]) -> str:
         case ast.Attribute(value=value, attr=name) if root := _meaning(value, meanings):
             return f"{root}.{name}"
     return ""
+
+
+def native_form(text: str) -> str:
+    """A C++ or CUDA file without comments, indentation and repeated blanks; a compiler makes the same program of it.
+
+    Where comments cannot be found by tokens alone (raw strings, trigraphs, a quote that never ends), and where the
+    program may see its own lines or file, the text stays as it is. Names stay: only a compiler knows which are local.
+    """
+    joined = text.replace("\\\n", "")
+    if _UNCLEAR.search(joined) or any(found["open"] for found in _TOKEN.finditer(joined)):
+        return f"\x00{text}"
+    return _TOKEN.sub(_without_comments, joined).strip()
+
+
+def _without_comments(token: re.Match[str]) -> str:
+    # A line's end may end a line of the preprocessor, unless it is inside a comment.
+    return token[0] if token["blank"] is None else "\n" if "\n" in _COMMENT.sub("", token[0]) else " "

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbevolve.islands.source.native_tokens import native_form
+from kbevolve.islands.source.embedded_native import native_form
 
 
 @pytest.mark.parametrize(
