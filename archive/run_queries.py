@@ -231,7 +231,7 @@ class Runs:
 
     def tokens(self, run_id: str) -> tuple[int, int]:
         """Prompt and completion tokens that a run has used."""
-        sums = "select coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0) from births where run = ?"
+        sums = "select total(prompt_tokens), total(completion_tokens) from births where run = ?"
         prompt, completion = self._connection.rows(sums, run_id)[0]
         return int(prompt), int(completion)
 

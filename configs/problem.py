@@ -4,6 +4,7 @@ Everything here reads text; nothing imports torch or runs the file.
 """
 
 import ast
+import contextlib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -97,20 +98,13 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
 def _cpu_sizes(tree: ast.Module, constants: Mapping[str, ast.expr], path: Path) -> dict[str, int | float]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["CPU_SIZES"]:
-            try:
+            with contextlib.suppress(ValueError):
                 sizes = ast.literal_eval(node.value)
-            except ValueError:
-                sizes = None
-            if not isinstance(sizes, dict) or not all(isinstance(value, int | float) for value in sizes.values()):
-                raise ProblemError(
-                    f"{path}: line {node.lineno}: CPU_SIZES is not a literal dictionary of numbers; "
-                    'write CPU_SIZES = {"N": 1024}'
-                )
-            unknown = sorted(set(sizes) - set(constants))
-            if unknown:
-                raise ProblemError(
-                    f"{path}: CPU_SIZES names {', '.join(unknown)}, which is no module constant; "
-                    "every key replaces a line NAME = number"
-                )
-            return sizes
+                numbers = isinstance(sizes, dict) and all(isinstance(size, int | float) for size in sizes.values())
+                if numbers and set(sizes) <= set(constants):
+                    return dict(sizes)
+            raise ProblemError(
+                f"{path}: line {node.lineno}: CPU_SIZES is not a literal dictionary of numbers for module constants "
+                '(lines NAME = number); write CPU_SIZES = {"N": 1024}'
+            )
     return {}

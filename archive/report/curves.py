@@ -106,25 +106,12 @@ def curve(
         count += birth.operator is not Operator.SEED
         point = Point(count=0 if birth.operator is Operator.SEED else count, birth=birth, evaluation=evaluation)
         points.append(point)
-        if (
-            evaluation.verdict is not Verdict.CORRECT
-            or evaluation.timing.speedup is None
-            or evaluation.kernel == reference
-        ):
+        speedup, shown = evaluation.timing.speedup, evaluation.timing.speedup_low or 0.0
+        if evaluation.verdict is not Verdict.CORRECT or speedup is None or evaluation.kernel == reference:
             continue
-        before = steps[-1].point.evaluation if steps else None
-        if before is None or _shown(evaluation) > _shown(before):
-            idea = ideas.get(birth.idea or "")
-            old = before.timing.speedup if before else None
-            steps.append(
-                Step(
-                    point=point,
-                    gain=evaluation.timing.speedup / old if old else None,
-                    words=idea.title if idea else birth.note,
-                )
-            )
+        before = steps[-1].point.evaluation.timing if steps else None
+        if before is None or shown > (before.speedup_low or 0.0):
+            idea, old = ideas.get(birth.idea or ""), before and before.speedup
+            words = idea.title if idea else birth.note
+            steps.append(Step(point=point, gain=speedup / old if old else None, words=words))
     return Curve(run=run, points=tuple(points), steps=tuple(steps), champion=champion)
-
-
-def _shown(evaluation: Evaluation) -> float:
-    return evaluation.timing.speedup_low or 0.0

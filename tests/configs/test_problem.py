@@ -78,7 +78,7 @@ def test_without_cpu_sizes_a_cpu_gets_the_text_as_it_is() -> None:
         ('{"N": 16}', '{"N": N}', "CPU_SIZES is not a literal dictionary"),
         ('{"N": 16}', "16", "CPU_SIZES is not a literal dictionary"),
         ('{"N": 16}', '{"N": "16"}', "CPU_SIZES is not a literal dictionary"),
-        ('{"N": 16}', '{"M": 16}', "CPU_SIZES names M, which is no module constant"),
+        ('{"N": 16}', '{"M": 16}', "CPU_SIZES is not a literal dictionary of numbers for module constants"),
     ],
 )
 def test_what_is_malformed_is_refused_with_file_and_reason(old: str, new: str, complaint: str) -> None:
