@@ -29,10 +29,6 @@ class KernelTask:
     card: ProblemCard | None = None
 
 
-def _no_attempts(generation: int) -> Sequence[Attempt]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
     """What the run knew when the child's generation was generated; nothing by default."""
@@ -45,7 +41,7 @@ class Learnt:
     history: tuple[Member, ...] = ()
     #: All attempts of the island from a generation on, oldest first, with prompts and replies: for proposers that
     #: replay them.
-    attempts: Callable[[int], Sequence[Attempt]] = _no_attempts
+    attempts: Callable[[int], Sequence[Attempt]] = lambda generation: ()
     #: Knowledge transferred from other problems, and the kernel of a similar one to show to this child (None: none).
     transfer: TransferredKnowledge = field(default_factory=TransferredKnowledge)
     transferred_kernel: TransferredKernel | None = None

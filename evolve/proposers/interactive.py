@@ -8,6 +8,7 @@ questions under the same ids.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 
 from kbevolve.archive.conversations import Question, QuestionAnswer, Questions, RequestPlace, parse_id
 from kbevolve.archive.records import Idea
@@ -15,7 +16,7 @@ from kbevolve.configs.errors import Unanswered
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.evolve.llm.client import Message, Reply
 from kbevolve.evolve.proposers.base import Brief, Proposal
-from kbevolve.evolve.proposers.codegen.conversation import ChildRequest, Send
+from kbevolve.evolve.proposers.codegen.conversation import ChildRequest
 from kbevolve.evolve.proposers.codegen.ideas import parse_ideas
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
 
@@ -69,51 +70,35 @@ class InteractiveProposer:
             Unanswered: a request has no recorded answer, and there is no model to ask.
             ProposerError: the model cannot be reached.
         """
-        requests = _RecordedAnswers(interaction=self.interaction, brief=brief, otherwise=self.writer.send)
-        return self.writer.propose_with(requests.answer, brief)
+        numbers = count(1)
+
+        def answer(request: ChildRequest) -> Reply:
+            found = parse_id(f"{brief.child}/q{next(numbers)}")
+            assert found is not None, f"a brief without a child: {brief.child!r}"
+            recorded, note = self._recorded(found[1], request.idea)
+            if recorded is not None:
+                return recorded
+            with suppress(Unanswered):
+                return self.writer.send(request)
+            run = self.interaction.questions.run
+            failed = (brief.repair.kernel.id,) if brief.repair else ()
+            question = Question(run=run, place=found[1], operator=brief.operator, stage=request.stage)
+            self.interaction.open.append(
+                OpenQuestion(
+                    question=question,
+                    parents=failed + tuple(parent.kernel.id for parent in brief.parents),
+                    system=request.system,
+                    messages=request.messages,
+                    note=note,
+                )
+            )
+            raise Unanswered(f"{question.id} has no answer yet; `kbevolve ask` shows it")
+
+        return self.writer.propose_with(answer, brief)
 
     def close(self) -> None:
         """Cancel the requests of other threads."""
         self.writer.close()
-
-
-@dataclass(slots=True, kw_only=True)
-class _RecordedAnswers:
-    """Answers the requests of one child."""
-
-    interaction: Interaction
-    brief: Brief
-    otherwise: Send
-    _requests: int = 0
-
-    def answer(self, request: ChildRequest) -> Reply:
-        """The recorded answer, else the model's.
-
-        Raises:
-            Unanswered: there is neither.
-        """
-        self._requests += 1
-        found = parse_id(f"{self.brief.child}/q{self._requests}")
-        assert found is not None, f"a brief without a child: {self.brief.child!r}"
-        place = found[1]
-        recorded, note = self._recorded(place, request.idea)
-        if recorded is not None:
-            return recorded
-        with suppress(Unanswered):
-            return self.otherwise(request)
-        brief, run = self.brief, self.interaction.questions.run
-        failed = (brief.repair.kernel.id,) if brief.repair else ()
-        question = Question(run=run, place=place, operator=brief.operator, stage=request.stage)
-        self.interaction.open.append(
-            OpenQuestion(
-                question=question,
-                parents=failed + tuple(parent.kernel.id for parent in brief.parents),
-                system=request.system,
-                messages=request.messages,
-                note=note,
-            )
-        )
-        raise Unanswered(f"{question.id} has no answer yet; `kbevolve ask` shows it")
 
     def _recorded(self, place: RequestPlace, idea: Idea | None) -> tuple[Reply | None, str]:
         """The recorded answer, None when there is none; and a note about code that could not be used."""

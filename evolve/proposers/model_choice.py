@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from kbevolve.configs.prices import Price, Prices
+from kbevolve.configs.prices import Prices
 from kbevolve.evolve.llm.client import end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.state.knowledge import Spending
@@ -48,34 +48,26 @@ class ModelChoice:
                 end_requests(proposer)
 
     def _draw(self, brief: Brief) -> str:
-        if self.bandit:
-            return self._by_credit(brief)
-        return brief.rng.choices(list(self.weights), list(self.weights.values()))[0]
-
-    def _by_credit(self, brief: Brief) -> str:
+        if not self.bandit:
+            return brief.rng.choices(list(self.weights), list(self.weights.values()))[0]
         floor, memory = min(FLOOR, 0.5 / len(self.weights)), brief.learnt.memory
         return memory.models.choose(self.weights, brief.rng, costs=self._costs(memory), floor=floor)
 
     def _costs(self, memory: Memory) -> Mapping[str, float] | None:
         """Dollars per child of each model; None when a price is unknown, because then none can be compared."""
         prices = {name: self.prices.of(name) for name in self.weights}
-        known = {name: price for name, price in prices.items() if price is not None}
-        if len(known) < len(prices):
-            return None
-        usual = _total(memory.spending) if memory.spending else USUAL_TOKENS
-        return {name: _dollars(memory.spending.get(name, usual), price) for name, price in known.items()}
-
-
-def _total(spending: Mapping[str, Spending]) -> Spending:
-    """The sum over all models: the best guess for a model that was not asked yet."""
-    return Spending(
-        births=sum(one.births for one in spending.values()),
-        prompt_tokens=sum(one.prompt_tokens for one in spending.values()),
-        completion_tokens=sum(one.completion_tokens for one in spending.values()),
-    )
-
-
-def _dollars(spending: Spending, price: Price) -> float:
-    """Average per child."""
-    tokens = price.dollars(spending.prompt_tokens, spending.completion_tokens)
-    return EVALUATION_DOLLARS + tokens / max(spending.births, 1)
+        known = memory.spending.values()
+        # The average over all models is the best guess for a model that was not asked yet.
+        usual = Spending(
+            births=sum(one.births for one in known),
+            prompt_tokens=sum(one.prompt_tokens for one in known),
+            completion_tokens=sum(one.completion_tokens for one in known),
+        )
+        costs = {}
+        for name, price in prices.items():
+            if price is None:
+                return None
+            spent = memory.spending.get(name, usual if known else USUAL_TOKENS)
+            dollars = price.dollars(spent.prompt_tokens, spent.completion_tokens)
+            costs[name] = EVALUATION_DOLLARS + dollars / max(spent.births, 1)
+        return costs

@@ -17,7 +17,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.evaluator import Evaluator
-from kbevolve.evolve.proposers.seeds.files import read_kernel
+from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 from kbevolve.evolve.runs.versions import recorded_versions
 
 Judging = Callable[[Kernel], Evaluation]

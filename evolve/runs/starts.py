@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.proposers.seeds.files import read_kernel
-from kbevolve.evolve.proposers.seeds.seeds import StartingKernel, starting_kernels
+from kbevolve.evolve.proposers.seeds.seeds import StartingKernel, read_kernel, starting_kernels
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.migration import deal

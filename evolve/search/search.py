@@ -79,9 +79,9 @@ class Search:
         #: Whether the observer is called: a replay is no news.
         self.live = True
         briefs = BriefMaker(
-            context,
-            self.population,
-            proposers,
+            context=context,
+            population=self.population,
+            operators=frozenset(proposers),
             strategy=strategy_of(settings.search),
             window=window_of(settings),
             closed=lambda: self._oldest - 1,

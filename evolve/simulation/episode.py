@@ -64,11 +64,11 @@ class _Episode:
             draft = self._llm.write(self._landscape, task, self._writing)
             in_a_row = in_a_row + 1 if draft in self._known else 0
             self._child(draft, task)
-        published = self._searcher.publish()
-        true = self._landscape.true_value(published.program)
+        program, claimed = self._searcher.publish()
+        true = self._landscape.true_value(program)
         assert true is not None, "a searcher publishes what the judge accepted"
         return EpisodeResult(
-            claimed=published.score,
+            claimed=claimed,
             delivered=true,
             optimum=self._landscape.optimum,
             spent=self._spent,

@@ -93,44 +93,31 @@ class FailingRegion:
         return self.bad is None or self.bad[1] <= choices[self.bad[0]] <= self.bad[2]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ladder:
     """Implements `Landscape` on drawn techniques. Genes: the rung of every technique, then every parameter."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        base: float,
-        techniques: Sequence[Technique],
-        parameters: Sequence[Parameter],
-        pairs: Mapping[tuple[int, int], Sequence[Sequence[float]]],
-        faults: Sequence[FailingRegion],
-    ) -> None:
-        """A landscape of these parts.
+    name: str
+    #: Log speedup of the program without any technique over the reference.
+    base: float
+    techniques: Sequence[Technique]
+    #: Each belongs to one of the techniques.
+    parameters: Sequence[Parameter]
+    #: For two techniques, the log speedup by the rungs of the first and of the second.
+    pairs: Mapping[tuple[int, int], Sequence[Sequence[float]]]
+    #: Where programs fail.
+    faults: Sequence[FailingRegion]
 
-        Args:
-            name: short.
-            base: log speedup of the program without any technique over the reference.
-            techniques: the ladders.
-            parameters: each belongs to one of them.
-            pairs: for two techniques, the log speedup by the rungs of the first and of the second.
-            faults: where programs fail.
-        """
-        self.name = name
-        self.base = base
-        self.techniques = tuple(techniques)
-        self.parameters = tuple(parameters)
-        self.pairs = dict(pairs)
-        self.faults = tuple(faults)
-        numbers = itertools.count(1)
-        self.genes = (
-            *(Gene(name=one.name, family=one.name, choices=len(one.gains), rung=True) for one in self.techniques),
-            *(
-                Gene(name=f"{family}-{next(numbers)}", family=family, choices=parameter.choices)
-                for parameter in self.parameters
-                for family in (self.techniques[parameter.technique].name,)
-            ),
-        )
+    @cached_property
+    def genes(self) -> tuple[Gene, ...]:
+        """See `Landscape`."""
+        rungs = [Gene(name=one.name, family=one.name, choices=len(one.gains), rung=True) for one in self.techniques]
+        families = [self.techniques[parameter.technique].name for parameter in self.parameters]
+        values = [
+            Gene(name=f"{family}-{number}", family=family, choices=parameter.choices)
+            for number, (family, parameter) in enumerate(zip(families, self.parameters, strict=True), start=1)
+        ]
+        return (*rungs, *values)
 
     @cached_property
     def optimum(self) -> float:
@@ -168,11 +155,11 @@ class Ladder:
         """See `Landscape`. Rounds differ, and so do processes, which all rounds of one evaluation share."""
         failure = self.failure(program)
         if failure is not None:
-            return ProgramOutcome(failure=failure)
+            return failure
         own = Random(f"{self.name}/{program}")
         noise = math.exp(own.uniform(math.log(LEAST_NOISE), math.log(MOST_NOISE)))
         centre = rng.gauss(-self._value(program), PROCESS_NOISE * noise)
-        return ProgramOutcome(log_times=tuple(rng.gauss(centre, noise) for _ in range(ROUNDS)))
+        return tuple(rng.gauss(centre, noise) for _ in range(ROUNDS))
 
     def niche(self, program: Program) -> str:
         """See `Landscape`: the rungs of the first techniques."""

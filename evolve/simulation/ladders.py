@@ -1,6 +1,6 @@
 """The named ladders: what characterises each, and the drawing of its parts from its seed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
@@ -86,22 +86,22 @@ def draw_ladder(name: str, character: Character) -> Ladder:
     """The ladder of a character; its seed decides every number."""
     rng = Random(f"ladder/{character.seed}")
     techniques = _techniques(character, rng)
-    parameters = [
+    parameters = tuple(
         _parameter(position, len(technique.gains), rng)
         for position, technique in enumerate(techniques)
         for _ in range(rng.choice(PARAMETERS))
-    ]
+    )
     return Ladder(
         name=name,
         base=NAIVE,
         techniques=techniques,
         parameters=parameters,
         pairs=_pairs(character, techniques, rng),
-        faults=[_fault(techniques, parameters, rng) for _ in range(character.faults)],
+        faults=tuple(_fault(techniques, parameters, rng) for _ in range(character.faults)),
     )
 
 
-def _techniques(character: Character, rng: Random) -> list[Technique]:
+def _techniques(character: Character, rng: Random) -> tuple[Technique, ...]:
     # A technique needs only such as come earlier in this order, so that no two wait for each other.
     order = rng.sample(range(len(TECHNIQUES)), len(TECHNIQUES))
     drawn: dict[int, Technique] = {}
@@ -118,7 +118,7 @@ def _techniques(character: Character, rng: Random) -> list[Technique]:
             need = Need(rung=rng.randrange(1, len(gains)), other=rng.choice(earlier), reached=rng.choice((1, 2)))
         fame = max(0.0, gains[-1] + rng.gauss(0, character.rumour))
         drawn[position] = Technique(name=name, gains=gains, need=need, fame=fame)
-    return [drawn[position] for position in range(len(TECHNIQUES))]
+    return tuple(drawn[position] for position in range(len(TECHNIQUES)))
 
 
 def _gains(character: Character, rng: Random) -> tuple[float, ...]:
@@ -143,7 +143,7 @@ def _parameter(technique: int, rungs: int, rng: Random) -> Parameter:
 
 
 def _pairs(
-    character: Character, techniques: list[Technique], rng: Random
+    character: Character, techniques: Sequence[Technique], rng: Random
 ) -> dict[tuple[int, int], tuple[tuple[float, ...], ...]]:
     """Tables of interactions. Rung 0 interacts with nothing: a technique that is not used changes nothing."""
     everyone = [(first, second) for first in range(len(techniques)) for second in range(first + 1, len(techniques))]
@@ -160,7 +160,7 @@ def _pairs(
 
 
 def _table(
-    techniques: list[Technique], pair: tuple[int, int], deviation: float, rng: Random
+    techniques: Sequence[Technique], pair: tuple[int, int], deviation: float, rng: Random
 ) -> tuple[tuple[float, ...], ...]:
     rows, columns = (len(techniques[position].gains) for position in pair)
     return tuple(
@@ -169,7 +169,7 @@ def _table(
     )
 
 
-def _fault(techniques: list[Technique], parameters: list[Parameter], rng: Random) -> FailingRegion:
+def _fault(techniques: Sequence[Technique], parameters: Sequence[Parameter], rng: Random) -> FailingRegion:
     """A region that begins with two techniques in use; a parameter of one of them avoids most of these."""
     first, second = rng.sample(range(len(techniques)), 2)
     # The top rungs of two techniques at least: a fault that no parameter avoids shall not bar half the space.

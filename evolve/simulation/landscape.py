@@ -38,20 +38,10 @@ class ProgramFailure:
     #: One line that recurs with the same cause.
     signature: str
 
-    @property
-    def repairable(self) -> bool:
-        """Whether a repair turn may mend it."""
-        return self.verdict.repairable
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramOutcome:
-    """What one evaluation of a program says: samples of its time, or a failure."""
-
-    #: Natural logarithms of time over the reference's time, one for each timed round; empty for a failure.
-    log_times: tuple[float, ...] = ()
-    #: None when the program is right and was timed.
-    failure: ProgramFailure | None = None
+#: What one evaluation of a program says: the natural logarithms of its time over the reference's, one for each timed
+#: round; or why it has none.
+ProgramOutcome = tuple[float, ...] | ProgramFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,9 +117,8 @@ class MeasuredLandscape:
         """See `Landscape`: as many timings as there are, drawn from them with replacement."""
         result = self.results.get(program, NOT_MEASURED)
         if isinstance(result, ProgramFailure):
-            return ProgramOutcome(failure=result)
-        drawn = rng.choices(result, k=len(result))
-        return ProgramOutcome(log_times=tuple(math.log(ms / self.reference_ms) for ms in drawn))
+            return result
+        return tuple(math.log(ms / self.reference_ms) for ms in rng.choices(result, k=len(result)))
 
     def niche(self, program: Program) -> str:
         """See `Landscape`: the choices of a few parameters, the many ones in groups of neighbours."""

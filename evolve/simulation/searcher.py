@@ -35,19 +35,11 @@ class Observation:
     @classmethod
     def of(cls, program: Program, outcome: ProgramOutcome, task: Task | None = None) -> "Observation":
         """An evaluation as searchers see it."""
-        if outcome.failure is not None:
-            return cls(task=task, program=program, failure=outcome.failure)
-        gains = [-value for value in outcome.log_times]
+        if isinstance(outcome, ProgramFailure):
+            return cls(task=task, program=program, failure=outcome)
+        gains = [-value for value in outcome]
         margin = half_width(gains) if len(gains) > 1 else 0.0
         return cls(task=task, program=program, score=statistics.fmean(gains), margin=margin)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publication:
-    """What a search would publish: a program, and the log speedup that it says it has."""
-
-    program: Program
-    score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +75,8 @@ class Searcher(Protocol):
         """Evaluations that are kept for `publish`."""
         ...
 
-    def publish(self) -> Publication:
-        """What it would publish now."""
+    def publish(self) -> tuple[Program, float]:
+        """What it would publish now: a program, and the log speedup that it says it has."""
         ...
 
 

@@ -121,7 +121,7 @@ class SimulatedLLM:
 
         A slip is corrected. A fault of the program itself is left by one changed gene.
         """
-        if not failure.repairable or rng.random() >= self.repairs:
+        if not failure.verdict.repairable or rng.random() >= self.repairs:
             return draft
         if draft.slip is not None:
             return Draft(program=draft.program)
@@ -157,7 +157,7 @@ class SimulatedLLM:
 
 def judge(landscape: Landscape, draft: Draft, rng: Random) -> ProgramOutcome:
     """What an evaluation of a draft says."""
-    return ProgramOutcome(failure=draft.slip) if draft.slip else landscape.measure(draft.program, rng)
+    return draft.slip or landscape.measure(draft.program, rng)
 
 
 def _better(landscape: Landscape, *programs: Program) -> Program:

@@ -3,7 +3,6 @@
 import bisect
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 #: Kernels kept of each kind. Proposers that learn from numbers fit some tens of values (a skeleton's tunables), which a
 #: few hundred settings determine; those far behind the best hardly count in such a fit (`tuning.surrogate`). The newest
@@ -11,13 +10,8 @@ from dataclasses import dataclass
 FITTEST, NEWEST = 512, 256
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Rank:
-    """The position of a kernel: the fittest first, the earlier one of equals."""
-
-    disfavour: float
-    number: int
-    kernel: str
+#: The position of a kernel, the fittest first, the earlier one of equals: -fitness, number, id.
+Rank = tuple[float, int, str]
 
 
 class Leaderboard:
@@ -25,8 +19,8 @@ class Leaderboard:
 
     def __init__(self) -> None:
         self._number = 0
-        self._fittest: list[_Rank] = []
-        self._newest: deque[_Rank] = deque(maxlen=NEWEST)
+        self._fittest: list[Rank] = []
+        self._newest: deque[Rank] = deque(maxlen=NEWEST)
         self._withdrawn: set[str] = set()
 
     def __len__(self) -> int:
@@ -35,7 +29,7 @@ class Leaderboard:
 
     def add(self, kernel_id: str, fitness: float) -> None:
         """Add a kernel; each only once."""
-        rank = _Rank(-fitness, self._number, kernel_id)
+        rank = (-fitness, self._number, kernel_id)
         self._number += 1
         self._newest.append(rank)
         bisect.insort(self._fittest, rank)
@@ -51,9 +45,8 @@ class Leaderboard:
 
     def ranked(self) -> Iterator[str]:
         """The fittest that were not withdrawn, the best first."""
-        return (rank.kernel for rank in self._fittest if self.is_valid(rank.kernel))
+        return (kernel for _, _, kernel in self._fittest if self.is_valid(kernel))
 
     def in_order(self) -> list[str]:
         """Everything that is kept, withdrawn kernels too, in order of creation."""
-        kept = {rank.number: rank.kernel for rank in (*self._fittest, *self._newest)}
-        return [kept[number] for number in sorted(kept)]
+        return [kernel for _, kernel in sorted({rank[1:] for rank in (*self._fittest, *self._newest)})]

@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, Verdict
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.duplicates import known_failures
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, Leaderboard
-from kbevolve.evolve.state.memory import IDEAS, Memory
+from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Experience, Key
@@ -59,9 +59,7 @@ class Population:
         self._restarted = -1
         # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
         self._member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
-        self._failure = lru_cache(maxsize=16 * SHOWN_FAILURES)(self._read_failure)
         self._evaluation = lru_cache(maxsize=FITTEST)(self._read_evaluation)
-        self._idea = lru_cache(maxsize=IDEAS)(ledger.idea)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
 
@@ -72,8 +70,7 @@ class Population:
             self._children[birth.parents[0]] += 1
         parent = self._parent(birth)
         if birth.operator is not Operator.SEED and (birth.parents or birth.kernel):
-            idea = self._idea(birth.idea) if birth.idea is not None else None
-            self._memory = self._memory.after(birth, idea, evaluation, parent)
+            self._memory = self._memory.after(birth, self._idea(birth), evaluation, parent)
         if birth.kernel is None or evaluation is None:
             return
         self.known_failures = known_failures(self.known_failures, birth, evaluation, parent)
@@ -196,12 +193,17 @@ class Population:
     def failure(self, birth: Birth) -> Failure:
         """An attempt whose kernel did not pass, for a prompt."""
         assert birth.kernel is not None, "the judge found the failure in a kernel"
-        return self._failure(birth.kernel, birth.idea)
+        kernel, evaluation = self._ledger.kernel(birth.kernel), self._ledger.evaluation(birth.kernel)
+        assert evaluation is not None, "a failure was judged"
+        return Failure(kernel=kernel, evaluation=evaluation, idea=self._idea(birth))
 
     def note_of(self, kernel_id: str) -> str:
         """The note of the attempt that first created a kernel; "" when this run did not create it."""
         birth = self._ledger.first_birth(kernel_id)
         return birth.note if birth else ""
+
+    def _idea(self, birth: Birth) -> Idea | None:
+        return self._ledger.idea(birth.idea) if birth.idea else None
 
     def _parent(self, birth: Birth) -> Evaluation | None:
         """Of the first correct parent: the main parent of a repair is the failed child."""
@@ -221,9 +223,3 @@ class Population:
         if evaluation is None:
             raise LookupError(kernel_id)  # so that "not judged yet" is not kept
         return evaluation
-
-    def _read_failure(self, kernel_id: str, idea_id: str | None) -> Failure:
-        evaluation = self._ledger.evaluation(kernel_id)
-        assert evaluation is not None, "a failure was judged"
-        idea = self._ledger.idea(idea_id) if idea_id else None
-        return Failure(kernel=self._ledger.kernel(kernel_id), evaluation=evaluation, idea=idea)

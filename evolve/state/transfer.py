@@ -28,7 +28,7 @@ ALIKE = 0.5
 PAID = 1.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TransferredKernel:
     """The best kernel of a similar problem."""
 
@@ -40,7 +40,7 @@ class TransferredKernel:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TransferredIdea:
     """An idea that paid on a similar problem."""
 
@@ -121,15 +121,10 @@ def from_text(text: str, archive: Archive) -> TransferredKnowledge:
             for key, (valid, invalid, gains, squares) in tree["tallies"]
         },
         kernels=tuple(
-            TransferredKernel(
-                problem=problem, kernel=kernel, speedup=speedup, source=archive.kernels.get(kernel).source
-            )
+            TransferredKernel(problem, kernel, speedup, archive.kernels.get(kernel).source)
             for problem, kernel, speedup in tree["kernels"]
         ),
-        ideas=tuple(
-            TransferredIdea(problem=problem, title=title, technique=technique, gain=gain)
-            for problem, title, technique, gain in tree["ideas"]
-        ),
+        ideas=tuple(TransferredIdea(*one) for one in tree["ideas"]),
     )
 
 

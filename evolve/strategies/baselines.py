@@ -1,5 +1,6 @@
 """The strategies of a few lines: repeated sampling, (1+1), and the one that leaves everything to OpenEvolve."""
 
+from dataclasses import dataclass
 from random import Random
 
 from kbevolve.archive.records import Backend, Operator
@@ -26,20 +27,17 @@ class BestOfN:
         return Choice(operator=Operator.TUNE, parents=(rng.choice(tunable),), learnt=False) if tunable else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Greedy:
-    """(1+1): one child at a time, of the best kernel so far, which it replaces when it has shown to be faster.
+    """(1+1): one child at a time, of the best kernel so far, which it replaces when it has shown to be faster."""
 
-    Args:
-        tune_share: share of children by other values of tunables, in a run with a model; offline all of them are.
-    """
-
-    def __init__(self, *, tune_share: float) -> None:
-        self._tune_share = tune_share
+    #: Share of children by other values of tunables, in a run with a model; offline all of them are.
+    tune_share: float
 
     def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """An edit or a rewrite of the best, or other values for its tunables."""
         ranked = known.ranked()
-        tuned = child.offline or (Operator.TUNE in child.operators and rng.random() < self._tune_share)
+        tuned = child.offline or (Operator.TUNE in child.operators and rng.random() < self.tune_share)
         if child.offline:
             ranked = tuple(member for member in ranked if declared(member.kernel.source))
         if not ranked:

@@ -1,9 +1,11 @@
 """How a brief is made: a strategy chooses operator and parents, and the brief adds what the proposer may know."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from kbevolve.archive.records import Birth, Operator
+from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.context import RunContext
@@ -20,78 +22,70 @@ from kbevolve.islands.stagnation import stage_of
 TRANSFER_SHARE, TRANSFER_UNTIL = 0.5, 100
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BriefMaker:
-    """Makes the briefs of one run. Every random choice has its own generator, named by its child and purpose.
+    """Makes the briefs of one run. Every random choice has its own generator, named by its child and purpose."""
 
-    Args:
-        context: the run.
-        population: what the run knows.
-        operators: those that have a proposer.
-        strategy: chooses; None for the default strategy (`strategies.evolve`).
-        window: evaluations without an improvement after which a run takes another stage; 0 for never.
-        closed: returns the newest generation that is closed.
-    """
+    context: RunContext
+    #: What the run knows.
+    population: Population
+    #: Those that have a proposer.
+    operators: frozenset[Operator]
+    #: Chooses; None for the default strategy (`strategies.evolve`).
+    strategy: Strategy | None = None
+    #: Evaluations without an improvement after which a run takes another stage; 0 for never.
+    window: int = 0
+    #: Returns the newest generation that is closed.
+    closed: Callable[[], int] = lambda: -1
 
-    def __init__(
-        self,
-        context: RunContext,
-        population: Population,
-        operators: Collection[Operator],
-        *,
-        strategy: Strategy | None = None,
-        window: int = 0,
-        closed: Callable[[], int] = lambda: -1,
-    ) -> None:
-        device = context.device
-        self._task = KernelTask(
+    @property
+    def _settings(self) -> SearchSettings:
+        return self.context.settings.search
+
+    @property
+    def _task(self) -> KernelTask:
+        context, device = self.context, self.context.device
+        return KernelTask(
             problem=context.problem, device_type=device.type, device=device.description, card=context.card
         )
-        self._view = context.view
-        self._settings = context.settings.search
-        self._transfer = context.transfer
-        self._population = population
-        self._operators = frozenset(operators)
-        self._strategy = strategy
-        self._window = window
-        self._closed = closed
 
     def brief(self, *, generation: int, island: int, known: Callable[[str], bool]) -> Brief | None:
         """The brief for an island's next child; None when there is nothing to make a child from."""
-        population, settings, memory = self._population, self._settings, self._population.memory()
+        population, settings, memory = self.population, self._settings, self.population.memory()
         # With the strategy's name: strategies that are compared share neither their luck nor recorded answers.
-        luck = f"{settings.strategy}/" if self._strategy else ""
+        luck = f"{settings.strategy}/" if self.strategy else ""
 
         def rng(purpose: str) -> Random:
             return Random(f"{settings.seed}/{luck}{island}/{generation}/{purpose}")
 
-        if self._strategy is None:
+        if self.strategy is None:
             choice = choose(
                 population.island(island),
                 memory,
                 settings=settings,
-                window=self._window,
-                operators=self._operators,
+                window=self.window,
+                operators=self.operators,
                 rng=rng,
             )
             learnt = Learnt(
                 memory=memory,
                 failures=population.failures(island),
                 history=population.history(),
-                transfer=self._transfer,
+                transfer=self.context.transfer,
                 transferred_kernel=self._transferred_kernel(memory, rng("transferred kernel")),
             )
-            stage = stage_of(memory.stalled, self._window)
+            stage = stage_of(memory.stalled, self.window)
             state = IslandState(number=island, policy=self._policy(island), stage=stage)
         else:
-            view = StrategyView(population, self._view, island=island, closed=self._closed())
+            view = StrategyView(population=population, ledger=self.context.view, island=island, closed=self.closed())
             child = NextChild(
                 generation=generation,
                 island=island,
                 islands=settings.islands,
-                operators=self._operators,
+                operators=self.operators,
                 lookahead=settings.lookahead,
             )
-            choice = self._strategy.choose(view, child, rng("choose"))
+            choice = self.strategy.choose(view, child, rng("choose"))
             learnt, state = Learnt(), IslandState()
             if choice is not None:
                 learnt = Learnt(
@@ -118,11 +112,11 @@ class BriefMaker:
 
     def repair(self, birth: Birth, failure: Failure, *, memory: Memory, known: Callable[[str], bool]) -> Brief:
         """The brief for the repair of a failed child, with what was known when its generation was begun."""
-        parents = (parent for parent in birth.parents if self._population.is_correct(parent))
+        parents = (parent for parent in birth.parents if self.population.is_correct(parent))
         return Brief(
             task=self._task,
             operator=Operator.REPAIR,
-            parents=tuple(map(self._population.member, parents)),
+            parents=tuple(map(self.population.member, parents)),
             repair=failure,
             learnt=Learnt(memory=memory),
             island=IslandState(number=birth.island, policy=self._policy(birth.island)),
@@ -131,10 +125,11 @@ class BriefMaker:
         )
 
     def _policy(self, island: int) -> Policy:
-        return policy_of(island, islands=self._settings.islands, device_type=self._task.device_type)
+        return policy_of(island, islands=self._settings.islands, device_type=self.context.device.type)
 
     def _transferred_kernel(self, memory: Memory, rng: Random) -> TransferredKernel | None:
         """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""
-        if memory.judged < TRANSFER_UNTIL and rng.random() < TRANSFER_SHARE and self._transfer.kernels:
-            return rng.choice(self._transfer.kernels)
+        kernels = self.context.transfer.kernels
+        if memory.judged < TRANSFER_UNTIL and rng.random() < TRANSFER_SHARE and kernels:
+            return rng.choice(kernels)
         return None

@@ -5,6 +5,7 @@ carried out several times, since a failed implementation is not a failed idea, a
 round begins.
 """
 
+from dataclasses import dataclass
 from random import Random
 
 from kbevolve.archive.records import Backend, Operator
@@ -17,22 +18,18 @@ SEEDS = 2
 REWRITES = 0.5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
-    """Implements `Strategy`. Children of a round: first one of each idea, then the others, idea by idea.
+    """Implements `Strategy`. Children of a round: first one of each idea, then the others, idea by idea."""
 
-    Args:
-        ideas: of a round.
-        implementations: of each idea.
-    """
-
-    def __init__(self, *, ideas: int, implementations: int) -> None:
-        self._ideas = ideas
-        self._round = ideas * implementations
+    #: Ideas of a round, and implementations of each.
+    ideas: int
+    implementations: int
 
     def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """A new idea on a seed of the round, or another implementation of one of its ideas."""
-        begin = child.number - child.number % self._round
-        place = (child.number - begin) % self._ideas
+        begin = child.number - child.number % (self.ideas * self.implementations)
+        place = (child.number - begin) % self.ideas
         # Every child of a round begins from what its first one knew: the generations that were closed for certain.
         seeds = known.fittest(SEEDS, generation=max(0, begin // child.islands - child.lookahead))
         if not seeds:
@@ -40,7 +37,7 @@ class Tree:
         seed = seeds[place % len(seeds)]
         earlier = [
             attempt
-            for number in range(begin + place, child.number, self._ideas)
+            for number in range(begin + place, child.number, self.ideas)
             for attempt in known.attempts(number // child.islands + 1, number % child.islands)
         ]
         anew = rng.random() < REWRITES or seed.kernel.backend is Backend.TORCH

@@ -5,7 +5,7 @@ undisturbed one did, whatever was measured again later.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kbevolve.archive.records import Verdict
@@ -19,45 +19,40 @@ from kbevolve.islands.island import Member
 LOOK_BACK = 16
 
 
+@dataclass(frozen=True, kw_only=True)
 class StrategyView:
-    """What one run knows, as one island sees it.
+    """What one run knows, as one island sees it."""
 
-    Args:
-        population: the kernels on its islands.
-        ledger: what the archive holds of it.
-        island: the island of the child.
-        closed: the newest generation that is closed.
-    """
-
-    def __init__(self, population: Population, ledger: RunView, *, island: int, closed: int) -> None:
-        self._population = population
-        self._ledger = ledger
-        self._island = island
-        self._closed = closed
+    #: The kernels on its islands, and what the archive holds of it.
+    population: Population
+    ledger: RunView
+    #: The island of the child, and the newest generation that is closed.
+    island: int
+    closed: int
 
     @cached_property
     def starts(self) -> tuple[Member, ...]:
         """The starting kernels that are correct, the fittest first."""
         found = {
             evaluation.kernel
-            for _, evaluation in self._ledger.verdicts(0)
+            for _, evaluation in self.ledger.verdicts(0)
             if evaluation is not None and evaluation.verdict is Verdict.CORRECT
         }
-        return _ranked(self._population.member(kernel) for kernel in found)
+        return _ranked(self.population.member(kernel) for kernel in found)
 
     def ranked(self) -> tuple[Member, ...]:
         """The fittest kernels of the run, the best first."""
-        every = {member.kernel.id: member for island in self._population.islands for member in island.members}
+        every = {member.kernel.id: member for island in self.population.islands for member in island.members}
         return _ranked(every.values())
 
     def fittest(self, count: int, *, generation: int) -> tuple[Member, ...]:
         """The fittest kernels up to and with a generation, the best first."""
-        found = self._ledger.contenders(generation=generation, above=0.0, count=count)
-        return tuple(map(self._population.member, found))
+        found = self.ledger.contenders(generation=generation, above=0.0, count=count)
+        return tuple(map(self.population.member, found))
 
     def last(self) -> Attempt | None:
         """This island's newest attempt that was judged, right or wrong; None before its first child."""
-        for generation in range(self._closed, max(0, self._closed - LOOK_BACK), -1):
+        for generation in range(self.closed, max(0, self.closed - LOOK_BACK), -1):
             for attempt in reversed(self.attempts(generation)):
                 if attempt.evaluation is not None:
                     return attempt
@@ -68,25 +63,25 @@ class StrategyView:
 
         Without prompts and replies.
         """
-        if generation > self._closed:
+        if generation > self.closed:
             return ()
-        wanted = self._island if island is None else island
+        wanted = self.island if island is None else island
         return tuple(
             Attempt(
                 birth=birth,
-                kernel=self._ledger.kernel(birth.kernel) if birth.kernel else None,
+                kernel=self.ledger.kernel(birth.kernel) if birth.kernel else None,
                 evaluation=evaluation,
-                idea=self._ledger.idea(birth.idea) if birth.idea else None,
+                idea=self.ledger.idea(birth.idea) if birth.idea else None,
             )
-            for birth, evaluation in self._ledger.verdicts(generation)
+            for birth, evaluation in self.ledger.verdicts(generation)
             if birth.island == wanted
         )
 
     def since(self, generation: int) -> list[Attempt]:
         """What this island created from a generation on, the oldest first, with prompts and replies."""
         found = []
-        for attempt in (one for closed in range(generation, self._closed + 1) for one in self.attempts(closed)):
-            prompt, reply = self._ledger.conversation(attempt.birth)
+        for attempt in (one for closed in range(generation, self.closed + 1) for one in self.attempts(closed)):
+            prompt, reply = self.ledger.conversation(attempt.birth)
             found.append(replace(attempt, birth=replace(attempt.birth, prompt=prompt, reply=reply)))
         return found
 

@@ -22,7 +22,7 @@ from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import print_fields, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, judge_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
-from kbevolve.evolve.proposers.seeds.files import read_kernel
+from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 from kbevolve.evolve.runs.batch import BatchSession, read_batch
 from kbevolve.evolve.runs.evaluators import Judges, open_judges
 

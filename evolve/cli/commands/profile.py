@@ -18,7 +18,7 @@ from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import print_fields, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, profile_options
-from kbevolve.evolve.proposers.seeds.files import read_kernel
+from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 
 
 @click.command(epilog="Example: kbevolve profile kernel.py --problem L1/matmul --ncu")

@@ -7,6 +7,7 @@ could not be used.
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kbevolve.archive.conversations import QuestionStage
 from kbevolve.archive.records import BirthState, Idea, Kernel, Operator
@@ -26,29 +27,22 @@ from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
 SHORTLIST = 6
 
 
+@dataclass(frozen=True)
 class LLMProposer:
-    """Writes children with a language model: MUTATE, REWRITE, CROSS and REPAIR.
+    """Writes children with a language model: MUTATE, REWRITE, CROSS and REPAIR."""
 
-    Args:
-        model: answers the requests.
-        settings: `ideas_per_call` and `max_tokens` are used here.
-        precision: the precision that the task asks for.
-        playbook: known optimisation ideas; None for those that come with kbevolve.
-    """
+    model: LanguageModel
+    #: `ideas_per_call` and `max_tokens` are used here.
+    settings: LLMSettings
+    #: The precision that the task asks for.
+    precision: Precision = "fp32"
+    #: Known optimisation ideas.
+    playbook: Playbook = field(default_factory=load_playbook)
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        settings: LLMSettings,
-        *,
-        precision: Precision = "fp32",
-        playbook: Playbook | None = None,
-    ) -> None:
-        self._model = model
-        self._settings = settings
-        self._precision = precision
-        self._playbook = playbook or load_playbook()
-        self._texts = PromptTexts(playbook=self._playbook, precision=precision, ideas_per_call=settings.ideas_per_call)
+    @property
+    def _texts(self) -> PromptTexts:
+        count = self.settings.ideas_per_call
+        return PromptTexts(playbook=self.playbook, precision=self.precision, ideas_per_call=count)
 
     def propose(self, brief: Brief) -> Proposal:
         """Write one child.
@@ -76,11 +70,11 @@ class LLMProposer:
 
     def send(self, request: ChildRequest) -> Reply:
         """The model's answer to one request."""
-        return self._model.complete(request.system, request.messages, child=request.child)
+        return self.model.complete(request.system, request.messages, child=request.child)
 
     def close(self) -> None:
         """Cancel the requests of other threads; they end with `ProposerError`."""
-        end_requests(self._model)
+        end_requests(self.model)
 
     # ---- the operators -----------------------------------------------------------------------------------------------
 
@@ -115,14 +109,14 @@ class LLMProposer:
         if brief.idea is not None:
             return brief.idea
         task = brief.task
-        fitting = self._playbook.ideas_for(task.problem.source, device_type=task.device_type, device=task.device)
+        fitting = self.playbook.ideas_for(task.problem.source, device_type=task.device_type, device=task.device)
         languages = frozenset(str(backend) for backend in backends(brief))
-        written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self._playbook.ideas
-        filters = filters_for(brief, self._precision)
+        written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self.playbook.ideas
+        filters = filters_for(brief, self.precision)
         entries = helpful(written, filters)
         turn = Message(role="user", content=self._texts.ideas(brief, shortlist(entries, brief, SHORTLIST), filters))
         reply = talk.ask(QuestionStage.IDEA, [turn])
-        ideas = parse_ideas(reply.answer, self._playbook, proposed_by=reply.model)
+        ideas = parse_ideas(reply.answer, self.playbook, proposed_by=reply.model)
         return choose_idea(ideas, brief) or playbook_idea(entries, brief)
 
     # ---- stage two ---------------------------------------------------------------------------------------------------
@@ -159,7 +153,7 @@ class LLMProposer:
             return read_answer(reply.answer, base, truncated=reply.truncated)
         except AnswerError as error:
             if reply.truncated:
-                limit = self._settings.max_tokens
+                limit = self.settings.max_tokens
                 raise AnswerError(f"the answer was cut short at {limit} tokens; raise llm.max_tokens.") from None
             if not reply.answer.strip():
                 raise AnswerError("the answer was empty.") from None

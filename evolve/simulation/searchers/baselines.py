@@ -2,7 +2,7 @@
 
 from kbevolve.archive.records import Operator
 from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
-from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
+from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
 
 
@@ -31,11 +31,11 @@ class FirstLook:
         """Nothing is kept for another look."""
         return 0
 
-    def publish(self) -> Publication:
+    def publish(self) -> tuple[Program, float]:
         """The best program with the score of its only evaluation."""
         assert self._best is not None
         assert self._best.score is not None
-        return Publication(program=self._best.program, score=self._best.score)
+        return self._best.program, self._best.score
 
 
 class _OneParent(FirstLook):

@@ -29,7 +29,6 @@ class OpenEvolveSearcher(FirstLook):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self._random = random.Random(setup.seed).getstate()
-        self._programs: dict[str, Program] = {}
         self._turn = 0
         config, database, self._program = _openevolve()
         with self._own_generator():
@@ -42,12 +41,12 @@ class OpenEvolveSearcher(FirstLook):
         with self._own_generator():
             parent, shown = self._database.sample_from_island(self._turn % self._islands, INSPIRATIONS)
         self._parent = parent.id
-        program = self._programs[parent.id]
+        program = _program(parent.code)
         return Task(
             operator=Operator.MUTATE,
             parents=(program,),
             idea=favourite(self._setup, program, self._turn),
-            inspirations=tuple(self._programs[one.id] for one in shown),
+            inspirations=tuple(_program(one.code) for one in shown),
         )
 
     def observe(self, found: Observation) -> None:
@@ -65,10 +64,8 @@ class OpenEvolveSearcher(FirstLook):
                 self._database.migrate_programs()
 
     def _add(self, found: Observation) -> None:
-        name = f"{self._turn}-{len(self._programs)}"
-        self._programs[name] = found.program
         program = self._program(
-            id=name,
+            id=f"{self._turn}-{len(self._database.programs)}",
             code=_text(self._setup, found.program),
             parent_id=self._parent or None,
             metrics={"combined_score": math.exp(found.score or 0.0)},
@@ -77,12 +74,6 @@ class OpenEvolveSearcher(FirstLook):
             self._database.add(
                 program, iteration=self._turn, target_island=None if found.task is None else self._turn % self._islands
             )
-
-    def _adopt_copies(self) -> None:
-        """Migration copies programs under new names."""
-        for name, program in self._database.programs.items():
-            if name not in self._programs:
-                self._programs[name] = _program(program.code)
 
     @contextmanager
     def _own_generator(self) -> Iterator[None]:
@@ -93,8 +84,6 @@ class OpenEvolveSearcher(FirstLook):
         finally:
             self._random = random.getstate()
             random.setstate(ours)
-            if self._programs:
-                self._adopt_copies()
 
 
 @cache

@@ -9,15 +9,20 @@ holds no contests before the end. Where a run would stop because it stagnates, t
 
 import math
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from random import Random
 
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
-from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
+from kbevolve.evolve.proposers.tuning.proposer import CANDIDATES, CHANGES
+from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
+from kbevolve.evolve.simulation.landscape import Landscape, Program, SimulatedIdea
+from kbevolve.evolve.simulation.moves import retuned
+from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
-from kbevolve.evolve.simulation.tuner import tuned
 from kbevolve.evolve.state.idea_choice import draw_idea
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import SHOWN_FAILURES
@@ -64,13 +69,14 @@ class OurSearcher:
         self._island = (self._island + 1) % len(self._islands)
         if self._island == 0:
             self._begin_generation()
+        rng = partial(self._setup.rng, self._island, self._generation)
         choice = choose(
             self._homes[self._island],
             self._memory,
             settings=self._settings,
             window=self._window,
             operators=OPERATORS,
-            rng=lambda purpose: self._setup.rng(self._island, self._generation, purpose),
+            rng=rng,
             tunable=lambda member: True,
         )
         assert choice is not None, "every landscape has a valid start, and every program can be rewritten"
@@ -85,7 +91,9 @@ class OurSearcher:
             operator=choice.operator,
             parents=parents,
             idea=idea,
-            child=self._tuned(parents[0]) if choice.operator is Operator.TUNE else None,
+            child=tuned(self._setup.landscape, parents[0], self._scores, rng("tune"))
+            if choice.operator is Operator.TUNE
+            else None,
             inspirations=tuple(self._program(member) for member in choice.inspirations),
             warnings=frozenset(self._warnings[self._island]),
         )
@@ -109,7 +117,7 @@ class OurSearcher:
         """The last look at the finalists."""
         return FINALISTS if self._setup.budget >= VERIFIED_FROM else 0
 
-    def publish(self) -> Publication:
+    def publish(self) -> tuple[Program, float]:
         """The finalist that was best when measured afresh; only that number is published."""
         everyone = {member.kernel.id: member for island in self._islands for member in island.members}
         ranked = sorted(everyone.values(), key=lambda member: (-member.fitness, member.kernel.id))
@@ -117,10 +125,10 @@ class OurSearcher:
         pairs = [(one, self._setup.again(one.program)) for one in first[: self.reserve()]]
         fresh = [(one, again) for one, again in pairs if again is not None and again.score is not None]
         if not fresh:
-            return Publication(program=first[0].program, score=first[0].low)
+            return first[0].program, first[0].low
         # Both looks decide who is best; only the fresh one is published: it was not chosen for its luck.
         best, again = max(fresh, key=lambda pair: (pair[0].score or 0.0) + (pair[1].score or 0.0))
-        return Publication(program=best.program, score=again.score or 0.0)
+        return best.program, again.score or 0.0
 
     def _begin_generation(self) -> None:
         """Close the generation before, in the order in which a run does it; then note what the next one is begun on."""
@@ -179,11 +187,6 @@ class OurSearcher:
         )
         return ideas[stated.index(chosen)], chosen
 
-    def _tuned(self, program: Program) -> Program | None:
-        return tuned(
-            self._setup.landscape, program, self._scores, self._setup.rng(self._island, self._generation, "tune")
-        )
-
     def _program(self, member: Member) -> Program:
         return self._seen[member.kernel.id].program
 
@@ -206,3 +209,38 @@ class OurSearcher:
         )
         niche = "" if found.failure else self._setup.landscape.niche(found.program)
         return Member(kernel=Kernel(id=name, backend=Backend.TRITON, source=name), evaluation=evaluation, niche=niche)
+
+
+def tuned(landscape: Landscape, parent: Program, scores: Mapping[Program, float | None], rng: Random) -> Program | None:
+    """A program that differs from its parent in values of parameters only; None when all that were drawn are known.
+
+    As in `proposers.tuning.proposer`, a draw from what was learnt of every value chooses.
+
+    Args:
+        landscape: where.
+        parent: whose techniques it has.
+        scores: all programs that were tried, with their log speedups; None for failures.
+        rng: the only source of randomness.
+    """
+    near = {retuned(landscape, parent, rng.choice(CHANGES), rng) for _ in range(CANDIDATES)}
+    fresh = sorted(near - scores.keys() - {parent})
+    if not fresh:
+        return None
+    rungs = [at for at, gene in enumerate(landscape.genes) if gene.rung]
+    parameters = [(at, gene.name) for at, gene in enumerate(landscape.genes) if not gene.rung]
+
+    def values(program: Program) -> dict[str, str]:
+        return {name: str(program[at]) for at, name in parameters}
+
+    relatives = {
+        program: score
+        for program, score in scores.items()
+        if score is not None and all(program[at] == parent[at] for at in rungs)
+    }
+    surrogate = Surrogate(
+        {gene.name: [str(choice) for choice in range(gene.choices)] for gene in landscape.genes if not gene.rung},
+        [values(program) for program in relatives],
+        [math.exp(score) for score in relatives.values()],
+        rng,
+    )
+    return max(fresh, key=lambda program: surrogate.score(values(program)))

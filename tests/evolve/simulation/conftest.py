@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from kbevolve.evolve.simulation import LADDERS, Landscape, find_ladder, parse_landscape
+from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
+from kbevolve.evolve.simulation.landscape import Landscape
+from kbevolve.evolve.simulation.measured import parse_landscape
 
 
 def small_tree() -> dict[str, Any]:

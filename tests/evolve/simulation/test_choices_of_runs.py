@@ -10,11 +10,12 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Brief, Proposal
-from kbevolve.evolve.simulation import SimulatedLLM, Task, find_ladder
 from kbevolve.evolve.simulation.episode import run_episode
+from kbevolve.evolve.simulation.ladders import find_ladder
 from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.searchers import ours
 from kbevolve.evolve.simulation.searchers.ours import OPERATORS, OurSearcher
+from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
 from kbevolve.evolve.state import population
 from kbevolve.islands.island import Member
 from kbevolve.islands.stagnation import Stage

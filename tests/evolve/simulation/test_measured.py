@@ -11,7 +11,7 @@ import pytest
 
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.simulation import MeasuredLandscape, parse_landscape, read_landscape
+from kbevolve.evolve.simulation.measured import MeasuredLandscape, parse_landscape, read_landscape
 
 
 def parsed(tree: dict[str, Any]) -> MeasuredLandscape:
@@ -33,7 +33,7 @@ def test_values_are_log_speedups_by_the_median(tree: dict[str, Any]) -> None:
     tree["values"] = [[[16, 2, "none"], [1.0, 3.0, 2.0]]]
     landscape = parsed(tree)
     assert landscape.true_value((0, 0, 0)) == pytest.approx(math.log(1.5 / 2.0))
-    drawn = {sample for seed in range(20) for sample in landscape.measure((0, 0, 0), Random(seed)).log_times}
+    drawn = {sample for seed in range(20) for sample in landscape.measure((0, 0, 0), Random(seed))}  # type: ignore[union-attr]
     assert drawn == {math.log(1.0 / 1.5), math.log(3.0 / 1.5), math.log(2.0 / 1.5)}
 
 
@@ -43,7 +43,7 @@ def test_what_is_not_in_the_file_is_not_measured(tree: dict[str, Any]) -> None:
     assert not landscape.exists(missing)
     assert failure is not None
     assert failure.signature == "not measured"
-    assert landscape.measure(missing, Random(0)).failure == failure
+    assert landscape.measure(missing, Random(0)) == failure
 
 
 def test_one_cause_is_one_signature(tree: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ def test_an_error_is_a_failure_of_its_class(
     failure = parsed(tree).failure((0, 2, 0))
     assert failure is not None
     assert failure.verdict is verdict
-    assert failure.repairable is repairable
+    assert failure.verdict.repairable is repairable
 
 
 def test_niches_are_of_the_named_parameters_and_in_groups(tree: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from kbevolve.archive.records import Operator
 from kbevolve.evolve.simulation.episode import EpisodeResult, run_episode
 from kbevolve.evolve.simulation.ladders import find_ladder
 from kbevolve.evolve.simulation.landscape import Program
-from kbevolve.evolve.simulation.searcher import Observation, Publication, Setup
+from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.searchers.baselines import BestOfNSearcher, GreedySearcher
 from kbevolve.evolve.simulation.searchers.ours import FINALISTS, OurSearcher
 from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
@@ -61,8 +61,8 @@ class Repeating:
     def reserve(self) -> int:
         return 0
 
-    def publish(self) -> Publication:
-        return Publication(program=self._program, score=0.0)
+    def publish(self) -> tuple[Program, float]:
+        return self._program, 0.0
 
 
 def test_what_is_known_costs_nothing_and_a_search_that_only_repeats_ends() -> None:
@@ -92,7 +92,7 @@ def test_ours_keeps_a_part_of_the_budget_for_a_last_look() -> None:
     looks: list[Program] = []
 
     class Watched(OurSearcher):
-        def publish(self) -> Publication:
+        def publish(self) -> tuple[Program, float]:
             again = self._setup.again
 
             def counted(program: Program) -> Observation | None:

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from kbevolve.archive.records import Operator, Verdict
-from kbevolve.evolve.simulation import LADDERS, Draft, Landscape, ProgramFailure, SimulatedLLM, Task, find_ladder, judge
-from kbevolve.evolve.simulation.landscape import Program, families
+from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
+from kbevolve.evolve.simulation.landscape import Landscape, Program, ProgramFailure, families
 from kbevolve.evolve.simulation.moves import potential
+from kbevolve.evolve.simulation.simulated_llm import Draft, SimulatedLLM, Task, judge
 
 FAITHFUL = SimulatedLLM(slips={}, repeats=0.0)
 SLIP = ProgramFailure(verdict=Verdict.BUILD_FAILED, signature="BUILD_FAILED: unexpected token")
@@ -27,9 +28,10 @@ def searched(
         idea = llm.ideas(landscape, parents[0], rng)[0]
         draft = llm.write(landscape, Task(operator=operator, parents=parents, idea=idea), rng)
         outcome = judge(landscape, draft, rng)
-        written.append((draft, outcome.failure))
-        if outcome.failure is None:
-            known[draft.program] = -statistics.fmean(outcome.log_times)
+        failed = isinstance(outcome, ProgramFailure)
+        written.append((draft, outcome if failed else None))
+        if not failed:
+            known[draft.program] = -statistics.fmean(outcome)
     return written
 
 
@@ -70,8 +72,8 @@ def test_slips_come_at_their_shares_and_more_often_in_rewrites() -> None:
 def test_a_slip_fails_whatever_was_meant() -> None:
     landscape = find_ladder("ladder-a")
     start = landscape.start()[0]
-    assert judge(landscape, Draft(program=start, slip=SLIP), Random(0)).failure == SLIP
-    assert judge(landscape, Draft(program=start), Random(0)).failure is None
+    assert judge(landscape, Draft(program=start, slip=SLIP), Random(0)) == SLIP
+    assert isinstance(judge(landscape, Draft(program=start), Random(0)), tuple)
 
 
 def test_mending_a_slip_gives_what_was_meant(landscape: Landscape) -> None:
@@ -94,7 +96,7 @@ def failing(landscape: Landscape) -> Program:
     while True:
         program = tuple(rng.randrange(gene.choices) for gene in landscape.genes)
         failure = landscape.failure(program)
-        if landscape.exists(program) and failure is not None and failure.repairable:
+        if landscape.exists(program) and failure is not None and failure.verdict.repairable:
             return program
 
 

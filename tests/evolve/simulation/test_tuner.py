@@ -2,7 +2,7 @@ from random import Random
 
 from kbevolve.evolve.simulation.ladders import find_ladder
 from kbevolve.evolve.simulation.landscape import Program
-from kbevolve.evolve.simulation.tuner import tuned
+from kbevolve.evolve.simulation.searchers.ours import tuned
 
 LADDER = find_ladder("ladder-a")
 PARENT = LADDER.start()[0]

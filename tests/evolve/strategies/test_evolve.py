@@ -32,7 +32,7 @@ def searched(
 ) -> list[Brief]:
     """Briefs of so many generations, all on what the population knows now."""
     context = replace(context_of(story.archive, story.run, A_DOUBLE, chosen), transfer=transfer)
-    briefs = BriefMaker(context, story.population, operators, window=window)
+    briefs = BriefMaker(context=context, population=story.population, operators=frozenset(operators), window=window)
     made = [briefs.brief(generation=generation, island=0, known=lambda _: False) for generation in range(1, times + 1)]
     return [brief for brief in made if brief is not None]
 
