@@ -20,8 +20,7 @@ from unittest import mock
 
 from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import SearchSettings
-from kbevolve.evolve.simulation.episode import run_episode
-from kbevolve.evolve.simulation.searcher import Setup
+from kbevolve.evolve.simulation.searcher import Setup, run_episode
 from kbevolve.evolve.simulation.searchers.ours import OurSearcher
 from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM
 from kbevolve.evolve.simulation.tournament import find_landscape

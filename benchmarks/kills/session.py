@@ -17,7 +17,7 @@ from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, build_language_model
 from kbevolve.evolve.llm.rate_limit import RateLimit
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.interactive import Interaction
 from kbevolve.evolve.runs.evaluators import JudgeDevices

@@ -12,7 +12,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import cached
 from kbevolve.evolve.proposers.factory import WRITING, build_proposers
 from kbevolve.evolve.proposers.interactive import Interaction, NoModel, OpenQuestion
 from kbevolve.evolve.runs.evaluators import AbsentJudges, JudgeDevices, find_judge_devices

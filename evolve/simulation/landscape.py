@@ -44,15 +44,6 @@ class ProgramFailure:
 ProgramOutcome = tuple[float, ...] | ProgramFailure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedIdea:
-    """A technique proposed for one program, and what its proposer says that it would bring."""
-
-    family: str
-    #: Claimed log speedup over the program, at least 0. It predicts the true one only roughly.
-    claim: float
-
-
 class Landscape(Protocol):
     """Programs with known speeds. Immutable: the same question has the same answer, given the same `Random`."""
 

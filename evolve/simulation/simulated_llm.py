@@ -5,18 +5,18 @@ those of the landscape. Every share can be set. It writes a `Draft`: the program
 mistake of the writing) if there is one. `judge` then says what an evaluation of the draft finds.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 from types import MappingProxyType
 
-from kbevolve.archive.records import Operator, Verdict
+from kbevolve.archive.records import Idea, Operator, Verdict
 from kbevolve.evolve.simulation.landscape import (
     Landscape,
     Program,
     ProgramFailure,
     ProgramOutcome,
-    SimulatedIdea,
     families,
 )
 from kbevolve.evolve.simulation.moves import along, crossed, potential, retuned, rewritten, taken_over, ways_out
@@ -56,7 +56,7 @@ class Task:
     #: One valid program, two for CROSS, the main one first.
     parents: tuple[Program, ...]
     #: What MUTATE and REWRITE carry out; None lets the model take any technique.
-    idea: SimulatedIdea | None = None
+    idea: Idea | None = None
     #: The child itself, for TUNE by a searcher that chooses values; None leaves them to chance.
     child: Program | None = None
     #: Programs shown to learn from.
@@ -94,13 +94,17 @@ class SimulatedLLM:
     #: How often the better one of two ways comes to mind first.
     skill: float = 0.25
 
-    def ideas(
-        self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4
-    ) -> tuple[SimulatedIdea, ...]:
-        """Different techniques for a program, the most promising by the model's own claims first."""
+    def ideas(self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4) -> tuple[Idea, ...]:
+        """Different techniques for a program, the most promising by the model's own claims first.
+
+        A claim predicts the true gain only roughly.
+        """
         names = rng.sample(list(families(landscape.genes)), min(count, len(families(landscape.genes))))
-        found = [SimulatedIdea(family=name, claim=self._claim(landscape, program, name, rng)) for name in names]
-        return tuple(sorted(found, key=lambda idea: -idea.claim))
+        claims = {name: self._claim(landscape, program, name, rng) for name in names}
+        return tuple(
+            Idea(title=name, mechanism=name, technique=name, expected_gain=math.exp(claims[name]))
+            for name in sorted(claims, key=lambda name: -claims[name])
+        )
 
     def write(self, landscape: Landscape, task: Task, rng: Random) -> Draft:
         """One child."""
@@ -132,7 +136,7 @@ class SimulatedLLM:
         parent = task.parents[0]
         if task.operator is Operator.CROSS and len(task.parents) > 1:
             return crossed(landscape, parent, task.parents[1], rng)
-        family = task.idea.family if task.idea else rng.choice(list(families(landscape.genes)))
+        family = task.idea.technique if task.idea else rng.choice(list(families(landscape.genes)))
         if task.operator is Operator.REWRITE:
             return rewritten(landscape, parent, family, rng)
         if task.inspirations and rng.random() < self.learns:

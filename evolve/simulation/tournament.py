@@ -9,11 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kbevolve.evolve.simulation.episode import EpisodeResult, run_episode
 from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
 from kbevolve.evolve.simulation.landscape import Landscape
 from kbevolve.evolve.simulation.measured import packaged, read_landscape
-from kbevolve.evolve.simulation.searcher import SearcherFactory
+from kbevolve.evolve.simulation.searcher import EpisodeResult, SearcherFactory, run_episode
 from kbevolve.evolve.simulation.searchers.baselines import BestOfNSearcher, GreedySearcher
 from kbevolve.evolve.simulation.searchers.openevolve import OpenEvolveSearcher
 from kbevolve.evolve.simulation.searchers.ours import OurSearcher

@@ -5,8 +5,7 @@ from random import Random
 
 from kbevolve.archive.records import Backend, Operator
 from kbevolve.evolve.proposers.tuning.tunables import declared
-from kbevolve.evolve.strategies.base import Choice, NextChild
-from kbevolve.evolve.strategies.view import StrategyView
+from kbevolve.evolve.strategies.base import Choice, NextChild, StrategyView
 
 #: Share of whole rewrites among the children that a model writes, as of the greedy searcher of `evolve.simulation`.
 REWRITES = 0.3

@@ -12,9 +12,8 @@ from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import TransferredKernel
-from kbevolve.evolve.strategies.base import NextChild, Strategy
+from kbevolve.evolve.strategies.base import NextChild, Strategy, StrategyView
 from kbevolve.evolve.strategies.evolve import choose
-from kbevolve.evolve.strategies.view import StrategyView
 from kbevolve.islands.policy import Policy, policy_of
 from kbevolve.islands.stagnation import stage_of
 

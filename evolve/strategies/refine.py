@@ -11,8 +11,7 @@ from typing import Any
 
 from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import Feedback
-from kbevolve.evolve.strategies.base import Choice, NextChild
-from kbevolve.evolve.strategies.view import StrategyView
+from kbevolve.evolve.strategies.base import Choice, NextChild, StrategyView
 from kbevolve.islands.island import Member
 from kbevolve.islands.niches import describe
 

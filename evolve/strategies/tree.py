@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 
 from kbevolve.archive.records import Backend, Operator
-from kbevolve.evolve.strategies.base import Choice, NextChild
-from kbevolve.evolve.strategies.view import StrategyView
+from kbevolve.evolve.strategies.base import Choice, NextChild, StrategyView
 
 #: Kernels that seed a round, in turns: with one alone, a round of its unlucky ideas would be the end of the search.
 SEEDS = 2

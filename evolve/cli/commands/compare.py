@@ -34,7 +34,7 @@ from kbevolve.evolve.cli.render.tables import Column, print_table, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import cached
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.comparison import GENERATIONS, ComparedRun, compared_runs, strategy_rows, tracks
 from kbevolve.evolve.runs.evaluators import JudgeDevices

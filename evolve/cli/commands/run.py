@@ -18,8 +18,7 @@ from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.cli.render.tables import say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
-from kbevolve.evolve.llm.recording import choose_models, recorded
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import cached, choose_models, recorded
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices

@@ -62,7 +62,8 @@ class OpenEvolveProposer:
         name = f"program {self._since} of OpenEvolve, seed {self._seed}"
         reply = self._models[asked.model].complete(asked.system, asked.messages, child=name)
         parent = self._parent(asked)
-        self._answer(process, reply.answer)
+        process.answer(reply.answer)
+        self._next(process)
         self._live = True
         written = self._question
         kernel, state = None, BirthState.NO_CODE
@@ -115,14 +116,11 @@ class OpenEvolveProposer:
                     f"OpenEvolve does not repeat its question for {attempt.birth.id}; resume the run with the "
                     "openevolve version that started it, or start a new run"
                 )
-            self._answer(process, attempt.birth.reply)
+            process.answer(attempt.birth.reply)
+            self._next(process)
         self._live = False
         if isinstance(self._question, str):
             self._score(process, attempt.evaluation, brief)
-
-    def _answer(self, process: OpenEvolveProcess, text: str) -> None:
-        process.answer(text)
-        self._next(process)
 
     def _score(self, process: OpenEvolveProcess, evaluation: Evaluation | None, brief: Brief) -> None:
         works = evaluation is not None and evaluation.verdict is Verdict.CORRECT

@@ -1,12 +1,12 @@
 """The two searchers that every other has to beat at the same budget: repeated sampling, and children of the best."""
 
-from kbevolve.archive.records import Operator
-from kbevolve.evolve.simulation.landscape import Program, SimulatedIdea
+from kbevolve.archive.records import Idea, Operator
+from kbevolve.evolve.simulation.landscape import Program
 from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
 
 
-def favourite(setup: Setup, program: Program, number: int) -> SimulatedIdea:
+def favourite(setup: Setup, program: Program, number: int) -> Idea:
     """The technique that the simulated LLM would take: of several, the earlier the likelier."""
     rng = setup.rng("idea", number)
     ideas = setup.llm.ideas(setup.landscape, program, rng)

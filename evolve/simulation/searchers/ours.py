@@ -19,7 +19,7 @@ from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Ide
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.tuning.proposer import CANDIDATES, CHANGES
 from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
-from kbevolve.evolve.simulation.landscape import Landscape, Program, SimulatedIdea
+from kbevolve.evolve.simulation.landscape import Landscape, Program
 from kbevolve.evolve.simulation.moves import retuned
 from kbevolve.evolve.simulation.searcher import Observation, Setup
 from kbevolve.evolve.simulation.simulated_llm import Task
@@ -82,15 +82,12 @@ class OurSearcher:
         assert choice is not None, "every landscape has a valid start, and every program can be rewritten"
         self._slot, self._operator, self._parents = 0, choice.operator, choice.parents
         parents = tuple(self._program(member) for member in choice.parents)
-        idea = None
-        if choice.operator in (Operator.MUTATE, Operator.REWRITE):
-            idea, self._idea = self._choose_idea(parents[0])
-        else:
-            self._idea = None
+        carried_out = choice.operator in (Operator.MUTATE, Operator.REWRITE)
+        self._idea = self._choose_idea(parents[0]) if carried_out else None
         return Task(
             operator=choice.operator,
             parents=parents,
-            idea=idea,
+            idea=self._idea,
             child=tuned(self._setup.landscape, parents[0], self._scores, rng("tune"))
             if choice.operator is Operator.TUNE
             else None,
@@ -165,27 +162,17 @@ class OurSearcher:
             self._children[parents[0]] += 1
         self._slot += 1
 
-    def _choose_idea(self, program: Program) -> tuple[SimulatedIdea, Idea]:
+    def _choose_idea(self, program: Program) -> Idea:
         rng = self._setup.rng(self._island, self._generation, "propose")
-        ideas = self._setup.llm.ideas(self._setup.landscape, program, rng)
-        stated = [
-            Idea(
-                title=f"{idea.family}, g{self._generation}/i{self._island}",
-                mechanism=idea.family,
-                technique=idea.family,
-                expected_gain=math.exp(idea.claim),
-            )
-            for idea in ideas
-        ]
         chosen = draw_idea(
-            stated,
+            self._setup.llm.ideas(self._setup.landscape, program, rng),
             self._memory.experience,
             rng,
             island=self._island,
             policy=policy_of(self._island, islands=len(self._islands), device_type=DEVICE_TYPE),
             stage=stage_of(self._memory.stalled, self._window),
         )
-        return ideas[stated.index(chosen)], chosen
+        return replace(chosen, title=f"{chosen.technique}, g{self._generation}/i{self._island}")
 
     def _program(self, member: Member) -> Program:
         return self._seen[member.kernel.id].program

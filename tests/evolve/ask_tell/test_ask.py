@@ -18,7 +18,7 @@ from kbevolve.evolve.ask_tell import ask as asking
 from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer
 from kbevolve.evolve.ask_tell.ask import AskResult, ask
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import cached
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.interactive import Interaction, OpenQuestion
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel

@@ -17,8 +17,7 @@ from kbevolve.configs.errors import ProposerError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
 from kbevolve.evolve.llm.client import Reply
 from kbevolve.evolve.llm.rate_limit import RateLimit
-from kbevolve.evolve.llm.recording import Recording, choose_models, recorded
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import Recording, cached, choose_models, recorded
 from kbevolve.evolve.proposers.factory import build_proposers
 from tests.evolve.doubles import KnownEvaluator, ScriptedModel, kernel, open_run, search
 from tests.evolve.loopback import Request, play
@@ -136,7 +135,7 @@ def moody_models() -> Iterator[list[ScriptedModel]]:
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kbevolve.evolve.llm.recording.build_language_model", make)
+        patch.setattr("kbevolve.evolve.llm.replies.build_language_model", make)
         yield made
 
 

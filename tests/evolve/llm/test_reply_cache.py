@@ -12,7 +12,7 @@ from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
-from kbevolve.evolve.llm.reply_cache import cached, request_digest
+from kbevolve.evolve.llm.replies import cached, request_digest
 from tests.evolve.doubles import open_run, settings
 
 HELLO = (Message(role="user", content="hello"),)

@@ -10,9 +10,8 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Brief, Proposal
-from kbevolve.evolve.simulation.episode import run_episode
 from kbevolve.evolve.simulation.ladders import find_ladder
-from kbevolve.evolve.simulation.searcher import Observation, Setup
+from kbevolve.evolve.simulation.searcher import Observation, Setup, run_episode
 from kbevolve.evolve.simulation.searchers import ours
 from kbevolve.evolve.simulation.searchers.ours import OPERATORS, OurSearcher
 from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
@@ -106,7 +105,7 @@ def test_a_run_and_its_simulation_choose_alike(
             again._memory, again._islands = brief.learnt.memory, [None] * chosen.search.islands  # type: ignore[list-item]
             again._island, again._generation = brief.island.number, place[0]
             again._window = simulated._window
-            idea = again._choose_idea(there.task.parents[0])[1]
+            idea = again._choose_idea(there.task.parents[0])
             assert idea.technique == there.idea
         compared[place] = brief.island.stage
         assert there.child is not None

@@ -3,10 +3,9 @@ from dataclasses import replace
 import pytest
 
 from kbevolve.archive.records import Operator
-from kbevolve.evolve.simulation.episode import EpisodeResult, run_episode
 from kbevolve.evolve.simulation.ladders import find_ladder
 from kbevolve.evolve.simulation.landscape import Program
-from kbevolve.evolve.simulation.searcher import Observation, Setup
+from kbevolve.evolve.simulation.searcher import EpisodeResult, Observation, Setup, run_episode
 from kbevolve.evolve.simulation.searchers.baselines import BestOfNSearcher, GreedySearcher
 from kbevolve.evolve.simulation.searchers.ours import FINALISTS, OurSearcher
 from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task

@@ -1,5 +1,6 @@
 """The llm: how often it slips, repeats itself and repairs, and what showing it something is worth."""
 
+import math
 import statistics
 from random import Random
 
@@ -154,7 +155,7 @@ def test_claims_tell_something_but_not_all(landscape: Landscape) -> None:
     program = landscape.start()[0]
     count = len(families(landscape.genes))
     pairs = [
-        (idea.claim, potential(landscape, program, idea.family))
+        (math.log(idea.expected_gain or 0.0), potential(landscape, program, idea.technique))
         for _ in range(200)
         for idea in SimulatedLLM().ideas(landscape, program, rng, count=count)
     ]
@@ -164,15 +165,15 @@ def test_claims_tell_something_but_not_all(landscape: Landscape) -> None:
 
 def test_ideas_are_different_and_the_best_claim_comes_first(landscape: Landscape) -> None:
     ideas = SimulatedLLM().ideas(landscape, landscape.start()[0], Random(10))
-    assert len({idea.family for idea in ideas}) == len(ideas) == min(4, len(families(landscape.genes)))
-    assert [idea.claim for idea in ideas] == sorted((idea.claim for idea in ideas), reverse=True)
+    assert len({idea.technique for idea in ideas}) == len(ideas) == min(4, len(families(landscape.genes)))
+    assert [idea.expected_gain for idea in ideas] == sorted((idea.expected_gain or 0.0 for idea in ideas), reverse=True)
 
 
 def test_an_idea_is_carried_out_on_its_own_family() -> None:
     landscape = find_ladder("ladder-a")
     start, rng = landscape.start()[0], Random(11)
     for idea in FAITHFUL.ideas(landscape, start, rng):
-        positions = families(landscape.genes)[idea.family]
+        positions = families(landscape.genes)[idea.technique]
         for operator in (Operator.MUTATE, Operator.REWRITE):
             draft = FAITHFUL.write(landscape, Task(operator=operator, parents=(start,), idea=idea), rng)
             assert any(draft.program[at] != start[at] for at in positions)

@@ -14,8 +14,7 @@ import pytest
 from kbevolve.archive.records import Kernel, Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.llm.recording import choose_models, recorded
-from kbevolve.evolve.llm.reply_cache import cached
+from kbevolve.evolve.llm.replies import cached, choose_models, recorded
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.proposers.tuning.tunables import declared, with_values

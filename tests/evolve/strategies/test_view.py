@@ -9,7 +9,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.factory import WRITING, build_proposers
 from kbevolve.evolve.search.search import Search
-from kbevolve.evolve.strategies.view import StrategyView
+from kbevolve.evolve.strategies.base import StrategyView
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search
 from tests.evolve.strategies.conftest import settings_of
 

@@ -1,10 +1,14 @@
-"""`--record` and `--replay`: a file of replies, from which a run can be repeated without its models.
+"""Replies of models under the digest of their request: in the archive, and in the files of `--record` and `--replay`.
 
-The file holds JSON lines. A header names the models and their parameters; every other line is the digest of a request
-and its reply. Prompts are in the archive; addresses, keys and the variables that hold keys are never in the file.
-While a run goes on, the archive keeps its replies, and they are written to the file when the session ends.
+A request that has a reply in the archive is not sent again. So a killed run pays for no reply twice: its children ask
+the same again, word for word, when it is resumed.
+
+A recording is a file from which a run can be repeated without its models. It holds JSON lines. A header names the
+models and their parameters; every other line is the digest of a request and its reply. Prompts are in the archive;
+addresses, keys and the variables that hold keys are never in the file. It is written when a session ends.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +20,55 @@ from typing import Any
 from kbevolve.archive.conversations import Replies
 from kbevolve.configs.errors import ProposerError, UsageError
 from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.llm.client import LanguageModel, Message, ModelMaker, Reply, build_language_model
+from kbevolve.evolve.llm.client import LanguageModel, Message, ModelMaker, Reply, build_language_model, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
-from kbevolve.evolve.llm.reply_cache import PARAMETERS, request_digest
 
+#: Settings that a request depends on beside its text.
+PARAMETERS = ("provider", "model", "temperature", "max_tokens")
 #: Version of the format.
 VERSION = 1
+
+
+def request_digest(settings: LLMSettings, system: str, messages: Sequence[Message], child: str) -> str:
+    """Identifies a request: the model and its parameters, the conversation, and the child that asks."""
+    turns = [[message.role, message.content] for message in messages]
+    request = [[getattr(settings, name) for name in PARAMETERS], system, turns, child]
+    return hashlib.sha256(json.dumps(request).encode("ascii")).hexdigest()[:32]
+
+
+def cached(make: ModelMaker, store: Replies) -> ModelMaker:
+    """Makes the same models, with their replies in the archive."""
+
+    def made(settings: LLMSettings, rate_limit: RateLimit) -> LanguageModel | None:
+        model = make(settings, rate_limit)
+        return model and CachedModel(model=model, settings=settings, store=store)
+
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachedModel:
+    """A model that gets only requests without a stored reply."""
+
+    model: LanguageModel
+    #: Its settings.
+    settings: LLMSettings
+    store: Replies
+
+    def complete(self, system: str, messages: Sequence[Message], *, child: str) -> Reply:
+        """As `LanguageModel.complete`; the reply is stored before it is returned."""
+        digest = request_digest(self.settings, system, messages, child)
+        known = self.store.get(digest)
+        if known is not None:
+            return Reply(**json.loads(known))
+        reply = self.model.complete(system, messages, child=child)
+        # In ASCII: a reply may contain halves of surrogate pairs, and characters that some readers take for line ends.
+        self.store.keep(digest, json.dumps(asdict(reply), ensure_ascii=True))
+        return reply
+
+    def close(self) -> None:
+        """Cancel all requests."""
+        end_requests(self.model)
 
 
 class Recording:
