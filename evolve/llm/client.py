@@ -49,7 +49,6 @@ class LanguageModel(Protocol):
         `child` names the child that asks. The answer does not depend on it; it distinguishes equal requests of two
         children, which may arrive in any order.
         """
-        ...
 
 
 #: Makes the model that the settings of one name; None when they name none.

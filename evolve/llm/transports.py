@@ -183,7 +183,8 @@ class OpenAITransport:
     def _status(self, error: Any) -> Reply:
         """What an error status means: a refused prompt is a reply, everything else is raised."""
         status = int(error.status_code)
-        detail = self._detail(error)
+        body = error.body.get("message") if isinstance(error.body, dict) else error.body
+        detail = self._clean(body if isinstance(body, str) else "")
         said = f"{self.address} answered {status}{f' ({detail})' if detail else ''}"
         if status in (401, 403):
             # Without the endpoint's text: some repeat a part of the key.
@@ -210,10 +211,6 @@ class OpenAITransport:
         raise ProposerError(
             f"{said}: the request is not accepted; compare the settings llm.* with what the endpoint takes"
         ) from None
-
-    def _detail(self, error: Any) -> str:
-        body = error.body.get("message") if isinstance(error.body, dict) else error.body
-        return self._clean(body if isinstance(body, str) else "")
 
     def _clean(self, text: str) -> str:
         """One line of at most 200 characters, without the key."""

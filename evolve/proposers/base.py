@@ -113,4 +113,3 @@ class Proposer(Protocol):
 
     def propose(self, brief: Brief) -> Proposal:
         """Write one child."""
-        ...

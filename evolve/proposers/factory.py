@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.prices import read_prices
-from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, build_language_model, end_requests
+from kbevolve.configs.settings import Settings
+from kbevolve.evolve.llm.client import ModelMaker, build_language_model, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.model_choice import ModelChoice
@@ -81,16 +81,19 @@ def _writer(settings: Settings, make: ModelMaker, interaction: "Interaction | No
 def _model_writer(settings: Settings, make: ModelMaker, interaction: "Interaction | None") -> Proposer | None:
     """The proposer that asks the models of the settings, and people; None when there are neither."""
     rate_limit = RateLimit.of(settings.llm)
-    writers: dict[str, Mapping[float, Proposer]] = {}
+    writers: dict[str, dict[float, Proposer]] = {}
     for one in settings.llm.each():
-        asking = {}
         for factor in (1.0, WARM):
             own = one.model_copy(update={"temperature": min(HOTTEST, factor * one.temperature)})
-            proposer = _llm_proposer(make(own, rate_limit), own, settings, interaction)
-            if proposer is not None:
-                asking[factor] = proposer
-        if asking:
-            writers[one.model or one.provider] = asking
+            model = make(own, rate_limit)
+            if model is not None or (interaction is not None and settings.proposer == "ask"):
+                # Imported here because an offline run must not pay for the templates.
+                from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
+                from kbevolve.evolve.proposers.interactive import InteractiveProposer, NoModel
+
+                writer = LLMProposer(model or NoModel(), own, precision=settings.evaluation.precision)
+                proposer = InteractiveProposer(interaction=interaction, writer=writer) if interaction else writer
+                writers.setdefault(one.model or one.provider, {})[factor] = proposer
     if not writers:
         return None
     return ModelChoice(
@@ -99,19 +102,6 @@ def _model_writer(settings: Settings, make: ModelMaker, interaction: "Interactio
         bandit=settings.llm.model_choice == "bandit",
         prices=read_prices(settings.budget.prices),
     )
-
-
-def _llm_proposer(
-    model: LanguageModel | None, own: LLMSettings, settings: Settings, interaction: "Interaction | None"
-) -> Proposer | None:
-    if model is None and (interaction is None or settings.proposer != "ask"):
-        return None
-    # Imported here because an offline run must not pay for the templates.
-    from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
-    from kbevolve.evolve.proposers.interactive import InteractiveProposer, NoModel
-
-    writer = LLMProposer(model or NoModel(), own, precision=settings.evaluation.precision)
-    return InteractiveProposer(interaction=interaction, writer=writer) if interaction is not None else writer
 
 
 def _openevolve(settings: Settings, make: ModelMaker) -> Proposer | None:

@@ -36,8 +36,14 @@ class ModelChoice:
         Raises:
             ProposerError: the model cannot be reached.
         """
-        several = len(self.proposers) > 1
-        name = self._draw(brief) if several else next(iter(self.proposers))
+        several, memory = len(self.proposers) > 1, brief.learnt.memory
+        if not several:
+            name = next(iter(self.proposers))
+        elif self.bandit:
+            floor = min(FLOOR, 0.5 / len(self.weights))
+            name = memory.models.choose(self.weights, brief.rng, costs=self._costs(memory), floor=floor)
+        else:
+            name = brief.rng.choices(list(self.weights), list(self.weights.values()))[0]
         proposal = self.proposers[name][brief.island.policy.temperature_factor].propose(brief)
         return replace(proposal, model_alias=name) if several else proposal
 
@@ -46,12 +52,6 @@ class ModelChoice:
         for proposers in self.proposers.values():
             for proposer in proposers.values():
                 end_requests(proposer)
-
-    def _draw(self, brief: Brief) -> str:
-        if not self.bandit:
-            return brief.rng.choices(list(self.weights), list(self.weights.values()))[0]
-        floor, memory = min(FLOOR, 0.5 / len(self.weights)), brief.learnt.memory
-        return memory.models.choose(self.weights, brief.rng, costs=self._costs(memory), floor=floor)
 
     def _costs(self, memory: Memory) -> Mapping[str, float] | None:
         """Dollars per child of each model; None when a price is unknown, because then none can be compared."""

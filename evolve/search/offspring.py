@@ -13,9 +13,8 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Oper
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search.executor import Executor, Urgency
-from kbevolve.evolve.state.attempts import Failure, Likeness
+from kbevolve.evolve.state.attempts import COMPARED, Failure, Likeness, NearDuplicates
 from kbevolve.evolve.state.context import RunContext
-from kbevolve.evolve.state.duplicates import COMPARED, NearDuplicates
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
@@ -33,7 +32,7 @@ class GenerationSnapshot:
     #: The newest generation that was closed then; -1 for none.
     closed: int
     memory: Memory
-    #: Ids of known failures (`evolve.state.duplicates`).
+    #: Ids of known failures (`evolve.state.attempts`).
     failures: tuple[str, ...] = ()
 
 

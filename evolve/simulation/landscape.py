@@ -49,50 +49,39 @@ class Landscape(Protocol):
 
     def __hash__(self) -> int:
         """By identity: what is computed of a landscape is kept."""
-        ...
 
     @property
     def name(self) -> str:
         """Short, for tables."""
-        ...
 
     @property
     def genes(self) -> tuple[Gene, ...]:
         """What a program is a tuple of choices for."""
-        ...
 
     @property
     def optimum(self) -> float:
         """The largest `true_value` of all programs."""
-        ...
 
     def start(self) -> tuple[Program, ...]:
         """The valid programs that every search begins with, at least one."""
-        ...
 
     def exists(self, program: Program) -> bool:
         """Whether a proposal can be this program; proposals keep to such."""
-        ...
 
     def failure(self, program: Program) -> ProgramFailure | None:
         """Why the program itself fails; None for a valid one."""
-        ...
 
     def true_value(self, program: Program) -> float | None:
         """Log speedup over the reference without noise, None for a program that fails."""
-        ...
 
     def measure(self, program: Program, rng: Random) -> ProgramOutcome:
         """One evaluation, with noise."""
-        ...
 
     def niche(self, program: Program) -> str:
         """Where it lives: a key of a few levels, read off the program alone (as `islands.niches` for kernels)."""
-        ...
 
     def fame(self, family: str) -> float:
         """The log speedup that is commonly said of a technique, whatever it brings here."""
-        ...
 
 
 @lru_cache(maxsize=256)

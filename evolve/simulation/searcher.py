@@ -74,19 +74,15 @@ class Searcher(Protocol):
 
     def task(self, spent: int) -> Task:
         """What the simulated LLM writes next; `spent`: evaluations so far."""
-        ...
 
     def observe(self, found: Observation) -> None:
         """Take note of a child, or of a program that the search begins with."""
-        ...
 
     def reserve(self) -> int:
         """Evaluations that are kept for `publish`."""
-        ...
 
     def publish(self) -> tuple[Program, float]:
         """What it would publish now: a program, and the log speedup that it says it has."""
-        ...
 
 
 #: Makes a searcher for one episode.

@@ -1,8 +1,27 @@
-"""Children that were tried, and how they failed: what later prompts learn from."""
+"""Children that were tried, and how they failed: what later prompts learn from, and what new kernels must not repeat.
 
+A kernel whose canonical form the run has (`islands.source.canonical`) runs as that one does, and is its duplicate.
+A near-duplicate of a kernel that failed, or was much slower than its parent, may still be right: the model is shown the
+failure and asked once more, and its second answer is judged in any case.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel, Verdict
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
+from kbevolve.archive.run_view import RunView
+from kbevolve.islands.source.similarity import resemblance, shingles
+
+#: Share of its text that a near-duplicate has in common with a known failure.
+ALIKE = 0.95
+#: A kernel that reaches at most this share of its parent's speed is clearly slower, beyond what the
+#: intervals of both allow.
+SLOWER = 0.7
+#: Known failures that children are compared with, the newest: a comparison with all takes some milliseconds.
+REMEMBERED = 64
+#: Operators whose children are compared. A repair has to resemble the kernel that it repairs.
+COMPARED = frozenset({Operator.MUTATE, Operator.REWRITE, Operator.CROSS})
 
 _FARED = {
     Verdict.REFUSED: "was refused",
@@ -66,3 +85,58 @@ class Attempt:
         if self.kernel is None or self.evaluation is None or self.evaluation.verdict is Verdict.CORRECT:
             return None
         return Failure(kernel=self.kernel, evaluation=self.evaluation, idea=self.idea)
+
+
+def known_failures(
+    before: tuple[str, ...], birth: Birth, evaluation: Evaluation, parent: Evaluation | None
+) -> tuple[str, ...]:
+    """The newest kernels of a run that failed, or are much slower than their parent: their ids, the oldest first.
+
+    Args:
+        before: those of the births before.
+        birth: the next one.
+        evaluation: of its kernel.
+        parent: of its first correct parent, None when it has none.
+    """
+    if birth.kernel is None or birth.state is not BirthState.CREATED or not _is_failure(evaluation, parent):
+        return before
+    return (*(one for one in before if one != birth.kernel), birth.kernel)[-REMEMBERED:]
+
+
+class NearDuplicates:
+    """Finds the known failure that a new kernel nearly repeats.
+
+    Args:
+        ledger: what the archive holds of the run.
+    """
+
+    def __init__(self, ledger: RunView) -> None:
+        self._ledger = ledger
+        self._shingles = lru_cache(maxsize=2 * REMEMBERED)(lambda kernel: shingles(ledger.kernel(kernel).source))
+
+    def likeness(self, kernel: Kernel, parents: Sequence[str], failures: Sequence[str]) -> Likeness | None:
+        """The failure that a child resembles too much; None when there is none.
+
+        All children of small edits resemble their parent: only a child nearer to a failure than to each of its parents
+        repeats it.
+        """
+        if not failures:
+            return None
+        own = shingles(kernel.source)
+        shares = {one: resemblance(own, self._shingles(one)) for one in failures}
+        nearest = max(failures, key=lambda one: shares[one])
+        if shares[nearest] < ALIKE:
+            return None
+        if any(resemblance(own, self._shingles(parent)) >= shares[nearest] for parent in parents):
+            return None
+        evaluation = self._ledger.evaluation(nearest)
+        assert evaluation is not None, "a known failure was judged"
+        return Likeness(kernel=nearest, share=shares[nearest], evaluation=evaluation)
+
+
+def _is_failure(evaluation: Evaluation, parent: Evaluation | None) -> bool:
+    if evaluation.verdict is not Verdict.CORRECT:
+        return True
+    if parent is None or parent.timing.speedup_low is None or evaluation.timing.speedup_high is None:
+        return False
+    return evaluation.timing.speedup_high < SLOWER * parent.timing.speedup_low

@@ -1,7 +1,7 @@
 """What came of ideas and techniques, counted for people: of a run, or of everything that an archive holds."""
 
 import math
-from collections.abc import Iterator, Sequence
+import statistics
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +13,7 @@ from kbevolve.evolve.state.lessons import Pair
 from kbevolve.evolve.state.normalise import bottleneck_class, folded
 from kbevolve.evolve.state.replay import CarriedOut, carried_out, memory_of
 from kbevolve.evolve.state.transfer import from_text
-from kbevolve.islands.credit.posterior import Belief
 from kbevolve.islands.credit.techniques import Experience
-
-#: States of an idea.
-PAID, EXHAUSTED, NO_GAIN, FAILED = "paid", "exhausted", "no gain", "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,42 +102,36 @@ def of_archive(archive: Archive) -> Scores:
 
 
 def _ideas(carried: dict[str, list[CarriedOut]]) -> tuple[IdeaScore, ...]:
-    scores = [score for problem, children in carried.items() for score in _ideas_of(problem, children)]
-    return tuple(sorted(scores, key=lambda one: (-(one.gain.factor if one.gain else 0.0), -one.correct, one.title)))
-
-
-def _ideas_of(problem: str, children: Sequence[CarriedOut]) -> Iterator[IdeaScore]:
-    by_title: dict[str, list[CarriedOut]] = {}
-    for one in children:
-        by_title.setdefault(folded(one.idea.title), []).append(one)
-    for same in by_title.values():
+    by_title: dict[tuple[str, str], list[CarriedOut]] = {}
+    for problem, children in carried.items():
+        for one in children:
+            by_title.setdefault((problem, folded(one.idea.title)), []).append(one)
+    scores = []
+    for (problem, _), same in by_title.items():
         outcome = IdeaOutcome(idea=same[0].idea)
         for one in same:
             outcome = outcome.after(one.birth, one.evaluation, one.gain)
         best = max(same, key=lambda one: one.gain.factor if one.gain else 0.0)
-        yield IdeaScore(
-            title=outcome.idea.title,
-            mechanism=outcome.idea.mechanism,
-            technique=outcome.idea.technique,
-            against=bottleneck_class(outcome.idea.bottleneck),
-            proposed_by=outcome.idea.proposed_by,
-            problem=problem,
-            children=outcome.children,
-            births=outcome.births,
-            correct=outcome.worked,
-            gain=outcome.gain,
-            kernel=(best.birth.kernel or "") if best.gain else "",
-            state=_state(outcome),
-            reason=outcome.exhausted,
+        idea, paid = outcome.idea, outcome.gain is not None and outcome.gain.low > 1
+        untried = "no gain" if outcome.worked else "failed"
+        scores.append(
+            IdeaScore(
+                title=idea.title,
+                mechanism=idea.mechanism,
+                technique=idea.technique,
+                against=bottleneck_class(idea.bottleneck),
+                proposed_by=idea.proposed_by,
+                problem=problem,
+                children=outcome.children,
+                births=outcome.births,
+                correct=outcome.worked,
+                gain=outcome.gain,
+                kernel=(best.birth.kernel or "") if best.gain else "",
+                state="paid" if paid else "exhausted" if outcome.exhausted else untried,
+                reason=outcome.exhausted,
+            )
         )
-
-
-def _state(outcome: IdeaOutcome) -> str:
-    if outcome.gain is not None and outcome.gain.low > 1:
-        return PAID
-    if outcome.exhausted:
-        return EXHAUSTED
-    return NO_GAIN if outcome.worked else FAILED
+    return tuple(sorted(scores, key=lambda one: (-(one.gain.factor if one.gain else 0.0), -one.correct, one.title)))
 
 
 def _techniques(carried: dict[str, list[CarriedOut]], experience: Experience) -> tuple[TechniqueScore, ...]:
@@ -149,23 +139,24 @@ def _techniques(carried: dict[str, list[CarriedOut]], experience: Experience) ->
     for problem, children in carried.items():
         for one in children:
             by_pair.setdefault(_pair(one), []).append((problem, one))
-    scores = [_technique(pair, children, experience.belief(*pair)) for pair, children in by_pair.items()]
+    scores = []
+    for pair, found in by_pair.items():
+        belief, verdicts = experience.belief(*pair), [one.evaluation.verdict for _, one in found if one.evaluation]
+        gains = [one.gain.factor for _, one in found if one.gain is not None]
+        scores.append(
+            TechniqueScore(
+                technique=pair[0],
+                against=pair[1],
+                problems=len({problem for problem, _ in found}),
+                births=len(found),
+                correct=verdicts.count(Verdict.CORRECT),
+                mean_gain=statistics.geometric_mean(gains) if gains else None,
+                best_gain=max(gains, default=None),
+                validity=belief.validity,
+                credit=math.expm1(belief.improvement),
+            )
+        )
     return tuple(sorted(scores, key=lambda one: (-one.credit, one.technique, one.against)))
-
-
-def _technique(pair: Pair, children: Sequence[tuple[str, CarriedOut]], belief: Belief) -> TechniqueScore:
-    gains = [one.gain.factor for _, one in children if one.gain is not None]
-    return TechniqueScore(
-        technique=pair[0],
-        against=pair[1],
-        problems=len({problem for problem, _ in children}),
-        births=len(children),
-        correct=sum(one.evaluation is not None and one.evaluation.verdict is Verdict.CORRECT for _, one in children),
-        mean_gain=math.exp(sum(map(math.log, gains)) / len(gains)) if gains else None,
-        best_gain=max(gains, default=None),
-        validity=belief.validity,
-        credit=math.expm1(belief.improvement),
-    )
 
 
 def _pair(one: CarriedOut) -> Pair:

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import TypeVar
 
 from kbevolve.archive.formatting import three_digits
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Verdict
@@ -16,14 +14,6 @@ FAILURES, CHILDREN = 2, 2
 
 #: Usual spread of gains (log), as `islands.credit.posterior` has it; and standard errors in a 95 % interval.
 USUAL, TWO_SIDED = 0.2, 2 * 1.96
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-def nothing() -> Mapping[Key, Value]:
-    """A mapping that holds nothing and cannot change."""
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +53,7 @@ class IdeaOutcome:
     births: int = 0
     worked: int = 0
     #: First lines of its failures, each signature once, the first first.
-    failures: Mapping[str, str] = field(default_factory=nothing)
+    failures: Mapping[str, str] = field(default_factory=dict)
     #: The best gain; None while no child of it worked.
     gain: Gain | None = None
 
@@ -91,8 +81,10 @@ class IdeaOutcome:
     def exhausted(self) -> str:
         """Why it should not be tried again; "" when nothing speaks against it."""
         if self.worked:
-            lost = self.gain is not None and self.gain.high < 1
-            return f"slower: {gain_words(self.gain)}" if lost and self.gain else ""
+            if self.gain is None or self.gain.high >= 1:
+                return ""
+            factor, low, high = map(three_digits, (self.gain.factor, self.gain.low, self.gain.high))
+            return f"slower: {factor} times its parent's speed, {low} to {high}"
         if len(self.failures) >= FAILURES:
             return f"failed {self.births}x: {'; '.join(list(self.failures.values())[:FAILURES])}"
         return ""
@@ -118,12 +110,6 @@ class Spending:
             prompt_tokens=self.prompt_tokens + birth.prompt_tokens,
             completion_tokens=self.completion_tokens + birth.completion_tokens,
         )
-
-
-def gain_words(gain: Gain) -> str:
-    """``0.850 times its parent's speed, 0.833 to 0.867``."""
-    factor, low, high = map(three_digits, (gain.factor, gain.low, gain.high))
-    return f"{factor} times its parent's speed, {low} to {high}"
 
 
 def _interval(evaluation: Evaluation | None) -> tuple[float, float, float] | None:

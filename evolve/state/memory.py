@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
-from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Spending, nothing
+from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Spending
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, Pair, distil, still_valid
 from kbevolve.evolve.state.normalise import bottleneck_class, folded, signature
 from kbevolve.islands.credit.credit import Credit
@@ -43,15 +43,15 @@ class Memory:
     #: What each operator has brought, and each model by the name that the settings have for it; what models have cost.
     operators: Credit = field(default_factory=lambda: Credit(priors=PRIORS))
     models: Credit = field(default_factory=Credit)
-    spending: Mapping[str, Spending] = field(default_factory=nothing)
+    spending: Mapping[str, Spending] = field(default_factory=dict)
     #: What each technique has brought against each bottleneck.
     experience: Experience = field(default_factory=Experience)
     #: Title (folded) -> what came of the idea; the newest last.
-    outcomes: Mapping[str, IdeaOutcome] = field(default_factory=nothing)
+    outcomes: Mapping[str, IdeaOutcome] = field(default_factory=dict)
     #: Signature -> how many kernels failed so.
-    failures: Mapping[str, int] = field(default_factory=nothing)
+    failures: Mapping[str, int] = field(default_factory=dict)
     #: The newest children of each technique against each bottleneck, and the lessons that were last drawn from them.
-    evidence: Mapping[Pair, tuple[Evidence, ...]] = field(default_factory=nothing)
+    evidence: Mapping[Pair, tuple[Evidence, ...]] = field(default_factory=dict)
     drawn: tuple[Lesson, ...] = ()
     #: Attempts, starting kernels apart; and how the child was made whose repairs come next.
     births: int = 0

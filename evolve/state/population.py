@@ -13,8 +13,7 @@ from functools import lru_cache
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
 from kbevolve.archive.run_view import RunView
-from kbevolve.evolve.state.attempts import Failure
-from kbevolve.evolve.state.duplicates import known_failures
+from kbevolve.evolve.state.attempts import Failure, known_failures
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, Leaderboard
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.totals import RunTotals
@@ -58,7 +57,8 @@ class Population:
         self._peak = 0.0
         self._restarted = -1
         # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
-        self._member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
+        #: A correct kernel by its id, as the islands see it.
+        self.member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
         self._evaluation = lru_cache(maxsize=FITTEST)(self._read_evaluation)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
@@ -150,10 +150,6 @@ class Population:
         """Whether the judge accepted this kernel."""
         evaluation = self._ledger.evaluation(kernel_id)
         return evaluation is not None and evaluation.verdict is Verdict.CORRECT
-
-    def member(self, kernel_id: str) -> Member:
-        """A correct kernel as the islands see it."""
-        return self._member(kernel_id)
 
     def island(self, index: int) -> Island:
         """An island whose members know how many children they had."""

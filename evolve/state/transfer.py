@@ -14,7 +14,6 @@ from kbevolve.archive.run_queries import precision_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import Problem
-from kbevolve.evolve.state.knowledge import nothing
 from kbevolve.evolve.state.normalise import bottleneck_class
 from kbevolve.evolve.state.replay import carried_out
 from kbevolve.islands.credit.posterior import Tally
@@ -56,7 +55,7 @@ class TransferredKnowledge:
     """Everything that a run receives; nothing by default."""
 
     #: By technique, and by technique and bottleneck (`Experience.elsewhere`).
-    tallies: Mapping[Key, Tally] = field(default_factory=nothing)
+    tallies: Mapping[Key, Tally] = field(default_factory=dict)
     kernels: tuple[TransferredKernel, ...] = ()
     ideas: tuple[TransferredIdea, ...] = ()
 

@@ -139,7 +139,6 @@ class Strategy(Protocol):
 
     def choose(self, known: StrategyView, child: NextChild, rng: Random) -> Choice | None:
         """What the next child is made from and by which operator; None when there is nothing to make it from."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

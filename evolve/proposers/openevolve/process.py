@@ -82,9 +82,11 @@ class OpenEvolveProcess:
         try:
             question = json.loads(self._pipe.recv_bytes())
         except (OSError, EOFError):
-            raise ProposerError(
-                f"OpenEvolve's process has ended: {self._log_end()}; `kbevolve resume` starts another"
-            ) from None
+            log: list[str] = []
+            with contextlib.suppress(OSError):
+                log = (self._folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            why = log[-1] if log else "it was killed"
+            raise ProposerError(f"OpenEvolve's process has ended: {why}; `kbevolve resume` starts another") from None
         if "program" in question:
             return str(question["program"])
         messages = tuple(Message(**one) for one in question["messages"])
@@ -108,12 +110,6 @@ class OpenEvolveProcess:
     def _send(self, answer: Mapping[str, Any]) -> None:
         with contextlib.suppress(OSError):  # it has ended; `next` says why
             self._pipe.send_bytes(json.dumps(answer).encode("ascii"))
-
-    def _log_end(self) -> str:
-        lines = []
-        with contextlib.suppress(OSError):
-            lines = (self._folder / "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it was killed"
 
 
 def _environment() -> dict[str, str]:

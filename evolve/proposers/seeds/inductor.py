@@ -183,15 +183,13 @@ def _check_signature(found: Capture) -> None:
 def _pruned(code: str) -> str:
     """The generated module without its benchmark, notes about this machine, and unused names."""
     code = re.sub(r"^# (AOT ID|kernel path):.*\n", "", code, flags=re.M)
-    while unused := _unused(code):
+    while True:
+        tree = ast.parse(code)
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)]
+        unused = [node for node in tree.body if _is_unused(node, {name.id for name in names} | {"call"})]
+        if not unused:
+            return code
         code = without(code, unused)
-    return code
-
-
-def _unused(code: str) -> list[ast.stmt]:
-    tree = ast.parse(code)
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
-    return [node for node in tree.body if _is_unused(node, used | {"call"})]
 
 
 def _is_unused(node: ast.stmt, used: set[str]) -> bool:

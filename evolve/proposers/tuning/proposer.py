@@ -35,7 +35,12 @@ class TunablesProposer:
         fresh = _unknown(brief, source, _nearby([values_of(parent.source) for parent in parents], tunables, rng))
         if not fresh:
             # The neighbourhood is exhausted: the first new setting anywhere in the space.
-            fresh = _unknown(brief, source, (_anywhere(tunables, rng) for _ in range(LAST_TRIES)), limit=1)
+            fresh = _unknown(
+                brief,
+                source,
+                ({one.name: rng.choice(one.choices) for one in tunables} for _ in range(LAST_TRIES)),
+                limit=1,
+            )
         if not fresh:
             return Proposal(state=BirthState.EXHAUSTED, note="every setting near the parent was tried")
         relatives = [member for member in brief.learnt.history if skeleton(member.kernel.source) == shape]
@@ -82,10 +87,6 @@ def _mutated(base: Mapping[str, str], tunables: tuple[Tunable, ...], rng: Random
     for tunable in rng.sample(tunables, min(rng.choice(CHANGES), len(tunables))):
         setting[tunable.name] = rng.choice([choice for choice in tunable.choices if choice != base[tunable.name]])
     return setting
-
-
-def _anywhere(tunables: tuple[Tunable, ...], rng: Random) -> dict[str, str]:
-    return {tunable.name: rng.choice(tunable.choices) for tunable in tunables}
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:

@@ -15,8 +15,7 @@ from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
 from kbevolve.evolve.search.search import Search
-from kbevolve.evolve.state.attempts import Failure, Likeness
-from kbevolve.evolve.state.duplicates import REMEMBERED, known_failures
+from kbevolve.evolve.state.attempts import REMEMBERED, Failure, Likeness, known_failures
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
 BODY = "\n".join(f"        value = value * {number} + x" for number in range(40))
