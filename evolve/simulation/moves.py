@@ -58,7 +58,7 @@ def crossed(landscape: Landscape, first: Program, second: Program, rng: Random) 
 
 
 def rewritten(landscape: Landscape, program: Program, family: str, rng: Random) -> Program:
-    """A whole new program around one technique: some families as in the parent, the others anyhow."""
+    """A whole new program around one technique: some families as in the parent, the others at random."""
 
     def draw() -> Program:
         child = list(program)

@@ -35,7 +35,7 @@ SLIPS: Mapping[Verdict, tuple[str, ...]] = {
     Verdict.TIMED_OUT: ("a loop does not end",),
     Verdict.WRONG: ("all elements differ", "the last tile differs", "not a number"),
 }
-#: Share of the answers that slip, by class: 35 % together; what a landscape refuses comes on top.
+#: Share of the answers that slip, by class: 35 % together; what a landscape refuses is on top.
 SHARES: Mapping[Verdict, float] = MappingProxyType(
     {
         Verdict.REFUSED: 0.03,
@@ -91,7 +91,7 @@ class SimulatedLLM:
     learns: float = 0.35
     #: How often a shown failure is kept clear of.
     heeds: float = 0.6
-    #: How often the better one of two ways comes to mind first.
+    #: How often the better one of two ways is thought of first.
     skill: float = 0.25
 
     def ideas(self, landscape: Landscape, program: Program, rng: Random, *, count: int = 4) -> tuple[Idea, ...]:

@@ -1,4 +1,4 @@
-"""The seam between the search and a strategy: which child comes next, and what a strategy decides about it."""
+"""The seam between the search and a strategy: which child follows, and what a strategy decides about it."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

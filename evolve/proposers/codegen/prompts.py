@@ -5,7 +5,7 @@ was tried and what failed. It never shows seeds, tolerances or how inputs are va
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -40,76 +40,79 @@ DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)
 LANGUAGES = {Backend.CPP: "C++", Backend.CUDA: "CUDA C++", Backend.TRITON: "Triton", Backend.TORCH: "torch"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptTexts:
-    """Renders the prompts of one run."""
+def system(brief: Brief, precision: Precision) -> str:
+    """The device, the contract and the rules; the same for every child of a run."""
+    return _render("system", device=brief.task.device, device_type=brief.task.device_type, precision=precision)
 
-    playbook: Playbook
-    #: Precision that the task asks for.
-    precision: Precision
-    #: Ideas asked for at once.
-    ideas_per_call: int
 
-    def system(self, brief: Brief) -> str:
-        """The device, the contract and the rules; the same for every child of a run."""
-        return _render("system", device=brief.task.device, device_type=brief.task.device_type, precision=self.precision)
+def ideas(
+    brief: Brief,
+    shortlist: Sequence[PlaybookIdea],
+    playbook: Playbook,
+    *,
+    filters: Sequence[IdeaFilter] = (),
+    count: int = 4,
+) -> str:
+    """Stage one: so many ideas, with a few of the playbook as examples."""
+    memory = brief.learnt.memory
+    possible = [idea for idea in playbook.ideas if idea.runs_on(brief.task.device_type, brief.task.device)]
+    # Tuning and crossing are operators of their own.
+    named = {idea.technique for idea in helpful(possible, filters)} | {OTHER}
+    return _render(
+        "ideas",
+        **_problem(brief),
+        **_parent(brief),
+        edited=edited(brief),
+        languages=" or ".join(LANGUAGES[backend] for backend in backends(brief)),
+        failures=_failure_lines(brief),
+        tried=[one for one in memory.outcomes.values() if not one.exhausted][-SHOWN_TRIED:],
+        exhausted=list(memory.exhausted()),
+        elsewhere=brief.learnt.transfer.ideas,
+        expectations=_technique_lines(brief),
+        lessons=memory.lessons,
+        filters=filters,
+        exploring=brief.island.stage is not Stage.SEARCHING,
+        playbook=shortlist,
+        techniques={slug: meaning for slug, meaning in playbook.techniques.items() if slug in named},
+        count=count,
+    )
 
-    def ideas(self, brief: Brief, shortlist: Sequence[PlaybookIdea], filters: Sequence[IdeaFilter] = ()) -> str:
-        """Stage one."""
-        memory = brief.learnt.memory
-        possible = [idea for idea in self.playbook.ideas if idea.runs_on(brief.task.device_type, brief.task.device)]
-        # Tuning and crossing are operators of their own.
-        named = {idea.technique for idea in helpful(possible, filters)} | {OTHER}
-        return _render(
-            "ideas",
-            **_problem(brief),
-            **_parent(brief),
-            edited=edited(brief),
-            languages=" or ".join(LANGUAGES[backend] for backend in backends(brief)),
-            failures=_failure_lines(brief),
-            tried=[one for one in memory.outcomes.values() if not one.exhausted][-SHOWN_TRIED:],
-            exhausted=list(memory.exhausted()),
-            elsewhere=brief.learnt.transfer.ideas,
-            expectations=_technique_lines(brief),
-            lessons=memory.lessons,
-            filters=filters,
-            exploring=brief.island.stage is not Stage.SEARCHING,
-            playbook=shortlist,
-            techniques={slug: meaning for slug, meaning in self.playbook.techniques.items() if slug in named},
-            count=self.ideas_per_call,
-        )
 
-    def implement(self, brief: Brief, idea: Idea) -> str:
-        """Stage two: edits on the parent, or a whole file."""
-        name = "implement_diff" if edited(brief) else "implement_rewrite"
-        return _render(name, **_writing(brief), **_parent(brief), idea=idea)
+def implement(brief: Brief, idea: Idea) -> str:
+    """Stage two: edits on the parent, or a whole file."""
+    name = "implement_diff" if edited(brief) else "implement_rewrite"
+    return _render(name, **_writing(brief), **_parent(brief), idea=idea)
 
-    def cross(self, brief: Brief) -> str:
-        """Both stages in one: two parents to combine."""
-        return _render("cross", **_writing(brief), crossed=[_shown(parent, brief) for parent in brief.parents[:2]])
 
-    def repair_task(self, brief: Brief, failure: Failure) -> str:
-        """The task that led to the failed file, for the first turn of a repair."""
-        return _render(
-            "repair_task",
-            **_problem(brief),
-            device=brief.task.device,
-            idea=failure.idea,
-            backends=(failure.kernel.backend,),
-            skeleton=False,
-        )
+def cross(brief: Brief) -> str:
+    """Both stages in one: two parents to combine."""
+    return _render("cross", **_writing(brief), crossed=[_shown(parent, brief) for parent in brief.parents[:2]])
 
-    def repair(self, failure: Failure) -> str:
-        """What is wrong with the failed file, and the request to repair it; or which kernel it nearly equals."""
-        if failure.like is not None:
-            message = feedback(failure.like.evaluation)
-            return _render("near_duplicate", like=failure.like, message=message, idea=failure.idea)
-        verdict = failure.evaluation.verdict.name.lower().replace("_", " ")
-        return _render("repair", verdict=verdict, message=feedback(failure.evaluation), idea=failure.idea)
 
-    def again(self, complaint: str) -> str:
-        """The follow-up to an answer that could not be used."""
-        return _render("again", complaint=complaint)
+def repair_task(brief: Brief, failure: Failure) -> str:
+    """The task that led to the failed file, for the first turn of a repair."""
+    return _render(
+        "repair_task",
+        **_problem(brief),
+        device=brief.task.device,
+        idea=failure.idea,
+        backends=(failure.kernel.backend,),
+        skeleton=False,
+    )
+
+
+def repair(failure: Failure) -> str:
+    """What is wrong with the failed file, and the request to repair it; or which kernel it nearly equals."""
+    if failure.like is not None:
+        message = feedback(failure.like.evaluation)
+        return _render("near_duplicate", like=failure.like, message=message, idea=failure.idea)
+    verdict = failure.evaluation.verdict.name.lower().replace("_", " ")
+    return _render("repair", verdict=verdict, message=feedback(failure.evaluation), idea=failure.idea)
+
+
+def again(complaint: str) -> str:
+    """The follow-up to an answer that could not be used."""
+    return _render("again", complaint=complaint)
 
 
 def edited(brief: Brief) -> bool:

@@ -1,8 +1,8 @@
 """The proposer that asks a language model, in two stages: an idea in words, then the code that carries it out.
 
-It is stateless: everything comes from the brief and every choice from its rng, so a resumed run continues as it would
-have. A child costs one request for ideas (none for CROSS and REPAIR), one for code, and one more at most when the code
-could not be used.
+It is stateless: everything follows from the brief, and every choice from its rng. So a resumed run continues as the
+undisturbed one would. A child costs one request for ideas (none for CROSS and REPAIR), one for code, and one more at
+most when the code could not be used.
 """
 
 import re
@@ -16,11 +16,11 @@ from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
 from kbevolve.configs.settings import LLMSettings, Precision
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.codegen.conversation import ChildRequest, Conversation, Send, child_name
 from kbevolve.evolve.proposers.codegen.edits import ParsedAnswer, read_answer
 from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
 from kbevolve.evolve.proposers.codegen.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea, shortlist
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, backends
 from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
 
 #: Playbook ideas shown in one prompt, drawn anew for each child: all fifty would be most of the prompt.
@@ -38,11 +38,6 @@ class LLMProposer:
     precision: Precision = "fp32"
     #: Known optimisation ideas.
     playbook: Playbook = field(default_factory=load_playbook)
-
-    @property
-    def _texts(self) -> PromptTexts:
-        count = self.settings.ideas_per_call
-        return PromptTexts(playbook=self.playbook, precision=self.precision, ideas_per_call=count)
 
     def propose(self, brief: Brief) -> Proposal:
         """Write one child.
@@ -65,7 +60,7 @@ class LLMProposer:
                 f"a language model was asked to {brief.operator}; it does {', '.join(writers)}: "
                 "give that operator to another proposer"
             )
-        talk = Conversation(send=send, child=child_name(brief), system=self._texts.system(brief))
+        talk = Conversation(send=send, child=child_name(brief), system=prompts.system(brief, self.precision))
         return writers[brief.operator](brief, talk)
 
     def send(self, request: ChildRequest) -> Reply:
@@ -80,14 +75,14 @@ class LLMProposer:
 
     def _implement(self, brief: Brief, talk: Conversation) -> Proposal:
         idea = self._idea(brief, talk)
-        turn = Message(role="user", content=self._texts.implement(brief, idea))
+        turn = Message(role="user", content=prompts.implement(brief, idea))
         base = brief.parents[0].kernel.source if brief.parents else None
         return self._child(brief, talk, [turn], idea=idea, base=base)
 
     def _cross(self, brief: Brief, talk: Conversation) -> Proposal:
         if len(brief.parents) < 2:
             return self._implement(brief, talk)
-        turn = Message(role="user", content=self._texts.cross(brief))
+        turn = Message(role="user", content=prompts.cross(brief))
         return self._child(brief, talk, [turn], idea=None, base=brief.parents[0].kernel.source)
 
     def _repair(self, brief: Brief, talk: Conversation) -> Proposal:
@@ -96,9 +91,9 @@ class LLMProposer:
             raise ProposerError("a repair without a failed child; the brief's `repair` must name it")
         source = failure.kernel.source
         messages = [
-            Message(role="user", content=self._texts.repair_task(brief, failure)),
+            Message(role="user", content=prompts.repair_task(brief, failure)),
             Message(role="assistant", content=f"```python\n{source.rstrip()}\n```"),
-            Message(role="user", content=self._texts.repair(failure)),
+            Message(role="user", content=prompts.repair(failure)),
         ]
         return self._child(brief, talk, messages, idea=failure.idea, base=source)
 
@@ -110,11 +105,13 @@ class LLMProposer:
             return brief.idea
         task = brief.task
         fitting = self.playbook.ideas_for(task.problem.source, device_type=task.device_type, device=task.device)
-        languages = frozenset(str(backend) for backend in backends(brief))
+        languages = frozenset(str(backend) for backend in prompts.backends(brief))
         written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self.playbook.ideas
         filters = filters_for(brief, self.precision)
         entries = helpful(written, filters)
-        turn = Message(role="user", content=self._texts.ideas(brief, shortlist(entries, brief, SHORTLIST), filters))
+        shown, count = shortlist(entries, brief, SHORTLIST), self.settings.ideas_per_call
+        request = prompts.ideas(brief, shown, self.playbook, filters=filters, count=count)
+        turn = Message(role="user", content=request)
         reply = talk.ask(QuestionStage.IDEA, [turn])
         ideas = parse_ideas(reply.answer, self.playbook, proposed_by=reply.model)
         return choose_idea(ideas, brief) or playbook_idea(entries, brief)
@@ -136,7 +133,7 @@ class LLMProposer:
             follow_up = [
                 *messages,
                 Message(role="assistant", content=reply.answer),
-                Message(role="user", content=self._texts.again(complaint)),
+                Message(role="user", content=prompts.again(complaint)),
             ]
             second = talk.ask(QuestionStage.CODE, follow_up, idea=idea, again=True)
             try:

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 
 from kbevolve.archive.records import BirthState, Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import ProposerError
-from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision, Settings
 from kbevolve.evaluators.feedback.message import feedback
 from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, card_lines
+from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess
 from kbevolve.evolve.state.attempts import Attempt
 
@@ -32,7 +31,7 @@ class OpenEvolveProposer:
         self, models: Mapping[str, LanguageModel], weights: Mapping[str, float], *, precision: Precision, seed: int
     ) -> None:
         self._models, self._weights = models, weights
-        self._texts = PromptTexts(playbook=load_playbook(), precision=precision, ideas_per_call=1)
+        self._precision: Precision = precision
         self._seed = seed
         self._process: OpenEvolveProcess | None = None
         #: The question that it waits on.
@@ -99,7 +98,7 @@ class OpenEvolveProposer:
         start = brief.parents[0]
         process = self._process = OpenEvolveProcess(
             program=start.kernel.source,
-            system=f"{self._texts.system(brief)}\n{_task(brief)}",
+            system=f"{prompts.system(brief, self._precision)}\n{_task(brief)}",
             models=self._weights,
             seed=self._seed,
         )
@@ -162,5 +161,5 @@ def openevolve_proposer(settings: Settings, make: ModelMaker) -> OpenEvolvePropo
 
 def _task(brief: Brief) -> str:
     source = brief.task.problem.source_for(brief.task.device_type)
-    lines = card_lines(brief.task.card) if brief.task.card else []
+    lines = prompts.card_lines(brief.task.card) if brief.task.card else []
     return "\n".join([f"# The problem: {brief.task.problem.name}", "```python", source.strip(), "```", *lines]) + "\n"

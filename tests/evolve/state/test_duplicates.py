@@ -13,7 +13,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.search.search import Search
 from kbevolve.evolve.state.attempts import REMEMBERED, Failure, Likeness, known_failures
 from tests.evolve.doubles import KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
@@ -196,14 +196,13 @@ def test_a_run_interrupted_anywhere_asks_once_more_once(tmp_path: Path) -> None:
 
 
 def test_the_sentence_names_the_kernel_and_how_it_fared() -> None:
-    texts = PromptTexts.__new__(PromptTexts)
     wrong = Evaluation(
         kernel="3f2a9c0011223344", problem="p", device="d", precision="fp32", verdict=Verdict.WRONG, message="off by 3"
     )
     slow = changed(wrong, verdict=Verdict.CORRECT, message="", speedup=0.31, speedup_low=0.3, speedup_high=0.32)
     for evaluation, words in ((wrong, "which was wrong:"), (slow, "which was much slower than its parent:")):
         like = Likeness(kernel=evaluation.kernel, share=0.974, evaluation=evaluation)
-        said = PromptTexts.repair(texts, Failure(kernel=kernel(), evaluation=evaluation, like=like))
+        said = prompts.repair(Failure(kernel=kernel(), evaluation=evaluation, like=like))
         assert "That file was not run. It shares 97 % of its text with a kernel of this run, 3f2a9c0011223344" in said
         assert words in said
         assert ("off by 3" in said) == (evaluation is wrong)

@@ -10,7 +10,7 @@ from kbevolve.archive.records import Launch, Operator, Profile
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Feedback
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
 from kbevolve.islands.island import Member
@@ -67,8 +67,7 @@ def test_prompts_tell_of_the_parent_what_may_be_told(
     found = replace(KnownEvaluator().evaluate(problem(), kernel()), profile=Profile(launches=(launch,)))
     parent = Member(kernel=kernel(), evaluation=found, niche="n")
     brief = brief_of(Operator.REWRITE, parent, feedback=frozenset(told))
-    texts = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=4)
-    prompt = texts.ideas(brief, ())
+    prompt = prompts.ideas(brief, (), load_playbook())
     assert kernel().source.strip() in prompt
     assert all(words in prompt for words in shown)
     assert not any(words in prompt for words in hidden)

@@ -15,7 +15,8 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.analysis import roofline
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evolve.cli.render.problem_card import card_fields
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts, card_lines
+from kbevolve.evolve.proposers.codegen import prompts
+from kbevolve.evolve.proposers.codegen.prompts import card_lines
 from kbevolve.evolve.state.attempts import Failure
 from tests.evolve.doubles import brief_of
 
@@ -132,16 +133,15 @@ def test_every_prompt_about_a_problem_shows_its_card() -> None:
     found = Evaluation(kernel=parent.id, problem="p", device="d", precision="fp32", verdict=Verdict.WRONG, message="no")
     asked = parse_problem(HONEST, name="p", path=Path("p.py"))
     brief, bare = (brief_of(Operator.REWRITE, problem=asked, device="d", card=card) for card in (CARD, None))
-    texts = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=2)
     idea = Idea(title="t", mechanism="m", technique="tiling")
-    prompts = [
-        texts.ideas(brief, []),
-        texts.implement(brief, idea),
-        texts.repair_task(brief, Failure(kernel=parent, evaluation=found)),
+    texts = [
+        prompts.ideas(brief, [], load_playbook()),
+        prompts.implement(brief, idea),
+        prompts.repair_task(brief, Failure(kernel=parent, evaluation=found)),
     ]
-    for prompt in prompts:
+    for prompt in texts:
         assert "return []\n```\nIt must read 134 MB" in prompt
-    assert "It must read" not in texts.ideas(bare, [])
+    assert "It must read" not in prompts.ideas(bare, [], load_playbook())
 
 
 def test_doubts_are_named() -> None:

@@ -6,7 +6,7 @@ from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Evaluation, Kernel, Launch, Operator, Profile, Verdict
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import parse_problem
-from kbevolve.evolve.proposers.codegen.prompts import PromptTexts
+from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import brief_of
@@ -15,7 +15,6 @@ PROBLEM = parse_problem(
     "class Model: ...\ndef get_inputs(): ...\ndef get_init_inputs(): ...\n", name="p", path=Path("p.py")
 )
 KERNEL = Kernel.from_source('import torch\nSOURCE = "__global__ void f() {}"\nclass ModelNew(torch.nn.Module): ...\n')
-TEXTS = PromptTexts(playbook=load_playbook(), precision="fp32", ideas_per_call=2)
 
 
 def evaluation(verdict: Verdict, profile: Profile | None = None, message: str = "") -> Evaluation:
@@ -38,7 +37,7 @@ def evaluation(verdict: Verdict, profile: Profile | None = None, message: str = 
 def prompt(profile: Profile | None) -> str:
     member = Member(kernel=KERNEL, evaluation=evaluation(Verdict.CORRECT, profile), niche="m0")
     brief = brief_of(Operator.MUTATE, member, problem=PROBLEM, device_type="cuda", device="a GPU")
-    return TEXTS.ideas(brief, load_playbook().ideas[:2])
+    return prompts.ideas(brief, load_playbook().ideas[:2], load_playbook())
 
 
 def test_the_parents_profile_is_shown_below_its_source() -> None:
@@ -58,5 +57,5 @@ def test_a_parent_without_profile_leaves_no_empty_heading() -> None:
 
 def test_a_repair_begins_with_how_far_the_file_got() -> None:
     found = evaluation(Verdict.WRONG, message="wrong values: every 32nd row")
-    text = TEXTS.repair(Failure(kernel=KERNEL, evaluation=found))
+    text = prompts.repair(Failure(kernel=KERNEL, evaluation=found))
     assert "It ran, and its result is wrong.\nwrong values: every 32nd row\n" in text
