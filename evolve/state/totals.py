@@ -1,6 +1,7 @@
 """What a run has created, judged and paid for, as counts."""
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Verdict
 from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
@@ -9,28 +10,25 @@ from kbevolve.archive.throughput import ALONE_PHASES, SHARED_PHASES
 DEVICE_PHASES = (*SHARED_PHASES, *ALONE_PHASES)
 
 
+@dataclass(slots=True, kw_only=True)
 class RunTotals:
-    """The counts of one run.
+    """The counts of one run."""
 
-    Args:
-        since: when the run began, in seconds since 1970: what was judged before cost another run.
-    """
-
-    def __init__(self, *, since: float) -> None:
-        self._since = since
-        #: Distinct kernels by verdict, and attempts by state.
-        self.verdicts: Counter[Verdict] = Counter()
-        self.states: Counter[BirthState] = Counter()
-        #: Duplicates that differ in names only, and kernels with the verdict of another one that has the same binary.
-        self.renamed = 0
-        self.identical = 0
-        #: Prompt and completion tokens by the model that was asked, also where it reported none.
-        self.tokens: dict[str, tuple[int, int]] = {}
-        #: Kernels judged for this run, and the seconds that their phases held a device.
-        self.evaluations = 0
-        self.device_seconds = 0.0
-        #: The newest generation in which an island had anything new; -1 before the first.
-        self.newest_child = -1
+    #: When the run began, in seconds since 1970: what was judged before cost another run.
+    since: float
+    #: Distinct kernels by verdict, and attempts by state.
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    states: Counter[BirthState] = field(default_factory=Counter)
+    #: Duplicates that differ in names only, and kernels with the verdict of another one that has the same binary.
+    renamed: int = 0
+    identical: int = 0
+    #: Prompt and completion tokens by the model that was asked, also where it reported none.
+    tokens: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: Kernels judged for this run, and the seconds that their phases held a device.
+    evaluations: int = 0
+    device_seconds: float = 0.0
+    #: The newest generation in which an island had anything new; -1 before the first.
+    newest_child: int = -1
 
     def add_attempt(self, birth: Birth) -> None:
         """Count an attempt, whatever came of it."""
@@ -47,9 +45,7 @@ class RunTotals:
         self.verdicts[evaluation.verdict] += 1
         if evaluation.compiled.identical_to is not None:
             self.identical += 1
-        elif (
-            not 0 < evaluation.execution.started_at < self._since
-        ):  # early versions did not record the time (0): such a one counts
+        elif not 0 < evaluation.execution.started_at < self.since:  # early versions recorded no time (0): these count
             self.evaluations += 1
             self.device_seconds += sum(evaluation.execution.phases.get(name, 0.0) for name in DEVICE_PHASES)
 
