@@ -15,6 +15,9 @@ from kbevolve.evolve.state.replay import CarriedOut, carried_out, memory_of
 from kbevolve.evolve.state.transfer import from_text
 from kbevolve.islands.credit.techniques import Experience
 
+#: States of an idea.
+PAID, EXHAUSTED, NO_GAIN, FAILED = "paid", "exhausted", "no gain", "failed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdeaScore:
@@ -113,7 +116,7 @@ def _ideas(carried: dict[str, list[CarriedOut]]) -> tuple[IdeaScore, ...]:
             outcome = outcome.after(one.birth, one.evaluation, one.gain)
         best = max(same, key=lambda one: one.gain.factor if one.gain else 0.0)
         idea, paid = outcome.idea, outcome.gain is not None and outcome.gain.low > 1
-        untried = "no gain" if outcome.worked else "failed"
+        untried = NO_GAIN if outcome.worked else FAILED
         scores.append(
             IdeaScore(
                 title=idea.title,
@@ -127,7 +130,7 @@ def _ideas(carried: dict[str, list[CarriedOut]]) -> tuple[IdeaScore, ...]:
                 correct=outcome.worked,
                 gain=outcome.gain,
                 kernel=(best.birth.kernel or "") if best.gain else "",
-                state="paid" if paid else "exhausted" if outcome.exhausted else untried,
+                state=PAID if paid else EXHAUSTED if outcome.exhausted else untried,
                 reason=outcome.exhausted,
             )
         )
