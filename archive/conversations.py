@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Any, NamedTuple
 
+from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection, now
 from kbevolve.archive.records import Operator
 
@@ -64,16 +65,12 @@ class Question:
 class QuestionAnswer:
     """An answer from outside."""
 
-    run: str
-    place: RequestPlace
     #: The answer, as a model would have given it; "" declines to answer.
     text: str
     #: The answer to the child's next request, given with this one; None without it.
     following: str | None = None
     #: Name of the person or agent.
     by: str
-    #: Moment it was recorded; "" before that.
-    at: str = ""
 
 
 class AnswerStatus(Enum):
@@ -126,15 +123,11 @@ class Questions:
 
     def answer(self, place: RequestPlace) -> QuestionAnswer | None:
         """The recorded answer; None without one."""
-        row = self._connection.row(f"select * from answers where ({_KEY}) = (?, ?, ?, ?, ?)", self.run, *place)
-        if row is None:
-            return None
-        fields = {name: row[name] for name in ("text", "following", "by", "at")}
-        return QuestionAnswer(run=self.run, place=place, **fields)
+        sql = f"select * from answers where ({_KEY}) = (?, ?, ?, ?, ?)"
+        return rows.read_first(self._connection, QuestionAnswer, sql, self.run, *place)
 
-    def tell(self, answer: QuestionAnswer) -> AnswerStatus:
+    def tell(self, place: RequestPlace, answer: QuestionAnswer) -> AnswerStatus:
         """Record an answer, if its question was shown, is open, and its child has no birth yet."""
-        place = answer.place
         with self._connection.transaction():
             if self.asked(place) is None:
                 return AnswerStatus.UNASKED
@@ -145,8 +138,7 @@ class Questions:
             birth = "select 1 from births where (run, generation, island, slot) = (?, ?, ?, ?)"
             if self._connection.row(birth, self.run, *place[:3]) is not None:
                 return AnswerStatus.LATE
-            row = {"text": answer.text, "following": answer.following, "by": answer.by, "at": now()}
-            self._connection.insert("answers", {**self._key(place), **row})
+            self._connection.insert("answers", {**self._key(place), **rows.to_row(answer), "at": now()})
         return AnswerStatus.TAKEN
 
     def unused(self) -> int:

@@ -78,7 +78,7 @@ def answer(archive: Archive, given: Sequence[GivenAnswer], run: Run | None = Non
             continue
         by = one.by.strip() or ANONYMOUS
         outcome = archive.questions(archive.runs.get(question.run)).tell(
-            QuestionAnswer(run=question.run, place=question.place, text=text, following=following, by=by)
+            question.place, QuestionAnswer(text=text, following=following, by=by)
         )
         if outcome in taken:
             taken[outcome].append(question.id)

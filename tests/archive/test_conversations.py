@@ -38,10 +38,10 @@ def question(questions: Questions, place: RequestPlace = PLACE) -> Question:
     return Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=QuestionStage.IDEA)
 
 
-def told(
+def tell(
     questions: Questions, text: str = "an idea", place: RequestPlace = PLACE, following: str | None = None
-) -> QuestionAnswer:
-    return QuestionAnswer(run=questions.run, place=place, text=text, following=following, by="anna")
+) -> AnswerStatus:
+    return questions.tell(place, QuestionAnswer(text=text, following=following, by="anna"))
 
 
 @pytest.mark.parametrize(
@@ -80,26 +80,24 @@ def test_a_question_is_handed_out_once_and_known_from_then_on(questions: Questio
 def test_the_first_answer_counts(questions: Questions) -> None:
     questions.hand_out([question(questions)])
     assert questions.answer(PLACE) is None
-    assert questions.tell(told(questions)) is AnswerStatus.TAKEN
-    assert questions.tell(told(questions)) is AnswerStatus.KNOWN
-    assert questions.tell(told(questions, "another")) is AnswerStatus.TWICE
-    assert questions.tell(told(questions, following="code")) is AnswerStatus.TWICE
-    found = questions.answer(PLACE)
-    assert found is not None
-    assert replace(found, at="") == told(questions)
+    assert tell(questions) is AnswerStatus.TAKEN
+    assert tell(questions) is AnswerStatus.KNOWN
+    assert tell(questions, "another") is AnswerStatus.TWICE
+    assert tell(questions, following="code") is AnswerStatus.TWICE
+    assert questions.answer(PLACE) == QuestionAnswer(text="an idea", by="anna")
 
 
 def test_what_nobody_asked_is_not_answered(archive: Archive, questions: Questions) -> None:
     questions.hand_out([question(questions)])
-    assert questions.tell(told(questions, place=PLACE._replace(number=2))) is AnswerStatus.UNASKED
+    assert tell(questions, place=PLACE._replace(number=2)) is AnswerStatus.UNASKED
     elsewhere = archive.runs.get(questions.run)
     archive.add_run(replace(elsewhere, id="another-run"))
-    assert archive.questions(archive.runs.get("another-run")).tell(told(questions)) is AnswerStatus.UNASKED
+    assert tell(archive.questions(archive.runs.get("another-run"))) is AnswerStatus.UNASKED
 
 
 def test_a_child_that_was_born_takes_no_answer(archive: Archive, questions: Questions) -> None:
     questions.hand_out([question(questions), question(questions, PLACE._replace(island=1))])
-    questions.tell(told(questions, place=PLACE._replace(island=1)))
+    tell(questions, place=PLACE._replace(island=1))
     assert questions.unused() == 1
     for island in (0, 1):
         archive.add_birth(
@@ -108,15 +106,15 @@ def test_a_child_that_was_born_takes_no_answer(archive: Archive, questions: Ques
                 state=BirthState.EXHAUSTED,
             )
         )  # fmt: skip
-    assert questions.tell(told(questions)) is AnswerStatus.LATE
+    assert tell(questions) is AnswerStatus.LATE
     assert questions.unused() == 0
-    assert questions.tell(told(questions, place=PLACE._replace(island=1))) is AnswerStatus.KNOWN
+    assert tell(questions, place=PLACE._replace(island=1)) is AnswerStatus.KNOWN
 
 
 def test_whatever_is_told_is_kept_as_it_was(questions: Questions) -> None:
     questions.hand_out([question(questions)])
     text = "x × y\r\n\u2028 half a pair \ud800 and a zero\0"
-    assert questions.tell(told(questions, text, following="")) is AnswerStatus.TAKEN
+    assert tell(questions, text, following="") is AnswerStatus.TAKEN
     found = questions.answer(PLACE)
     assert found is not None
     assert found.text.startswith("x × y\r\n\u2028 half a pair ")
@@ -126,7 +124,7 @@ def test_whatever_is_told_is_kept_as_it_was(questions: Questions) -> None:
 @pytest.mark.parametrize("table", ["questions", "answers", "devices"])
 def test_nothing_told_is_ever_changed(archive: Archive, questions: Questions, table: str) -> None:
     questions.hand_out([question(questions)])
-    questions.tell(told(questions))
+    tell(questions)
     archive.add_device(KnownDevice(fingerprint="d", type="cpu", description="a device"))
     with sqlite3.connect(archive.path) as connection:
         for change in (f"delete from {table}", f"update {table} set at = 'never'"):

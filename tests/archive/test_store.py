@@ -416,7 +416,7 @@ def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
         place = RequestPlace(9, 0, 0, 1)
         asked = Question(run=sample.run.id, place=place, operator=Operator.MUTATE, stage=QuestionStage.IDEA)
         archive.questions(sample.run).hand_out([asked])
-        archive.questions(sample.run).tell(QuestionAnswer(run=sample.run.id, place=place, text="an idea", by="anna"))
+        archive.questions(sample.run).tell(place, QuestionAnswer(text="an idea", by="anna"))
         archive.add_transfer(sample.run.id, "{}")
         archive.replies(sample.run).keep("digest", "{}")
     connection = sqlite3.connect(sample.path)

@@ -58,7 +58,7 @@ def people() -> Iterator[tuple[Proposer, Operator]]:
             place = RequestPlace(1, 0, 0, number)
             asked = Question(run=questions.run, place=place, operator=Operator.MUTATE, stage=QuestionStage.IDEA)
             questions.hand_out([asked])
-            questions.tell(QuestionAnswer(run=questions.run, place=place, text=text, by="anna"))
+            questions.tell(place, QuestionAnswer(text=text, by="anna"))
         writer = LLMProposer(NoModel(), LLMSettings())
         yield InteractiveProposer(interaction=Interaction(questions=questions), writer=writer), Operator.MUTATE
 
