@@ -3,7 +3,6 @@
 The agent reads the docstrings of the methods. Wrong input is a `KBEvolveError` with one line on what to do instead.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Any
@@ -98,8 +97,9 @@ class AgentTools:
         chosen, devices = settings_and_devices(overrides=overrides)
         check_askable(chosen)
         with self._session, Archive(self._path) as archive:
+            self.doing = ""
             run = open_run(archive, found, devices.device, chosen)
-            result = ask(archive, run, chosen, devices=devices, say=self._show())
+            result = ask(archive, run, chosen, devices=devices, say=self._say)
             return payload_of(archive, result, count=count)
 
     def ask(
@@ -225,16 +225,13 @@ class AgentTools:
         return Archive(self._path, create=False)
 
     def _continue(self, archive: Archive, which: str, *, count: int, fresh: bool, judge: bool) -> dict[str, Any]:
+        self.doing = ""
         run = archive.runs.get(which)
-        result = ask(archive, run, settings_of(run, {}), judge=judge, say=self._show())
+        result = ask(archive, run, settings_of(run, {}), judge=judge, say=self._say)
         return payload_of(archive, result, count=count, fresh=fresh)
 
-    def _show(self) -> Callable[[str], None]:
-        def show(line: str) -> None:
-            self.doing = line
-
-        show("")
-        return show
+    def _say(self, line: str) -> None:
+        self.doing = line
 
 
 def _facts(evaluation: Evaluation) -> dict[str, Any]:

@@ -7,7 +7,7 @@ answer or a verdict.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Birth, Evaluation, Run, StopReason
+from kbevolve.archive.records import Birth, Evaluation, Kernel, Run, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, UsageError
 from kbevolve.configs.settings import Settings
@@ -17,12 +17,14 @@ from kbevolve.evolve.proposers.factory import WRITING, build_proposers
 from kbevolve.evolve.proposers.interactive import Interaction, NoModel, OpenQuestion
 from kbevolve.evolve.runs.evaluators import AbsentJudges, JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.lock import run_lock
-from kbevolve.evolve.runs.pending import PendingKernel, pending_kernels
+from kbevolve.evolve.runs.pending import pending_kernels
 from kbevolve.evolve.runs.session import run_session
 from kbevolve.evolve.search.events import Event, Observer
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import check_strategy
 
+#: Shows a line to the user.
+Say = Callable[[str], None]
 #: Seconds to wait for another process at the run: more than judging the kernels of a few answers takes.
 PATIENCE = 120.0
 _ELSEWHERE = (
@@ -42,8 +44,8 @@ class AskResult:
     reason: StopReason
     #: Open questions, the oldest generation first.
     open: tuple[OpenQuestion, ...]
-    #: Kernels without a verdict.
-    waiting: tuple[PendingKernel, ...]
+    #: Kernels without a verdict, each with its first attempt.
+    waiting: tuple[tuple[Birth, Kernel], ...]
     #: In order of creation.
     news: tuple[AttemptNews, ...]
 
@@ -58,7 +60,7 @@ class AskResult:
         return self.reason is StopReason.INTERRUPTED
 
 
-def _judging_lines(say: Callable[[str], None]) -> Observer:
+def _judging_lines(say: Say) -> Observer:
     """An observer that says one line for each kernel that is being judged, and for each contest."""
     said: set[str] = set()
 
@@ -80,7 +82,7 @@ def ask(
     *,
     devices: JudgeDevices | None = None,
     judge: bool = True,
-    say: Callable[[str], None] = lambda line: None,
+    say: Say = lambda line: None,
 ) -> AskResult:
     """Continue a run as far as answers and verdicts reach.
 
@@ -121,12 +123,7 @@ def check_askable(settings: Settings) -> None:
 
 
 def _advance(
-    archive: Archive,
-    run: Run,
-    settings: Settings,
-    devices: JudgeDevices | None,
-    judge: bool,
-    say: Callable[[str], None],
+    archive: Archive, run: Run, settings: Settings, devices: JudgeDevices | None, judge: bool, say: Say
 ) -> tuple[StopReason, Interaction]:
     problem = archive.problems.get(run.problem)
 

@@ -60,7 +60,7 @@ def payload_of(
             "news": [_news(birth, evaluation) for birth, evaluation in _once(result.news)],
             "questions": shown,
             "open": len(result.open),
-            "waiting": [{"kernel": one.kernel.id, "child": _child(one.birth.id)} for one in result.waiting],
+            "waiting": [{"kernel": kernel.id, "child": _child(birth.id)} for birth, kernel in result.waiting],
         }
     )
     return payload

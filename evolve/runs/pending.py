@@ -5,7 +5,6 @@ The folder has all that a machine without the archive needs: the kernels, the pr
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -18,28 +17,14 @@ from kbevolve.configs.errors import ArchiveError, UsageError
 PROBLEM, SETTINGS = "problem.py", "settings.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingKernel:
-    """A kernel without a verdict, and its first attempt in the run."""
-
-    birth: Birth
-    kernel: Kernel
-
-    @property
-    def file(self) -> str:
-        """Its file name; names sort by generation."""
-        birth = self.birth
-        return f"g{birth.generation:04}-i{birth.island:02}-s{birth.slot}-{self.kernel.id}.py"
-
-
-def pending_kernels(archive: Archive, run: Run) -> list[PendingKernel]:
-    """The kernels of a run that have no verdict under its conditions, each once, in order of creation."""
+def pending_kernels(archive: Archive, run: Run) -> list[tuple[Birth, Kernel]]:
+    """The kernels of a run that have no verdict under its conditions, in order of creation; each with its attempt."""
     kernels, judged = archive.runs.kernels(run.id), archive.runs.evaluations(run.id)
     first: dict[str, Birth] = {}
     for birth in archive.runs.births(run.id, texts=False):
         if birth.kernel is not None and birth.state is not BirthState.NEAR_DUPLICATE and birth.kernel not in judged:
             first.setdefault(birth.kernel, birth)
-    return [PendingKernel(birth=birth, kernel=kernels[kernel_id]) for kernel_id, birth in first.items()]
+    return [(birth, kernels[kernel_id]) for kernel_id, birth in first.items()]
 
 
 def batch_command(folder: Path) -> str:
@@ -48,7 +33,7 @@ def batch_command(folder: Path) -> str:
     return f"kbevolve evaluate --batch {folder} --problem {problem} --config {settings} --out results.jsonl"
 
 
-def write_pending(archive: Archive, run: Run, folder: Path) -> list[PendingKernel]:
+def write_pending(archive: Archive, run: Run, folder: Path) -> list[tuple[Birth, Kernel]]:
     """Write the pending kernels of a run, its problem and its settings; nothing when there is none.
 
     Raises:
@@ -59,7 +44,11 @@ def write_pending(archive: Archive, run: Run, folder: Path) -> list[PendingKerne
     if not found:
         return []
     problem, settings = archive.problems.get(run.problem), json.loads(run.settings).get("evaluation", {})
-    texts = {one.file: one.kernel.source for one in found} | {
+    # Names sort by generation.
+    texts = {
+        f"g{birth.generation:04}-i{birth.island:02}-s{birth.slot}-{kernel.id}.py": kernel.source
+        for birth, kernel in found
+    } | {
         PROBLEM: problem.source,
         SETTINGS: f"# How run {run.id} judges.\n" + yaml.safe_dump({"evaluation": settings}, sort_keys=False),
     }

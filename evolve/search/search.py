@@ -21,13 +21,12 @@ from kbevolve.evolve.search.confirmation import Contests
 from kbevolve.evolve.search.events import Event, Observer
 from kbevolve.evolve.search.executor import Executor
 from kbevolve.evolve.search.generations import Generations
-from kbevolve.evolve.search.offspring import JUDGE, PROPOSE, AttemptResult, Offspring, OffspringInFlight
+from kbevolve.evolve.search.offspring import JUDGE, PROPOSE, Offspring, OffspringInFlight
 from kbevolve.evolve.search.stopping import Stopping, window_of
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies import strategy_of
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
-from kbevolve.islands.island import Entry
 
 #: Requests to models at once, at most; endpoints refuse long before.
 REQUESTS = 64
@@ -112,7 +111,9 @@ class Search:
             starts=starts,
             contests=self._contests,
             stopping=self._stopping,
-            report=self._report_result,
+            report=lambda result, entry: self._report(
+                birth=result.birth, evaluation=result.evaluation, remembered=result.remembered, entry=entry, done=True
+            ),
         )
 
     def run(self) -> StopReason:
@@ -190,11 +191,6 @@ class Search:
             return True
         in_flight = (generation - self._oldest) * self._settings.islands
         return (recorded or reason is None) and self.budget.has_room(self.population.totals.evaluations + in_flight)
-
-    def _report_result(self, result: AttemptResult, entry: Entry) -> None:
-        self._report(
-            birth=result.birth, evaluation=result.evaluation, remembered=result.remembered, entry=entry, done=True
-        )
 
     def _report(self, **facts: Any) -> None:
         if self.observer is None or not self.live:

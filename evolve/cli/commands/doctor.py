@@ -58,8 +58,8 @@ def more_devices() -> Iterator[Diagnostic]:
 def ray_cluster(work: WorkSettings) -> Diagnostic:
     """Whether `--workers ray` would find a cluster, and what it has."""
     if importlib.util.find_spec("ray") is None:
-        detail = "not installed; it is for devices of several hosts"
-        return Diagnostic(name="Ray", found=False, detail=detail, remedy="pip install 'kbevolve[ray]'")
+        detail, remedy = "not installed; it is for devices of several hosts", "pip install 'kbevolve[ray]'"
+        return Diagnostic(name="Ray", found=False, detail=detail, remedy=remedy)
     from kbevolve.evaluators.fleet.cluster import Cluster
 
     installed, address = version("ray"), work.ray_address or "auto"
@@ -79,12 +79,8 @@ def ray_cluster(work: WorkSettings) -> Diagnostic:
 def language_model(settings: LLMSettings) -> Diagnostic:
     """Whether models are configured, and whether their key is set."""
     if settings.provider == "openai" and not any(one.model for one in settings.each()):
-        return Diagnostic(
-            name="LLM",
-            found=False,
-            detail=f"no model is configured, {_key(settings)}; searches change tunables only",
-            remedy="kbevolve run --model NAME [--api-base URL]",
-        )
+        detail = f"no model is configured, {_key(settings)}; searches change tunables only"
+        return Diagnostic(name="LLM", found=False, detail=detail, remedy="kbevolve run --model NAME [--api-base URL]")
     return Diagnostic(name="LLM", found=True, detail="; ".join(map(_model, settings.each())))
 
 

@@ -58,7 +58,10 @@ def test_children_are_judged_elsewhere_and_come_home(
     monkeypatch.chdir(home)
     with Archive("kbevolve.db", create=False) as archive:
         run = archive.runs.get()
-        names = {one.kernel.id: one.file for one in pending_kernels(archive, run)}
+        names = {
+            kernel.id: f"g{birth.generation:04}-i{birth.island:02}-s{birth.slot}-{kernel.id}.py"
+            for birth, kernel in pending_kernels(archive, run)
+        }
     assert len(names) == 1 + len(STARTS), "the reference and what was given to start with"
     exported = kbevolve("pending", "pending")
     assert exported.code == 0, exported.err
