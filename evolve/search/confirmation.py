@@ -114,7 +114,7 @@ class Contests:
         self._confirmer = confirmer if settings.confirm_rounds else None
         self._announce = announce
         self._finalists = settings.finalists
-        self._champions = Champions(reference=context.reference, finalists=settings.finalists)
+        self.champions = Champions(reference=context.reference, finalists=settings.finalists)
         #: New kernels that looked better than the champion, and whether older ones may do so now.
         self._arrived: list[str] = []
         self._others = False
@@ -126,24 +126,15 @@ class Contests:
         """Whether the run has contests; without them it publishes first evaluations."""
         return self._confirmer is not None
 
-    @property
-    def champion(self) -> Confirmation | None:
-        """The published confirmation; None while no kernel is confirmed to be faster than eager."""
-        return self._champions.champion
-
-    def champion_at(self, generation: int) -> Confirmation | None:
-        """The champion when a generation had closed."""
-        return self._champions.champion_at(generation)
-
     def recall(self) -> None:
         """Read the contests of earlier sessions, all at once: no choice of a parent depends on them."""
         runs, run = self._context.archive.runs, self._context.run.id
-        self._champions.record(runs.confirmations(run), runs.failed(run))
+        self.champions.record(runs.confirmations(run), runs.failed(run))
         self._others = True
 
     def consider(self, evaluation: Evaluation) -> None:
         """Look at a new correct kernel. One with another kernel's verdict leaves the challenge to that one."""
-        if not self.held or (evaluation.timing.speedup_low or 0.0) <= self._champions.published:
+        if not self.held or (evaluation.timing.speedup_low or 0.0) <= self.champions.published:
             return
         if evaluation.compiled.identical_to is None or self._view.first_birth(evaluation.compiled.identical_to) is None:
             self._arrived.append(evaluation.kernel)
@@ -154,7 +145,7 @@ class Contests:
         Does nothing in a generation that had its final: a resumed run may enter that one again.
         """
         self._withdraw_failed()
-        if self._champions.had_final(generation):
+        if self.champions.had_final(generation):
             return
         # Each contest confirms its challenger or excludes a kernel that failed, so the loop ends.
         while self._confirmer and (challenger := self._challenger(generation)) is not None:
@@ -163,13 +154,13 @@ class Contests:
     def final(self, generation: int) -> None:
         """Let the best kernels of the run meet, unless they already did."""
         self._withdraw_failed()
-        while self._confirmer and not self._champions.had_final(generation):
+        while self._confirmer and not self.champions.had_final(generation):
             # Excluded kernels are skipped, so that many more are read.
-            count = self._finalists + self._champions.excluded
+            count = self._finalists + self.champions.excluded
             fittest = self._view.contenders(generation=generation, above=-1.0, count=count)
-            champion = [self.champion.kernel] if self.champion else []
+            champion = [title.kernel] if (title := self.champions.champion) else []
             members = map(self._population.member, dict.fromkeys((*champion, *fittest)))
-            finalists = self._champions.finalists(members)
+            finalists = self.champions.finalists(members)
             if not finalists:
                 return
             self._hold(self._confirmer, finalists, generation, FINAL)
@@ -179,9 +170,9 @@ class Contests:
         published speedup fell, all kernels of the run are."""
         candidates = self._arrived
         if self._others:
-            published, count = self._champions.published, self._champions.excluded + 1
+            published, count = self.champions.published, self.champions.excluded + 1
             candidates = self._view.contenders(generation=generation, above=published, count=count)
-        challenger = self._champions.challenger(map(self._population.member, candidates))
+        challenger = self.champions.challenger(map(self._population.member, candidates))
         if challenger is None:
             self._others = False
             self._arrived.clear()
@@ -194,13 +185,13 @@ class Contests:
         self._seen = newest
 
     def _record(self, made: Sequence[Confirmation], failed: Collection[str]) -> None:
-        before = self._champions.published
-        self._champions.record(made, failed)
-        self._others |= self._champions.published < before
+        before = self.champions.published
+        self.champions.record(made, failed)
+        self._others |= self.champions.published < before
         self._population.withdraw(failed)
 
     def _hold(self, confirmer: Confirmer, members: Sequence[Member], generation: int, purpose: str) -> None:
-        context, title = self._context, self._champions.champion
+        context, title = self._context, self.champions.champion
         champion = title.kernel if title else None
         kernels: dict[str, Kernel] = {member.kernel.id: member.kernel for member in members}
         if champion is not None:

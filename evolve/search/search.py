@@ -195,7 +195,7 @@ class Search:
     def _report(self, **facts: Any) -> None:
         if self.observer is None or not self.live:
             return
-        population, champion = self.population, self._contests.champion
+        population, champion = self.population, self._contests.champions.champion
         self.observer(
             Event(
                 generation=self._oldest,

@@ -51,7 +51,7 @@ class Stopping:
         if limits.target_speedup is None and limits.roofline_share is None:
             return None, None  # saves a query in every generation
         if self.contests.held:
-            champion = self.contests.champion_at(generation)
+            champion = self.contests.champions.champion_at(generation)
             speedup, kernel = (champion.speedup, champion.kernel) if champion else (None, None)
         else:
             best = self.population.best(apart_from=self.context.reference)
