@@ -170,16 +170,9 @@ def _make_run(
 
 def _plan_words(runs: Sequence[ComparedRun], strategies: Sequence[str], seeds: int, budget: int) -> str:
     finished, started = sum(one.over for one in runs), sum(one.run is not None and not one.over for one in runs)
-    words = f"{counted(len(strategies), 'strategy', 'strategies')}, {counted(seeds, 'seed')}, {budget} evaluations each"
-    return (
-        ", ".join(
-            filter(
-                None,
-                [f"{words}: {counted(len(runs), 'run')}", counts_words({"finished": finished, "started": started})],
-            )
-        )
-        + "."
-    )
+    each = f"{counted(len(strategies), 'strategy', 'strategies')}, {counted(seeds, 'seed')}, {budget} evaluations each"
+    known = counts_words({"finished": finished, "started": started})
+    return f"{each}: {counted(len(runs), 'run')}{', ' if known else ''}{known}."
 
 
 def _run_words(archive: Archive, run: Run, one: ComparedRun) -> str:
