@@ -304,9 +304,9 @@ def test_without_a_judge_kernels_wait_until_their_verdicts_come(judge: KnownJudg
     assert judge.asked.total() == seen
     assert not waiting.over
     assert waiting.open == ()
-    assert [one.kernel.id for one in waiting.waiting] == [kernel(UNROLL=2).id, kernel(UNROLL=4).id]
-    for one in waiting.waiting:
-        home.judged(judge.evaluate(problem(), one.kernel), one.kernel)
+    assert [waits.id for _, waits in waiting.waiting] == [kernel(UNROLL=2).id, kernel(UNROLL=4).id]
+    for _, waits in waiting.waiting:
+        home.judged(judge.evaluate(problem(), waits), waits)
     asked = home.ask(judge=False)
     assert asked.waiting == ()
     assert {one.question.place.generation for one in asked.open} == {2}
@@ -362,7 +362,7 @@ def test_questions_are_asked_and_answered_without_the_device(monkeypatch: pytest
     with pytest.raises(UsageError, match=r"judged on double: torch sees 0 CUDA devices\. Or give --no-judge here"):
         home.ask()
     asked = home.ask(judge=False)
-    assert [one.kernel.id for one in asked.waiting] == [kernel(UNROLL=2).id]
+    assert [waits.id for _, waits in asked.waiting] == [kernel(UNROLL=2).id]
 
 
 def test_strategy_openevolve_cannot_be_asked() -> None:
