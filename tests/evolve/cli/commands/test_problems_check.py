@@ -149,4 +149,4 @@ def test_doubts_are_named() -> None:
     assert str(fields["verdict"]) == "accepted, with doubts: low-signal"
     assert str(fields["in-place"]) == "forward changes input 0"
     assert fields["roofline"] == "fp32 1.1 ms, tf32 360 µs, half 200 µs"
-    assert fields["eager"] == "2.67 ms, 41% of the roofline"
+    assert fields["eager"] == "2.67 ms, 41 % of the roofline"
