@@ -93,7 +93,7 @@ class Playbook:
 
 @cache
 def load_playbook() -> Playbook:
-    """The playbook that comes with kbevolve. Tests hold its file consistent; it is not checked again."""
+    """The playbook of kbevolve. Tests hold its file consistent; it is not checked again."""
     tree = yaml.safe_load(files(__package__).joinpath("playbook.yaml").read_text(encoding="utf-8"))
     operations = {name: tuple(map(re.compile, marks)) for name, marks in tree["operations"].items()}
     return Playbook(techniques=tree["techniques"], operations=operations, ideas=tuple(map(_idea, tree["ideas"])))

@@ -75,10 +75,10 @@ def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
     best: list[float | None] = []
     for point in curve.points:
         best.append(steps.get(point.evaluation.kernel, best[-1] if best else None))
-    born = [birth for birth in births if birth.operator is not Operator.SEED]
+    children = [birth for birth in births if birth.operator is not Operator.SEED]
     judged = [point.evaluation for point in curve.points if point.birth.operator is not Operator.SEED]
     tokens: dict[str, tuple[int, int]] = {}
-    for birth in born:
+    for birth in children:
         if birth.prompt_tokens or birth.completion_tokens:
             sent, received = tokens.get(birth.model, (0, 0))
             tokens[birth.model] = sent + birth.prompt_tokens, received + birth.completion_tokens
@@ -89,10 +89,10 @@ def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
         best=tuple(best),
         published=curve.published,
         confirmed=curve.champion is not None,
-        children=len(born),
+        children=len(children),
         judged=len(judged),
         correct=sum(evaluation.verdict is Verdict.CORRECT for evaluation in judged),
-        duplicates=sum(birth.state is BirthState.DUPLICATE for birth in born),
+        duplicates=sum(birth.state is BirthState.DUPLICATE for birth in children),
         tokens=tokens,
         device_seconds=sum(_held(point.evaluation) for point in curve.points),
     )

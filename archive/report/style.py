@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Formats by ending of the file's name.
 FORMATS = (".png", ".svg", ".pdf")
 
-#: Okabe and Ito's palette (2008) without its yellow, which is too pale on white: told apart with every colour vision.
+#: Okabe and Ito's palette (2008) without its yellow, which is too pale on white: distinct for every colour vision.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 #: A second cue beside the colour, for print in grey.
 MARKERS = ("o", "s", "^", "D", "v", "P")
