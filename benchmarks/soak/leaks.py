@@ -22,7 +22,7 @@ class Holdings:
     #: Living and unreaped descendants, and folders and files in the temporary directory that name this process.
     descendants: int
     files: int
-    #: Entries in the shared-memory folder.
+    #: Entries in the shared-memory folder that no other program has mapped.
     shared_memory: int
     #: Megabytes in memory.
     rss_mb: float
@@ -36,16 +36,33 @@ class Holdings:
 def holdings() -> Holdings:
     """What this process holds now."""
     own = os.getpid()
-    shared = Path("/dev/shm")
     return Holdings(
         descriptors=len(os.listdir("/proc/self/fd")),
         threads=len(os.listdir("/proc/self/task")),
         shared_mappings=sum("/memfd:" in line for line in Path("/proc/self/maps").read_text().splitlines()),
         descendants=len(descendants(own)),
         files=sum(1 for _ in Path(tempfile.gettempdir()).glob(f"kbevolve-*-{own}-*")),
-        shared_memory=len(os.listdir(shared)) if shared.is_dir() else 0,
+        shared_memory=len(_shared_memory() - _mapped_elsewhere(own)),
         rss_mb=_rss_mb(),
     )
+
+
+def _shared_memory() -> set[str]:
+    with contextlib.suppress(OSError):
+        return {str(path) for path in Path("/dev/shm").iterdir()}
+    return set()
+
+
+def _mapped_elsewhere(own: int) -> set[str]:
+    """Files that living processes outside this one's tree have mapped."""
+    ours = {own, *descendants(own)}
+    found: set[str] = set()
+    for process in process_table.processes():
+        if process.pid not in ours:
+            with contextlib.suppress(OSError):  # it exited, or belongs to another user
+                lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+                found |= {line.split(maxsplit=5)[5] for line in lines if "/dev/shm/" in line}
+    return found
 
 
 def growth_mb(samples: Sequence[float]) -> float:

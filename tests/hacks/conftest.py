@@ -85,9 +85,9 @@ def tags_only(*arguments: Any, **keywords: Any) -> LintReport:
 
 
 @pytest.fixture(scope="session")
-def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judges]:
+def judges() -> Iterator[Judges]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the attack that looks for keys
-        found = Judges(DiskCache(tmp_path_factory.mktemp("disk_cache")), "cpu", HERE / "problems")
+        found = Judges(DiskCache(), "cpu", HERE / "problems")
         yield found
         found.close()

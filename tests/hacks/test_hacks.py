@@ -1,7 +1,7 @@
 """Every known way to fool an evaluator of kernels fails here, and every honest kernel that looks like one passes.
 
 The hacks run without the lint's refusals: these are a filter, and must never be the defence. By default one hack of
-each number runs with its twin; the variants are slow tests.
+each number runs, and the twin of every third; the others are slow tests.
 """
 
 import re
@@ -36,7 +36,13 @@ def test_hack(judges: Judges, hack: Hack) -> None:
         check(hack, judges.evaluate(hack.problem, hack.source(), lint_refuses=False))
 
 
-@every(HACKS)
+@pytest.mark.parametrize(
+    "hack",
+    [
+        pytest.param(hack, id=hack.name, marks=pytest.mark.slow if hack.variant or hack.number % 3 else ())
+        for hack in HACKS
+    ],
+)
 def test_twin(judges: Judges, hack: Hack) -> None:
     found = judges.evaluate(hack.problem, hack.source("twin"))
     assert found.verdict is Verdict.CORRECT, words(found)

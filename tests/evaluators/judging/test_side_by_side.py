@@ -205,6 +205,7 @@ def test_memory_is_allocated_after_the_build(judge: Judge, monkeypatch: pytest.M
     assert allocated
 
 
+@pytest.mark.slow
 def test_trials_are_computed_only_while_the_device_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they do not fit into memory they are computed again, on the device on which another may be timed."""
     held: list[str] = []
