@@ -8,6 +8,9 @@ KERNELS ?= 1000000
 GPU_JOBS ?= 6
 PYTEST_ARGS ?=
 
+# Tests start hundreds of processes; without bytecode each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test test-slow test-gpu coverage check bench-engine bench-cluster clean
 

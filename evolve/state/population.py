@@ -59,6 +59,8 @@ class Population:
         # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
         #: A correct kernel by its id, as the islands see it.
         self.member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
+        #: What a prompt shows of an attempt whose kernel did not pass.
+        self.failure = lru_cache(maxsize=16 * SHOWN_FAILURES)(self._read_failure)
         self._evaluation = lru_cache(maxsize=FITTEST)(self._read_evaluation)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
@@ -186,7 +188,7 @@ class Population:
         """The newest failures of an island, newest first."""
         return tuple(self.failure(birth) for birth in reversed(self._failures[island].values()))
 
-    def failure(self, birth: Birth) -> Failure:
+    def _read_failure(self, birth: Birth) -> Failure:
         """An attempt whose kernel did not pass, for a prompt."""
         assert birth.kernel is not None, "the judge found the failure in a kernel"
         kernel, evaluation = self._ledger.kernel(birth.kernel), self._ledger.evaluation(birth.kernel)

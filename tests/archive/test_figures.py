@@ -101,7 +101,9 @@ def test_a_narrow_range_is_drawn_on_a_linear_axis(small_archive: Any) -> None:
     assert figure.axes[0].get_yscale() == "linear"
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize(
+    "ending", ["svg", *(pytest.param(ending, marks=pytest.mark.slow) for ending in ("png", "pdf"))]
+)
 def test_figures_are_written_and_the_same_twice(small_archive: Any, tmp_path: Path, ending: str) -> None:
     drawn = curve_of(small_archive)
     first, second = tmp_path / f"a.{ending}", tmp_path / f"b.{ending.upper()}"

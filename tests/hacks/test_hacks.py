@@ -1,7 +1,8 @@
 """Every known way to fool an evaluator of kernels fails here, and every honest kernel that looks like one passes.
 
 The hacks run without the lint's refusals: these are a filter, and must never be the defence. By default one hack of
-each number runs, and the twin of every third; the others are slow tests.
+each number runs, and the twin of every third. Variants, and hacks that may be accepted and then need whole timings, are
+slow tests.
 """
 
 import re
@@ -12,21 +13,21 @@ import pytest
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.lint import lint
-from tests.hacks.catalogue import GPU, GPU_HACKS, HACKS, HERE, Hack, Policy
+from tests.hacks.catalogue import GPU, GPU_HACKS, HACKS, HERE, Expected, Hack, Policy
 from tests.hacks.conftest import Judges
 from tests.hacks.outcomes import check, words
 
 TABLE = HERE.parents[1] / "docs" / "judge.md"
 
 
-def every(hacks: Iterable[Hack]) -> pytest.MarkDecorator:
-    """A test of each of these hacks; variants are slow."""
+def every(hacks: Iterable[Hack], *, share: int = 1) -> pytest.MarkDecorator:
+    """A test of each of these hacks; the default tests are `share` numbers apart."""
+
+    def is_slow(hack: Hack) -> bool:
+        return hack.variant or hack.slow or hack.expected is Expected.HARMLESS or bool(hack.number % share)
+
     return pytest.mark.parametrize(
-        "hack",
-        [
-            pytest.param(hack, id=hack.name, marks=pytest.mark.slow if hack.variant or hack.slow else ())
-            for hack in hacks
-        ],
+        "hack", [pytest.param(hack, id=hack.name, marks=pytest.mark.slow if is_slow(hack) else ()) for hack in hacks]
     )
 
 
@@ -36,13 +37,7 @@ def test_hack(judges: Judges, hack: Hack) -> None:
         check(hack, judges.evaluate(hack.problem, hack.source(), lint_refuses=False))
 
 
-@pytest.mark.parametrize(
-    "hack",
-    [
-        pytest.param(hack, id=hack.name, marks=pytest.mark.slow if hack.variant or hack.number % 3 else ())
-        for hack in HACKS
-    ],
-)
+@every(HACKS, share=3)
 def test_twin(judges: Judges, hack: Hack) -> None:
     found = judges.evaluate(hack.problem, hack.source("twin"))
     assert found.verdict is Verdict.CORRECT, words(found)

@@ -248,7 +248,9 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("kind", FAILING)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "hangs on import" else ()) for kind in FAILING]
+)
 def test_failures_are_results(evaluate: Evaluate, kind: str) -> None:
     source, verdict, words = FAILING[kind]
     found = evaluate(source)

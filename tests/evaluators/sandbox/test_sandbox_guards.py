@@ -83,7 +83,7 @@ def started(*, wrapped: bool = True) -> Worker:
     return worker
 
 
-@pytest.fixture(scope="module", params=["with bubblewrap", "without bubblewrap"])
+@pytest.fixture(scope="module", params=[pytest.param("with bubblewrap", marks=pytest.mark.slow), "without bubblewrap"])
 def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
     wrapped = request.param == "with bubblewrap"
     if wrapped and bubblewrap.obstacle("cpu"):

@@ -44,7 +44,7 @@ def test_the_same_seed_replays_and_another_does_not() -> None:
     assert left[0] != left[2]
 
 
-@pytest.mark.parametrize("cut", range(0, 17))
+@pytest.mark.parametrize("cut", [pytest.param(cut, marks=pytest.mark.slow if cut % 4 else ()) for cut in range(17)])
 def test_a_run_interrupted_anywhere_ends_as_the_undisturbed_one(tmp_path: Path, cut: int) -> None:
     chosen = settings()
     whole = Archive(":memory:")
@@ -65,7 +65,7 @@ def test_a_run_interrupted_anywhere_ends_as_the_undisturbed_one(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("write", ["add_birth", "add_evaluation", "add_placement"])
-@pytest.mark.parametrize("cut", [0, 2, 4])
+@pytest.mark.parametrize("cut", [2, *(pytest.param(cut, marks=pytest.mark.slow) for cut in (0, 4))])
 def test_a_run_killed_between_two_writes_ends_as_the_undisturbed_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str, cut: int
 ) -> None:
