@@ -42,6 +42,8 @@ _DECLARED = re.compile(r"\b(\w+)[\s*&>]+(\w+)\s*(?=[=;,\[{)]|\([^(){};]*\)\s*(?:
 _TENSOR = re.compile(
     r"\bTensor(?:Base)?[\s&*]+(?:const\s+)?(\w+)|\bauto[\s&]+(\w+)\s*=\s*(?:torch|at)::(?!vec|cuda|stable)"
 )
+#: Instructions that enter the operating system's kernel, on x86-64 and on ARM.
+_SYSTEM_CALL = re.compile(r"(^|[\s;])(syscall|int \$0x80|svc #?0)\b")
 #: Words before a name that do not declare it.
 _NO_TYPES = words("return else case new delete throw goto co_return co_await typedef using namespace sizeof")
 _FREE_METHODS = PRODUCES | DESCRIBES | table("describes_in_cpp")
@@ -82,7 +84,10 @@ class CppReader:
             before = words[index - 1] if index else ""
             behind = words[index + 1]
             if word[0] == '"':
-                self._string(self._strings[int(word[1:])], asked=words[max(0, index - 2) : index] == ["attr", "("])
+                text = self._strings[int(word[1:])]
+                self._string(text, asked=words[max(0, index - 2) : index] == ["attr", "("])
+                if before == "(" and _SYSTEM_CALL.search(text):  # inline assembly
+                    self._marks.refuse("subprocess")
             elif _is_name(word) and before in {".", "->"}:
                 self._method(word, words[index - 2] if index > 1 else "", behind)
             elif _is_name(word):

@@ -24,6 +24,7 @@ _FAST_MATH = re.compile(
 _PYTHON = re.compile(r"^\s*(import |from \w[\w.]* import |def |class |@)|\bimport\b", re.MULTILINE)
 #: C++ is read for the names in it, so that prose does no harm.
 _CPP = re.compile(r"#\s*(include|define|pragma)\b|__global__|__device__|[;{}]|::")
+_NATIVE = re.compile(r"mprotect|ptrace|process_vm_(readv|writev)|pkey_mprotect")
 _OPERATOR = re.compile(r"(?:aten|prims)::(\w+)")
 
 
@@ -119,6 +120,8 @@ def _read_string(text: str, marks: Marks, depth: int) -> None:
         marks.tag("fast-math")
     if operator := _OPERATOR.match(text):
         marks.operation(operation_weight(operator[1]), operator[0])
+    if _NATIVE.fullmatch(text):  # the name of a function to be looked up
+        marks.refuse("foreign-library")
     is_python = depth < _DEEPEST and _PYTHON.search(text) and _read_python(text, marks, depth + 1) is not None
     if not is_python and len(text) > 8 and _CPP.search(text):
         CppReader(text, marks).read()

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
+from rich.tree import Tree
 
 from kbevolve.archive.formatting import (
     as_times,
@@ -188,7 +189,12 @@ def unified_diff(older: Kernel, newer: Kernel, labels: Mapping[str, str]) -> str
 def print_lineage(
     console: Console, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]
 ) -> None:
-    """Print a kernel's ancestors, newest first; the lines of other parents are deeper."""
+    """Print a kernel's ancestors, newest first: a tree on a terminal, one row for each in a pipe."""
+    if console.is_terminal:
+        tree = Tree(Text(f"{line[0].birth.kernel} in {line[0].birth.run}", style="bold"), guide_style="dim")
+        _grow(tree, line, evaluations, ideas)
+        console.print(tree)
+        return
 
     def found(birth: Birth) -> Evaluation | None:
         return evaluations.get(birth.kernel or "")
@@ -209,6 +215,26 @@ def print_lineage(
         Column("what", lambda one: what(one[1], ideas), flexible=True),
     ]
     print_table(console, columns, _flat(line))
+
+
+def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> None:
+    """Only crossings are indented, so that fifty generations stay readable."""
+    for ancestor in line:
+        birth = ancestor.birth
+        evaluation = evaluations.get(birth.kernel or "")
+        label = Text(no_wrap=True, overflow="ellipsis")
+        speedup = evaluation.timing.speedup if evaluation else None
+        if speedup is not None:
+            label.append(f"{as_times(speedup):>12}", style="bold green" if speedup > 1 else "green")
+        else:
+            label.append(f"{outcome(birth, evaluation).plain:>12}", style="red")
+        label.append(f"  {birth.kernel}  ").append(f"g{birth.generation:<3} {birth.operator.value:<8}", style="dim")
+        label.append(printable(what(birth, ideas)))
+        node = tree.add(label)
+        for parent in ancestor.met:
+            node.add(Text(f"crossed with {parent}, shown elsewhere", style="dim"))
+        for branch in ancestor.branches:
+            _grow(node.add(Text("crossed with", style="dim")), branch, evaluations, ideas)
 
 
 def _flat(line: Line, depth: int = 0) -> Iterator[tuple[int, Birth]]:

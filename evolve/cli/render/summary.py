@@ -12,6 +12,7 @@ from kbevolve.archive.formatting import (
     as_times,
     counted,
     duration_words,
+    over_eager,
     published_words,
     time_words,
     verdict_words,
@@ -78,7 +79,7 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
 
 def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
     """``1.94× over eager (confirmed), 1.31× over the best of eager, compile and graph (compile)``."""
-    words = f"{as_times(champion.speedup)} over eager {CONFIRMED}"
+    words = f"{over_eager(as_times(champion.speedup), champion.speedup)} {CONFIRMED}"
     names = [EAGER, *(one.name for one in baselines if one.speedup is not None)]
     if len(names) > 1:
         over = as_times(over_best(champion.speedup, baselines))

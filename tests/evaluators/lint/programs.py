@@ -749,6 +749,18 @@ PAIRS = {
         trick=extension("void run() { mprotect(p, 4096, 7); }"),
         honest=extension("void run() { protect(p, 4096, 7); }"),
     ),
+    "memory of the process by a function's name": Pair(
+        tag="foreign-library",
+        refused=True,
+        trick=model(top="import ctypes\nNAME = 'mprotect'\ngetattr(ctypes.CDLL(None), NAME)(0, 4096, 7)"),
+        honest=model(top="import ctypes\nNAME = 'protected'"),
+    ),
+    "a system call in assembly": Pair(
+        tag="subprocess",
+        refused=True,
+        trick=extension('void run() { asm volatile("syscall" : : "a"(57)); }'),
+        honest=extension('void run() { printf("no syscalls"); asm volatile("pause"); }'),
+    ),
     "memory of the process as a file": Pair(
         tag="frames",
         refused=True,

@@ -117,7 +117,7 @@ def test_lineage_leads_to_a_starting_kernel(browse: Any, small_archive: Any) -> 
     assert f"{small_archive.evaluations[small_archive.best].timing.speedup:.3f}" in trunk[0]
 
 
-def test_lineage_of_a_crossing_has_both_lines_and_fits_on_a_terminal(
+def test_lineage_of_a_crossing_has_both_lines_and_is_a_tree_on_a_terminal(
     browse: Any, small_archive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crossed = next(birth for birth in reversed(small_archive.births) if len(birth.parents) > 1)
@@ -127,6 +127,8 @@ def test_lineage_of_a_crossing_has_both_lines_and_fits_on_a_terminal(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     out = re.sub(r"\x1b\[[0-9;]*m", "", browse("lineage", crossed.kernel).out)
+    assert "├──" in out
+    assert "crossed with" in out
     assert all(len(line) <= 80 for line in out.splitlines())
     assert crossed.kernel in out
 
