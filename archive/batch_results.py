@@ -171,6 +171,7 @@ class ResultsFile:
             ) from None
         try:
             self._lock()
+            _sync_directory(path)
             self._read()
         except BaseException:
             os.close(self._file)
@@ -281,3 +282,13 @@ def _as_archived(found: Evaluation) -> Evaluation:
     values = flat(found)
     changes = {name: encodable(values[name]) for name in _TEXTS if isinstance(values[name], str)}
     return changed(found, **changes, **{name: None for name in _ERRORS if math.isnan(values[name] or 0.0)})
+
+
+def _sync_directory(path: Path) -> None:
+    """Have the disk keep the entry of a new file: a line that it has is of no use without."""
+    with contextlib.suppress(OSError):  # some file systems have nothing to keep
+        folder = os.open(path.absolute().parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
