@@ -32,11 +32,11 @@ class Member:
     niche: str
     #: Attempts of this run with it as the main parent.
     children: int = 0
+    #: Rank among members; see `fitness_of`. Kept, since each choice of a parent compares all members.
+    fitness: float = field(init=False)
 
-    @property
-    def fitness(self) -> float:
-        """Rank among members; see `fitness_of`."""
-        return fitness_of(self.evaluation)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fitness", fitness_of(self.evaluation))
 
     @property
     def shown(self) -> float:

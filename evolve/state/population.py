@@ -155,7 +155,9 @@ class Population:
 
     def island(self, index: int) -> Island:
         """An island whose members know how many children they had."""
-        return self.islands[index].with_children(self._children)
+        # Kept, so that only those with a new child are written again.
+        self.islands[index] = self.islands[index].with_children(self._children)
+        return self.islands[index]
 
     def history(self) -> tuple[Member, ...]:
         """The fittest and the newest correct kernels (`evolve.state.leaderboard`), in order of creation."""

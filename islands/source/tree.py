@@ -1,6 +1,7 @@
 """Reading Python files: their outermost statements; the nodes of a syntax tree, its blocks, what each node binds."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -13,16 +14,47 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SKIPPED = frozenset(("ctx", "op", "ops", "kind", "type_comment", "id", "attr"))
 
 
+#: A text in three quotes: no statement begins at one of its lines.
+_QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?"""|' r"'''(?:[^\\]|\\.)*?'''", re.DOTALL)
+#: The end of a line, where the next one may begin an outermost statement: it is not indented and continues none.
+_BEFORE = re.compile(r"\n(?=@|(?!(?:elif|else|except|finally)\b)[^\W\d])")
+
+
 @lru_cache(maxsize=4)
 def statements_of(source: str) -> tuple[str, ...]:
     """The text of each outermost statement; the whole text where two are on one line.
 
-    Most statements of a new kernel are those of its parent, so what is read of a statement is worth keeping: reading
-    whole files took 70 % of the engine's time for a kernel.
+    Most statements of a new kernel are those of its parent. They are found by their text, so that a statement which was
+    parsed for the parent is not parsed again: parsing whole files took a third of the engine's time for a kernel
+    (docs/decisions.md).
 
     Raises:
         SyntaxError: it is no Python. `ast.parse` names other errors.
     """
+    cut = _cut(source)
+    # A cut may lie within a statement. Then the text before it is no Python: it ends in a string, in brackets or with
+    # a backslash, or has a decorator without a function.
+    return cut if all(map(_is_python, cut)) else _parsed_statements(source)
+
+
+def _cut(source: str) -> tuple[str, ...]:
+    quoted = [found.span() for found in _QUOTED.finditer(source)]
+    starts = [0, *(found.end() for found in _BEFORE.finditer(source))]
+    free = [at for at in starts if not any(begin < at < end for begin, end in quoted)]
+    cuts = [at for before, at in pairwise(free) if source[before] != "@"]
+    return tuple(source[start:end] for start, end in pairwise((0, *cuts, len(source))) if start < end)
+
+
+@lru_cache(maxsize=2048)
+def _is_python(text: str) -> bool:
+    try:
+        parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _parsed_statements(source: str) -> tuple[str, ...]:
     body = parse(source).body
     starts = [min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) - 1 for node in body]
     if len(set(starts)) < len(starts):

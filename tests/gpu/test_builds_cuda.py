@@ -159,7 +159,7 @@ def test_the_next_worker_loads_it_without_a_build(place: WorkerWithPool, pool: B
     following = WorkerWithPool(pool)
     try:
         assert following.load(INLINE) == {"ok": True}, following.worker.printed
-        assert following.worker.built[0].seconds == 0
+        assert following.worker.built[0].result.seconds == 0
     finally:
         following.worker.kill()
 
