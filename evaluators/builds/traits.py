@@ -34,5 +34,5 @@ def merged_traits(builds: Iterable[WorkerBuild], reported: Traits | None) -> Tra
         builds: for its worker, `Worker.built`.
         reported: the worker's own report about Triton kernels; None for none.
     """
-    built = [build.result.traits for build in builds if build.result.product is not None]
+    built = [build.traits for build in builds if build.library]
     return united(built if reported is None else [*built, reported])

@@ -3,7 +3,6 @@
 The judge times the reference through the same class and the same program, in a worker that never holds a candidate.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -36,6 +35,8 @@ _CODE_SECONDS = 10.0
 _COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
 #: This byte makes a NaN of a float of any width, so an element that the kernel did not write is never right.
 _POISON = 0xFF
+#: Shorter than any call: no clock shows less, and quotients of such numbers overflow.
+_LEAST_MS = 1e-6
 #: A reported time may exceed the judge's own by this factor, because a GPU's clock differs a little from the judge's.
 _CLOCK_SLACK = 1.01
 
@@ -56,6 +57,17 @@ class Call:
     aliases_input: bool
     #: What the candidate left changed in its process, by short names (`worker.integrity`).
     changes: tuple[str, ...]
+
+
+@contextmanager
+def reading_a_reply() -> Iterator[None]:
+    """Whatever goes wrong while a reply is read is the fault of the process that wrote it."""
+    try:
+        yield
+    except Rejection:
+        raise
+    except Exception:
+        raise Rejection(Verdict.CRASHED, "its process sent a reply that cannot be read") from None
 
 
 class CandidateProcess:
@@ -183,13 +195,19 @@ class CandidateProcess:
         reply = self._ask(request, limit)
         wall_ms = 1e3 * (time.perf_counter() - asked)
         self._called = True
+        with reading_a_reply():
+            return self._read_call(reply, asked, wall_ms, len(inputs))
+
+    def _read_call(self, reply: Message, asked: float, wall_ms: float, inputs: int) -> Call:
         leaves = self._check_form(reply)
-        changed, changes = reply.get("changed"), reply.get("changes")
+        changed, changes = reply.get("changed", []), reply.get("changes")
+        if not isinstance(changed, list) or len(changed) > inputs:
+            raise Rejection(Verdict.CRASHED, "its process sent a reply without its inputs' state")
         return Call(
             ms=_time_of(reply, wall_ms),
             wall_ms=wall_ms,
             asked=asked,
-            changed_input=isinstance(changed, list) and any(flag is not False for flag in changed),
+            changed_input=any(flag is not False for flag in changed),
             aliases_input=any(leaf.get("aliases") is not False for leaf in leaves),
             changes=tuple(str(change)[:40] for change in changes) if isinstance(changes, list) else ("no account",),
         )
@@ -238,8 +256,9 @@ class CandidateProcess:
         reply = self.worker.ask(
             request, seconds=seconds, build_seconds=self._settings.build_seconds, descriptors=descriptors or ()
         )
-        if reply.get("ok") is not True:
-            raise Rejection(*failure_of(reply, self._source))
+        with reading_a_reply():
+            if reply.get("ok") is not True:
+                raise Rejection(*failure_of(reply, self._source))
         return reply
 
 
@@ -248,6 +267,6 @@ def _time_of(reply: Message, wall_ms: float) -> float:
     if not isinstance(times, list) or len(times) != 1:
         raise Rejection(Verdict.CRASHED, "its process sent a reply without a time")
     value = times[0]
-    if not isinstance(value, float) or not math.isfinite(value) or not 0 < value <= _CLOCK_SLACK * wall_ms:
+    if not isinstance(value, float) or not _LEAST_MS <= value <= _CLOCK_SLACK * wall_ms:
         raise Rejection(Verdict.REFUSED, "not accepted: its process reported an impossible time")
     return value

@@ -9,11 +9,9 @@ must be in the sources once and whole, and our builders must have built all: a l
 unknown, and Triton compiles in the worker, whose reports are not believed beyond that (docs/novelty.md).
 """
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from hashlib import sha256
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.builds.build_request import digest
@@ -24,8 +22,6 @@ ShellOf = Callable[[str], tuple[str, tuple[str, ...]] | None]
 
 #: Verdicts that are kept; the newest stay.
 _MOST_KNOWN = 4096
-#: How nvcc names what is inside one source: file-local variables of headers, kernels of anonymous namespaces.
-_NUMBERED = re.compile(rb"(_(?:INTERNAL|GLOBAL__N_)_)([0-9a-f]{8})(?=_[0-9]+_)")
 #: What of a build request decides about a library beside its sources.
 _FLAGS = ("cflags", "cuda_cflags", "ldflags", "include_paths", "with_cuda")
 
@@ -91,8 +87,8 @@ class KnownBinaries:
 
 
 def _hash(shell: str, texts: Sequence[str], built: Sequence[WorkerBuild]) -> str:
-    products = [build.result.product for build in built if build.result.product is not None]
-    if len(products) < len(built):
+    libraries = [build.library for build in built if build.library]
+    if len(libraries) < len(built):
         return ""  # a build failed, and the file went on without it
     sources = {
         (number, at): str(text)
@@ -109,16 +105,5 @@ def _hash(shell: str, texts: Sequence[str], built: Sequence[WorkerBuild]) -> str
         used.add(place[0])
     if len(used) < len(built):
         return ""  # something else was built as well
-    libraries = [sha256(_without_number(product)).hexdigest() for product in products]
     flags = [[build.request.get(name) for name in _FLAGS] for build in built]
     return digest(shell, list(sources.items()), flags, libraries)[:16]
-
-
-def _without_number(library: bytes) -> bytes:
-    """The library without the number that nvcc derives from a source's text and writes into internal names.
-
-    Any header of torch brings such names. A text of the kernel's own may look like one: the number is left out only
-    where all names have the same, for then no such text tells one library from another.
-    """
-    numbers = {found[2] for found in _NUMBERED.finditer(library)}
-    return _NUMBERED.sub(rb"\1", library) if len(numbers) == 1 else library

@@ -14,7 +14,7 @@ from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.analysis.roofline import roofline_of
 from kbevolve.evaluators.builds.resources import completed, merged
 from kbevolve.evaluators.builds.traits import merged_traits
-from kbevolve.evaluators.candidate.process import CandidateProcess
+from kbevolve.evaluators.candidate.process import CandidateProcess, reading_a_reply
 from kbevolve.evaluators.candidate.side_effects import leaks_threads
 from kbevolve.evaluators.candidate.trials import run_trials
 from kbevolve.evaluators.device.devices import Device
@@ -238,14 +238,16 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
             launches = candidate.profile(context.prepared.trial(0).inputs)
         except Rejection:  # the verdict and the times are valid; only the feedback is shorter
             return found
-    profile = read_profile(
-        launches,
-        time_ms=found.timing.time_ms,
-        card=context.card,
-        precision_class=found.accuracy.precision_class,
-        roofline=roofline_of(context.device, disk_cache=context.judge.disk_cache),
-    )
-    kernels = merged(build.result.resources for build in candidate.worker.built)
+    roofline = roofline_of(context.device, disk_cache=context.judge.disk_cache)
+    with reading_a_reply():
+        profile = read_profile(
+            launches,
+            time_ms=found.timing.time_ms,
+            card=context.card,
+            precision_class=found.accuracy.precision_class,
+            roofline=roofline,
+        )
+    kernels = merged(build.resources for build in candidate.worker.built)
     return replace(found, profile=completed(profile, kernels))
 
 

@@ -6,15 +6,20 @@ redirect one. Nothing that the worker does to its copy changes what the builder 
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from hashlib import sha256
 from typing import Protocol
 
 from kbevolve.archive.records import Trait
 from kbevolve.evaluators.worker.channel import Message
+
+#: How nvcc names what is inside one source: file-local variables of headers, kernels of anonymous namespaces.
+_NUMBERED = re.compile(rb"(_(?:INTERNAL|GLOBAL__N_)_)([0-9a-f]{8})(?=_[0-9]+_)")
 
 
 class BuildRefused(Exception):
@@ -66,11 +71,35 @@ class BuildResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBuild:
-    """One build for a worker."""
+    """What the judge remembers of one build for a worker: all but the library, which may be large."""
 
     #: As the worker sent it.
     request: Message
-    result: BuildResult
+    #: SHA-256 of the library without nvcc's number; "" for a failure.
+    library: str
+    #: Of compiling; 0 if the library was known.
+    seconds: float
+    resources: tuple[KernelResources, ...] = ()
+    #: What its code shows; None where it could not be disassembled.
+    traits: tuple[Trait, ...] | None = None
+
+    @classmethod
+    def of(cls, request: Message, result: BuildResult) -> "WorkerBuild":
+        """The memory of a build."""
+        library = "" if result.product is None else sha256(_without_number(result.product)).hexdigest()
+        return cls(
+            request=request, library=library, seconds=result.seconds, resources=result.resources, traits=result.traits
+        )
+
+
+def _without_number(library: bytes) -> bytes:
+    """The library without the number that nvcc derives from a source's text and writes into internal names.
+
+    Any header of torch brings such names. A text of the kernel's own may look like one: the number is left out only
+    where all names have the same, for then no such text tells one library from another.
+    """
+    numbers = {found[2] for found in _NUMBERED.finditer(library)}
+    return _NUMBERED.sub(rb"\1", library) if len(numbers) == 1 else library
 
 
 class Builder(Protocol):

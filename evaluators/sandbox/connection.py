@@ -18,6 +18,8 @@ from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Channel, M
 _EXIT_SECONDS = 2.0
 #: Like a shell, bubblewrap reports a signal by an exit code above this number.
 _SIGNALLED = 128
+#: Bytes that may wait to be read: the largest message, and a part of the next. A worker sends one and waits.
+_MOST_UNREAD = HEADER_BYTES + LARGEST + (1 << 20)
 #: Characters of the captured output that an error message quotes.
 _QUOTED = 500
 
@@ -105,6 +107,8 @@ class WorkerConnection:
         if not data:
             raise self._closed()
         self._received += data
+        if len(self._received) > _MOST_UNREAD:
+            raise _malformed()
 
     def _read_output(self) -> None:
         data = os.read(self._output, 1 << 16)

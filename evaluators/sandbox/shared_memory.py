@@ -5,6 +5,7 @@ allocator: an IPC handle opens the whole allocation, which must not contain the 
 """
 
 import ctypes
+import fcntl
 import mmap
 import os
 from typing import Any
@@ -49,9 +50,13 @@ class SharedMemory:
             self._address = None
 
     def _on_cpu(self) -> torch.Tensor:
-        self._descriptor = os.memfd_create("kbevolve-shared")
+        self._descriptor = os.memfd_create("kbevolve-shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._descriptor, self.size)
+            # A worker that truncated the file would end the judge by SIGBUS at its next access.
+            fcntl.fcntl(
+                self._descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            )
             return torch.frombuffer(mmap.mmap(self._descriptor, self.size), dtype=torch.uint8)
         except OSError as error:
             raise EvaluatorError(

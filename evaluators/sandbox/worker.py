@@ -41,6 +41,8 @@ from kbevolve.evaluators.worker.channel import LARGEST, Message
 _START_SECONDS = 120.0
 #: Seconds between two looks at a build: how long a finished build may wait for its worker.
 _BUILD_POLL_SECONDS = 0.03
+#: Builds for one worker: kernels ask for one to three, whose sources the judge keeps.
+_MOST_BUILDS = 32
 #: Seconds that a worker has to read the reply to a build, which it waits for.
 _REPLY_SECONDS = 10.0
 #: Characters of a compiler's log that are sent to a worker.
@@ -212,6 +214,8 @@ class Worker:
         seconds = limit - spent["building"]
         if self.builder is None or not isinstance(request, dict) or seconds <= 0:
             return None
+        if len(self.built) >= _MOST_BUILDS:
+            raise Rejection(Verdict.CRASHED, f"it asked for more than {_MOST_BUILDS} builds")
         try:
             future = self.builder(request, seconds=seconds)
             while not future.done():
@@ -226,7 +230,7 @@ class Worker:
         self.deadline -= built.seconds
         if built.product is None and built.why is FailureReason.TIME:
             raise Rejection(Verdict.TIMED_OUT, f"stopped after {built.seconds:.0f} s of compiling")
-        self.built.append(WorkerBuild(request=request, result=built))
+        self.built.append(WorkerBuild.of(request, built))
         return built
 
     def _reply(self, built: BuildResult | None) -> None:

@@ -132,9 +132,9 @@ def test_the_pool_builds_a_correct_inline_extension(place: WorkerWithPool, pool:
     assert [request["with_cuda"] for request in place.requests] == [True]
     assert place.away == ["left", "back"]
     (build,) = place.worker.built
-    assert build.result.seconds > 0
-    assert len(build.result.resources) == 4
-    assert all(kernel.registers > 0 for kernel in build.result.resources)
+    assert build.seconds > 0
+    assert len(build.resources) == 4
+    assert all(kernel.registers > 0 for kernel in build.resources)
 
 
 def test_it_is_built_with_light_headers_for_this_gpu_only(pool: BuildPool, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_next_worker_loads_it_without_a_build(place: WorkerWithPool, pool: B
     following = WorkerWithPool(pool)
     try:
         assert following.load(INLINE) == {"ok": True}, following.worker.printed
-        assert following.worker.built[0].result.seconds == 0
+        assert following.worker.built[0].seconds == 0
     finally:
         following.worker.kill()
 

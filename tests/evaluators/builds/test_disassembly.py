@@ -212,7 +212,7 @@ def test_one_unknown_part_makes_all_unknown() -> None:
 
 def test_reports_of_builders_and_worker_are_combined() -> None:
     def build(traits: tuple[Trait, ...] | None, product: bytes | None = b"library") -> WorkerBuild:
-        return WorkerBuild(request={}, result=BuildResult(product=product, traits=traits))
+        return WorkerBuild.of({}, BuildResult(product=product, traits=traits))
 
     assert merged_traits([], None) is None
     assert merged_traits([], (MATRIX,)) == (MATRIX,)

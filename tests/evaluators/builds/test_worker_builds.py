@@ -116,14 +116,14 @@ def test_load_and_load_inline_use_the_pool(shared: WorkerWithPool) -> None:
     assert [request["name"] for request in shared.requests] == ["three", "twice"]
     assert shared.requests[1]["cflags"] == ["-O3"]
     assert shared.away == ["left", "back"] * 2
-    assert [build.result.seconds > 0 for build in shared.worker.built] == [True, True]
+    assert [build.seconds > 0 for build in shared.worker.built] == [True, True]
 
 
 def test_the_next_worker_finds_it_built(shared: WorkerWithPool, place: WorkerWithPool) -> None:
     source = named("again")
     for known, builder in enumerate((shared, place)):
         assert builder.load(source) == {"ok": True}
-        assert (builder.worker.built[0].result.seconds == 0) is bool(known)
+        assert (builder.worker.built[0].seconds == 0) is bool(known)
 
 
 def test_other_sources_under_a_known_name_are_a_new_version(shared: WorkerWithPool) -> None:

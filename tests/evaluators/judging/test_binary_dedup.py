@@ -31,7 +31,7 @@ def built(
     library: bytes = b"machine code", sources: Sequence[tuple[str, str]] = SOURCES, **flags: object
 ) -> WorkerBuild:
     request = {"name": "x", "sources": [list(source) for source in sources], "cflags": [], "with_cuda": True} | flags
-    return WorkerBuild(request=request, result=BuildResult(product=library))
+    return WorkerBuild.of(request, BuildResult(product=library))
 
 
 def code(
@@ -65,7 +65,7 @@ def test_everything_that_runs_is_in_the_hash_and_renamed_native_names_are_not() 
         ((built(),), {"texts": (DEVICE, "int compiled_at_the_first_call;")}),
         ((built(),), {"texts": (DEVICE, HOST)}),  # it stands in both sources
         ((built(), built(sources=(("more.cpp", "int more;"),))), {}),
-        ((built(), WorkerBuild(request={"sources": []}, result=BuildResult(product=None))), {}),
+        ((built(), WorkerBuild.of({"sources": []}, BuildResult(product=None))), {}),
         ((built(sources=(("cuda.cu", DEVICE + DEVICE),)),), {}),
     ],
 )
