@@ -152,6 +152,7 @@ def _confined(command: Sequence[str], directory: Path, readable: Sequence[Path],
         "file_bytes": FILE_BYTES,
         "address_bytes": None,
         "data_bytes": min(_MEMORY_BYTES, launch.memory_bytes()),
+        "sockets": False,
         "files": permissions.for_landlock(),
     }
     outside = bubblewrap.command(permissions, "cpu", directory) if wrapped else []

@@ -139,6 +139,7 @@ def _worker(device: Device, directory: Path, *, socket_fd: int, wrapped: bool) -
         "file_bytes": _FILE_BYTES,
         "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if device.type == "cpu" else None,
         "data_bytes": memory,
+        "sockets": device.type == "cuda",
         "files": permissions.for_landlock(),
     }
     arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device), "threads": device.threads}

@@ -18,7 +18,20 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox.gpu import find_gpu, special_files
 
 #: Folders of the operating system, without /proc, /sys and /dev.
-_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/etc", "/opt", "/nix/store")
+_SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin", "/opt", "/nix/store")
+#: What programs and libraries read in /etc: the loader, names of users and hosts, the time zone, links to programs,
+#: OpenSSL's and Python's configuration.
+_ETC = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "ld.so.preload", "alternatives", "ssl/openssl.cnf", "python3*"),
+    *("nsswitch.conf", "passwd", "group", "hosts", "host.conf", "resolv.conf", "localtime", "timezone", "os-release"),
+    *("mime.types", "locale.alias", "terminfo", "crypto-policies", "pki/tls/openssl.cnf", "OpenCL", "nvidia"),
+)
+#: Facts about the machine. The rest of /proc is about other processes, that of /sys for its administrator.
+_PROC = (
+    *("cgroups", "cpuinfo", "devices", "driver", "filesystems", "loadavg", "meminfo", "misc", "modules", "self"),
+    *("stat", "swaps", "sys", "uptime", "version", "vmstat", "zoneinfo"),
+)
+_SYS = ("bus", "class", "dev", "devices", "fs/cgroup", "hypervisor", "kernel/mm", "module")
 #: Programs that build kernels. Each brings its toolkit: the folder above the program's bin.
 _PROGRAMS = ("c++", "g++", "gcc", "cc", "clang++", "nvcc", "ninja", "ld")
 #: Variables that name such a program, folders of toolkits, and lists of folders.
@@ -56,8 +69,8 @@ class Permissions:
 
     def for_landlock(self) -> dict[str, list[str]]:
         """Paths by kind of right. A root that contains something hidden is replaced by its other parts."""
-        readable = ["/proc", "/sys"]
-        listable: list[str] = []
+        readable = [*(f"/proc/{name}" for name in _PROC), *(f"/sys/{name}" for name in _SYS)]
+        listable = ["/proc", "/sys"]
         for root in self.roots:
             for path, whole in _around(root, self.hidden):
                 (readable if whole else listable).append(str(path))
@@ -82,7 +95,7 @@ def permissions_for(
     """
     home, temporary = Path.home().resolve(), Path(tempfile.gettempdir()).resolve()
     private = (home, temporary)
-    roots = [*map(Path, _SYSTEM), program]
+    roots = [*map(Path, _SYSTEM), *(path for name in _ETC for path in Path("/etc").glob(name)), program]
     for folder in (*_interpreter(), *_toolkits(environment)):
         roots += [folder / part for part in _PARTS] if _contains(folder, private) else [folder]
     # The user wrote these lists, but a home or a checkout on a search path is no permission to read all of it.

@@ -28,6 +28,7 @@ def confine(
     file_bytes: int,
     address_bytes: int | None,
     data_bytes: int,
+    sockets: bool,
     files: dict[str, Any],
 ) -> str:
     """Confine this process and all it will start; returns the level, e.g. "landlock 7, seccomp, limits".
@@ -38,6 +39,7 @@ def confine(
         file_bytes: largest file that may be written.
         address_bytes: address space; None for no limit, because CUDA reserves terabytes of addresses.
         data_bytes: private writable memory, whether it was touched or not.
+        sockets: whether Unix sockets can be made besides pairs, as CUDA's driver may do. They can connect to nothing.
         files: `readable`, `listable`, `devices` and `writable` of `restrict_files`.
     """
     libc = ctypes.CDLL(None)
@@ -59,7 +61,9 @@ def confine(
     level = ["limits"]
     # The filter comes last, because it refuses calls that are made above.
     version = restrict_files(**files)
-    if filter_calls():
+    # A rule of Landlock for a folder of /proc is lost when Linux drops the folder from its cache. An open one stays.
+    os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
+    if filter_calls(sockets=sockets):
         level.insert(0, "seccomp")
     if version:
         level.insert(0, f"landlock {version}")

@@ -28,6 +28,14 @@ CLOSED = (
     "writes-a-file",
     "deletes-a-file",
     "leaves-a-note",
+    "reads-passwords",
+    "reads-a-command-line",
+    "reads-a-state",
+    "slows-its-group",
+    "sends-to-a-service",
+    "sends-by-one-of-a-pair",
+    "sends-a-message",
+    "sends-a-descriptor",
     "reads-its-environment",
     "reads-its-memory",
     "reads-its-descriptors",
@@ -183,6 +191,7 @@ def test_a_worker_reaches_nothing_around_it(worker: Worker, tmp_path: Path, atta
     secret = tmp_path / "archive.db"
     secret.write_text("the truth")
     names = {"secret": str(secret), "folder": str(tmp_path), "checkout": str(ROOT), "parent": os.getpid(), "port": 1}
+    names |= {"private": "/etc/shadow", "datagrams": str(tmp_path / "d")}
     reply = load(worker, SNOOPING[attack].format(**names))
     assert not reply["ok"]
     assert reply["type"] in {"PermissionError", "OSError"}, reply

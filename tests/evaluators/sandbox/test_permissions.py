@@ -25,8 +25,9 @@ def test_hidden_parts_of_a_root_are_left_out(tmp_path: Path) -> None:
     found = Permissions(
         roots=(packages, packages / "ours" / "worker"), hidden=(packages / "ours",), devices=(), writable=()
     ).for_landlock()
-    assert found["listable"] == [str(packages)]
-    assert set(found["readable"]) - {"/proc", "/sys"} == {str(packages / "torch"), str(packages / "ours" / "worker")}
+    assert found["listable"] == ["/proc", "/sys", str(packages)]
+    readable = {path for path in found["readable"] if not path.startswith(("/proc/", "/sys/"))}
+    assert readable == {str(packages / "torch"), str(packages / "ours" / "worker")}
 
 
 def test_home_temporary_files_and_our_sources_are_not_readable(tmp_path: Path) -> None:
@@ -38,6 +39,16 @@ def test_home_temporary_files_and_our_sources_are_not_readable(tmp_path: Path) -
         assert not any(closed.is_relative_to(path) for path in readable), closed
     assert any(Path(sys.executable).resolve().is_relative_to(path) for path in readable)
     assert permissions.writable == (tmp_path / "own",)
+
+
+@pytest.mark.parametrize(
+    "closed",
+    ["/etc", "/etc/shadow", "/etc/ssh/sshd_config", "/proc", "/proc/1/cmdline", "/proc/kcore", "/sys/kernel/debug"],
+)
+def test_of_the_systems_configuration_and_processes_only_named_files_are_readable(closed: str, tmp_path: Path) -> None:
+    readable = permissions_for(CPU, tmp_path, PROGRAM, {}).for_landlock()["readable"]
+    assert {"/etc/passwd", "/proc/self", "/proc/cpuinfo", "/sys/devices"} <= set(readable)
+    assert not any(Path(closed).is_relative_to(path) for path in readable)
 
 
 def test_a_cpu_gets_no_disk_and_no_gpu(tmp_path: Path) -> None:

@@ -60,14 +60,16 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as unix:
         unix.bind(str(home / "s"))
         unix.listen()
-        with socket.socket(socket.AF_UNIX) as hidden:
+        with socket.socket(socket.AF_UNIX) as hidden, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+            datagrams.bind(str(home / "d"))
             hidden.bind("\0" + abstract)
             hidden.listen()
             yield Targets(
                 names={
                     **{"secret": str(secret), "folder": str(home / "folder"), "socket": str(home / "s")},
                     **{"checkout": str(ROOT), "parent": os.getpid(), "abstract": abstract},
-                    "port": tcp.getsockname()[1],
+                    **{"port": tcp.getsockname()[1], "datagrams": str(home / "d")},
+                    "private": next(path for path in ("/etc/shadow", "/etc/profile") if os.access(path, os.R_OK)),
                 },
                 secret=secret,
             )
