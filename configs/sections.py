@@ -101,6 +101,8 @@ class EvaluationSettings(Section):
     allow_library: Literal["full", "partial", "none"] = "full"
     #: Whether a kernel may keep a copy of its weights in its own layout; it then misses changes in place.
     allow_prepacked: bool = True
+    #: Whether a kernel may run code that the lint cannot read: computed or decoded text, code objects, machine code.
+    allow_unreadable: bool = False
     #: Judge kernels of a problem although its card says that answers which ignore the input would pass.
     force: bool = False
     #: Time torch.compile and eager in a CUDA graph as well, once for each problem and device.

@@ -22,9 +22,9 @@ from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import LintReport, lint
+from kbevolve.evaluators.lint.process import LintProcess
 
 #: Cheap and short: most of an evaluation is the life of its worker.
 SETTINGS = EvaluationSettings(
@@ -139,10 +139,10 @@ def _judge(judge: Judge, problem: Problem, patient: Patient) -> tuple[Evaluation
 def _lint_refuses_nothing() -> Iterator[None]:
     """Most faults here are what the lint refuses to run; the judge must survive them without it."""
 
-    def tags_only(*arguments: Any, **keywords: Any) -> LintReport:
-        return replace(lint(*arguments, **keywords), refusal="")
+    def tags_only(process: LintProcess, source: str, **keywords: Any) -> LintReport:
+        return replace(lint(source, **keywords), refusal="")
 
-    with patch.object(pipeline, "lint", tags_only):
+    with patch.object(LintProcess, "lint", tags_only):
         yield
 
 

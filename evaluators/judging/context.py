@@ -20,6 +20,7 @@ from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.device.memory import free_bytes
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.binary_dedup import KnownBinaries, ShellOf
+from kbevolve.evaluators.lint.process import LintProcess
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.clock import Undisturbed
@@ -48,6 +49,7 @@ class JudgeContext:
     device: Device
     settings: EvaluationSettings
     gate: DeviceGate
+    lint: LintProcess
     workers: WorkerPool
     builds: BuildPool
     #: Facts from earlier processes.

@@ -32,6 +32,7 @@ from kbevolve.evaluators.judging.pipeline import (
     is_doubtful,
     rejected,
 )
+from kbevolve.evaluators.lint.process import LintProcess
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
@@ -101,6 +102,7 @@ class Judge:
             device=device,
             settings=settings,
             gate=gate,
+            lint=LintProcess(),
             workers=WorkerPool(device, gate, spares=width, connections=connections),
             builds=BuildPool(device, settings, disk_cache, width=builders, plain=plain, while_precompiling=quietly),
             disk_cache=disk_cache,
@@ -123,6 +125,7 @@ class Judge:
         self._leave_problem()
         self._context.workers.close()
         self._context.builds.close()
+        self._context.lint.close()
 
     def card(self, problem: Problem) -> ProblemCard:
         """What is known about a problem on this device; EvaluatorError when the reference fails."""
@@ -137,7 +140,7 @@ class Judge:
         try:
             # The lint needs a core, which on a CPU belongs to the kernel that is timed.
             with phases("lint"), self._context.gate.shared() if self.device.type == "cpu" else nullcontext():
-                found = check_source(problem, kernel, found, self.settings, self.device)
+                found = check_source(problem, kernel, found, self._context)
             found = self._evaluate_beside_others(problem, kernel, found, phases)
         except Rejection as failure:
             found = rejected(found, failure)

@@ -9,8 +9,6 @@ from random import Random
 
 from kbevolve.archive.records import Evaluation, Execution, Kernel, Verdict, changed
 from kbevolve.configs.problem import Problem
-from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.analysis.roofline import roofline_of
 from kbevolve.evaluators.builds.resources import completed, merged
 from kbevolve.evaluators.builds.traits import merged_traits
@@ -19,7 +17,7 @@ from kbevolve.evaluators.candidate.side_effects import leaks_threads
 from kbevolve.evaluators.candidate.trials import run_trials
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback.profile import read_profile
-from kbevolve.evaluators.judging.context import ProblemContext
+from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
 from kbevolve.evaluators.judging.paired_timing import (
     KERNEL,
     REFERENCE,
@@ -32,7 +30,6 @@ from kbevolve.evaluators.judging.paired_timing import (
     time_ms,
 )
 from kbevolve.evaluators.judging.phases import Phases
-from kbevolve.evaluators.lint import lint
 from kbevolve.evaluators.lint.streams import may_use_several
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.baselines import best, over_best, recall
@@ -64,13 +61,14 @@ def rejected(found: Evaluation, failure: Rejection) -> Evaluation:
     return replace(found, verdict=failure.verdict, message=failure.message, tags=failure.tags or found.tags)
 
 
-def check_source(
-    problem: Problem, kernel: Kernel, found: Evaluation, settings: EvaluationSettings, device: Device
-) -> Evaluation:
+def check_source(problem: Problem, kernel: Kernel, found: Evaluation, judge: JudgeContext) -> Evaluation:
     """Add the tags of the source. Refuse a file that is not Python, or that the lint refuses."""
-    _check_syntax(kernel.source)
-    reference = problem.source_for(device.type)
-    finding = lint(kernel.source, allow_library=settings.allow_library, reference_source=reference)
+    finding = judge.lint.lint(
+        kernel.source,
+        allow_library=judge.settings.allow_library,
+        allow_unreadable=judge.settings.allow_unreadable,
+        reference_source=problem.source_for(judge.device.type),
+    )
     if finding.refusal:
         raise Rejection(Verdict.REFUSED, finding.refusal, tags=finding.tags)
     return replace(found, tags=finding.tags)
@@ -189,7 +187,7 @@ def check_contestant(context: ProblemContext, candidate: CandidateProcess, kerne
     found = changed(found, sandbox=candidate.worker.sandbox)
     candidate.worker.deadline = time.monotonic() + judge.settings.total_seconds
     try:
-        found = check_source(problem, kernel, found, judge.settings, judge.device)
+        found = check_source(problem, kernel, found, judge)
         phases = Phases(judge.gate)
         build(candidate, phases)
         return try_kernel(context, candidate, found, phases)
@@ -249,16 +247,3 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
         )
     kernels = merged(build.resources for build in candidate.worker.built)
     return replace(found, profile=completed(profile, kernels))
-
-
-def _check_syntax(source: str) -> None:
-    """Refuse a file that cannot be imported before a process is spent on it."""
-    try:
-        parse(source)
-    except SyntaxError as error:
-        line = (error.text or "").strip()[:200]
-        raise Rejection(
-            Verdict.REFUSED, f"not Python: line {error.lineno}: {error.msg}{f': `{line}`' if line else ''}"
-        ) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise Rejection(Verdict.REFUSED, f"not Python: {str(error) or type(error).__name__}") from None

@@ -44,6 +44,8 @@ _TENSOR = re.compile(
 )
 #: Instructions that enter the operating system's kernel, on x86-64 and on ARM.
 _SYSTEM_CALL = re.compile(r"(^|[\s;])(syscall|int \$0x80|svc #?0)\b")
+#: Bytes among instructions, and data where instructions are.
+_MACHINE_CODE = re.compile(r"(^|[\s;])\.(byte|[248]byte|long|quad|incbin)\b|^\.text\b")
 #: Words before a name that do not declare it.
 _NO_TYPES = words("return else case new delete throw goto co_return co_await typedef using namespace sizeof")
 _FREE_METHODS = PRODUCES | DESCRIBES | table("describes_in_cpp")
@@ -88,6 +90,8 @@ class CppReader:
                 self._string(text, asked=words[max(0, index - 2) : index] == ["attr", "("])
                 if before == "(" and _SYSTEM_CALL.search(text):  # inline assembly
                     self._marks.refuse("subprocess")
+                if before == "(" and _MACHINE_CODE.search(text):
+                    self._marks.refuse("unreadable")
             elif _is_name(word) and before in {".", "->"}:
                 self._method(word, words[index - 2] if index > 1 else "", behind)
             elif _is_name(word):
@@ -97,6 +101,8 @@ class CppReader:
                     self._marks.refuse("patches-torch")
                 if word == "static" and _keeps_state(words[index + 1 : index + 40]):
                     self._marks.tag("module-cache")
+                if word == "PROT_EXEC":
+                    self._marks.refuse("unreadable")
                 if word == "catch":
                     self._marks.tag("try-except-fallback")
                 if word in {"__global__", "__device__"} or (word == "extern" and behind[0] == '"'):

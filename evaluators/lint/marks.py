@@ -20,9 +20,11 @@ class Marks:
     own_kernel: bool = False
     #: Whether it loads a shared library.
     loads_library: bool = False
-    #: Whether text that could not be read here is run as code, and whether anything is decoded.
-    runs_text: bool = False
-    decodes: bool = False
+    #: Whether it imports files by their place, and whether it writes files whose text could not be read here.
+    imports_files: bool = False
+    writes_unknown: bool = False
+    #: Whether it writes bytes that may be a library of machine code.
+    writes_bytes: bool = False
 
     def tag(self, name: str) -> None:
         """Note a tag that has honest uses."""

@@ -24,10 +24,8 @@ def check_call(name: str, node: ast.Call, scope: NameScope, names: PythonNames, 
     arguments = node.args
     keywords = {keyword.arg: keyword.value for keyword in node.keywords}
     first = names.text(arguments[0], scope) if arguments else None
-    if PATTERNS["runs_text"].fullmatch(name) and arguments:
+    if PATTERNS["runs_text"].fullmatch(name):
         marks.tag("exec")
-        # A constant text is read as a part of the kernel.
-        marks.runs_text |= not isinstance(arguments[0], ast.Constant)
     elif PATTERNS["starts_program"].fullmatch(name):
         # The first of several words is the program.
         meanings = names.of(arguments[0], scope) if arguments else ()

@@ -11,8 +11,10 @@ docs/tags.md lists what it does not follow. An expression that it does not under
 import ast
 import builtins
 import re
+import textwrap
 from collections import deque
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from kbevolve.evaluators.lint.operations import MODULE_CLASS, gives_tensor
 from kbevolve.evaluators.lint.python_scopes import OWN, TENSOR, NameScope, PythonScopes
@@ -22,9 +24,13 @@ from kbevolve.evaluators.lint.tables import BUILDERS, PATTERNS, PROTECTED, words
 _DEEPEST = 60
 #: Things that one expression may mean; the first are kept.
 _MOST = 12
+#: Characters of a string that is put together; a kernel's source has some ten thousand.
+MOST_TEXT = 200_000
 
 #: What the kernel's own builder made: an extension, a library, a function in it.
 BUILT = "built()"
+#: A type of functions in machine code, as ctypes makes them.
+PROTOTYPE = "prototype()"
 #: Methods that give a container's members.
 MEMBERS = words("values items get pop copy children modules")
 #: Methods of containers that no tensor has: they are asked of a container of tensors.
@@ -38,8 +44,17 @@ _DETOUR = re.compile(
     r"(?:\w+\.)*(\w+)\._?"
     r"(os|sys|ctypes|builtins|inspect|gc|subprocess|threading|signal|socket|importlib|multiprocessing|shutil)(?=\.|$)"
 )
+_SELF = re.compile(r"^builtins\.\w+\.__self__(?=\.|$)")
 
 Meaning = str | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+
+
+class WrittenOut(NamedTuple):
+    """A text that is written out in the file."""
+
+    text: str
+    #: Variables whose one value was taken for all that they ever hold.
+    names: frozenset[str] = frozenset()
 
 
 class PythonNames:
@@ -48,6 +63,7 @@ class PythonNames:
     def __init__(self, scopes: PythonScopes) -> None:
         self._scopes = scopes
         self._known: dict[ast.AST, tuple[Meaning, ...]] = {}
+        self._constants: dict[ast.AST, WrittenOut | None] = {}
         self._depth = 0
 
     def of(self, node: ast.AST | str, scope: NameScope) -> tuple[Meaning, ...]:
@@ -83,7 +99,49 @@ class PythonNames:
                 texts = [next((one[1:] for one in meanings if isinstance(one, str) and one[0] == '"'), None)]
         if all(text is None for text in texts) or (unknown is None and None in texts):
             return None
-        return "".join(unknown or "" if text is None else text for text in texts)
+        joined = [unknown or "" if text is None else text for text in texts]
+        return "".join(joined) if sum(map(len, joined)) <= MOST_TEXT else None
+
+    def constants(self, node: ast.expr, scope: NameScope) -> "WrittenOut | None":
+        """The text that the expression is; None unless the file writes all of it out.
+
+        Stricter than `text`: a name must have one value in the whole file.
+        """
+        if node not in self._constants:
+            self._constants[node] = None  # in a circle, and below the deepest expression
+            if self._depth < _DEEPEST:
+                self._depth += 1
+                self._constants[node] = self._find_constants(node, scope)
+                self._depth -= 1
+        return self._constants[node]
+
+    def _find_constants(self, node: ast.expr, scope: NameScope) -> "WrittenOut | None":
+        match node:
+            case ast.Constant(value=str() as text):
+                return WrittenOut(text)
+            case ast.Constant(value=bytes() as code) if code.isascii() and b"coding" not in code:
+                return WrittenOut(code.decode())
+            case ast.FormattedValue(value=ast.Constant(value=str() | int() as value), format_spec=None, conversion=-1):
+                return WrittenOut(str(value))
+            case ast.FormattedValue(value=value, format_spec=None, conversion=-1):
+                return self.constants(value, scope)
+            case ast.JoinedStr() | ast.BinOp(op=ast.Add()):
+                members = node.values if isinstance(node, ast.JoinedStr) else operands_of(node)
+                parts = [part for member in members if (part := self.constants(member, scope)) is not None]
+                if len(parts) < len(members) or sum(len(part.text) for part in parts) > MOST_TEXT:
+                    return None
+                names = frozenset[str]().union(*(part.names for part in parts))
+                return WrittenOut("".join(part.text for part in parts), names)
+            case ast.Name(id=name) if (owner := scope.owner_of(name)) and name not in self._scopes.uncertain:
+                match owner.bound[name]:
+                    case [(ast.expr() as value, at)] if found := self.constants(value, at):
+                        return WrittenOut(found.text, found.names | {name})
+            case ast.Call(func=function, args=[text, *_]) if self.names(function, scope) == ["builtins.compile"]:
+                return self.constants(text, scope)
+            case ast.Call(func=function, args=[text]) if self.names(function, scope) == ["textwrap.dedent"]:
+                found = self.constants(text, scope)
+                return None if found is None else WrittenOut(textwrap.dedent(found.text), found.names)
+        return None
 
     def attribute(self, meaning: Meaning, name: str) -> Iterable[Meaning]:
         """What ``meaning.name`` means."""
@@ -154,15 +212,18 @@ class PythonNames:
         owner = scope.owner_of(name)
         if owner is not None:
             return [one for value in owner.bound[name][:16] for one in self.of(*value)]
+        if name == "__builtins__":
+            return ["builtins"]
         if hasattr(builtins, name):
             return [f"builtins.{name}"]
         return [canonical(f"{module}.{name}") for module in self._scopes.stars]
 
     def _item(self, meaning: Meaning, key: ast.expr, scope: NameScope) -> Iterable[Meaning]:
         """``meaning[key]``: a container means its members, a namespace is asked for a name."""
-        if isinstance(meaning, str) and (meaning == "sys.modules" or meaning.endswith(".__dict__")):
+        if isinstance(meaning, str) and (meaning in {"sys.modules", "builtins"} or meaning.endswith(".__dict__")):
             text = self.text(key, scope)
-            return [] if text is None else [canonical(meaning.removesuffix("sys.modules")[: -len("__dict__")] + text)]
+            space = "" if meaning == "sys.modules" else f"{meaning.removesuffix('.__dict__')}."
+            return [] if text is None else [canonical(space + text)]
         return [] if isinstance(meaning, str) and meaning[0] == '"' else [meaning]
 
     def _call(self, node: ast.Call, scope: NameScope) -> Iterable[Meaning]:
@@ -197,6 +258,8 @@ class PythonNames:
                 return self._inherited()
             case "builtins.type", [base]:
                 return [one for one in self.of(base, scope) if one == OWN]
+        if name in {"ctypes.CFUNCTYPE", "ctypes.PYFUNCTYPE"}:
+            return [PROTOTYPE]
         if name in BUILDERS or PATTERNS["loads_library"].fullmatch(name) or PATTERNS["own_operators"].match(name):
             return [BUILT]
         if PATTERNS["transparent"].fullmatch(name):
@@ -209,7 +272,8 @@ class PythonNames:
 
 
 def canonical(name: str) -> str:
-    """The name without detours through other modules' imports."""
+    """The name without detours through other modules' imports, and through a builtin function's module."""
+    name = _SELF.sub("builtins", name)
     if name.partition(".")[0] not in PROTECTED or name.startswith("torch.signal."):
         return name
     found = _DETOUR.match(name)

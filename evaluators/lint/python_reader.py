@@ -10,6 +10,7 @@ from kbevolve.evaluators.lint.python_calls import check_call
 from kbevolve.evaluators.lint.python_names import BUILT, MEMBERS, PythonNames, canonical, operands_of
 from kbevolve.evaluators.lint.python_scopes import TENSOR, Function, NameScope, PythonScopes, preparing_functions
 from kbevolve.evaluators.lint.python_stores import PythonStores
+from kbevolve.evaluators.lint.python_unreadable import CODE_OBJECTS, UnreadableCode
 from kbevolve.evaluators.lint.tables import BUILDERS, EXPECTED_MODULES, PATTERNS, rules_of, table
 
 _ESCAPES = table("escapes")
@@ -41,14 +42,18 @@ class PythonReader:
         self._names = PythonNames(self._scopes)
         self._preparing = preparing_functions(tree)
         self._stores = PythonStores(self._names, marks)
+        self._unreadable = UnreadableCode(self._names, marks)
         #: Strings that may be code of another language, each once.
         self.texts: dict[str, None] = {}
+        #: Strings that are run as Python.
+        self.code = self._unreadable.code
 
     def read(self) -> None:
         """Walk the file. Iterative: a legal file may nest deeper than Python's own stack."""
         stack: list[tuple[ast.AST, PythonContext]] = [(self._tree, PythonContext(self._scopes.module, self._running))]
         while stack:
             stack.extend(self._enter(*stack.pop()))
+        self._unreadable.finish()
 
     def _enter(self, node: ast.AST, at: PythonContext) -> Iterable[tuple[ast.AST, PythonContext]]:
         """Read one node; the nodes below it that remain to be read."""
@@ -67,6 +72,8 @@ class PythonReader:
                 below = self._call(node, at)
             case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()):
                 self._mention(node, at)
+            case ast.Subscript(value=base, slice=key, ctx=ast.Load()):
+                self._unreadable.check_item(base, key, at.scope)
             case ast.Constant(value=str() | bytes() as text) if at.code and text:
                 self.texts[text if isinstance(text, str) else text.decode("latin-1")] = None
             case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.JoinedStr() | ast.AugAssign():
@@ -118,12 +125,12 @@ class PythonReader:
     def _named(self, name: str, *, called: bool, running: bool) -> None:
         """A dotted name is mentioned, or called; an operation counts unless it only prepares the model."""
         self._marks.add(rules_of(name))
-        self._marks.decodes |= PATTERNS["decodes"].match(name) is not None
+        self._marks.imports_files |= not called and PATTERNS["imports_files"].fullmatch(name) is not None
         if name in BUILDERS or name.startswith(("triton.jit", "torch._inductor.async_compile.")):
             self._marks.own_kernel = True
         elif not called and PATTERNS["runs_text"].fullmatch(name):
             self._marks.tag("exec")
-            self._marks.runs_text = True
+            self._marks.refuse("unreadable")
         elif running or not called:
             # What is kept for later counts wherever it is mentioned; of a tensor's attributes only products do.
             made = MODULE_CLASS.fullmatch(name)
@@ -144,6 +151,7 @@ class PythonReader:
                 # An object of torch.nn, or a container of some.
                 self._marks.operation(weight_of(name[:-2]), name[:-2].rpartition(".")[2])
         self._stores.check_call(node, at.scope, at.running)
+        self._unreadable.check_call(node, names, at.scope)
         match function:
             case ast.Attribute(value=base):
                 self._escape(function, at)
@@ -174,6 +182,8 @@ class PythonReader:
         """An attribute whose name alone says something, on any object."""
         if node.attr in _ESCAPES:
             self._marks.refuse("frames")
+        if node.attr in CODE_OBJECTS:
+            self._marks.refuse("unreadable")
         if node.attr in {"data_ptr", "_version", "untyped_storage", "mutable_data_ptr", "const_data_ptr"}:
             self._marks.tag("data-pointer")
         if node.attr in {"write_text", "write_bytes"}:

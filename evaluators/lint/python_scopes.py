@@ -59,6 +59,8 @@ class PythonScopes:
         self.returned: dict[ast.AST, list[ast.expr]] = defaultdict(list)
         #: Base classes of all classes of the file.
         self.bases: list[tuple[ast.expr, NameScope]] = []
+        #: Names that may get a value in a way that `bound` does not show.
+        self.uncertain: set[str] = set()
         #: Modules imported with a star.
         self.stars: list[str] = []
         self._calls: dict[str, list[tuple[ast.Call, NameScope]]] = defaultdict(list)
@@ -101,6 +103,14 @@ class PythonScopes:
                     self._bind_name(alias.asname or alias.name, f"{module}.{alias.name}", scope)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 scope.shared.update(names)
+                self.uncertain.update(names)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+                self.uncertain.add(name)
+            case ast.AugAssign(target=ast.Name(id=name) as target, value=value):
+                self.uncertain.add(name)
+                self._bind(target, value, scope)
+            case ast.arg(arg=name):
+                self.uncertain.add(name)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name) as function, args=[*_, last]):
                 self._calls[name].append((node, scope))
                 if isinstance(function, ast.Attribute) and name in _ADDING:

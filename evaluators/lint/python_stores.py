@@ -6,6 +6,7 @@ import re
 from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.python_names import PythonNames
 from kbevolve.evaluators.lint.python_scopes import OWN, NameScope
+from kbevolve.evaluators.lint.python_unreadable import CODE_OBJECTS
 from kbevolve.evaluators.lint.tables import PATTERNS, PROTECTED, table, words
 
 #: Methods that change a container.
@@ -52,6 +53,9 @@ class PythonStores:
                 self._marks.tag("module-cache")
 
     def _attribute(self, base: ast.expr, name: str, value: ast.expr | None, scope: NameScope, running: bool) -> None:
+        functions = [meaning for meaning in self._names.of(base, scope) if isinstance(meaning, ast.FunctionDef)]
+        if name in CODE_OBJECTS or (name == "src" and functions):  # of a Triton kernel
+            self._marks.refuse("unreadable")
         if name in {"__code__", "__globals__", "__closure__"}:
             self._marks.tag("patches-torch")
         elif running and self._is_own(base, scope):

@@ -10,13 +10,15 @@ from kbevolve.configs.syntax import parse
 from kbevolve.evaluators.lint.cpp import CppReader
 from kbevolve.evaluators.lint.marks import Marks
 from kbevolve.evaluators.lint.operations import operation_weight
+from kbevolve.evaluators.lint.python_names import MOST_TEXT
 from kbevolve.evaluators.lint.python_reader import PythonReader
-from kbevolve.evaluators.lint.tables import REFUSALS
+from kbevolve.evaluators.lint.tables import REFUSALS, words
 
 #: Python within strings within Python that is read.
 _DEEPEST = 3
-#: Characters of one string that are read as code: a kernel's source has some ten thousand.
-_MOST_TEXT = 200_000
+#: A comment in the first two lines that says how the file is encoded (PEP 263), and what it may say.
+_CODING = re.compile(r"\ufeff?(?:[ \t\f]*(?:#[^\r\n]*)?[\r\n]+)?[ \t\f]*#[^\r\n]*?coding[:=][ \t]*([-\w.]+)")
+_PLAIN = words("utf-8 utf8 utf_8 ascii us-ascii")
 
 _FAST_MATH = re.compile(
     r"--?use_fast_math|-ffast-math|-Ofast|--?ftz=true|-funsafe-math-optimizations|--?prec-(div|sqrt)=false|-fassociative-math"
@@ -39,33 +41,59 @@ class LintReport:
 
 
 def lint(
-    source: str, *, allow_library: Literal["full", "partial", "none"] = "full", reference_source: str = ""
+    source: str,
+    *,
+    allow_library: Literal["full", "partial", "none"] = "full",
+    allow_unreadable: bool = False,
+    reference_source: str = "",
 ) -> LintReport:
-    """Read a kernel. It never raises: a text that is no Python gets no tags, and fails where it is imported.
+    """Read a kernel. A text that is no Python gets no tags, and fails where it is imported.
 
-    A filter and a source of tags, not the defence: the judge measures what the lint does not see.
+    A filter and a source of tags, not the defence: the judge measures what the lint does not see. A hostile file may
+    make it hang, grow or raise: `LintProcess` reads kernels that others wrote.
 
     Args:
         source: the whole ModelNew file.
         allow_library: which of torch's operations a call of the model may use: any ("full"), none of the heavy
             ones ("partial"), none at all ("none"). Allocation, views and copies are no operations, and neither is
             what only prepares the model: its constructor and the top level of the file.
+        allow_unreadable: whether code that the lint cannot read gives a tag instead of a refusal.
         reference_source: the problem's file, to recognise its forward; "" for none.
     """
     marks = Marks()
+    if (coding := _CODING.match(source)) and coding[1].lower() not in _PLAIN:
+        marks.refuse("unreadable")
     tree = _read_python(source, marks, 0)
     if tree is None:
         return LintReport(tags=(), refusal="")
     reference = _parsed(reference_source)
-    if reference is not None and any(steps in _forwards(reference) for steps in _forwards(tree)):
-        marks.tag("reference-copied")
+    if reference is not None:
+        known = _forwards(reference)
+        if any(steps in known for steps in _forwards(tree)):
+            marks.tag("reference-copied")
     if not marks.own_kernel:
         marks.tag("library-only")
         if marks.loads_library:
             marks.tag("foreign-library")
-    if marks.runs_text and marks.decodes:
-        marks.refuse("exec")
+    if (marks.imports_files and marks.writes_unknown) or (marks.loads_library and marks.writes_bytes):
+        marks.refuse("unreadable")
+    if allow_unreadable:
+        marks.refused.discard("unreadable")
     return LintReport(tags=tuple(sorted(marks.tags)), refusal=_refusal(marks, allow_library))
+
+
+def not_python(source: str) -> str:
+    """Why a file cannot be imported; "" when it is Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            parse(source)
+        except SyntaxError as error:
+            line = (error.text or "").strip()[:200]
+            return f"not Python: line {error.lineno}: {error.msg[:500]}{f': `{line}`' if line else ''}"
+        except ValueError as error:
+            return f"not Python: {str(error)[:500]}"
+    return ""
 
 
 def _forwards(tree: ast.Module) -> list[list[str]]:
@@ -110,7 +138,10 @@ def _read_python(source: str, marks: Marks, depth: int) -> ast.Module | None:
         reader = PythonReader(tree, marks, running=depth > 0, documentation="__doc__" in source)
         reader.read()
         for text in reader.texts:
-            _read_string(text[:_MOST_TEXT], marks, depth)
+            _read_string(text[:MOST_TEXT], marks, depth)
+        for text in reader.code:
+            if depth >= _DEEPEST or _read_python(text.lstrip(" \t"), marks, depth + 1) is None:
+                marks.refuse("unreadable")
     return tree
 
 
@@ -134,7 +165,7 @@ def _refusal(marks: Marks, allow_library: str) -> str:
     used = [*marks.heavy, *(marks.light if allow_library == "none" else [])]
     if allow_library == "full" or not used:
         return ""
-    names = ", ".join(used[:4]) + (", …" if len(used) > 4 else "")
+    names = ", ".join(name[:60] for name in used[:4]) + (", …" if len(used) > 4 else "")
     what = "the heavy operations of libraries" if allow_library == "partial" else "a library's operations"
     return (
         f"not accepted: {what} in forward (here {names}); compute this in a kernel of your own. "

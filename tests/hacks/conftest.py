@@ -12,9 +12,9 @@ from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import LintReport, lint
+from kbevolve.evaluators.lint.process import LintProcess
 from tests.hacks.catalogue import Policy
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ class Judges:
             self._judges[policy] = Judge(find_device(self._device), settings, disk_cache=self._disk_cache)
         with pytest.MonkeyPatch.context() as patch:
             if not lint_refuses:
-                patch.setattr(pipeline, "lint", tags_only)
+                patch.setattr(LintProcess, "lint", tags_only)
             return self._judges[policy].evaluate(self.problem(problem), Kernel.from_source(source))
 
     def problem(self, name: str) -> Problem:
@@ -79,9 +79,9 @@ class Judges:
             judge.close()
 
 
-def tags_only(*arguments: Any, **keywords: Any) -> LintReport:
+def tags_only(process: LintProcess, source: str, **keywords: Any) -> LintReport:
     """The lint without its refusals."""
-    return replace(lint(*arguments, **keywords), refusal="")
+    return replace(lint(source, **keywords), refusal="")
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.paired_timing import Round
 from kbevolve.evaluators.lint import LintReport
+from kbevolve.evaluators.lint.process import LintProcess
+from kbevolve.evaluators.lint.report import not_python
 from kbevolve.evaluators.timing.clock import ClocksDisagree
 
 PROBLEM = """
@@ -128,7 +130,7 @@ def judge() -> Iterator[Judge]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the test that no worker sees it
         # What the lint refuses must be caught without it, too: a filter is no defence.
-        patch.setattr("kbevolve.evaluators.judging.pipeline.lint", lambda *_, **__: LintReport(tags=(), refusal=""))
+        patch.setattr(LintProcess, "lint", lambda _, text, **__: LintReport(tags=(), refusal=not_python(text)))
         with Judge(find_device("cpu"), SETTINGS) as made:
             yield made
 
