@@ -3,21 +3,26 @@
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
 from typing import Any, Self
 
-from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
+from kbevolve.evaluators.builds.flags import Tool, checked
+from kbevolve.evaluators.builds.sandboxed_compiler import is_readable
+from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildRefused
 from kbevolve.evaluators.worker.build_request import MOST_BYTES
 
-#: What torch turns into file names and a macro's value without quotes.
+#: What torch turns into a file name and a macro's value without quotes.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-#: Characters that a shell interprets beyond splitting words; torch's builder passes flags to a shell.
-_SHELL = re.compile(r"[`$;&|<>(){}*?!#\n\0~]")
+#: A path inside the request. g++ prefers X.gch to X, and would run what a kernel wrote there.
+_PATH = re.compile(r"(?!.*\.gch(?:/|$))(?:[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}/){0,6}[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
 _CUDA = (".cu", ".cuh")
-#: Most sources, most flags in one list, and characters of one.
-_MOST_SOURCES, _MOST_FLAGS, _MOST_FLAG = 16, 200, 4096
+#: Most sources, further files, flags in one list, and characters of one.
+_MOST_SOURCES, _MOST_FILES, _MOST_FLAGS, _MOST_FLAG = 16, 64, 200, 4096
+#: Programs that a kernel's variables may name: the judge's own are used anyway.
+_USUAL_PROGRAM = re.compile(r"(?:/usr/(?:local/)?(?:cuda[\w.-]*/)?bin/)?(?:gcc|g\+\+|cc|c\+\+|nvcc)(?:-[0-9]{1,2})?")
+_PROGRAM_VARIABLES = ("CC", "CXX", "NVCC", "PYTORCH_NVCC", "NVCC_CCBIN", "CUDAHOSTCXX")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +31,15 @@ class BuildRequest:
 
     #: Name of the extension's module and file.
     name: str
-    #: File names and texts. The texts are compiled unchanged: even a space at the end of a line may be in a raw string.
+    #: Paths and texts. The texts are compiled unchanged: even a space at the end of a line may be in a raw string.
     sources: tuple[tuple[str, str], ...]
-    #: Extra flags for the C++ compiler, nvcc and the linker, as torch would pass them.
+    #: Paths and contents of further files that the sources may include; bytes that are no UTF-8 as surrogates.
+    files: tuple[tuple[str, str], ...] = ()
+    #: Extra words for the C++ compiler, nvcc and the linker, without quotes.
     cflags: tuple[str, ...] = ()
     cuda_cflags: tuple[str, ...] = ()
     ldflags: tuple[str, ...] = ()
-    #: Extra folders of headers, absolute.
+    #: Extra folders of headers: absolute, or inside the request.
     include_paths: tuple[str, ...] = ()
     #: Whether CUDA's headers and libraries are used.
     with_cuda: bool = False
@@ -46,32 +53,48 @@ class BuildRequest:
         """The request of an untrusted process.
 
         Raises:
-            BuildRefused: a field of another type, too much of anything, or flags that a shell would interpret.
+            BuildRefused: a field of another type, too much of anything, or a flag or variable that is not allowed.
+            BuilderUnavailable: all is allowed, and the worker did not send sources.
         """
-        name, sources = tree.get("name"), tree.get("sources")
+        name = tree.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise BuildRefused("a name that is no file name")
-        if not isinstance(sources, list | tuple) or not 0 < len(sources) <= _MOST_SOURCES:
-            raise BuildRefused(f"no sources, or more than {_MOST_SOURCES}")
-        read = tuple(_source(source) for source in sources)
-        if len({file for file, _ in read}) < len(read) or sum(len(text) for _, text in read) > MOST_BYTES:
-            raise BuildRefused("two sources of one name, or sources too long")
+        _check_variables(tree.get("variables"))
+        include_paths = _texts(tree.get("include_paths"))
+        for path in include_paths:
+            if not _may_include(path):
+                raise BuildRefused(f"the folder of headers {path[:200]!r} is neither the kernel's nor the system's")
+        flags = {
+            field: checked(_texts(tree.get(field)), tool, _may_include)
+            for field, tool in (("cflags", Tool.CXX), ("cuda_cflags", Tool.NVCC), ("ldflags", Tool.LINKER))
+        }
+        if tree.get("sources") is None:
+            raise BuilderUnavailable("a build without sources")
+        sources, files = _files(tree["sources"], _MOST_SOURCES), _files(tree.get("files") or [], _MOST_FILES)
+        if not sources or not all("." in file for file, _ in sources):
+            raise BuildRefused("no sources, or one without a suffix")
+        paths = {file for file, _ in (*sources, *files)}
+        if len(paths) < len(sources) + len(files) or sum(len(text) for _, text in (*sources, *files)) > MOST_BYTES:
+            raise BuildRefused("two files of one name, or files too long")
+        if any(str(folder) in paths for file in paths for folder in PurePosixPath(file).parents):
+            raise BuildRefused("a file that is a folder, too")
         request = cls(
             name=name,
-            sources=read,
-            cflags=_flags(tree.get("cflags")),
-            cuda_cflags=_flags(tree.get("cuda_cflags")),
-            ldflags=_flags(tree.get("ldflags")),
-            include_paths=_flags(tree.get("include_paths")),
+            sources=sources,
+            files=files,
+            **flags,
+            include_paths=include_paths,
             with_cuda=tree.get("with_cuda") is True,
             architecture=architecture,
             plain=tree.get("plain") is True,
         )
-        if not all(path.startswith("/") for path in request.include_paths):
-            raise BuildRefused("a folder of headers that is not absolute")
         if request.with_cuda and not architecture:
             raise BuildRefused("CUDA without a GPU")
         return request
+
+    def contents(self) -> dict[str, bytes]:
+        """All files by their path."""
+        return {file: text.encode(errors="surrogateescape") for file, text in (*self.sources, *self.files)}
 
     def key(self, toolchain: str) -> str:
         """Names the product: the same for the same content and the same compilers."""
@@ -88,26 +111,45 @@ def digest(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode(errors="surrogatepass")).hexdigest()
 
 
-def _source(value: Any) -> tuple[str, str]:
+def _files(value: Any, most: int) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, list | tuple) or len(value) > most:
+        raise BuildRefused(f"files that are no list, or more than {most}")
+    return tuple(map(_file, value))
+
+
+def _file(value: Any) -> tuple[str, str]:
     match value:
-        case [str(file), str(text)] if _NAME.fullmatch(file) and "." in file:
+        case [str(file), str(text)] if _PATH.fullmatch(file):
             try:
-                text.encode()
+                text.encode(errors="surrogateescape")
             except UnicodeEncodeError:
                 raise BuildRefused("a source that is no text") from None
             return file, text
-    raise BuildRefused("a source that is no file name and text")
+    raise BuildRefused("a source that is no path and text")
 
 
-def _flags(value: Any) -> tuple[str, ...]:
-    flags = value or ()
-    if not isinstance(flags, list | tuple) or len(flags) > _MOST_FLAGS:
+def _texts(value: Any) -> tuple[str, ...]:
+    texts = value or ()
+    if not isinstance(texts, list | tuple) or len(texts) > _MOST_FLAGS:
         raise BuildRefused(f"flags that are no list, or more than {_MOST_FLAGS}")
-    for flag in flags:
-        if not isinstance(flag, str) or len(flag) > _MOST_FLAG or _SHELL.search(flag):
-            raise BuildRefused("a flag that is too long or that a shell would interpret")
-        try:
-            shlex.split(flag)
-        except ValueError as error:
-            raise BuildRefused(f"a flag with an open quote: {error}") from None
-    return tuple(flags)
+    if not all(isinstance(text, str) and len(text) <= _MOST_FLAG for text in texts):
+        raise BuildRefused("a flag that is no text, or too long")
+    return tuple(texts)
+
+
+def _may_include(path: str) -> bool:
+    """Whether a folder is inside the request, or of the system's."""
+    if not path or not path.isprintable():
+        return False
+    return is_readable(path) if path.startswith("/") else ".." not in path.split("/")
+
+
+def _check_variables(value: Any) -> None:
+    """Refuse variables that would change a compiler; the judge's builders never see them."""
+    for variable, text in value.items() if isinstance(value, dict) else ():
+        usual = variable in _PROGRAM_VARIABLES and isinstance(text, str) and _USUAL_PROGRAM.fullmatch(text)
+        if text is not None and not usual:
+            raise BuildRefused(
+                f"the variable {str(variable)[:100]}={str(text)[:100]!r} would change the compiler; leave it as it "
+                "was, and give flags and folders to load() or load_inline()"
+            )

@@ -15,14 +15,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from kbevolve.evaluators.builds.build_request import BuildRequest, is_cuda
-from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
+from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable
 
 #: Increased when the same request would be built or recorded in another way.
-_RECIPE = 4
+_RECIPE = 5
+#: Dependency outputs in ``out``: of the compiler or the linker, and of the assembler, for ``.incbin``.
+REPORTS = ("read", "assembled")
 #: Variables that a product depends on; their values are part of its key.
 _VARIABLES = ("CC", "CXX", "CPATH", "LIBRARY_PATH", "CUDAHOSTCXX")
 _ASSIGNMENT = re.compile(r"^(\w+) = ?(.*)$", re.MULTILINE)
@@ -30,7 +33,7 @@ _ASSIGNMENT = re.compile(r"^(\w+) = ?(.*)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """The commands of one request, as words. ``-c FILE -o OBJECT`` or the objects are added to them."""
+    """The commands of one request, as words. They run in the folder ``work``; the products lie in ``out`` beside it."""
 
     cxx: tuple[str, ...]
     #: None without CUDA.
@@ -40,36 +43,53 @@ class Commands:
     libraries: tuple[str, ...]
 
     def compile(self, file: str, *, first: Sequence[str] = ()) -> tuple[str, ...]:
-        """Compile one source to ``object.o``; `first`: flags before all others."""
+        """Compile one source to ``out/object.o``, with reports about all that was read (`REPORTS`).
+
+        `first`: flags before all others.
+        """
+        read, assembled = (f"../out/{name}" for name in REPORTS)
+        output = ("-MD", "-MF", read, "-c", file, "-o", "../out/object.o")
         if is_cuda(file) and self.nvcc is not None:
             # ptxas' report about registers costs nothing and changes nothing.
-            return (self.nvcc[0], *first, *self.nvcc[1:], "-Xptxas", "-v", "-c", file, "-o", "object.o")
-        return (self.cxx[0], *first, *self.cxx[1:], "-c", file, "-o", "object.o")
+            report = ("-Xcompiler", rf"-Wa\,--MD\,{assembled}") if _is_gnu() else ()
+            return (self.nvcc[0], *first, *self.nvcc[1:], "-Xptxas", "-v", *report, *output)
+        # -fpch-deps: what is in a precompiled header was read, too.
+        report = ("-fpch-deps", f"-Wa,--MD,{assembled}") if _is_gnu() else ()
+        return (self.cxx[0], *first, *self.cxx[1:], *report, *output)
 
     def link_into(self, product: str, objects: Sequence[str]) -> tuple[str, ...]:
-        """Link objects to a library.
+        """Link objects to a library, with a report (`REPORTS`).
 
         Internal symbols and the build id are stripped, so that products which differ only in internal names have equal
         bytes (`evaluators.judging.binary_dedup`).
         """
-        return (*self.link, "-Wl,--strip-all,--build-id=none", *objects, *self.libraries, "-o", product)
+        report = (f"-Wl,--dependency-file=../out/{REPORTS[0]}",) if _linker_reports() else ()
+        return (*self.link, "-Wl,--strip-all,--build-id=none", *report, *objects, *self.libraries, "-o", product)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Absolute folders that they search for headers."""
+        words = (*self.cxx, *(self.nvcc or ()))
+        joined = (word[2:] for word in words if word.startswith(("-I/", "-L/")))
+        return (*joined, *(folder for flag, folder in pairwise(words) if flag in ("-isystem", "-I", "-idirafter")))
 
 
 def commands(request: BuildRequest) -> Commands:
-    """The commands for a request; BuildRefused when torch's builder refuses it or is unknown."""
+    """The commands for a request; BuilderUnavailable when torch's builder refuses it or is unknown."""
     from torch.utils import cpp_extension
 
     architecture = request.architecture.replace(".", "")
     # torch adds no architecture when the flags name one.
     target = () if _names_architecture(request) else (f"-gencode=arch=compute_{architecture},code=sm_{architecture}",)
+    inside = [f"-I{path}" for path in request.include_paths if not path.startswith("/")]
     given = {
         "name": request.name,
         "sources": [file for file, _ in request.sources],
-        "extra_cflags": list(request.cflags),
-        "extra_cuda_cflags": [*request.cuda_cflags, *target] if request.with_cuda else list(request.cuda_cflags),
+        "extra_cflags": _quoted((*inside, *request.cflags)),
+        "extra_cuda_cflags": _quoted((*inside, *request.cuda_cflags, *target)) if request.with_cuda else [],
         "extra_sycl_cflags": [],
-        "extra_ldflags": list(request.ldflags),
-        "extra_include_paths": list(request.include_paths),
+        "extra_ldflags": _quoted(request.ldflags),
+        "extra_include_paths": [path for path in request.include_paths if path.startswith("/")],
         "with_cuda": request.with_cuda,
         "with_sycl": False,
         "is_standalone": False,
@@ -84,9 +104,9 @@ def commands(request: BuildRequest) -> Commands:
         cxx, cflags, ldflags = (shlex.split(found[name]) for name in ("cxx", "cflags", "ldflags"))
         nvcc = [*shlex.split(found["nvcc"]), *shlex.split(found["cuda_cflags"])] if request.with_cuda else None
     except (OSError, ValueError) as error:
-        raise BuildRefused(f"torch's builder: {error}") from None
+        raise BuilderUnavailable(f"torch's builder: {error}") from None
     except (AttributeError, KeyError, TypeError) as error:
-        raise BuildRefused(f"torch's extension builder is not as it was up to 2.13 ({error})") from None
+        raise BuilderUnavailable(f"torch's extension builder is not as it was up to 2.13 ({error})") from None
     return Commands(
         cxx=(*cxx, *cflags), nvcc=None if nvcc is None else tuple(nvcc), link=tuple(cxx), libraries=tuple(ldflags)
     )
@@ -106,6 +126,24 @@ def toolchain() -> str:
         *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NVCC_")),
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _quoted(words: Sequence[str]) -> list[str]:
+    """As torch passes them to a shell."""
+    return [shlex.quote(word) for word in words]
+
+
+@functools.cache
+def _is_gnu() -> bool:
+    """Whether the compilers of C++ are GCC, whose assembler reports what it reads."""
+    named = {os.environ.get(name, default) for name, default in (("CXX", "c++"), ("CC", "gcc"), ("NVCC_CCBIN", "gcc"))}
+    return not any("clang" in _version([*shlex.split(name), "--version"]) for name in named if name)
+
+
+@functools.cache
+def _linker_reports() -> bool:
+    """Whether the linker can report what it reads (binutils 2.35, 2020)."""
+    return "--dependency-file" in _version(["ld", "--help"])
 
 
 def _names_architecture(request: BuildRequest) -> bool:

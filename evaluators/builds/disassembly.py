@@ -38,7 +38,7 @@ def x86_traits(listing: str) -> Traits:
     """The traits of the output of ``objdump -d --no-show-raw-insn``, in the order of the enum."""
     found: set[Trait] = set()
     for function in listing.split("\n\n"):
-        if not _BINDINGS.match(function):
+        if "\t" in function and not _BINDINGS.match(function):
             found |= _traits_in(function)
     return tuple(trait for trait in Trait if trait in found)
 

@@ -1,15 +1,18 @@
 """Light headers for torch: the same declarations, without those that a kernel does not use.
 
-``torch/extension.h`` is long, and a kernel needs `at::Tensor`, a few operations and their bindings. A folder before
-torch's own on the include path holds short headers of the same names. They include parts of torch: `Tensor`, the
-operations that the file names, pybind's casters. Two heavy headers that every operation includes without need
-(`ATen/Context.h`, and `ATen/DeviceGuard.h` for its lists) are almost empty there. A file that compiles was compiled
-from torch's declarations. A missing declaration is an error, and then the file is compiled with torch's own headers.
+``torch/extension.h`` is long, and a kernel needs `at::Tensor`, a few operations and their bindings. A folder of each
+build, before torch's own on the include path, holds short headers of the same names. They include parts of torch:
+`Tensor`, the operations that the file names, pybind's casters. Two heavy headers that every operation includes without
+need (`ATen/Context.h`, and `ATen/DeviceGuard.h` for its lists) are almost empty there. A file that compiles was
+compiled from torch's declarations. A missing declaration is an error, and then the file is compiled with torch's own
+headers.
 
 A file is not tried where an omission could change a meaning without an error: `torch::tensor` (another dtype than
 `at::tensor`'s), gradients, registrations, and files that test which headers exist.
 
-For g++ the bindings to Python are precompiled as well. nvcc has no precompiled headers (`--pch` is NVRTC's).
+For g++ the bindings to Python are precompiled as well: by the judge, from its own texts, and only for flags of code
+generation, so that nothing of a kernel is in force. The file is checked by its digest before it is used. nvcc has no
+precompiled headers (`--pch` is NVRTC's).
 """
 
 import contextlib
@@ -17,15 +20,19 @@ import functools
 import os
 import re
 import shutil
-import tempfile
 import threading
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbevolve.evaluators.builds.build_request import digest
-from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, run
+from kbevolve.evaluators.builds.build_request import BuildRequest, digest
+from kbevolve.evaluators.builds.compiler import toolchain
+from kbevolve.evaluators.builds.dependencies import DIGESTS, reads_of
+from kbevolve.evaluators.builds.flags import is_plain
+from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, is_readable, made, run
+from kbevolve.evaluators.disk_cache import DiskCache
 
 _GUARD = "#pragma once\n"
 #: torch/extension.h includes these; without <cmath>, `abs` would be the one of integers.
@@ -46,7 +53,7 @@ _ENTRY = (
     + "#ifdef KBEVOLVE_BINDINGS\n#include <kbevolve/bindings.h>\n#else\n#include <kbevolve/tensors.h>\n#endif\n"
     + "#include <kbevolve_named.h>\n"
 )
-#: The folder's files.
+#: The folder's files, and the folder as the compilers see it.
 FILES = {
     "ATen/Context.h": _GUARD + "#include <c10/util/Exception.h>\n#include <c10/util/irange.h>\n",
     "ATen/DeviceGuard.h": _GUARD
@@ -65,7 +72,9 @@ FILES = {
     + "#include <torch/csrc/utils/pybind.h>\n#include <torch/csrc/Exceptions.h>\n#endif\n",
     **dict.fromkeys(("torch/extension.h", "torch/types.h", "torch/all.h", "torch/torch.h", "ATen/ATen.h"), _ENTRY),
 }
-_BINDINGS = Path("kbevolve/bindings.h")
+_FOLDER = "../light"
+_NAMED = "kbevolve_named.h"
+_BINDINGS = "kbevolve/bindings.h"
 
 _INCLUDES_TORCH = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](?:torch|ATen)/', re.MULTILINE)
 _NOT_TRIED = re.compile(
@@ -73,60 +82,78 @@ _NOT_TRIED = re.compile(
     r"|torch/library\.h|__has_include|KBEVOLVE"
 )
 _BINDS = re.compile(r"PYBIND11|pybind11|\bpy\s*::|wrap_pybind_function")
-_NAMED = re.compile(r"\b(?:torch|at)\s*::\s*([a-z_][a-z0-9_]*)")
+_OPERATION = re.compile(r"\b(?:torch|at)\s*::\s*([a-z_][a-z0-9_]*)")
 _CALLED = re.compile(r"\b([a-z_][a-z0-9_]*)\s*\(")
 _USING = re.compile(r"using\s+namespace\s+(?:torch|at)\b")
 
 #: A header is precompiled for the flags of this many files: making it costs as much as it saves on three.
 _WORTH_PRECOMPILING = 3
-#: Precompiled headers at most, each for one set of flags, of 0.25 GB.
+#: Precompiled headers at most, each for one set of flags, of 0.25 GB; and the largest.
 _MOST_PRECOMPILED = 4
+_PRECOMPILED_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightHeaders:
     """How one file is compiled with light headers."""
 
-    #: First folder of the include path.
-    folder: Path
     #: Text of ``kbevolve_named.h``: includes for the operations that the file names.
     named: str
     #: Whether it binds to Python.
     binds: bool
 
     def flags(self, *, cuda: bool) -> tuple[str, ...]:
-        """Flags before all others; ``kbevolve_named.h`` is in ``../named``."""
+        """Flags before all others."""
         binding: tuple[str, ...] = ()
         if self.binds:
             # g++ uses a precompiled header only for the very first include.
-            binding = ("-DKBEVOLVE_BINDINGS", *(() if cuda else ("-include", str(_BINDINGS))))
-        return ("-I../named", f"-I{self.folder}", *binding)
+            binding = ("-DKBEVOLVE_BINDINGS", *(() if cuda else ("-include", _BINDINGS)))
+        return (f"-I{_FOLDER}", *binding)
+
+    def write(self, directory: Path, precompiled: Path | None) -> None:
+        """Write the folder into a build directory, with a link to what was precompiled."""
+        _write(directory, {**FILES, _NAMED: self.named})
+        if precompiled is not None:
+            (directory / "light" / f"{_BINDINGS}.gch").symlink_to(precompiled)
+
+
+def lighter(text: str) -> LightHeaders | None:
+    """Light headers for this text; None when it includes nothing of torch, or must not be tried."""
+    if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text):
+        return None
+    return LightHeaders(named=_named(text), binds=bool(_BINDS.search(text)))
 
 
 class Headers:
-    """The folder of light headers, and what was precompiled of them, in the cache for all processes."""
+    """What was precompiled of the light headers, in the cache for all processes."""
 
     def __init__(self, directory: Path) -> None:
         """`directory`: of the cache. Nothing is written before it is needed."""
-        self._directory = directory
+        self._directory = directory / "headers"
+        self._records = DiskCache(directory)
         self._uses: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def lighter(self, text: str) -> LightHeaders | None:
-        """Light headers for this text; None when it includes nothing of torch, or must not be tried."""
-        if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text) or not self._is_written():
+    def precompiled(self, command: Sequence[str]) -> Path | None:
+        """What was precompiled for a C++ compiler command; None for nothing, or what is damaged or outdated."""
+        name = precompiled_name(command)
+        path = self._directory / f"{name}.gch"
+        if not path.exists():
             return None
-        return LightHeaders(folder=self._folder, named=_named(text), binds=bool(_BINDS.search(text)))
+        match self._records.get("precompiled", name):
+            case {"digest": str(digest), "reads": dict(reads)} if digest == DIGESTS.of(str(path), whole=True):
+                if DIGESTS.unchanged(reads, {}):
+                    return path
+        path.unlink(missing_ok=True)
+        return None
 
     def due(self, command: Sequence[str]) -> str | None:
         """To be called for each file with bindings: a name when the header should now be precompiled for its flags."""
         name = precompiled_name(command)
         with self._lock:
             self._uses[name] += 1
-            if self._uses[name] != _WORTH_PRECOMPILING:
-                return None
-        there = [file.name for file in self._precompiled.glob("*.gch")]
-        return None if f"{name}.gch" in there or len(there) >= _MOST_PRECOMPILED else name
+            is_due = self._uses[name] == _WORTH_PRECOMPILING
+        return name if is_due and self.precompiled(command) is None else None
 
     def precompile(
         self, name: str, command: Sequence[str], *, seconds: float, nice: int, stop: threading.Event
@@ -135,64 +162,64 @@ class Headers:
 
         Args:
             name: of `due` or `precompiled_name`.
-            command: of the C++ compiler, without a file.
+            command: of the C++ compiler, without a file; `is_precompilable` for its request.
             seconds: time limit; `nice` and `stop` as in `run`.
         """
-        if not self._is_written():
-            return False
-        folder = self._folder
-        words = (command[0], f"-I{folder}", *_shared(command[1:]), "-x", "c++-header", str(folder / _BINDINGS))
+        report = "../out/read"
+        words = (command[0], f"-I{_FOLDER}", *_shared(command[1:]), "-x", "c++-header", f"{_FOLDER}/{_BINDINGS}")
+        began = time.time_ns()
         with build_directory() as directory, contextlib.suppress(OSError):
-            ran = run((*words, "-o", "object.o"), directory, seconds, (folder,), nice=nice, stop=stop)
-            made = directory / "work" / "object.o"
-            if ran.code == 0 and made.is_file():
-                self._precompiled.mkdir(exist_ok=True)
-                unfinished = self._precompiled / f".{name}-{os.getpid()}"
-                shutil.move(made, unfinished)
-                unfinished.rename(self._precompiled / f"{name}.gch")
-                return True
-        return False
-
-    @functools.cached_property
-    def _folder(self) -> Path:
-        import torch
-
-        # The name is part of a header's path, and so of the precompiled header.
-        return self._directory / "headers" / digest(FILES, torch.__version__, str(Path(torch.__file__).parent))[:16]
-
-    @property
-    def _precompiled(self) -> Path:
-        """The folder in which g++ finds a file that was made with its flags."""
-        return self._folder / f"{_BINDINGS}.gch"
-
-    def _is_written(self) -> bool:
-        """Whether there is such a folder; it is written if possible."""
-        folder = self._folder
-        if folder.is_dir():
-            return True
-        with contextlib.suppress(OSError):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
-            try:
-                for name, text in FILES.items():
-                    (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
-                    (unfinished / name).write_text(text)
-                with contextlib.suppress(OSError):  # another process was first
-                    unfinished.rename(folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
+            _write(directory, {**FILES, _NAMED: _GUARD})
+            ran = run(
+                (*words, "-MD", "-MF", report, "-o", "../out/header"),
+                directory,
+                seconds,
+                nice=nice,
+                file_bytes=_PRECOMPILED_BYTES,
+                stop=stop,
+            )
+            rules, header = made(directory, "read"), directory / "out" / "header"
+            if ran.code or rules is None or not header.is_file() or header.is_symlink():
+                return False
+            reads = reads_of(directory, [rules], files={}, began=began, readable=is_readable)
+            if reads is None:
+                return False
+            self._directory.mkdir(parents=True, exist_ok=True)
+            unfinished = self._directory / f".{name}-{os.getpid()}"
+            shutil.move(header, unfinished)
+            digest = DIGESTS.of(str(unfinished), whole=True)
+            unfinished.rename(self._directory / f"{name}.gch")
+            self._records.put("precompiled", name, {"digest": digest, "reads": dict(reads)})
+            self._remove_oldest()
             return True
         return False
+
+    def _remove_oldest(self) -> None:
+        found = sorted(self._directory.glob("*.gch"), key=lambda path: path.stat().st_mtime)
+        for path in found[:-_MOST_PRECOMPILED]:
+            path.unlink(missing_ok=True)
+
+
+def is_precompilable(request: BuildRequest) -> bool:
+    """Whether only flags of code generation are in force for its C++ sources."""
+    return not request.include_paths and all(map(is_plain, request.cflags))
 
 
 def precompiled_name(command: Sequence[str]) -> str:
     """The name of the header that is precompiled for this C++ compiler command."""
-    return digest(command[0], _shared(command[1:]))[:16]
+    return digest(toolchain(), FILES, command[0], _shared(command[1:]))[:32]
 
 
 def _shared(flags: Sequence[str]) -> list[str]:
     """Flags without the extension's name, which the headers do not use."""
     return [flag for flag in flags if not flag.startswith("-DTORCH_EXTENSION_NAME=")]
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        path = directory / "light" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 @functools.cache
@@ -205,7 +232,7 @@ def _operations() -> frozenset[str]:
 
 def _named(text: str) -> str:
     """Includes for the operations that a text names."""
-    names = set(_NAMED.findall(text))
+    names = set(_OPERATION.findall(text))
     if _USING.search(text):
         names |= set(_CALLED.findall(text))
     includes = [f"ATen/ops/{name}.h" for name in sorted(names & _operations())]

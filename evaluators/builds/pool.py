@@ -18,7 +18,7 @@ from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox import directories
-from kbevolve.evaluators.sandbox.build_protocol import BuildRefused, BuildResult
+from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildResult
 from kbevolve.evaluators.sandbox.environment import cuda_architecture
 from kbevolve.evaluators.worker.channel import Message
 
@@ -78,7 +78,7 @@ class BuildPool:
         self._requests.shutdown(cancel_futures=True)
 
     def submit(self, request: BuildRequest, *, seconds: float | None = None) -> Future[BuildResult]:
-        """Begin to build a request, unless it is in progress already; the future may raise `BuildRefused`.
+        """Begin to build a request, unless it is in progress already; the future may raise `BuilderUnavailable`.
 
         `seconds`: that compilers may take; None for the setting.
         """
@@ -99,7 +99,7 @@ class BuildPool:
         try:
             return self.submit(wanted, seconds=seconds)
         except RuntimeError:
-            raise BuildRefused("the pool is closed") from None
+            raise BuilderUnavailable("the pool is closed") from None
 
     # ---- one request -----------------------------------------------------------------------------------------------
 

@@ -5,12 +5,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kbevolve.archive.records import Launch, Profile
+from kbevolve.evaluators.builds.sandboxed_compiler import short_lines
 from kbevolve.evaluators.sandbox.build_protocol import KernelResources
 
-_LINE = re.compile(r"^ptxas info\s*:.*\n?|^\s+\d+ bytes stack frame.*\n?", re.MULTILINE)
+_LINE = re.compile(r"^ptxas info[ \t]*:.*\n?|^[ \t]+\d+ bytes stack frame.*\n?", re.MULTILINE)
 _ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
-_USED = re.compile(r"Used (?P<registers>\d+) registers(?:.*?(?P<shared>\d+) bytes smem)?")
-_STACK = re.compile(r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill")
+_USED = re.compile(r"Used (?P<registers>\d{1,9}) registers(?:.*?\b(?P<shared>\d{1,9}) bytes smem)?")
+_STACK = re.compile(
+    r"\b(?P<stack>\d{1,9}) bytes stack frame, (?P<stores>\d{1,9}) bytes spill stores, (?P<loads>\d{1,9}) bytes spill"
+)
 #: Most kernels of which it is kept; a file of templates can hold thousands.
 _MOST_KERNELS = 64
 
@@ -19,7 +22,7 @@ def read_ptxas(log: str) -> tuple[KernelResources, ...]:
     """The kernels in the output of a compiler with ``-Xptxas -v``."""
     found: list[KernelResources] = []
     name, stack = "", (0, 0, 0)
-    for line in log.splitlines():
+    for line in short_lines(log).split("\n"):
         if entry := _ENTRY.search(line):
             name, stack = entry["name"], (0, 0, 0)
         elif measured := _STACK.search(line):

@@ -1,6 +1,7 @@
 """Runs one confined compiler: no network, no GPU, only its own directory writable, and limits on time and memory."""
 
 import contextlib
+import functools
 import json
 import os
 import selectors
@@ -16,13 +17,22 @@ from pathlib import Path
 
 from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.environment import allowed
-from kbevolve.evaluators.sandbox.permissions import permissions_for
+from kbevolve.evaluators.sandbox.permissions import (
+    FOLDER_VARIABLES,
+    LIST_VARIABLES,
+    PROGRAM_VARIABLES,
+    permissions_for,
+)
 from kbevolve.evaluators.sandbox.process_table import RECENT, WATCH_SECONDS, kill_all, members
 
 #: Bytes kept of a compiler's output. A template's errors can be endless; the first ones matter.
 _MOST_OUTPUT = 200_000
-#: Largest file: a precompiled header of torch is 0.8 GB, a library a few megabytes.
-FILE_BYTES = 1 << 30
+#: Characters of a line that are searched; those of code have up to some hundred.
+_MOST_LINE = 1000
+#: Largest file that is written: a precompiled header of torch has 0.3 GB, its objects and texts a few megabytes.
+_FILE_BYTES = 256 << 20
+#: Largest product that is read: libraries have 0.1 to 30 MB.
+_PRODUCT_BYTES = 64 << 20
 #: Memory of each process: nvcc needs 3.1 GB for torch/extension.h.
 _MEMORY_BYTES = 6 << 30
 #: A shell and bubblewrap report a signal by an exit code this far above it.
@@ -33,6 +43,8 @@ _MOST_PROCESSES = 64
 _LEAST_SECONDS = 0.5
 #: Prefix of the directories' names; the id of the building process follows.
 DIRECTORY_PREFIX = "kbevolve-build-"
+#: Variables that decide what compilers may read.
+_FOLDERS_DEPEND_ON = ("PATH", *PROGRAM_VARIABLES, *FOLDER_VARIABLES, *LIST_VARIABLES)
 #: Texts of errors that are the machine's: no memory, disk or processes.
 _LACKING = (
     *("out of memory", "cannot allocate memory", "virtual memory exhausted", "killed signal", "bad_alloc"),
@@ -61,12 +73,46 @@ class CompilerRun:
 
 @contextmanager
 def build_directory() -> Iterator[Path]:
-    """A directory for one compiler, removed afterwards; it works in ``work`` inside."""
+    """A directory for one compiler, removed afterwards; it works in ``work`` inside, and its product is in ``out``."""
     directory = directories.make(prefix=DIRECTORY_PREFIX)
+    (directory / "out").mkdir()
     try:
         yield directory
     finally:
         directories.remove(directory)
+
+
+def made(directory: Path, name: str, *, most_bytes: int = _PRODUCT_BYTES) -> bytes | None:
+    """What a compiler left in ``out``; None for nothing, a link, a special file, or too much.
+
+    All of the compiler's processes have ended, so nothing changes between the two steps.
+    """
+    path = directory / "out" / name
+    if path.resolve() != directory.resolve() / "out" / name or not path.is_file():
+        return None
+    return path.read_bytes() if path.stat().st_size <= most_bytes else None
+
+
+def short_lines(text: str) -> str:
+    """A compiler's text with the ends of long lines left out, so that searching a line takes little time."""
+    return "\n".join(line[:_MOST_LINE] for line in text.split("\n"))
+
+
+def is_readable(path: str) -> bool:
+    """Whether every compiler may read this absolute path."""
+    folder = os.path.dirname(path) if os.path.isfile(path) and not os.path.islink(path) else path
+    return bool(path) and _is_readable(folder, tuple(map(os.environ.get, _FOLDERS_DEPEND_ON)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_readable(path: str, variables: tuple[str | None, ...]) -> bool:
+    return f"{os.path.realpath(path)}/".startswith(_readable_folders(variables))
+
+
+@functools.lru_cache(maxsize=8)
+def _readable_folders(_: tuple[str | None, ...]) -> tuple[str, ...]:
+    listed = permissions_for(None, Path("/nonexistent"), launch.PROGRAM.parent, os.environ).for_landlock()["readable"]
+    return tuple(f"{os.path.realpath(path)}/" for path in listed if path not in ("/proc", "/sys"))
 
 
 def run(
@@ -76,6 +122,7 @@ def run(
     readable: Sequence[Path] = (),
     *,
     nice: int = 0,
+    file_bytes: int = _FILE_BYTES,
     stop: threading.Event | None = None,
 ) -> CompilerRun:
     """Run one command until it ends or its time is over. It dies with the *thread* that calls this.
@@ -84,15 +131,16 @@ def run(
         command: program and arguments; relative paths start at ``directory/work``.
         directory: from `build_directory`.
         seconds: time limit; with less than half a second left, the command is not started.
-        readable: folders that it may read besides the system's, torch's and the compilers' own.
+        readable: what it may read besides the system's, torch's and the compilers' own folders.
         nice: by how much it yields to other processes, as nice(1) takes it.
+        file_bytes: largest file that it may write.
         stop: ends it early, within half a second.
     """
     if seconds < _LEAST_SECONDS:
         return CompilerRun(code=-signal.SIGKILL, log="", seconds=0.0, timed_out=True)
     began = time.monotonic()
     process = subprocess.Popen(
-        _confined(command, directory, readable, nice),
+        _confined(command, directory, readable, nice=nice, file_bytes=file_bytes),
         cwd=directory / "work",
         env=_environment(directory),
         stdin=subprocess.DEVNULL,
@@ -142,14 +190,16 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     kill_all(lambda: members(process.pid))
 
 
-def _confined(command: Sequence[str], directory: Path, readable: Sequence[Path], nice: int) -> list[str]:
+def _confined(
+    command: Sequence[str], directory: Path, readable: Sequence[Path], *, nice: int, file_bytes: int
+) -> list[str]:
     """The command inside the worker program, which confines itself first, and inside bubblewrap."""
     wrapped = bubblewrap.obstacle("cpu") is None
     permissions = permissions_for(None, directory, launch.PROGRAM.parent, os.environ)
     permissions = replace(permissions, roots=(*permissions.roots, *readable))
     confinement = {
         "parent": None if wrapped else os.getpid(),
-        "file_bytes": FILE_BYTES,
+        "file_bytes": file_bytes,
         "address_bytes": None,
         "data_bytes": min(_MEMORY_BYTES, launch.memory_bytes()),
         "sockets": False,

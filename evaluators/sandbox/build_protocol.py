@@ -7,7 +7,7 @@ redirect one. Nothing that the worker does to its copy changes what the builder 
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +23,11 @@ _NUMBERED = re.compile(rb"(_(?:INTERNAL|GLOBAL__N_)_)([0-9a-f]{8})(?=_[0-9]+_)")
 
 
 class BuildRefused(Exception):
-    """The values are no valid request, or only the worker itself can build it."""
+    """The judge does not build this, and the kernel must not either; the message says why."""
+
+
+class BuilderUnavailable(Exception):
+    """Only the worker itself, with a candidate's rights, can build it."""
 
 
 class FailureReason(StrEnum):
@@ -67,6 +71,8 @@ class BuildResult:
     seconds: float = 0.0
     #: Sources that were compiled with lighter headers than torch's own.
     light: tuple[str, ...] = ()
+    #: Digests of all files that its compilers read, by path; None where that is unknown, and it is not kept.
+    reads: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +115,8 @@ class Builder(Protocol):
         """Begin to build; the request is unchecked, and compilers may take so many seconds.
 
         Raises:
-            BuildRefused: the worker must compile by itself. The future may raise it, too.
+            BuildRefused: it must not be built.
+            BuilderUnavailable: the worker must compile by itself. The future may raise both, too.
         """
 
 

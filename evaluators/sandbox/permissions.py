@@ -35,9 +35,9 @@ _SYS = ("bus", "class", "dev", "devices", "fs/cgroup", "hypervisor", "kernel/mm"
 #: Programs that build kernels. Each brings its toolkit: the folder above the program's bin.
 _PROGRAMS = ("c++", "g++", "gcc", "cc", "clang++", "nvcc", "ninja", "ld")
 #: Variables that name such a program, folders of toolkits, and lists of folders.
-_PROGRAM_VARIABLES = ("CXX", "CC", "NVCC", "CUDAHOSTCXX", "TRITON_PTXAS_PATH")
-_FOLDER_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
-_LIST_VARIABLES = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH")
+PROGRAM_VARIABLES = ("CXX", "CC", "NVCC", "CUDAHOSTCXX", "TRITON_PTXAS_PATH")
+FOLDER_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+LIST_VARIABLES = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH")
 #: The parts of a Python or a toolkit, for one that is installed directly into a home directory.
 _PARTS = ("bin", "include", "lib", "lib64", "libexec", "share")
 
@@ -130,17 +130,17 @@ def _interpreter() -> Iterator[Path]:
 
 
 def _toolkits(environment: Mapping[str, str]) -> Iterator[Path]:
-    named = [environment[name].split()[0] for name in _PROGRAM_VARIABLES if environment.get(name, "").strip()]
+    named = [environment[name].split()[0] for name in PROGRAM_VARIABLES if environment.get(name, "").strip()]
     for name in (*named, *_PROGRAMS):
         found = shutil.which(name)
         if found:
             program = Path(found).resolve()
             yield program.parent.parent if program.parent.name == "bin" else program.parent
-    yield from (Path(environment[name]) for name in _FOLDER_VARIABLES if environment.get(name))
+    yield from (Path(environment[name]) for name in FOLDER_VARIABLES if environment.get(name))
 
 
 def _listed(environment: Mapping[str, str]) -> Iterator[Path]:
-    for name in _LIST_VARIABLES:
+    for name in LIST_VARIABLES:
         yield from (Path(entry).resolve() for entry in environment.get(name, "").split(os.pathsep) if entry)
 
 

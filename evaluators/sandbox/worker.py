@@ -15,6 +15,7 @@ from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.build_protocol import (
     Builder,
+    BuilderUnavailable,
     BuildRefused,
     BuildResult,
     FailureReason,
@@ -222,7 +223,9 @@ class Worker:
                 self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
                 counted = self._watch(counted)
             built = future.result()
-        except (BuildRefused, CancelledError):
+        except BuildRefused as refused:
+            built = BuildResult(product=None, log=f"error: {refused}")
+        except (BuilderUnavailable, CancelledError):
             return None
         finally:
             self.deadline += time.monotonic() - began  # waiting for a builder is no fault of the kernel

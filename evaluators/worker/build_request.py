@@ -1,80 +1,138 @@
 """A build by torch's extension builder as plain values, which another process can carry out.
 
-A request holds texts and flags. A build that needs more (a header beside a source, an environment that the kernel
-changed) has no request, and this process compiles it as torch would.
+A request holds texts and flags: the sources, and the files of this process's own folders that they may include. A file
+goes along when its name occurs in a text that goes along; what the compiler then reads of them, it reports itself.
 """
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-#: Most bytes of all sources: a kernel has two files of some kilobytes.
+#: Most bytes of all files: a kernel has two of some kilobytes.
 MOST_BYTES = 2 << 20
+#: Files of own folders that are looked at.
+_MOST_SEEN = 4000
 
-#: Variables that torch's builder and the compilers obey.
-_VARIABLES = (
-    *("CXX", "CC", "NVCC", "PYTORCH_NVCC", "CUDA_HOME", "CUDA_PATH", "CUDA_INC_PATH", "CUDNN_HOME", "CUDNN_PATH"),
-    *("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN"),
-    *("GCC_EXEC_PREFIX", "COMPILER_PATH"),
+#: Variables that name programs and folders of programs; only the judge's own values are used.
+_PROGRAMS = (
+    *("CXX", "CC", "NVCC", "PYTORCH_NVCC", "NVCC_CCBIN", "CUDAHOSTCXX", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
+    *("DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"),
 )
-_QUOTED_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+#: Variables whose changed values are flags as well.
+_FLAGS = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+_WORD = re.compile(rb"[\w.+-]+")
+_QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
+_FOLDER = re.compile(r"(?:-I|-isystem|-iquote|-idirafter)[ =]*([^ '\"]+)")
 
 
 def compiler_variables() -> dict[str, str | None]:
     """The present values of the variables that compilers obey."""
-    return {name: os.environ.get(name) for name in _VARIABLES}
+    return {name: os.environ.get(name) for name in (*_PROGRAMS, *_FLAGS)}
 
 
-def request_of(build: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The request for a build; None when it needs more than a request holds. The judge checks the rest.
+def request_of(build: Mapping[str, Any], variables: Mapping[str, str | None]) -> dict[str, Any]:
+    """The request for a build, which the judge checks; without sources where a request cannot hold them.
 
     Args:
         build: the arguments of torch's `_write_ninja_file_and_build_library`, by name.
+        variables: `compiler_variables` before the kernel was imported.
     """
-    if build.get("with_sycl") or build.get("extra_sycl_cflags") or build.get("is_standalone"):
-        return None
-    try:
-        paths = [Path(path) for path in build["sources"]]
-        flags = {
-            "cflags": _flags(build.get("extra_cflags")),
-            "cuda_cflags": _flags(build.get("extra_cuda_cflags")),
-            "ldflags": _flags(build.get("extra_ldflags")),
-            "include_paths": [os.path.abspath(path) for path in _flags(build.get("extra_include_paths"))],
-        }
-        if sum(path.stat().st_size for path in paths) > MOST_BYTES:
-            return None
-        sources = [[path.name, path.read_text(encoding="utf-8")] for path in paths]
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    if any(_is_private(path) for path in flags["include_paths"]) or _need_other_files(paths, sources):
-        return None
-    return {
-        "name": str(build["name"]),
-        "sources": sources,
-        **flags,
-        "with_cuda": bool(build.get("with_cuda")),
+    changed = {name: value for name, value in compiler_variables().items() if value != variables[name]}
+    folders = [*_split(changed, "CPATH"), *_split(changed, "CPLUS_INCLUDE_PATH")]
+    flags = {
+        "cflags": _texts(build.get("extra_cflags")),
+        "cuda_cflags": [
+            *_words(changed, "NVCC_PREPEND_FLAGS"),
+            *_texts(build.get("extra_cuda_cflags")),
+            *_words(changed, "NVCC_APPEND_FLAGS"),
+        ],
+        "ldflags": [*_texts(build.get("extra_ldflags")), *(f"-L{path}" for path in _split(changed, "LIBRARY_PATH"))],
+        "include_paths": [os.path.abspath(path) for path in [*_texts(build.get("extra_include_paths")), *folders]],
     }
+    given = [Path(os.path.abspath(path)) for path in build["sources"]]
+    here = Path(build["build_directory"])  # where torch's builder runs
+    named = [here / path for path in _FOLDER.findall(" ".join(flags["cflags"] + flags["cuda_cflags"]))]
+    private = {path.parent for path in given} | set(map(Path, [*flags["include_paths"], *named]))
+    private = {folder for folder in private if _is_private(folder)}
+    root = os.path.commonpath([*(path.parent for path in given), *private])
+    request: dict[str, Any] = {
+        "name": str(build["name"]),
+        "sources": None,
+        **{name: [_inside(text, root, private) for text in texts] for name, texts in flags.items()},
+        "with_cuda": bool(build.get("with_cuda")),
+        "variables": {name: value for name, value in changed.items() if name in _PROGRAMS},
+    }
+    if build.get("with_sycl") or build.get("extra_sycl_cflags") or build.get("is_standalone"):
+        return request
+    try:
+        contents = _contents(given, private)
+    except (OSError, ValueError):
+        return request
+    if all(path.is_relative_to(root) for path in contents):
+        texts = [[os.path.relpath(path, root), _text(content)] for path, content in contents.items()]
+        request |= {"sources": texts[: len(given)], "files": texts[len(given) :]}
+    return request
 
 
-def _flags(given: Any) -> list[str]:
+def _texts(given: Any) -> list[str]:
     if isinstance(given, str):
         raise ValueError("torch takes a list")  # and would take the letters of a string for flags
-    return [str(flag) for flag in given or ()]
+    return [str(flag).strip() for flag in given or ()]
 
 
-def _need_other_files(paths: Sequence[Path], sources: Sequence[Sequence[str]]) -> bool:
-    """Whether a source includes a file beside it that is not one of the sources."""
-    names = {name for name, _ in sources}
-    return any(
-        included not in names and (path.parent / included).exists()
-        for path, (_, text) in zip(paths, sources, strict=True)
-        for included in _QUOTED_INCLUDE.findall(text)
-    )
+def _split(changed: Mapping[str, str | None], name: str) -> list[str]:
+    return [entry for entry in (changed.get(name) or "").split(os.pathsep) if entry]
 
 
-def _is_private(path: str) -> bool:
+def _words(changed: Mapping[str, str | None], name: str) -> list[str]:
+    return [shlex.quote(word) for word in shlex.split(changed.get(name) or "")]
+
+
+def _contents(sources: Sequence[Path], folders: Iterable[Path]) -> dict[Path, bytes]:
+    """The sources, and the files whose names occur in them; ValueError where a request cannot hold them."""
+    near: dict[bytes, set[Path]] = {}
+    for path in islice((path for folder in folders for path in _walk(folder)), _MOST_SEEN):
+        if path.suffix:
+            near.setdefault(os.fsencode(path.name), set()).add(path)
+    contents: dict[Path, bytes] = {}
+    waiting = list(dict.fromkeys(sources))
+    while waiting:
+        path = waiting.pop(0)
+        contents[path] = content = path.read_bytes()
+        if sum(map(len, contents.values())) > MOST_BYTES:
+            raise ValueError("more than a request holds")
+        found = {other for name in set(_WORD.findall(content)) for other in near.get(name, ())}
+        included = list(map(os.fsdecode, _QUOTED_INCLUDE.findall(content)))
+        beside = {Path(os.path.normpath(path.parent / name)) for name in included}
+        beside = {other for other in beside if _is_private(other) and other.is_file()}
+        if any(Path(name) in beside for name in included):
+            raise ValueError("an absolute path of this process's own folders")
+        found |= beside
+        waiting += sorted(found - set(contents) - set(waiting))
+    return contents
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
+
+
+def _text(content: bytes) -> str:
+    return content.decode(errors="surrogateescape")
+
+
+def _inside(text: str, root: str, folders: Iterable[Path]) -> str:
+    """A flag or a folder with this process's own folders named as they are inside the request."""
+    for folder in sorted(map(str, folders), key=len, reverse=True):
+        text = text.replace(folder, os.path.relpath(folder, root))
+    return text
+
+
+def _is_private(path: Path) -> bool:
     """Whether the path is in this process's own directories, which a builder cannot read."""
     own = [os.environ.get(name) for name in ("HOME", "TMPDIR")] + [os.getcwd()]
-    return any(Path(path).resolve().is_relative_to(Path(folder).resolve()) for folder in own if folder)
+    return any(path.resolve().is_relative_to(Path(folder).resolve()) for folder in own if folder)

@@ -17,7 +17,7 @@ from typing import Any
 _MOST_KERNELS = 64
 _MOST_TEXT = 4 << 20
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 #: An instruction with its qualifiers. A text of megabytes holds some hundred different ones.
 _INSTRUCTION = re.compile(r"(?<![\w.%$])[a-z]\w*(?:\.[\w:]+)+")
 _MARKS = {

@@ -3,6 +3,7 @@
 import platform
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -171,20 +172,34 @@ def test_a_disassembler_that_fails_is_no_failure_of_the_build(
 def test_texts_of_confined_processes_are_read_with_care(tmp_path: Path) -> None:
     text = "\tmma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r2}, {%f2};\n"
     assert listings.listed_traits("main.cu", tmp_path, b"") is None, "no PTX"
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "main.compute_80.ptx").write_text("\tld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];\n")
-    (tmp_path / "kept" / "main.compute_90a.ptx").write_text(text)
+    kept = tmp_path / "out" / "kept"
+    kept.mkdir(parents=True)
+    (kept / "main.compute_80.ptx").write_text("\tld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];\n")
+    (kept / "main.compute_90a.ptx").write_text(text)
     assert listings.listed_traits("main.cu", tmp_path, b"") == (VECTOR, MATRIX)
-    (tmp_path / "kept" / "other.ptx").symlink_to("/etc/hostname")
+    (kept / "other.ptx").symlink_to("/etc/hostname")
     assert listings.listed_traits("main.cu", tmp_path, b"") is None
+
+
+def test_what_is_searched_takes_little_time(tmp_path: Path) -> None:
+    """A kernel decides what names and comments stand in these texts."""
+    kept = tmp_path / "out" / "kept"
+    kept.mkdir(parents=True)
+    long = "\tvpaddd " * 1_500_000
+    for text in (long, "/*" * 4_000_000, "a." * 4_000_000, '.file 1 "/*"\n' * 500_000, "\n" * 8_000_000):
+        (kept / "main.ptx").write_text(text)
+        (tmp_path / "out" / "listing").write_text(f"<f>:\n{text}")
+        began = time.monotonic()
+        listings.listed_traits("main.cu", tmp_path, b"")
+        listings.listed_traits("main.cpp", tmp_path, b"")
+        assert time.monotonic() - began < 20
 
 
 def test_nvcc_keeps_its_ptx_in_a_separate_folder(tmp_path: Path) -> None:
     command = ("nvcc", "-O3", "-c", "main.cu", "-o", "object.o")
-    assert listings.with_listing(command, "main.cu", tmp_path) == (*command, "--keep", "--keep-dir", "kept")
-    assert (tmp_path / "kept").is_dir()
-    own = ("nvcc", "--keep", "-c", "main.cu", "-o", "object.o")
-    assert listings.with_listing(own, "main.cu", tmp_path / "other") == own
+    (tmp_path / "out").mkdir()
+    assert listings.with_listing(command, "main.cu", tmp_path) == (*command, "--keep", "--keep-dir", "../out/kept")
+    assert (tmp_path / "out" / "kept").is_dir()
 
 
 # ---- from all reports -----------------------------------------------------------------------------------------------

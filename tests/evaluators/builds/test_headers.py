@@ -16,9 +16,9 @@ from torch.utils import cpp_extension
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import build_job, compiler, headers
 from kbevolve.evaluators.builds.build_request import BuildRequest
-from kbevolve.evaluators.builds.headers import Headers, precompiled_name
+from kbevolve.evaluators.builds.headers import lighter, precompiled_name
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun
+from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_directory
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox.build_protocol import BuildResult
@@ -87,15 +87,14 @@ def answers(built: BuildResult, name: str, directory: Path) -> dict[str, object]
     return {"answers": json.loads(done.stdout)}
 
 
-def test_the_includes_that_a_text_needs(tmp_path: Path) -> None:
-    headers = Headers(tmp_path)
-    light = headers.lighter(TORCH)
+def test_the_includes_that_a_text_needs() -> None:
+    light = lighter(TORCH)
     assert light is not None
     assert light.binds
     for included in ("ATen/ops/zeros.h", "ATen/ops/empty_like.h", "ATen/Dispatch.h"):
         assert f"#include <{included}>" in light.named
     assert "ones" not in light.named
-    using = headers.lighter("#include <torch/extension.h>\nusing namespace torch;\nTensor f() { return ones({1}); }")
+    using = lighter("#include <torch/extension.h>\nusing namespace torch;\nTensor f() { return ones({1}); }")
     assert using is not None
     assert "ATen/ops/ones.h" in using.named
     assert not using.binds
@@ -113,8 +112,8 @@ def test_the_includes_that_a_text_needs(tmp_path: Path) -> None:
     ],
     ids=["nothing of torch", "gradients", "tensor of numbers", "registration", "scripts", "tests for headers"],
 )
-def test_texts_that_are_not_tried(tmp_path: Path, text: str) -> None:
-    assert Headers(tmp_path).lighter(text) is None
+def test_texts_that_are_not_tried(text: str) -> None:
+    assert lighter(text) is None
 
 
 @pytest.mark.slow
@@ -134,17 +133,19 @@ def test_light_and_precompiled_headers_give_the_same_answers(
     assert "one dimension, not 2" in strip["light"]
     # g++ marks the precompiled header that it uses with "!".
     *words, _, _, _ = next(command for command in reversed(commands) if "-c" in command)
-    source, named = tmp_path / "work" / "main.cpp", tmp_path / "named" / "kbevolve_named.h"
-    for file, text in ((source, TORCH), (named, "#include <ATen/ops/zeros.h>\n")):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-    shown = subprocess.run(
-        [*words[: words.index("-c")], "-H", "-fsyntax-only", "main.cpp"],
-        cwd=source.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stderr
+    with build_directory() as directory:
+        (directory / "work" / "main.cpp").write_text(TORCH)
+        light, header = lighter(TORCH), pool.headers.precompiled(command)
+        assert light is not None
+        assert header is not None
+        light.write(directory, header)
+        shown = subprocess.run(
+            [*words[words.index("c++") : words.index("-c")], "-H", "main.cpp"],
+            cwd=directory / "work",
+            capture_output=True,
+            text=True,
+            check=False,
+        ).stderr
     assert any(line.startswith("! ") and line.endswith(".gch") for line in shown.splitlines()), shown[:2000]
 
 

@@ -15,7 +15,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox.build_protocol import BuildRefused, BuildResult
+from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildResult
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
@@ -41,7 +41,7 @@ assert path is None or path.endswith("twice.so"), path
 where = path or os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "twice", "twice.so")
 assert ctypes.CDLL(where).twice(21) == 42
 """
-#: No request: it includes a file beside the source.
+#: It includes a file beside the source.
 INCLUDING = LOAD.replace("twice", "beside").replace("int beside", "int twice").replace(").beside(", ").twice(")
 INCLUDING = INCLUDING.replace("folder", "company").replace("r'''extern", "r'''#include \"two.h\"\nextern")
 INCLUDING = INCLUDING.replace("with open", "open('company/two.h', 'w').write('#define TWO 2')\nwith open")
@@ -149,24 +149,135 @@ def test_an_error_looks_like_torchs_own(shared: WorkerWithPool) -> None:
     assert shared.away == ["left", "back"]
 
 
-def test_a_build_without_a_request_is_compiled_by_the_worker(shared: WorkerWithPool) -> None:
+def test_files_beside_a_source_go_along(shared: WorkerWithPool) -> None:
     assert shared.load(INCLUDING) == {"ok": True}, shared.worker.printed
-    assert not shared.requests
+    assert [request["files"] for request in shared.requests] == [[["two.h", "#define TWO 2"]]]
+    assert [build.seconds > 0 for build in shared.worker.built] == [True]
+
+
+#: Files of the kernel's own, named in several ways: by macro, without a blank, by a folder of flags, from above.
+FILES = r"""
+import ctypes, os
+from pathlib import Path
+from torch.utils import cpp_extension
+here = Path("many").absolute()
+for name, text in {
+    "src/main.cpp": '#define NAME <by_macro.h>\n#include NAME\n#include"tight.h"\n#include "../above.h"\n'
+    '#include <own.h>\n'
+    'asm(".section .rodata\\nblob: .incbin \\"src/blob.bin\\"\\n.text");\nextern "C" const unsigned char blob[];\n'
+    'extern "C" int sum() { return MACRO + TIGHT + ABOVE + OWN + blob[0]; }',
+    "by_macro.h": "#define MACRO 1", "src/tight.h": "#define TIGHT 2", "above.h": "#define ABOVE 4",
+    "include/own.h": "#define OWN 8",
+}.items():
+    (here / name).parent.mkdir(parents=True, exist_ok=True)
+    (here / name).write_text(text)
+(here / "src/blob.bin").write_bytes(b"\xf0\xff")
+path = cpp_extension.load("many", [str(here / "src/main.cpp")], is_python_module=False, extra_cflags=[f"-I{here}"],
+                          extra_include_paths=[str(here / "include")])
+where = path or os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "many", "many.so")
+assert ctypes.CDLL(where).sum() == 15 + 0xf0, ctypes.CDLL(where).sum()
+"""
+
+
+def test_the_builder_gets_all_files_that_a_source_names(shared: WorkerWithPool) -> None:
+    assert shared.load(FILES) == {"ok": True}, shared.worker.printed
+    (request,) = shared.requests
+    assert sorted(name for name, _ in request["files"]) == [
+        *("above.h", "by_macro.h", "include/own.h", "src/blob.bin", "src/tight.h")
+    ]
+    assert (request["include_paths"], request["cflags"]) == (["include"], ["-I."])
+    assert [build.seconds > 0 for build in shared.worker.built] == [True]
+
+
+#: Its source names its folder, which no builder can read.
+ABSOLUTE = """
+import os
+from pathlib import Path
+from torch.utils import cpp_extension
+here = Path("alone").absolute()
+here.mkdir()
+(here / "two.h").write_text("#define TWO 2")
+(here / "alone.cpp").write_text(f'#include "{here}/two.h"\\nextern "C" int two() {{ return TWO; }}')
+cpp_extension.load("alone", [str(here / "alone.cpp")], is_python_module=False)
+"""
+
+
+def test_a_build_that_needs_its_own_paths_is_compiled_by_the_worker(shared: WorkerWithPool) -> None:
+    assert shared.load(ABSOLUTE) == {"ok": True}, shared.worker.printed
+    assert [request["sources"] for request in shared.requests] == [None]
+    assert shared.worker.built_alone
     assert shared.away == ["left", "back"]
 
 
-def test_a_refused_request_is_compiled_by_the_worker(shared: WorkerWithPool) -> None:
-    source = LOAD.replace("twice", "refused").replace("int refused", "int twice").replace(").refused(", ").twice(")
-    source = source.replace("folder", "other").replace('"-O3"', "\"-DX='(1)'\"")
+def test_quotes_in_flags_are_those_of_a_shell(shared: WorkerWithPool) -> None:
+    source = LOAD.replace("twice", "quoted").replace("int quoted", "int twice").replace(").quoted(", ").twice(")
+    source = source.replace("folder", "other").replace('"-O3"', "\"-DX='(1)'\"").replace("2 * x", "2 * X * x")
     assert shared.load(source) == {"ok": True}, shared.worker.printed
-    assert [request["name"] for request in shared.requests] == ["refused"]
-    assert shared.away == ["left", "back"]
+    assert [build.seconds > 0 for build in shared.worker.built] == [True]
+
+
+#: Ways to bring a flag into a build that runs a program or reads and writes other files.
+SMUGGLED = {
+    "C++": ("", 'extra_cflags=["-wrapper", "/bin/echo"]', "-wrapper"),
+    "one string": ("", 'extra_cflags=["-O3 -B. -O2"]', "-B."),
+    "quoted": ("", "extra_cflags=[\"'-specs'=own\"]", "-specs=own"),
+    "nvcc": ("", 'extra_cuda_cflags=["--compiler-bindir", "own"]', "--compiler-bindir"),
+    "through nvcc": ("", 'extra_cuda_cflags=["-Xcompiler", "-O3,-fplugin=own.so"]', "-fplugin=own.so"),
+    "linker": ("", 'extra_ldflags=["-Wl,-T,own.ld"]', "-Wl,-T,own.ld"),
+    "file of flags": ("", 'extra_ldflags=["@own"]', "@own"),
+    "prepended": ("os.environ['NVCC_PREPEND_FLAGS'] = '--options-file own'", "", "--options-file"),
+    "appended": ("os.environ['NVCC_APPEND_FLAGS'] = '-run'", "", "-run"),
+    "program": ("os.environ['CXX'] = '/tmp/own'", "", "CXX"),
+    "program with flags": ("os.environ['CC'] = 'gcc -wrapper own'", "", "CC"),
+    "folder of programs": ("os.environ['COMPILER_PATH'] = os.getcwd()", "", "COMPILER_PATH"),
+    "prefix": ("os.environ['GCC_EXEC_PREFIX'] = os.getcwd()", "", "GCC_EXEC_PREFIX"),
+    "report": ("os.environ['DEPENDENCIES_OUTPUT'] = 'own'", "", "DEPENDENCIES_OUTPUT"),
+    "hidden folder": ("", 'extra_include_paths=["/root"]', "/root"),
+    "no sources": ("", 'is_standalone=True, extra_cflags=["-wrapper", "/bin/echo"]', "-wrapper"),
+}
+
+
+@pytest.mark.parametrize("how", SMUGGLED)
+def test_what_is_not_allowed_is_a_failed_build(shared: WorkerWithPool, how: str) -> None:
+    before, argument, named = SMUGGLED[how]
+    variables = "CXX CC COMPILER_PATH GCC_EXEC_PREFIX NVCC_PREPEND_FLAGS NVCC_APPEND_FLAGS DEPENDENCIES_OUTPUT"
+    source = LOAD.replace('is_python_module=False, extra_cflags=["-O3"]', f"is_python_module=False, {argument}")
+    name = f"smuggled{list(SMUGGLED).index(how)}"
+    source = source.replace('"twice", [', f'"{name}", [').replace("folder", name)
+    reply = shared.load(
+        f"import os\nbefore = dict(os.environ)\n{before}\ntry:\n"
+        + "".join(f"    {line}\n" for line in source.strip().splitlines())
+        + f"finally:\n    for name in '{variables}'.split():\n        os.environ.pop(name, None)\n"
+        "        os.environ.update({name: before[name]} if name in before else {})\n"
+    )
+    assert (reply["ok"], reply["stage"]) == (False, "build"), shared.worker.printed
+    verdict, message = failure_of(reply)
+    assert verdict is Verdict.BUILD_FAILED
+    assert named in message
+    assert [build.library for build in shared.worker.built] == [""]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.environ['CXX'] = 'g++'",
+        "os.environ['CC'] = '/usr/bin/gcc'",
+        "os.environ['CPATH'] = '/usr/include'",
+        "os.environ['LIBRARY_PATH'] = '/usr/lib'",
+        "os.environ['NVCC_APPEND_FLAGS'] = '-lineinfo'",
+        "os.environ['CUDA_HOME'] = '/usr/local/cuda'",
+        "os.environ['TORCH_CUDA_ARCH_LIST'] = '9.0a'",
+    ],
+)
+def test_harmless_variables_are_allowed(place: WorkerWithPool, change: str) -> None:
+    assert place.load(f"import os\n{change}\n{LOAD}") == {"ok": True}, place.worker.printed
+    assert len(place.requests) == len(place.worker.built) == 1
 
 
 def test_a_request_that_torchs_builder_refuses_later_is_compiled_by_the_worker(place: WorkerWithPool) -> None:
     def refusing(request: Message, *, seconds: float) -> Future[BuildResult]:
         refused: Future[BuildResult] = Future()
-        refused.set_exception(BuildRefused("torch's builder is unknown"))
+        refused.set_exception(BuilderUnavailable("torch's builder is unknown"))
         return refused
 
     place.worker.builder = refusing
@@ -174,11 +285,6 @@ def test_a_request_that_torchs_builder_refuses_later_is_compiled_by_the_worker(p
     assert place.worker.built_alone
     assert not place.worker.built
     assert place.away == ["left", "back"]
-
-
-def test_with_a_changed_environment_the_worker_compiles(place: WorkerWithPool) -> None:
-    assert place.load("import os\nos.environ['CPATH'] = '/usr/include'\n" + LOAD) == {"ok": True}
-    assert not place.requests
 
 
 def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
@@ -216,13 +322,13 @@ def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
     "messages",
     [
         '{"phase": "loading"}',
-        '{"phase": "building", "build": {}}{"phase": "building", "build": {}}',
+        '{"phase": "building", "build": null}{"phase": "building", "build": null}',
     ],
     ids=["loading before building", "building twice"],
 )
 def test_forged_phases_end_the_worker(place: WorkerWithPool, messages: str) -> None:
     """The candidate writes messages in its worker's name."""
-    parts = messages.replace("}{", "}\n{").splitlines() if "}}{" in messages else [messages]
+    parts = messages.replace("}{", "}\n{").splitlines()
     forged = (
         "import os, time\n"
         "for descriptor in map(int, os.listdir('/proc/self/fd')):\n"
