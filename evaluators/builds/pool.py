@@ -64,7 +64,7 @@ class BuildPool:
         self.seconds = settings.build_seconds
         self._plain = plain
         self._while_precompiling = while_precompiling
-        # A compiler dies with the thread that started it; these threads live as long as the pool.
+        # bubblewrap dies with the thread that started it; these threads live as long as the pool.
         self._steps = ThreadPoolExecutor(self.width, thread_name_prefix="kbevolve-compile")
         self._requests = ThreadPoolExecutor(_MOST_REQUESTS, thread_name_prefix="kbevolve-build")
         self._in_progress: dict[str, Future[BuildResult]] = {}

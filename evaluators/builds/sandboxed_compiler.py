@@ -2,12 +2,10 @@
 
 import contextlib
 import functools
-import json
 import os
 import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
+from kbevolve.evaluators.sandbox import directories, launch
 from kbevolve.evaluators.sandbox.environment import allowed
 from kbevolve.evaluators.sandbox.permissions import (
     FOLDER_VARIABLES,
@@ -125,7 +123,7 @@ def run(
     file_bytes: int = _FILE_BYTES,
     stop: threading.Event | None = None,
 ) -> CompilerRun:
-    """Run one command until it ends or its time is over. It dies with the *thread* that calls this.
+    """Run one command until it ends or its time is over. It dies with this process, and all that it started with it.
 
     Args:
         command: program and arguments; relative paths start at ``directory/work``.
@@ -139,15 +137,17 @@ def run(
     if seconds < _LEAST_SECONDS:
         return CompilerRun(code=-signal.SIGKILL, log="", seconds=0.0, timed_out=True)
     began = time.monotonic()
-    process = subprocess.Popen(
-        _confined(command, directory, readable, nice=nice, file_bytes=file_bytes),
-        cwd=directory / "work",
-        env=_environment(directory),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    with launch.judge_handle() as judge:
+        process = subprocess.Popen(
+            _confined(command, directory, readable, nice=nice, file_bytes=file_bytes, judge=judge),
+            cwd=directory / "work",
+            env=_environment(directory),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(judge,),
+            start_new_session=True,
+        )
     try:
         output, in_time = _read(process, began + seconds, stop or threading.Event())
     finally:
@@ -191,23 +191,20 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _confined(
-    command: Sequence[str], directory: Path, readable: Sequence[Path], *, nice: int, file_bytes: int
+    command: Sequence[str], directory: Path, readable: Sequence[Path], *, nice: int, file_bytes: int, judge: int
 ) -> list[str]:
     """The command inside the worker program, which confines itself first, and inside bubblewrap."""
-    wrapped = bubblewrap.obstacle("cpu") is None
     permissions = permissions_for(None, directory, launch.PROGRAM.parent, os.environ)
     permissions = replace(permissions, roots=(*permissions.roots, *readable))
     confinement = {
-        "parent": None if wrapped else os.getpid(),
         "file_bytes": file_bytes,
         "address_bytes": None,
         "data_bytes": min(_MEMORY_BYTES, launch.memory_bytes()),
         "sockets": False,
         "files": permissions.for_landlock(),
     }
-    outside = bubblewrap.command(permissions, "cpu", directory) if wrapped else []
-    arguments = json.dumps({"nice": nice, "confinement": confinement})
-    return [*outside, sys.executable, "-I", "-S", str(launch.PROGRAM), arguments, *command]
+    arguments = {"judge": judge, "nice": nice, "confinement": confinement}
+    return [*launch.command(arguments, permissions, "cpu", directory, "-I", "-S"), *command]
 
 
 def _environment(directory: Path) -> dict[str, str]:

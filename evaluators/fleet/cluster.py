@@ -41,7 +41,7 @@ _LOCAL_ENVIRONMENT: Mapping[str, str] = {
 }
 #: Bytes of Ray's shared memory: requests and replies are kilobytes, and Ray takes no less.
 _STORE_BYTES = 80 << 20
-#: Prefix of a directory's name, before the id of the process that made it.
+#: Prefix of a directory's name.
 _DIRECTORY_PREFIX = "kbevolve-ray-"
 #: Most characters of the base directory: Ray puts sockets under it, whose names may have 107 characters in all.
 _LONGEST_DIRECTORY = 30
@@ -239,7 +239,7 @@ def _own_directory() -> Path:
     base = Path(tempfile.gettempdir())
     base = base if len(str(base)) <= _LONGEST_DIRECTORY else Path("/tmp")
     directories.remove_stale(base, prefix=_DIRECTORY_PREFIX)
-    return Path(tempfile.mkdtemp(prefix=f"{_DIRECTORY_PREFIX}{os.getpid()}-", dir=base))
+    return directories.empty(base, prefix=_DIRECTORY_PREFIX)
 
 
 def _hush(ray: Any) -> None:

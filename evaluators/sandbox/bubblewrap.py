@@ -4,11 +4,9 @@ import functools
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from kbevolve.evaluators.sandbox.permissions import Permissions
-from kbevolve.evaluators.sandbox.process_table import Process
 
 #: Seconds for the trial, which takes 5 ms.
 _TRIAL_SECONDS = 10.0
@@ -35,15 +33,11 @@ def command(permissions: Permissions, device_type: str, directory: Path) -> list
         arguments += ["--dev-bind-try", str(path), str(path)]
     for path in permissions.writable:
         arguments += ["--bind", str(path), str(path)]
-    return [*arguments, "--remount-ro", "/", "--chdir", str(directory / "work"), "--"]
-
-
-def without_own(processes: Sequence[Process], leader: int, device_type: str) -> list[Process]:
-    """The processes of a worker without bubblewrap's own: `leader`, and the first process of the namespace."""
-    own = {leader}
-    if device_type == "cpu":
-        own |= {process.pid for process in processes if process.parent == leader}
-    return [process for process in processes if process.pid not in own]
+    # Memory that no limit of the worker's counts: nothing is written there.
+    closed = [path for path, kind in mounts if kind == "--tmpfs"]
+    for path in (Path("/"), Path("/dev"), *closed):
+        arguments += ["--remount-ro", str(path)]
+    return [*arguments, "--chdir", str(directory / "work"), "--"]
 
 
 @functools.cache

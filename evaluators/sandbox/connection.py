@@ -16,8 +16,6 @@ from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Channel, M
 
 #: Seconds between a closed connection and the conclusion that the worker still lives.
 _EXIT_SECONDS = 2.0
-#: Like a shell, bubblewrap reports a signal by an exit code above this number.
-_SIGNALLED = 128
 #: Bytes that may wait to be read: the largest message, and a part of the next. A worker sends one and waits.
 _MOST_UNREAD = HEADER_BYTES + LARGEST + (1 << 20)
 #: Characters of the captured output that an error message quotes.
@@ -31,7 +29,6 @@ class WorkerConnection:
         self._process = launched.process
         self._connection = launched.connection
         self._output = launched.output
-        self._bubblewrap = launched.led_by_bubblewrap
         #: Its standard output and error so far.
         self.printed = CapturedOutput()
         self._received = bytearray()
@@ -128,8 +125,6 @@ class WorkerConnection:
                 self.printed.add(data)
         text = self.printed.text.strip()
         quoted = f"; it printed last: {text[-_QUOTED:]}" if text else ""
-        if self._bubblewrap and code > _SIGNALLED:
-            code = _SIGNALLED - code
         if code < 0:
             return Rejection(Verdict.CRASHED, f"its process died of {describe_signal(-code)}{quoted}")
         return Rejection(Verdict.CRASHED, f"its process ended itself with exit code {code} before answering{quoted}")

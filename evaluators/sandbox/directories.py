@@ -1,24 +1,37 @@
-"""Directories of workers and compilers: named after their judge's process, removed whatever they contain."""
+"""Directories of workers and compilers: named after their judge's process, removed whatever they contain.
+
+Judges may share a folder of temporary files although none can see the others' processes: in containers, in namespaces
+of processes, on hosts with a common disk. And a process may get the id of one that has ended. So a name holds what
+tells a process from all of them, and a judge removes what belongs to ended processes of its own namespace only.
+"""
 
 import contextlib
+import functools
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
-from kbevolve.evaluators.sandbox.process_table import kill, leaked
-
-#: Prefix of the names of workers' directories; the judge's process id follows.
+#: Prefix of the names of workers' directories.
 PREFIX = "kbevolve-worker-"
 
 
 def make(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
     """A new directory with the folders home, tmp and work for one process."""
-    directory = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
+    directory = empty(parent, prefix=prefix)
     for name in ("home", "tmp", "work"):
         (directory / name).mkdir()
     return directory
+
+
+def empty(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
+    """A new directory that belongs to this process."""
+    # As /proc has it, which may show another namespace than the process's own.
+    pid = os.readlink("/proc/self")
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{_namespace()}-{pid}-{_start(pid)}-", dir=parent))
 
 
 def triton_cache(directory: Path) -> Path:
@@ -27,12 +40,12 @@ def triton_cache(directory: Path) -> Path:
 
 
 def remove_stale(parent: Path | None = None, *, prefix: str = PREFIX) -> None:
-    """Remove the directories of judges that were killed, and kill the processes that use them."""
-    for directory in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
-        owner = directory.name.removeprefix(prefix).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            kill(leaked(directory))
-            remove(directory)
+    """Remove the directories of judges that were killed. Their processes ended with them (`worker.supervisor`)."""
+    ours = f"{prefix}{_namespace()}-"
+    for directory in (parent or Path(tempfile.gettempdir())).glob(f"{ours}*"):
+        match directory.name.removeprefix(ours).split("-"):
+            case [pid, start, _] if _start(pid) != start:
+                remove(directory)
 
 
 def remove(directory: Path) -> None:
@@ -44,3 +57,16 @@ def remove(directory: Path) -> None:
         if not directory.exists():
             return
         subprocess.run([*command, "--", str(directory)], capture_output=True, check=False)
+
+
+@functools.cache
+def _namespace() -> str:
+    """This host's or container's namespace of processes, as part of a name."""
+    return sha256(f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+
+
+def _start(pid: str) -> str:
+    """When a process began, in ticks since the machine did; "" when there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""

@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,21 +17,22 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.worker.channel import Channel, Message
 
-#: Seconds until the server is ready (importing torch from a cold disk), and until it has forked a worker.
+#: Seconds until the server is ready (importing torch from a cold disk), until a worker has introduced itself, and until
+#: an unused server has ended with all that its workers left.
 _START_SECONDS = 120.0
 _FORK_SECONDS = 30.0
+_END_SECONDS = 5.0
 #: `struct ucred`: process, user, group.
 _CREDENTIALS = struct.Struct("3i")
 
 
-class ForkedWorker:
-    """A worker process that a fork server started; has what `Worker` needs of a `subprocess.Popen`."""
+class WorkerProcess:
+    """A worker process, which is no child of the judge; has what `Worker` needs of a `subprocess.Popen`."""
 
-    def __init__(self, server: "ForkServer", *, pid: int, server_pid: int) -> None:
-        """`pid` is its id in the judge's namespace of processes, `server_pid` in the server's."""
+    def __init__(self, pid: int, collect: Callable[[], int]) -> None:
+        """`pid` is its id in the judge's namespace of processes; `collect` frees it when it has ended."""
         self.pid = pid
-        self._server = server
-        self._server_pid = server_pid
+        self._collect = collect
         self._handle = os.pidfd_open(pid)
         self._code: int | None = None
 
@@ -42,20 +43,53 @@ class ForkedWorker:
             waiting.register(self._handle, select.POLLIN)
             if not waiting.poll(None if timeout is None else 1e3 * timeout):
                 raise subprocess.TimeoutExpired("worker", timeout or 0.0)
-            self._code = self._server.exit_code(self._server_pid)
+            self._code = self._collect()
             os.close(self._handle)
         return self._code
 
 
+@contextlib.contextmanager
+def introduced(ours: socket.socket) -> Iterator[Callable[[], int]]:
+    """Yields a function that waits for a worker at the other end of `ours`, and returns its id in our namespace.
+
+    The worker sends one byte, whose sender Linux names. Raises `OSError` or `StopIteration` when it does not.
+    """
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+    def sender() -> int:
+        ours.settimeout(_FORK_SECONDS)
+        _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+        pid, *_ = next(_CREDENTIALS.unpack(data) for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)
+        return int(pid)
+
+    yield sender
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+
+
+def did_not_start(why: object) -> EvaluatorError:
+    """The error when a worker process did not start."""
+    return EvaluatorError(f"a worker process did not start: {why}; check that `python -c 'import torch'` works")
+
+
 class ForkServer:
-    """A process that forks workers, for several threads. It ends with the thread that started it."""
+    """A process that forks workers, for several threads, below a supervisor (`worker.supervisor`)."""
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", *, connection: socket.socket, output: IO[bytes], directory: Path
+        self,
+        process: "subprocess.Popen[bytes]",
+        *,
+        connection: socket.socket,
+        output: IO[bytes],
+        directory: Path,
+        files: Mapping[str, Sequence[str]],
     ) -> None:
-        """`process` was just started: the first `fork` waits for it. It prints to `output`, a file."""
+        """`process` was just started: the first `fork` waits for it. It prints to `output`, a file.
+
+        `files` are a worker's rights in this directory, as `Permissions.for_landlock` makes them.
+        """
         #: In which the workers' directories are made.
         self.directory = directory
+        self._files = files
         self._process = process
         self._connection = connection
         self._channel = Channel(connection)
@@ -78,7 +112,7 @@ class ForkServer:
         ours: socket.socket,
         theirs: socket.socket,
         output: int,
-    ) -> ForkedWorker:
+    ) -> WorkerProcess:
         """A new worker process with its program's arguments, its environment and its directory inside the server's.
 
         `ours` and `theirs` are the two ends of its connection; it prints to `output`.
@@ -87,25 +121,23 @@ class ForkServer:
             EvaluatorError: the server has died, or the system cannot start another process.
         """
         worker = {"arguments": json.dumps(arguments), "environment": dict(environment), "directory": str(directory)}
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
-            with self._lock:
-                self._wait_ready()
-                self._connection.settimeout(_FORK_SECONDS)
-                answer = self._ask({"fork": worker}, (theirs.fileno(), output))
-            if "failed" in answer:
-                raise OSError(answer["failed"])
-            # The worker sends one byte, whose sender id the kernel gives in the judge's own namespace.
-            ours.settimeout(_FORK_SECONDS)
-            _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
-            pid, *_ = next(_CREDENTIALS.unpack(data) for _, kind, data in ancillary if kind == socket.SCM_CREDENTIALS)
+            with introduced(ours) as sender:
+                with self._lock:
+                    self._wait_ready()
+                    self._connection.settimeout(_FORK_SECONDS)
+                    answer = self._ask({"fork": worker}, (theirs.fileno(), output))
+                if "failed" in answer:
+                    raise OSError(answer["failed"])
+                pid = sender()
         except (OSError, EOFError, ValueError, StopIteration) as error:
-            raise EvaluatorError(
-                f"a worker process did not start: {self._last_line() or error}; "
-                "check that `python -c 'import torch'` works"
-            ) from None
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-        return ForkedWorker(self, pid=pid, server_pid=answer["forked"])
+            raise did_not_start(self._last_line() or error) from None
+        return WorkerProcess(pid, lambda: self.exit_code(answer["forked"]))
+
+    def files_of(self, directory: Path) -> dict[str, list[str]]:
+        """The rights of a worker with this directory. Finding out what compilers and libraries need takes 10 ms."""
+        own = {str(self.directory): str(directory)}
+        return {right: [own.get(path, path) for path in paths] for right, paths in self._files.items()}
 
     def exit_code(self, server_pid: int) -> int:
         """The exit code of a worker that has ended, whose id is free afterwards; -9 when the server is dead."""
@@ -114,11 +146,15 @@ class ForkServer:
         return -signal.SIGKILL
 
     def close(self) -> None:
-        """Kill it and all workers that still live, and remove their directories. May be called twice."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if self._process.poll() is None:
+        """End it with all workers that still live, and remove their directories. May be called twice."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)  # it ends, and its supervisor kills what is left
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            self._process.wait()
         self._connection.close()
         self._output.close()
         directories.remove(self.directory)

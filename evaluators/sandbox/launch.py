@@ -13,16 +13,17 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import bubblewrap, directories
 from kbevolve.evaluators.sandbox.environment import CONNECTIONS, worker_environment
-from kbevolve.evaluators.sandbox.forkserver import ForkedWorker, ForkServer
+from kbevolve.evaluators.sandbox.forkserver import ForkServer, WorkerProcess, did_not_start, introduced
 from kbevolve.evaluators.sandbox.permissions import Permissions, permissions_for
 from kbevolve.evaluators.worker import landlock
+from kbevolve.evaluators.worker.supervisor import SIGNALLED
 
 #: The worker program.
 PROGRAM = Path(__file__).resolve().parents[1] / "worker" / "__main__.py"
@@ -41,7 +42,7 @@ _CONTAINER_MEMORY = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.
 class LaunchedWorker:
     """A worker process and the judge's ends of its connection and its output."""
 
-    process: subprocess.Popen[bytes] | ForkedWorker
+    process: WorkerProcess
     connection: socket.socket
     #: Read end of its standard output and error.
     output: int
@@ -49,11 +50,6 @@ class LaunchedWorker:
     directory: Path
     #: Whether it runs inside bubblewrap.
     bubblewrap: bool
-
-    @property
-    def led_by_bubblewrap(self) -> bool:
-        """Whether `process` is bubblewrap and the worker is its descendant."""
-        return self.bubblewrap and isinstance(self.process, subprocess.Popen)
 
 
 def start(
@@ -70,23 +66,29 @@ def start(
     Raises:
         EvaluatorError: the fork server has died.
     """
-    directory = directories.make(server.directory if server else None)
-    if built is not None:
-        shutil.copytree(built, directories.triton_cache(directory))
+    wrapped = bubblewrap.obstacle(device.type) is None
+    try:
+        directory = directories.make(server.directory if server else None)
+    except FileNotFoundError as error:  # another thread found the fork server dead, and removed its directory
+        raise did_not_start(error) from None
     ours, theirs = socket.socketpair()
     output, output_write = os.pipe()
-    wrapped = bubblewrap.obstacle(device.type) is None
-    environment = worker_environment(device, directory, os.environ)
-    if connections:
-        environment[CONNECTIONS] = str(connections)
-    process: subprocess.Popen[bytes] | ForkedWorker
     try:
-        arguments, permissions = _worker(device, directory, socket_fd=theirs.fileno(), wrapped=wrapped)
+        if built is not None:
+            shutil.copytree(built, directories.triton_cache(directory))
+        environment = worker_environment(device, directory, os.environ)
+        if connections:
+            environment[CONNECTIONS] = str(connections)
         if server is not None:
+            arguments = _arguments(device, server.files_of(directory), theirs.fileno())
             process = server.fork(arguments, environment, directory, ours, theirs, output_write)
         else:
-            command = _command(arguments, permissions, device, directory, wrapped=wrapped)
-            process = _popen(command, directory, environment, theirs, output_write)
+            permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
+            arguments = _arguments(device, permissions.for_landlock(), theirs.fileno())
+            with introduced(ours) as introduction:
+                supervisor = _popen(arguments, permissions, device, directory, environment, theirs, output_write)
+                theirs.close()
+                process = _below(supervisor, introduction)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         ours.close()
@@ -100,19 +102,19 @@ def start(
 
 def open_fork_server(device: Device) -> ForkServer | None:
     """A fork server for this device; None where only bubblewrap works, since each worker needs its own bubblewrap."""
-    wrapped = bubblewrap.obstacle(device.type) is None
-    if wrapped and not landlock.usable():
+    if bubblewrap.obstacle(device.type) is None and not landlock.usable():
         return None
     directory = directories.make()
     ours, theirs = socket.socketpair()
     try:
-        parent = None if wrapped else os.getpid()
-        arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": _visible(device), "parent": parent}}
+        arguments = {"fork_server": {"socket_fd": theirs.fileno(), "device": _visible(device)}}
         permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
-        command = _command(arguments, permissions, device, directory, wrapped=wrapped)
+        environment = worker_environment(device, directory, os.environ)
         output = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
-        process = _popen(command, directory, worker_environment(device, directory, os.environ), theirs, output.fileno())
-        return ForkServer(process, connection=ours, output=output, directory=directory)
+        process = _popen(arguments, permissions, device, directory, environment, theirs, output.fileno())
+        return ForkServer(
+            process, connection=ours, output=output, directory=directory, files=permissions.for_landlock()
+        )
     except BaseException:
         ours.close()
         shutil.rmtree(directory, ignore_errors=True)
@@ -130,45 +132,74 @@ def memory_bytes() -> int:
     return int(memory * _MEMORY_SHARE)
 
 
-def _worker(device: Device, directory: Path, *, socket_fd: int, wrapped: bool) -> tuple[dict[str, object], Permissions]:
-    """The arguments of the worker program, and its permissions."""
-    permissions = permissions_for(device, directory, PROGRAM.parent, os.environ)
+def command(
+    arguments: Mapping[str, object], permissions: Permissions, device_type: str, directory: Path, *flags: str
+) -> list[str]:
+    """The command that runs the worker program, in bubblewrap where that works; `flags` are the interpreter's."""
+    wrapped = bubblewrap.obstacle(device_type) is None
+    outside = bubblewrap.command(permissions, device_type, directory) if wrapped else []
+    return [*outside, sys.executable, *flags, str(PROGRAM), json.dumps(arguments)]
+
+
+@contextlib.contextmanager
+def judge_handle() -> Iterator[int]:
+    """A pidfd of this process, for a supervisor: unlike an id it works in every namespace, and is never used again."""
+    handle = os.pidfd_open(os.getpid())
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _arguments(device: Device, files: Mapping[str, object], socket_fd: int) -> dict[str, object]:
+    """The arguments of the worker program."""
     memory = memory_bytes()
     confinement: dict[str, object] = {
-        "parent": None if wrapped else os.getpid(),
         "file_bytes": _FILE_BYTES,
         "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if device.type == "cpu" else None,
         "data_bytes": memory,
         "sockets": device.type == "cuda",
-        "files": permissions.for_landlock(),
+        "files": files,
     }
     arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device), "threads": device.threads}
-    return arguments | {"confinement": confinement}, permissions
-
-
-def _command(
-    arguments: Mapping[str, object], permissions: Permissions, device: Device, directory: Path, *, wrapped: bool
-) -> list[str]:
-    """The command that runs the worker program."""
-    outside = bubblewrap.command(permissions, device.type, directory) if wrapped else []
-    # -P: the program's folder must not be first in the candidate's module search.
-    return [*outside, sys.executable, "-P", "-u", str(PROGRAM), json.dumps(arguments)]
+    return arguments | {"confinement": confinement}
 
 
 def _popen(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str], theirs: socket.socket, output: int
+    arguments: Mapping[str, object],
+    permissions: Permissions,
+    device: Device,
+    directory: Path,
+    environment: Mapping[str, str],
+    theirs: socket.socket,
+    output: int,
 ) -> subprocess.Popen[bytes]:
-    """Run the worker program in a session of its own; it prints to `output`."""
-    return subprocess.Popen(
-        command,
-        cwd=directory / "work",
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        pass_fds=(theirs.fileno(),),
-        start_new_session=True,
-    )
+    """Run the worker program below a supervisor; it prints to `output`."""
+    with judge_handle() as judge:
+        return subprocess.Popen(
+            # -P: the program's folder must not be first in the candidate's module search.
+            command({"judge": judge, **arguments}, permissions, device.type, directory, "-P", "-u"),
+            cwd=directory / "work",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(theirs.fileno(), judge),
+            start_new_session=True,
+        )
+
+
+def _below(supervisor: subprocess.Popen[bytes], introduction: Callable[[], int]) -> WorkerProcess:
+    """The worker that a supervisor of its own has started."""
+
+    def collect() -> int:
+        code = supervisor.wait()
+        return SIGNALLED - code if code > SIGNALLED else code
+
+    try:
+        return WorkerProcess(introduction(), collect)
+    except (OSError, StopIteration):  # it ended before; what it printed tells the cause
+        return WorkerProcess(supervisor.pid, collect)
 
 
 def _visible(device: Device) -> str:

@@ -14,6 +14,8 @@ from typing import NamedTuple
 WATCH_SECONDS = 0.5
 #: Seconds until killed processes are gone. It takes milliseconds, and longer when their memory is large.
 _EXIT_SECONDS = 5.0
+#: States of a thread that was stopped or has exited; "" where nothing is left of it.
+_STOPPED = ("", "T", "t", "Z", "X")
 #: Longer than any file about a process or a thread.
 _STAT_BYTES = 4096
 
@@ -27,8 +29,10 @@ class Process:
     #: Process group and session.
     group: int
     session: int
-    #: Exited, and not yet collected by its parent.
+    #: All its threads have exited, and its parent has not collected it yet.
     ended: bool
+    #: Living and exited ones that it still has; 1 for an ended process.
+    threads: int
 
 
 class ProcessorTime(NamedTuple):
@@ -118,7 +122,10 @@ def is_stopped(pid: int) -> bool:
     both get the signal before that, the child stops and the parent waits until both are resumed.
     """
     state = _state(pid)
-    return state in ("", "T", "t", "Z", "X") or (state == "D" and any(_state(child) == "T" for child in _children(pid)))
+    if state == "Z":  # its first thread; others may live
+        with contextlib.suppress(OSError):
+            return all(_state(f"{pid}/task/{thread}") in _STOPPED for thread in os.listdir(f"/proc/{pid}/task"))
+    return state in _STOPPED or (state == "D" and any(_state(child) == "T" for child in _children(pid)))
 
 
 def _children(pid: int) -> list[int]:
@@ -126,25 +133,6 @@ def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []
-
-
-def leaked(directory: Path) -> list[Process]:
-    """Processes that a worker left behind: their home or their working directory is in its directory.
-
-    They may have left the group and the session, where no filter of system calls prevents that.
-    """
-    home, inside = f"HOME={directory}/".encode(), f"{directory}/"
-    found = []
-    for process in processes():
-        if process.ended or process.pid == os.getpid():
-            continue
-        with contextlib.suppress(OSError):  # it exited, or belongs to another user
-            environment = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
-            if any(entry.startswith(home) for entry in environment) or os.readlink(
-                f"/proc/{process.pid}/cwd"
-            ).startswith(inside):
-                found.append(process)
-    return found
 
 
 def kill(found: Iterable[Process]) -> None:
@@ -179,7 +167,7 @@ def _stat(pid: int | str) -> list[str]:
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
-def _state(pid: int) -> str:
+def _state(pid: int | str) -> str:
     """One letter; "" for a process that has exited."""
     with contextlib.suppress(OSError):
         return _stat(pid)[0]
@@ -188,4 +176,7 @@ def _state(pid: int) -> str:
 
 def _parse(pid: int, fields: list[str]) -> Process:
     parent, group, session = map(int, fields[1:4])
-    return Process(pid=pid, parent=parent, group=group, session=session, ended=fields[0] in ("Z", "X"))
+    threads = int(fields[17])
+    # The first thread of a process may exit before the others.
+    ended = fields[0] in ("Z", "X") and threads <= 1
+    return Process(pid=pid, parent=parent, group=group, session=session, ended=ended, threads=threads)

@@ -12,7 +12,7 @@ from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.rejection import Rejection
-from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
+from kbevolve.evaluators.sandbox import directories, launch
 from kbevolve.evaluators.sandbox.build_protocol import (
     Builder,
     BuilderUnavailable,
@@ -28,11 +28,9 @@ from kbevolve.evaluators.sandbox.process_group import ProcessGroup
 from kbevolve.evaluators.sandbox.process_table import (
     RECENT,
     WATCH_SECONDS,
-    Process,
     ProcessorTime,
     has_group,
     kill_all,
-    leaked,
     members,
     processor_time,
 )
@@ -61,7 +59,6 @@ class Worker:
     ) -> None:
         """Start it by `launch.start`."""
         self._launched = launch.start(device, server, built=built, connections=connections)
-        self._device_type = device.type
         self._connection = WorkerConnection(self._launched)
         self._group = ProcessGroup(self._launched.process.pid)
         self._killed = False
@@ -79,7 +76,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Id of the process and of its group; inside bubblewrap, bubblewrap's."""
+        """Id of the process and of its group."""
         return self._launched.process.pid
 
     @property
@@ -145,7 +142,7 @@ class Worker:
     @property
     def processes(self) -> int:
         """Number of its processes by the system's own count: 1 when it has no helpers."""
-        return self._count(members(self.pid))
+        return len(members(self.pid))
 
     @property
     def processor_time(self) -> ProcessorTime:
@@ -177,12 +174,9 @@ class Worker:
         directories.remove(self._launched.directory)
 
     def _kill_survivors(self) -> None:
-        """Wait until the group is gone. Where nothing kept its processes in the group, find those that left it."""
-        filtered = "seccomp" in self.sandbox
-        if filtered and not has_group(self.pid):
-            return
-        confined = filtered or self._launched.bubblewrap
-        kill_all(lambda: members(self.pid) + ([] if confined else leaked(self._launched.directory)))
+        """Wait until the group is gone. What left it, where no filter prevents that, its fork server has killed."""
+        if has_group(self.pid):
+            kill_all(lambda: members(self.pid))
 
     def _await_reply(self, limits: dict[str, float]) -> Message:
         """The next reply; until then, a build for each time that the worker requests one."""
@@ -277,15 +271,10 @@ class Worker:
         """Count its processes if the last count, at `counted`, is old; the moment of the latest count."""
         if time.monotonic() - counted < WATCH_SECONDS:
             return counted
-        count = self._count(RECENT.members(self.pid))
+        count = len(RECENT.members(self.pid))
         if count > _MOST_PROCESSES:
             self.end()
             raise Rejection(
                 Verdict.CRASHED, f"stopped: it had started {count} processes, at most {_MOST_PROCESSES} may be"
             )
         return time.monotonic()
-
-    def _count(self, found: Sequence[Process]) -> int:
-        if self._launched.led_by_bubblewrap:
-            found = bubblewrap.without_own(found, self.pid, self._device_type)
-        return len(found)

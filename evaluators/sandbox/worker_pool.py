@@ -7,12 +7,10 @@ import of torch and the CUDA context (1.3 s on a CPU, 3 to 5 s on a GPU).
 import contextlib
 import os
 import shutil
-import tempfile
 import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from pathlib import Path
 
 import torch
 
@@ -53,7 +51,7 @@ class WorkerPool:
         self._device = device
         self._on_cpu = device.type == "cpu"
         self._gate = gate
-        # A worker dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
+        # bubblewrap dies with the *thread* that started it (PR_SET_PDEATHSIG); these threads live as long as the pool.
         self._starters = ThreadPoolExecutor(_MOST_STARTING, thread_name_prefix="kbevolve-worker-start")
         self._warming = threading.BoundedSemaphore(_MOST_WARMING)
         # Number of connections -> spares that are kept. Most kernels take the ones with few connections.
@@ -64,7 +62,7 @@ class WorkerPool:
         # Whether forked workers work on this system.
         self._can_fork = True
         # What Triton compiles for itself in a worker's first second, the same in all of them.
-        self._built = Path(tempfile.mkdtemp(prefix=f"{directories.PREFIX}{os.getpid()}-built-"))
+        self._built = directories.empty()
         self._is_built = False
         self._preparing = threading.Lock()
         self._lock = threading.Lock()

@@ -1,8 +1,8 @@
 """The program of every confined process: a worker, a fork server of workers, or a compiler.
 
-``python -P worker/__main__.py '{"socket": 3, "device": "cuda:0", …}'`` confines itself first, imports torch, and only
-then reads a candidate. ``python -I -S worker/__main__.py '{"nice": 10, "confinement": …}' c++ -c main.cpp`` confines
-itself and becomes the compiler.
+``python -P worker/__main__.py '{"judge": 4, "socket": 3, "device": "cuda:0", …}'`` forks below a supervisor, confines
+itself, imports torch, and only then reads a candidate. ``python -I -S worker/__main__.py '{"judge": 4, "nice": 10,
+"confinement": …}' c++ -c main.cpp`` confines itself in the same way and becomes the compiler.
 """
 
 import contextlib
@@ -29,11 +29,18 @@ def main() -> None:
     A fork server returns here in each process that it forks.
     """
     _make_importable(Path(__file__).resolve().parent)
+    from kbevolve.evaluators.worker.supervisor import supervise
+
     arguments = json.loads(sys.argv[1])
+    supervise(arguments["judge"])
     if "fork_server" in arguments:
         from kbevolve.evaluators.worker.forkserver import serve_forks
 
         arguments = serve_forks(**arguments["fork_server"])
+    elif "socket" in arguments:
+        from kbevolve.evaluators.worker.forkserver import lead_session
+
+        lead_session(arguments["socket"])
 
     from kbevolve.evaluators.worker.confinement import confine
 

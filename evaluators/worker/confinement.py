@@ -1,4 +1,4 @@
-"""What a process does to itself before untrusted code runs: it dies with the judge, and gives up most rights.
+"""What a process does to itself before untrusted code runs: it gives up most rights.
 
 Every step works without privileges and cannot be undone. A step that the machine does not support is left out; the
 returned level says what was reached.
@@ -8,13 +8,11 @@ import contextlib
 import ctypes
 import os
 import resource
-import signal
 from typing import Any
 
 from kbevolve.evaluators.worker.landlock import restrict_files
 from kbevolve.evaluators.worker.seccomp import filter_calls
 
-_PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 #: `_LINUX_CAPABILITY_VERSION_3`: capabilities as two words of 32 bits each.
 _CAPABILITIES_VERSION = 0x20080522
@@ -24,7 +22,6 @@ _OPEN_FILES = 4096
 
 def confine(
     *,
-    parent: int | None,
     file_bytes: int,
     address_bytes: int | None,
     data_bytes: int,
@@ -34,8 +31,6 @@ def confine(
     """Confine this process and all it will start; returns the level, e.g. "landlock 7, seccomp, limits".
 
     Args:
-        parent: process id of the judge; if it has exited already, this process exits at once. None where the judge is
-            in another namespace, whose end also ends this process.
         file_bytes: largest file that may be written.
         address_bytes: address space; None for no limit, because CUDA reserves terabytes of addresses.
         data_bytes: private writable memory, whether it was touched or not.
@@ -43,10 +38,6 @@ def confine(
         files: `readable`, `listable`, `devices` and `writable` of `restrict_files`.
     """
     libc = ctypes.CDLL(None)
-    # SIGKILL when the thread that started us ends: kill -9 of the judge leaves no orphan on the device.
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if parent is not None and os.getppid() != parent:
-        os._exit(0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, file_bytes)

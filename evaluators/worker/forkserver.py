@@ -6,50 +6,53 @@ started one.
 """
 
 import contextlib
-import ctypes
 import gc
 import json
 import os
-import signal
 import socket
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from kbevolve.evaluators.worker import seccomp
 from kbevolve.evaluators.worker.channel import Channel, Message
+from kbevolve.evaluators.worker.supervisor import adopt_orphans, die_with, kill_descendants
 
-_PR_SET_PDEATHSIG = 1
+#: Seconds until orphans of an ended worker are gone. It takes milliseconds.
+_ORPHAN_SECONDS = 5.0
 
 
-def serve_forks(socket_fd: int, *, device: str, parent: int | None) -> dict[str, Any]:
+def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
     """Serve until the judge closes the connection; returns in each forked worker, with its program's arguments.
 
     The request ``{"fork": {"arguments": …, "environment": …, "directory": …}}`` has two descriptors, the worker's
     connection and its output; the answer is ``{"forked": pid}`` or ``{"failed": why}``. The request ``{"wait": pid}``
     is answered by ``{"code": n}``, the exit code, or minus the signal that ended the worker. Until then an ended
-    worker stays a zombie, so no other process gets its id.
+    worker stays a zombie, so no other process gets its id. Before the answer, what the worker left is killed.
 
     Args:
         socket_fd: the connection to the judge.
         device: "cpu" or "cuda:0".
-        parent: process id of the judge; None where the judge is in another namespace of processes.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if parent is not None and os.getppid() != parent:
-        os._exit(0)
+    adopt_orphans()
     _import_all(device)
+    seccomp.prepare(sockets=device != "cpu")
     gc.collect()
     gc.freeze()  # the collector leaves these objects alone, so their memory stays shared by all workers
     connection = socket.socket(fileno=socket_fd)
     channel = Channel(connection)
     channel.send({"ok": True})
+    workers: set[int] = set()
     while True:
         try:
             request, descriptors = channel.receive()
         except EOFError:
             os._exit(0)
         if "wait" in request:
-            channel.send({"code": _exit_code(request["wait"])})
+            code = _exit_code(request["wait"])
+            workers.discard(request["wait"])
+            kill_descendants(workers, seconds=_ORPHAN_SECONDS)
+            channel.send({"code": code})
             continue
         server = os.getpid()
         try:
@@ -60,6 +63,7 @@ def serve_forks(socket_fd: int, *, device: str, parent: int | None) -> dict[str,
             if not pid:
                 connection.close()
                 return _begin(request["fork"], descriptors, server)
+            workers.add(pid)
             answer = {"forked": pid}
         for descriptor in descriptors:
             os.close(descriptor)
@@ -90,7 +94,7 @@ def _import_all(device: str) -> None:
 
 def _begin(worker: Message, descriptors: list[int], server: int) -> dict[str, Any]:
     """In the new process: its own session, environment, directory and descriptors."""
-    os.setsid()
+    die_with(server)
     connection, output = descriptors
     os.set_inheritable(connection, False)
     os.dup2(output, 1)
@@ -100,12 +104,17 @@ def _begin(worker: Message, descriptors: list[int], server: int) -> dict[str, An
     os.environ.update(worker["environment"])
     os.chdir(Path(worker["directory"]) / "work")
     tempfile.tempdir = None  # the server's, if an imported module asked for one
-    # From the sender of this byte the judge learns this process's id in its own namespace.
-    socket.socket(fileno=os.dup(connection)).send(b"!")
+    lead_session(connection)
     arguments: dict[str, Any] = json.loads(worker["arguments"])
-    arguments["socket"] = connection
-    arguments["confinement"]["parent"] = server
-    return arguments
+    return arguments | {"socket": connection}
+
+
+def lead_session(connection: int) -> None:
+    """Begin a worker's session and process group, by which the judge stops and kills it, and adopt its orphans."""
+    os.setsid()
+    adopt_orphans()
+    with socket.socket(fileno=os.dup(connection)) as introduced:
+        introduced.send(b"!")  # from its sender the judge learns this process's id in its own namespace
 
 
 def _exit_code(pid: int) -> int:

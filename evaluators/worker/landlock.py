@@ -109,6 +109,9 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
             os.close(opened)
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 def _call(number: int, *arguments: object) -> int:
-    result: int = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(number), *arguments)
+    result: int = _LIBC.syscall(ctypes.c_long(number), *arguments)
     return result

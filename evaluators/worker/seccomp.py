@@ -7,6 +7,7 @@ program is classic BPF (Linux Documentation/userspace-api/seccomp_filter.rst): e
 
 import ctypes
 import errno
+import functools
 import platform
 import struct
 from collections.abc import Iterable
@@ -128,11 +129,8 @@ def filter_calls(*, sockets: bool) -> bool:
     """
     if not supported():
         return False
-    architecture, column = _MACHINES[platform.machine()]
-    code = b"".join(
-        struct.pack("HBBI", step.code, step.if_true, step.if_false, step.value)
-        for step in _filter(architecture, column, sockets=sockets)
-    )
+    code = prepare(sockets=sockets)
+    _, column = _MACHINES[platform.machine()]
     kept = ctypes.create_string_buffer(code, len(code))
     program = _Program(length=len(code) // 8, steps=ctypes.cast(kept, ctypes.c_void_p).value)
     number = _NUMBERS["seccomp"][column]
@@ -144,6 +142,17 @@ def filter_calls(*, sockets: bool) -> bool:
         ctypes.byref(program),
     )
     return bool(result == 0)
+
+
+@functools.cache
+def prepare(*, sockets: bool) -> bytes:
+    """The filter's program; kept, so that a fork server makes it once for all workers."""
+    if not supported():
+        return b""
+    return b"".join(
+        struct.pack("HBBI", step.code, step.if_true, step.if_false, step.value)
+        for step in _filter(*_MACHINES[platform.machine()], sockets=sockets)
+    )
 
 
 def _filter(architecture: int, column: int, *, sockets: bool) -> list[_Step]:

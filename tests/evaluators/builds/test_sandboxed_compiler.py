@@ -1,7 +1,6 @@
 """A confined compiler reads what it needs, writes only into its own directory, and ends with its time."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -9,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.builds.sandboxed_compiler import DIRECTORY_PREFIX, build_directory, run
-from kbevolve.evaluators.sandbox import bubblewrap, directories, process_table
+from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, run
+from kbevolve.evaluators.sandbox import bubblewrap
 from kbevolve.evaluators.worker import landlock
 
 ROOT = Path(__file__).parents[3]
@@ -59,10 +58,10 @@ def test_no_key_is_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_endless_command_is_stopped_with_its_helpers() -> None:
     with build_directory() as directory:
         began = time.monotonic()
-        ran = run(["sh", "-c", "sleep 60 & sleep 60"], directory, seconds=0.5)
+        ran = run(["sh", "-c", "sleep 60.4321 & sleep 60"], directory, seconds=0.5)
         assert ran.timed_out
         assert time.monotonic() - began < 5
-        assert not process_table.leaked(directory)
+    assert not subprocess.run(["pgrep", "-f", "sleep 60.4321"], capture_output=True, check=False).stdout
 
 
 def test_an_endless_file_is_stopped() -> None:
@@ -112,26 +111,3 @@ def test_a_missing_program_is_reported() -> None:
         ran = run(["no-such-compiler"], directory, seconds=10)
     assert ran.code == 127
     assert "no-such-compiler" in ran.log
-
-
-def test_compilers_die_with_the_process_that_started_them() -> None:
-    """A killed builder leaves no compiler; the next builder removes its directory."""
-    code = (
-        "from kbevolve.evaluators.builds.sandboxed_compiler import run, build_directory\n"
-        "with build_directory() as directory:\n"
-        "    print(directory, flush=True)\n"
-        "    run(['sleep', '60'], directory, seconds=60)\n"
-    )
-    builder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert builder.stdout is not None
-    directory = Path(builder.stdout.readline().strip())
-    deadline = time.monotonic() + 10
-    while not process_table.leaked(directory) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    builder.send_signal(signal.SIGKILL)
-    builder.communicate()
-    while process_table.leaked(directory) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not process_table.leaked(directory)
-    directories.remove_stale(prefix=DIRECTORY_PREFIX)
-    assert not directory.exists()

@@ -13,6 +13,7 @@ import pytest
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.connection import WorkerConnection
+from kbevolve.evaluators.sandbox.forkserver import WorkerProcess
 from kbevolve.evaluators.sandbox.launch import LaunchedWorker
 from kbevolve.evaluators.worker.channel import LARGEST, frame
 
@@ -33,9 +34,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         )
         theirs.close()
         os.close(written)
-        connection = WorkerConnection(
-            LaunchedWorker(process=process, connection=ours, output=output, directory=tmp_path, bubblewrap=False),
-        )
+        worker = WorkerProcess(process.pid, process.wait)
+        launched = LaunchedWorker(process=worker, connection=ours, output=output, directory=tmp_path, bubblewrap=False)
+        connection = WorkerConnection(launched)
         opened.append((connection, process))
         return connection, process
 

@@ -11,7 +11,6 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.sandbox import bubblewrap
 from kbevolve.evaluators.sandbox.gpu import Gpu
 from kbevolve.evaluators.sandbox.permissions import OURS, Permissions, permissions_for, search_path
-from kbevolve.evaluators.sandbox.process_table import Process
 
 PROGRAM = OURS / "evaluators" / "worker"
 CPU = Device(type="cpu", index=0, fingerprint="cpu", description="a CPU")
@@ -69,15 +68,6 @@ def test_our_checkout_is_not_on_the_search_path(tmp_path: Path, monkeypatch: pyt
     assert search_path({"PYTHONPATH": os.pathsep.join([str(OURS), "lib", ""])}) == [str(tmp_path / "lib")]
 
 
-def test_bubblewraps_own_processes_are_not_counted() -> None:
-    found = [
-        Process(pid=pid, parent=parent, group=10, session=10, ended=False)
-        for pid, parent in ((10, 1), (11, 10), (12, 11), (13, 12))
-    ]
-    assert [process.pid for process in bubblewrap.without_own(found, 10, "cpu")] == [12, 13]
-    assert [process.pid for process in bubblewrap.without_own(found, 10, "cuda")] == [11, 12, 13]
-
-
 def test_bubblewrap_mounts_deeper_paths_later_and_keeps_namespaces_for_cuda(tmp_path: Path) -> None:
     permissions = Permissions(
         roots=(Path("/opt/python/lib/ours/worker"), Path("/opt")),
@@ -89,6 +79,8 @@ def test_bubblewrap_mounts_deeper_paths_later_and_keeps_namespaces_for_cuda(tmp_
     mounts = [words.index(path) for path in ("/opt", "/opt/python/lib/ours", "/opt/python/lib/ours/worker")]
     assert mounts == sorted(mounts)
     assert "/home/me" not in words
+    closed = {words[place + 1] for place, word in enumerate(words) if word == "--remount-ro"}
+    assert closed == {"/", "/dev", "/opt/python/lib/ours"}
     assert {"--unshare-net", "--unshare-pid", "--die-with-parent"} <= set(words)
     shared = bubblewrap.command(permissions, "cuda", tmp_path)
     assert not {"--unshare-net", "--unshare-pid", "--unshare-ipc"} & set(shared)

@@ -1,4 +1,4 @@
-"""Processes are found by group, session, home and working directory, and counted once for all threads."""
+"""Processes are found by group and session, and counted once for all threads."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.sandbox import directories, process_table
+from kbevolve.evaluators.sandbox import process_table
 
 
 def sleeper(directory: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -72,27 +72,33 @@ def test_a_group_exists_until_the_exit_of_its_last_member_is_collected(tmp_path:
     assert not process_table.has_group(child.pid)
 
 
-def test_leftovers_of_a_dead_judge_are_killed_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    directory = tmp_path / f"{directories.PREFIX}999999999-x"
-    of_a_living_judge = tmp_path / f"{directories.PREFIX}{os.getpid()}-y"
-    (directory / "work").mkdir(parents=True)
-    of_a_living_judge.mkdir()
-    by_home = sleeper(tmp_path, {"HOME": f"{directory}/home"})
-    by_folder = sleeper(directory / "work", {})
-    other = sleeper(tmp_path, {"HOME": f"{directory}-other/home"})
+def test_a_process_whose_first_thread_has_exited_lives_and_can_be_stopped() -> None:
+    code = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(100,)).start()
+print(1, flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE)
+    assert child.stdout is not None
     try:
-        assert {process.pid for process in process_table.leaked(directory)} == {by_home.pid, by_folder.pid}
-        directories.remove_stale()
-        assert by_home.wait(10) < 0
-        assert by_folder.wait(10) < 0
-        assert other.poll() is None
-        assert not directory.exists()
-        assert of_a_living_judge.exists()
+        child.stdout.readline()
+        deadline = time.monotonic() + 5
+        while process_table._state(child.pid) != "Z" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (found,) = process_table.members(child.pid)
+        assert (found.ended, found.threads) == (False, 2)
+        assert not process_table.is_stopped(child.pid)
+        os.killpg(child.pid, signal.SIGSTOP)
+        while not process_table.is_stopped(child.pid):
+            assert time.monotonic() < deadline
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait(5)
+        assert not process_table.members(child.pid)
     finally:
-        for child in (by_home, by_folder, other):
-            child.kill()
-            child.wait()
+        child.kill()
+        child.wait()
+        child.stdout.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not report waiting times")

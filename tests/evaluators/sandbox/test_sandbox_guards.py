@@ -200,7 +200,6 @@ def test_a_helper_that_leaves_the_group_dies_with_its_worker(worker: Worker) -> 
     finally:
         other.kill()
     assert not process_table.members(other.pid)
-    assert not process_table.leaked(directory)
     assert not directory.exists()
 
 

@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,15 +165,23 @@ def test_on_a_gpu_workers_attach_during_a_measurement_and_few_warm_up_at_once(
 def test_where_forks_fail_workers_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[bool] = []
     wait_ready = Worker.wait_ready
+    with_server: set[Worker] = set()
+    begin = Worker.__init__
+
+    def noted(self: Worker, *arguments: Any, **options: Any) -> None:
+        begin(self, *arguments, **options)
+        if arguments[1] is not None:
+            with_server.add(self)
 
     def fail_forked(self: Worker) -> None:
-        forked = not isinstance(self._launched.process, subprocess.Popen)
+        forked = self in with_server
         started.append(forked)
         if forked:
             self.kill()
             raise EvaluatorError("no CUDA in a fork")
         wait_ready(self)
 
+    monkeypatch.setattr(Worker, "__init__", noted)
     monkeypatch.setattr(Worker, "wait_ready", fail_forked)
     with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         for _ in range(2):
