@@ -10,8 +10,12 @@ import io
 import re
 import tokenize
 
+from kbevolve.configs.syntax import MOST_SOURCE
+
 #: Hexadecimal digits of an identity: 64 bits, so that a million kernels collide with odds of about 3e-8.
 ID_DIGITS = 16
+#: Quotation marks times characters of their lines: the tokeniser looks for the end of each to the end of its line.
+_MOST_QUOTES = 100_000_000
 
 
 def digest(text: str) -> str:
@@ -23,11 +27,14 @@ def normalise(source: str) -> str:
     """Source without Python comments, blank lines, trailing blanks and carriage returns.
 
     Text that is not Python (it does not tokenise) keeps its comments; it may then get another id than an equal kernel.
-    Comments inside strings (C++ or CUDA sources) are kept: removing them needs a C++ lexer.
+    Comments inside strings (C++ or CUDA sources) are kept: removing them needs a C++ lexer. Comments stay as well where
+    finding them would take long: in a text of megabytes, or of long lines with many quotation marks.
     """
     text = source.replace("\r\n", "\n").replace("\r", "\n")
-    with contextlib.suppress(tokenize.TokenError, SyntaxError):
-        text = _without_comments(text)
+    quotes = sum(len(line) * (line.count('"') + line.count("'")) for line in text.split("\n"))
+    if len(text) <= MOST_SOURCE and quotes <= _MOST_QUOTES:
+        with contextlib.suppress(tokenize.TokenError, SyntaxError):
+            text = _without_comments(text)
     return "\n".join(line.rstrip() for line in text.split("\n") if line.strip()) + "\n"
 
 

@@ -3,6 +3,10 @@
 import ast
 import contextlib
 
+#: Characters of a kernel's file that anyone reads; the largest that are known have some 100,000.
+MOST_SOURCE = 1_000_000
+#: Replacement fields times characters: Python's parser takes so much time for an f-string, 0.5 s at this limit.
+_MOST_FIELDS = 2_000_000_000
 #: A failure needs another thread at the same point; so many failures in a row have another cause.
 _TRIES = 5
 
@@ -12,7 +16,12 @@ def parse(source: str) -> ast.Module:
 
     Python 3.11 before 3.11.8 counts the depth of all threads' trees in one place and may raise a SystemError about any
     text while another thread parses one (python/cpython issue 106905). The text is then parsed again.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is no Python, or too much for the parser.
     """
+    if source.count("{") * len(source) > _MOST_FIELDS:
+        raise ValueError("too many braces for Python's parser")
     for _ in range(_TRIES - 1):
         with contextlib.suppress(SystemError):
             return ast.parse(source)

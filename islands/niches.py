@@ -32,7 +32,7 @@ _NATIVE_GPU = {
         r"\bmma\.sync|wgmma|nvcuda::wmma|\bldmatrix",
     ),
     "decomposition": (
-        r"__syncthreads|__shared__|blockIdx\.[xy]\s*\*|for\s*\(.*blockDim",
+        r"__syncthreads|__shared__|blockIdx\.[xy]\s*\*|for\s*\(.{0,200}blockDim",
         r"atomicAdd|atomicMax|split_?k|\bpartial",
         r"gridDim\.x\s*[;)*+]|multiProcessorCount|num_sms|setmaxnreg",
     ),
@@ -62,7 +62,7 @@ _TRITON = {
     ),
     "compute": (r"static_range|tl\.fma", r"float16|bfloat16|tl\.(?:sum|max|reduce|associative_scan)", r"tl\.dot"),
     "decomposition": (
-        r"\bfor\b.*\brange\(|tl\.range\(",
+        r"\bfor\b.{0,200}\brange\(|tl\.range\(",
         r"atomic_|SPLIT|\bpartial",
         r"tl\.num_programs|multi_processor_count|NUM_SMS",
     ),
@@ -80,7 +80,7 @@ _LIBRARY_CALL = re.compile(
 )
 _LAUNCH = {
     Backend.CUDA: re.compile(r"<<<"),
-    Backend.TRITON: re.compile(r"\w+\[[^\]]+\]\(|\.run\("),
+    Backend.TRITON: re.compile(r"\w\[[^\]]{1,500}\]\(|\.run\("),
     Backend.CPP: re.compile(r"extern\s+\"C\""),
 }
 

@@ -25,6 +25,7 @@ from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.lint import LintReport, lint
 from kbevolve.evaluators.lint.process import LintProcess
+from kbevolve.evaluators.lint.report import not_python
 
 #: Cheap and short: most of an evaluation is the life of its worker.
 SETTINGS = EvaluationSettings(
@@ -140,7 +141,7 @@ def _lint_refuses_nothing() -> Iterator[None]:
     """Most faults here are what the lint refuses to run; the judge must survive them without it."""
 
     def tags_only(process: LintProcess, source: str, **keywords: Any) -> LintReport:
-        return replace(lint(source, **keywords), refusal="")
+        return replace(lint(source, **keywords), refusal=not_python(source))
 
     with patch.object(LintProcess, "lint", tags_only):
         yield

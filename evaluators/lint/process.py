@@ -9,10 +9,9 @@ import threading
 from contextlib import suppress
 from typing import Literal
 
+from kbevolve.configs.syntax import MOST_SOURCE
 from kbevolve.evaluators.lint.report import LintReport
 
-#: Characters of a file: the largest known kernels have some 100,000.
-MOST_SOURCE = 1_000_000
 #: What one file may take: seconds of a processor, bytes of memory; and seconds by the clock, on the busiest machine.
 CPU_SECONDS = 10
 MEMORY_BYTES = 1 << 30

@@ -10,17 +10,27 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from kbevolve.configs.syntax import parse
-from kbevolve.islands.source.tree import blocks_of, is_string, nodes_of, statements_of, with_line_feeds
+from kbevolve.islands.source.tree import (
+    MOST_READ,
+    blocks_of,
+    cached,
+    is_string,
+    nodes_of,
+    statements_of,
+    with_line_feeds,
+)
 
 #: A string that holds native code, not a name or a message: several lines with a statement.
 _NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DEFINED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
-_INTEGER = re.compile(r"[-+]?\d+$")
+_INTEGER = re.compile(r"[-+]?\d{1,18}$")
+#: A preprocessor's integers, and characters of a condition.
+_LARGEST = 1 << 64
+_MOST_CONDITION = 500
 #: Arithmetic that conditions are evaluated with; no powers and shifts, whose values have no limit.
 _OPERATIONS: Mapping[type[ast.AST], Callable[[int, int], int]] = {
     ast.Eq: operator.eq,
@@ -51,6 +61,8 @@ class ActiveCode:
 def active_code(source: str) -> ActiveCode:
     """Split a kernel file and drop what its own constants switch off. Text that is not Python is all native."""
     source = with_line_feeds(source)
+    if len(source) > MOST_READ:
+        return ActiveCode(python=source, native=_preprocessed(source))
     try:
         statements = statements_of(source)
         constants = dict(pair for text in statements for pair in _constants(text))
@@ -60,13 +72,13 @@ def active_code(source: str) -> ActiveCode:
         ]
     except SyntaxError:
         return ActiveCode(python="", native=_preprocessed(source))
-    except RecursionError:  # a sum of hundreds of strings may be a correct kernel
+    except (ValueError, RecursionError, MemoryError):  # a sum of hundreds of strings may be a correct kernel
         return ActiveCode(python=source, native=_preprocessed(source))
     native = "\n".join(part.native for part in parts if part.native)
     return ActiveCode(python="\n".join(part.python for part in parts), native=native)
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _constants(text: str) -> tuple[tuple[str, int], ...]:
     """Module constants ``NAME = integer``."""
     return tuple(
@@ -78,7 +90,7 @@ def _constants(text: str) -> tuple[tuple[str, int], ...]:
     )
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _active_part(text: str, constants: tuple[tuple[str, int], ...]) -> ActiveCode:
     """What is compiled of one statement, with the constants that it may mention."""
     tree = parse(text)
@@ -114,19 +126,23 @@ def _preprocessed(text: str) -> str:
     kept: list[str] = []
     # One entry for each open #if: (lines are active here, some branch was taken already, the condition was decided).
     stack: list[tuple[bool, bool, bool]] = []
+    inactive = 0
     for line in _COMMENT.sub("", text).split("\n"):
-        is_active = all(active for active, _, _ in stack)
         word, rest = found.groups() if (found := _DIRECTIVE.match(line)) else ("", line)
         if word in ("if", "ifdef", "ifndef"):
             value = _condition(word, rest.strip(), defines)
             stack.append((value != 0, bool(value), value is not None))
+            inactive += value == 0
         elif word in ("elif", "else") and stack:
-            _, taken, decided = stack.pop()
+            active, taken, decided = stack.pop()
+            inactive -= not active
             value = (1 if word == "else" else _condition("if", rest, defines)) if decided else None
-            stack.append((value is None or (value != 0 and not taken), taken or bool(value), decided))
+            active = value is None or (value != 0 and not taken)
+            stack.append((active, taken or bool(value), decided))
+            inactive += not active
         elif word == "endif" and stack:
-            stack.pop()
-        elif word in ("", "define") and is_active:
+            inactive -= not stack.pop()[0]
+        elif word in ("", "define") and not inactive:
             name, _, number = rest.strip().partition(" ")
             if word and _INTEGER.match(number.strip()):
                 defines[name] = int(number)
@@ -141,8 +157,8 @@ def _condition(word: str, text: str, defines: Mapping[str, int]) -> int | None:
     text = _DEFINED.sub(lambda found: "1" if found[1] in defines else found[1], text)
     text = re.sub(r"!(?!=)", " not ", text.replace("&&", " and ").replace("||", " or "))
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body, defines)
-    except SyntaxError:
+        return _value(ast.parse(text.strip(), mode="eval").body, defines) if len(text) <= _MOST_CONDITION else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return None
 
 
@@ -150,7 +166,7 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int | None:
     """Value of an integer expression of names, comparisons, and/or/not, arithmetic; None for anything else."""
     match node:
         case ast.Constant(value=int(number)):
-            return int(number)
+            return int(number) if number <= _LARGEST else None
         case ast.Name(id=name):
             return names.get(name)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
@@ -165,5 +181,6 @@ def _value(node: ast.expr, names: Mapping[str, int]) -> int | None:
             one, other, act = _value(left, names), _value(right, names), _OPERATIONS.get(type(op))
             if one is None or other is None or act is None or (act in (operator.floordiv, operator.mod) and not other):
                 return None
-            return int(act(one, other))
+            value = int(act(one, other))
+            return value if abs(value) <= _LARGEST else None
     return None

@@ -11,14 +11,15 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from kbevolve.configs.syntax import parse
 from kbevolve.islands.source.embedded_native import compiled_texts, native_form
 from kbevolve.islands.source.tree import (
+    MOST_READ,
     Function,
     blocks_of,
     bound_by,
+    cached,
     is_string,
     nodes_of,
     statements_of,
@@ -88,7 +89,7 @@ def shell_of(source: str) -> tuple[str, tuple[str, ...]] | None:
 def _form(source: str, replacement: Callable[[int, str], str]) -> tuple[str, tuple[str, ...]] | None:
     """The form with each compiled text replaced, and these texts. None where the file has to stay as it is."""
     text = with_line_feeds(source)
-    if _CODING.match(text):
+    if len(text) > MOST_READ or _CODING.match(text):
         return None
     try:
         statements = statements_of(text)
@@ -118,7 +119,7 @@ class _Facts:
     is_introspective: bool
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _facts(statement: str) -> _Facts:
     tree, nodes = _without_docstrings(statement)
     words = _words_of_strings(nodes)
@@ -130,7 +131,7 @@ def _facts(statement: str) -> _Facts:
     )
 
 
-@lru_cache(maxsize=1024)
+@cached(1024)
 def _numbered(statement: str, fixed: frozenset[str]) -> str:
     """The form of a statement; "" of a docstring."""
     tree, _ = _without_docstrings(statement)

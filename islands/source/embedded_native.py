@@ -30,7 +30,7 @@ _LOAD_INLINE = "torch.utils.cpp_extension.load_inline"
 _GLOBAL = "SOURCE"
 #: The program may see its lines or its file, or comments are not found by tokens alone.
 _UNCLEAR = re.compile(
-    r'R"|[\r\f\v\0]|\\[ \t]+\n|\?\?[=/\'()!<>-]|#[ \t]*include[^"\n]*<[^>\n]*(?://|/\*|[ \t]{2})|'
+    r'R"|[\r\f\v\0]|\\[ \t]+\n|\?\?[=/\'()!<>-]|#[ \t]*include[^"<\n]*<[^>\n]{0,200}?(?://|/\*|[ \t]{2})|'
     r"__LINE__|__FILE__|__BASE_FILE__|__FILE_NAME__|__TIMESTAMP__|source_location|__builtin_(?:LINE|FILE|FUNCTION|COLUMN)|"
     r"__has_include|__has_embed|\bincbin\b|\bembed\b|#[ \t]*(?:line|import|include_next)\b"
 )

@@ -10,13 +10,14 @@ import re
 from collections.abc import Iterator
 
 from kbevolve.islands.source.active_code import active_code
+from kbevolve.islands.source.tree import MOST_READ
 
 #: Tokens of a shingle. One changed token changes this many of them.
 _SHINGLE = 5
 #: Names that the format prescribes.
 _PRESCRIBED = frozenset({"ModelNew", "Model", "forward", "__init__", "self", "super", "launch", "run"})
 _TOKEN = re.compile(
-    r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|[A-Za-z_]\w*|\d[\w.]*(?:[eE][-+]\d+)?|<<<|>>>|[-+*/%&|^<>=!]=|\S'
+    r'"(?:[^"\\\n]|\\.)*"?|\'(?:[^\'\\\n]|\\.)*\'?|[A-Za-z_]\w*|\d[\w.]*(?:[eE][-+]\d+)?|<<<|>>>|[-+*/%&|^<>=!]=|\S'
 )
 #: In C++ and CUDA a name is declared behind a type, or defined as a macro. Qualifiers and pointers may stand between.
 _DECLARED = re.compile(
@@ -30,7 +31,7 @@ Shingles = frozenset[tuple[str, ...]]
 
 def shingles(source: str) -> Shingles:
     """What is compared of a kernel: runs of its live tokens (`active_code`), its own names all written ``$``."""
-    text = active_code(source)
+    text = active_code(source[:MOST_READ])
     own = (_bound(text.python) | set(_DECLARED.findall(text.native))) - _PRESCRIBED
     tokens = [*_masked(text.python, own), "\x00", *_masked(text.native, own)]
     return frozenset(tuple(tokens[start : start + _SHINGLE]) for start in range(max(1, len(tokens) - _SHINGLE + 1)))
@@ -54,7 +55,7 @@ def _bound(python: str) -> set[str]:
     """Names that the Python part assigns, takes as arguments or defines, imports left out."""
     try:
         tree = ast.parse(python)
-    except (SyntaxError, ValueError, RecursionError, SystemError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError, SystemError):
         return set()
     found: set[str] = set()
     for node in ast.walk(tree):

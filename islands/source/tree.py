@@ -2,11 +2,19 @@
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import TypeVar
 
 from kbevolve.configs.syntax import parse
+
+#: Characters of a file whose syntax is read here; a longer one counts as it is.
+MOST_READ = 100_000
+#: Characters of a statement that caches keep: its text, or one for each version of a kernel, would fill the memory.
+_MOST_KEPT = 10_000
+_Read = TypeVar("_Read")
 
 #: A function, whose body has variables of its own.
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -15,9 +23,19 @@ _SKIPPED = frozenset(("ctx", "op", "ops", "kind", "type_comment", "id", "attr"))
 
 
 #: A text in three quotes: no statement begins at one of its lines.
-_QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?"""|' r"'''(?:[^\\]|\\.)*?'''", re.DOTALL)
+_QUOTED = re.compile(r'"""(?:[^\\]|\\.)*?(?:"""|\\?\Z)|' r"'''(?:[^\\]|\\.)*?(?:'''|\\?\Z)", re.DOTALL)
 #: The end of a line, where the next one may begin an outermost statement: it is not indented and continues none.
 _BEFORE = re.compile(r"\n(?=@|(?!(?:elif|else|except|finally)\b)[^\W\d])")
+
+
+def cached(count: int) -> Callable[[Callable[..., _Read]], Callable[..., _Read]]:
+    """As `lru_cache`, for functions of a statement's text; nothing is kept of a long one."""
+
+    def decorate(function: Callable[..., _Read]) -> Callable[..., _Read]:
+        kept = lru_cache(maxsize=count)(function)
+        return lambda text, *others: (kept if len(text) <= _MOST_KEPT else function)(text, *others)
+
+    return decorate
 
 
 @lru_cache(maxsize=4)
@@ -40,12 +58,14 @@ def statements_of(source: str) -> tuple[str, ...]:
 def _cut(source: str) -> tuple[str, ...]:
     quoted = [found.span() for found in _QUOTED.finditer(source)]
     starts = [0, *(found.end() for found in _BEFORE.finditer(source))]
-    free = [at for at in starts if not any(begin < at < end for begin, end in quoted)]
-    cuts = [at for before, at in pairwise(free) if source[before] != "@"]
+    begins = [begin for begin, _ in quoted]
+    before = [bisect_left(begins, at) - 1 for at in starts]
+    free = [at for at, last in zip(starts, before, strict=True) if last < 0 or at >= quoted[last][1]]
+    cuts = [at for last, at in pairwise(free) if source[last] != "@"]
     return tuple(source[start:end] for start, end in pairwise((0, *cuts, len(source))) if start < end)
 
 
-@lru_cache(maxsize=2048)
+@cached(2048)
 def _is_python(text: str) -> bool:
     try:
         parse(text)

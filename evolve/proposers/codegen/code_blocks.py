@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 #: A line that opens or closes a block; only one without `info` closes.
-FENCE = re.compile(r"(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<info>[^`]*)")
+FENCE = re.compile(r"(?P<indent>\s*+)(?P<ticks>`{3,}+|~{3,}+)\s*+(?P<info>[^`]*)")
 
 #: The last fences of an answer, of which all pairs are tried; the time grows with their square.
 MOST_FENCES = 24

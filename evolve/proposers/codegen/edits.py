@@ -9,12 +9,16 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kbevolve.evolve.proposers.codegen.code_blocks import FENCE, lines_of
-from kbevolve.evolve.proposers.codegen.whole_file import AnswerError, checked, ends_inside, whole_file
+from kbevolve.evolve.proposers.codegen.whole_file import MOST_ANSWER, AnswerError, checked, ends_inside, whole_file
 
 _SEARCH = re.compile(r"\s*<{5,9}\s*(SEARCH|ORIGINAL)\b.*", re.IGNORECASE)
 _DIVIDER = re.compile(r"\s*={5,9}\s*")
+#: Lines of a file, and characters of a line, that are compared with one that was not found.
+_MOST_COMPARED = 5000
+_LONGEST_COMPARED = 200
 _REPLACE = re.compile(r"\s*>{5,9}\s*(REPLACE|UPDATED)\b.*", re.IGNORECASE)
 
 
@@ -47,6 +51,8 @@ def read_answer(answer: str, base: str | None, *, truncated: bool = False) -> Pa
     Raises:
         AnswerError: no edit and no whole file, an edit that does not fit, or a source that is no kernel.
     """
+    if len(answer) > MOST_ANSWER:
+        raise AnswerError(f"the answer has {len(answer)} characters, and at most {MOST_ANSWER} are read.")
     complaint: AnswerError | None = None
     try:
         edits = parse_edits(answer)
@@ -179,7 +185,9 @@ def _nearest(lines: Sequence[str], search: Sequence[str]) -> str:
     seen = {line.strip(): number for number, line in enumerate(lines, start=1) if line.strip()}
     for line in search:
         if line.strip() and line.strip() not in seen:
-            close = difflib.get_close_matches(line.strip(), seen, n=1, cutoff=0.5)
+            # The time grows with the number of lines and the square of their length.
+            short = [text for text in islice(seen, _MOST_COMPARED) if len(text) <= _LONGEST_COMPARED]
+            close = difflib.get_close_matches(line.strip()[:_LONGEST_COMPARED], short, n=1, cutoff=0.5)
             nearest = f"; nearest is line {seen[close[0]]}: `{close[0][:120]}`" if close else ""
             return f" No line reads `{line.strip()[:120]}`{nearest}."
     return " Each of its lines is in the file, but not one after another."

@@ -7,6 +7,7 @@ the interruption, and the archive knows only tried ideas.
 """
 
 import ast
+import contextlib
 import json
 import math
 import re
@@ -26,6 +27,9 @@ PLAYBOOK = "playbook"
 TITLE_LENGTH = 100
 MECHANISM_LENGTH = 800
 
+#: Characters of an answer that are read: a list of ideas has some thousand.
+MOST_READ = 100_000
+
 #: Larger claims are slips ("20" for 20 %), not estimates.
 LARGEST_GAIN = 1000.0
 
@@ -37,10 +41,11 @@ def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[I
     Python's quotes, and an array that was cut short, of which the complete objects count. Never raises.
     """
     ideas: dict[str, Idea] = {}
-    for entry in _entries(answer):
-        idea = _idea(entry, playbook, proposed_by)
-        if idea is not None:
-            ideas.setdefault(folded(idea.title), idea)
+    with contextlib.suppress(RecursionError):  # objects within objects, which no prompt asked for
+        for entry in _entries(answer[:MOST_READ]):
+            idea = _idea(entry, playbook, proposed_by)
+            if idea is not None:
+                ideas.setdefault(folded(idea.title), idea)
     return tuple(ideas.values())
 
 
@@ -119,7 +124,7 @@ def _entries(answer: str) -> Iterator[dict[str, Any]]:
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # no JSON, or a number of thousands of digits
             end = at + 1  # perhaps inside: an array that was cut short is no JSON, but its members are
         else:
             for entry in _titled(value):

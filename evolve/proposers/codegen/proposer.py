@@ -170,7 +170,9 @@ class LLMProposer:
 
 def _stated_idea(reply: Reply) -> Idea:
     """The idea behind a crossing, from the answer's line ``IDEA: …``."""
-    line = re.search(r"^\W*IDEA\W*:\W*(.+)$", reply.answer, re.MULTILINE | re.IGNORECASE)
+    line = re.search(
+        r"^[^\w\n]{0,20}IDEA[^\w\n:]{0,20}:[^\w\n]{0,20}+(.+)$", reply.answer, re.MULTILINE | re.IGNORECASE
+    )
     stated = " ".join(line[1].split()).strip("*_ ") if line else "Two kernels combined"
     title = stated if len(stated) <= TITLE_LENGTH else stated[: TITLE_LENGTH - 1].rpartition(" ")[0] + "…"
     return Idea(title=title, mechanism=stated, technique=RECOMBINE, proposed_by=reply.model)

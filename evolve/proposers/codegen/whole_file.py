@@ -15,6 +15,9 @@ CLASS = "ModelNew"
 #: long: the later one is then an excerpt that shows how to use the class.
 EXCERPT = 3
 
+#: Characters of an answer that are read. The largest known kernels have some 100,000.
+MOST_ANSWER = 400_000
+
 #: Beginning of the complaint about an open block.
 CUT = "the code block is not closed, the answer seems to be cut short:"
 

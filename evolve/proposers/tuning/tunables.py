@@ -18,7 +18,7 @@ from kbevolve.archive.identity import digest
 _DECLARATION = re.compile(
     r"^(?P<head>[ \t]*(?:\#define[ \t]+(?P<macro>\w+)[ \t]+|(?P<name>\w+)[ \t]*=[ \t]*))"
     r"(?P<value>[^\s#/]+)"
-    r"(?P<tail>[ \t]*(?:\#|//)[ \t]*tune:[ \t]*(?P<choices>[^\n]+?)[ \t\r]*)$",
+    r"(?P<tail>[ \t]*(?:\#|//)[ \t]*tune:[ \t]*(?P<choices>[^\n]+))$",
     re.MULTILINE,
 )
 

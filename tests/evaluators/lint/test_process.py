@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kbevolve.configs.syntax import MOST_SOURCE
 from kbevolve.evaluators.lint import LintReport, lint, process
-from kbevolve.evaluators.lint.process import MOST_SOURCE, LintProcess
+from kbevolve.evaluators.lint.process import LintProcess
 from tests.evaluators.lint.programs import TRITON, model
 
 HONEST = model(top=TRITON, forward="copy_kernel[(1,)](x, y, 3, BLOCK=4)\nreturn torch.relu(y)")
