@@ -110,7 +110,7 @@ def _is_readable(path: str, variables: tuple[str | None, ...]) -> bool:
 @functools.lru_cache(maxsize=8)
 def _readable_folders(_: tuple[str | None, ...]) -> tuple[str, ...]:
     listed = permissions_for(None, Path("/nonexistent"), launch.PROGRAM.parent, os.environ).for_landlock()["readable"]
-    return tuple(f"{os.path.realpath(path)}/" for path in listed if path not in ("/proc", "/sys"))
+    return tuple(f"{os.path.realpath(path)}/" for path in listed if not path.startswith(("/proc/", "/sys/")))
 
 
 def run(
