@@ -168,11 +168,11 @@ def _is_allowed(pair: Sequence[str], tool: Tool, readable: Callable[[str], bool]
     folder = next((flag for flag in _FOLDER_FLAGS if joined.startswith(flag)), None)
     if folder is not None:
         path = joined.removeprefix(folder).removeprefix("=")
-        return "," not in path and readable(path)
-    if _PLAIN.fullmatch(joined) or _MACRO.fullmatch(joined) or _LIBRARY.fullmatch(joined) or joined == "-shared":
+        return "," not in path and not path.startswith("-") and readable(path)
+    if any(flags.fullmatch(joined) for flags in (_PLAIN, _MACRO, _LIBRARY, _LINKING)):
         return True
     if tool is Tool.LINKER:
-        return bool(_LINKING.fullmatch(joined)) or (joined.startswith("-Wl,") and _may_link(joined, readable))
+        return joined.startswith("-Wl,") and _may_link(joined, readable)
     return tool is Tool.NVCC and _is_nvcc(pair, readable)
 
 

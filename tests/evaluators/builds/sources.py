@@ -1,5 +1,14 @@
 """Small extensions that compile in a fraction of a second, since they include nothing of torch; and some that do."""
 
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from torch.utils import cpp_extension
+
+NVCC = shutil.which("nvcc")
+
 #: A Python module of its own, for `load_inline(..., no_implicit_headers=True)`: `three()` is 3.
 MODULE = r"""
 #include <Python.h>
@@ -38,3 +47,21 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("softplus", torch::wrap_pybind_function(softplus), "softplus");
 }
 """
+
+
+def link_without_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nvcc's objects be linked where torch has no CUDA: empty libraries replace its own."""
+    assert NVCC is not None
+    home = Path(
+        subprocess.run([NVCC, "--dryrun", "-x", "cu", "/dev/null"], capture_output=True, text=True, check=False)
+        .stderr.split("TOP=")[1]
+        .split()[0]
+    ).resolve()
+    if cpp_extension.CUDA_HOME is None:
+        monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(home))
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for name in ("c10_cuda", "torch_cuda"):
+        empty = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", str(libraries / f"lib{name}.so")]
+        subprocess.run(empty, check=True)
+    monkeypatch.setenv("LIBRARY_PATH", str(libraries))

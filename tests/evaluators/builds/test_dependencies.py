@@ -17,6 +17,7 @@ from kbevolve.evaluators.builds.dependencies import _names, reads_of
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
+from tests.evaluators.builds.sources import NVCC, link_without_cuda
 
 CPU = find_device("cpu")
 #: How a source names another file of the kernel's own, which defines X, and what else is in force.
@@ -168,3 +169,41 @@ def test_any_report_is_read(tmp_path_factory: pytest.TempPathFactory, report: by
     directory = Path("/tmp")
     found = reads_of(directory, [b"x: " + report], files={}, began=time.time_ns(), readable=lambda _: True)
     assert found is None or all(found.values())
+
+
+#: How a CUDA source names another file.
+CUDA_WAYS = {
+    "usual": '#include"x.h"',
+    "on the device only": "#ifdef __CUDA_ARCH__\n#include <x.h>\n#else\n#define X 0\n#endif",
+    "on the host only": '#ifdef __CUDA_ARCH__\n#define X 0\n#else\n#include "x.h"\nint value = X;\n#endif',
+    "for one architecture": "#if __CUDA_ARCH__ == 800\n#include <x.h>\n#else\n#define X 0\n#endif",
+    "tested": '#if __has_include("x.h")\n#include "x.h"\n#else\n#define X 0\n#endif',
+    "assembler": '#define X 0\n#ifndef __CUDA_ARCH__\nasm(".section .rodata\\n.incbin \\"x.h\\"\\n.text");\n#endif',
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NVCC is None, reason="no nvcc")
+def test_a_file_that_nvcc_reads_is_part_of_the_key(
+    pool: BuildPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled and linked; running it is a GPU test."""
+    link_without_cuda(tmp_path, monkeypatch)
+    for way, text in CUDA_WAYS.items():
+        source = ("kernel.cu", f"{text}\n__global__ void fill(int* x) {{ *x = X; }}\n")
+        flags = ("-I.", "-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90")
+        found = []
+        for number in (1, 2, 1):
+            request = BuildRequest(
+                name="read",
+                sources=(source,),
+                files=(("x.h", f"#define X {number}"),),
+                cuda_cflags=flags,
+                with_cuda=True,
+                architecture="9.0",
+            )
+            found.append(pool.submit(request).result())
+        products = [built.product for built in found]
+        assert None not in products, (way, found[0].log)
+        assert products[0] != products[1], way
+        assert (products[2], found[2].seconds) == (products[0], 0.0), way

@@ -1,7 +1,6 @@
 """Light and precompiled headers give the same results; torch's own headers are used where they fail."""
 
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils import cpp_extension
 
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import build_job, compiler, headers
@@ -22,10 +20,9 @@ from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_dir
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.sandbox.build_protocol import BuildResult
-from tests.evaluators.builds.sources import LIBRARY, TORCH
+from tests.evaluators.builds.sources import LIBRARY, NVCC, TORCH, link_without_cuda
 
 ROOT = Path(__file__).parents[3]
-NVCC = shutil.which("nvcc")
 
 KERNEL = r"""
 #include <torch/types.h>
@@ -188,20 +185,7 @@ def test_nvcc_compiles_for_this_gpu_with_light_headers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: list[tuple[str, ...]]
 ) -> None:
     """Compiled and linked; running it is a GPU test. If torch has no CUDA, empty libraries replace its own."""
-    assert NVCC is not None
-    home = Path(
-        subprocess.run([NVCC, "--dryrun", "-x", "cu", "/dev/null"], capture_output=True, text=True, check=False)
-        .stderr.split("TOP=")[1]
-        .split()[0]
-    ).resolve()
-    if cpp_extension.CUDA_HOME is None:
-        monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(home))
-    libraries = tmp_path / "libraries"
-    libraries.mkdir()
-    for name in ("c10_cuda", "torch_cuda"):
-        empty = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", str(libraries / f"lib{name}.so")]
-        subprocess.run(empty, check=True)
-    monkeypatch.setenv("LIBRARY_PATH", str(libraries))
+    link_without_cuda(tmp_path, monkeypatch)
     with closing(BuildPool(find_device("cpu"), EvaluationSettings(), DiskCache(tmp_path / "disk_cache"))) as pool:
         wanted = BuildRequest(
             name="relu", sources=(("cuda.cu", KERNEL),), with_cuda=True, architecture="9.0a", cuda_cflags=("-O3",)
