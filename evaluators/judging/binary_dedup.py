@@ -23,7 +23,7 @@ ShellOf = Callable[[str], tuple[str, tuple[str, ...]] | None]
 #: Verdicts that are kept; the newest stay.
 _MOST_KNOWN = 4096
 #: What of a build request decides about a library beside its sources.
-_FLAGS = ("cflags", "cuda_cflags", "ldflags", "include_paths", "with_cuda")
+_FLAGS = ("cflags", "cuda_cflags", "ldflags", "include_paths")
 
 
 class KnownBinaries:

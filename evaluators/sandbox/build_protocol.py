@@ -22,6 +22,10 @@ from kbevolve.evaluators.worker.channel import Message
 _NUMBERED = re.compile(rb"(_(?:INTERNAL|GLOBAL__N_)_)([0-9a-f]{8})(?=_[0-9]+_)")
 
 
+#: What is remembered of a request, whose size is bounded when it was built.
+_REMEMBERED = ("name", "sources", "files", "cflags", "cuda_cflags", "ldflags", "include_paths")
+
+
 class BuildRefused(Exception):
     """The judge does not build this, and the kernel must not either; the message says why."""
 
@@ -79,7 +83,7 @@ class BuildResult:
 class WorkerBuild:
     """What the judge remembers of one build for a worker: all but the library, which may be large."""
 
-    #: As the worker sent it.
+    #: What decides about the library, as the worker sent it and the judge has checked it; empty for a failure.
     request: Message
     #: SHA-256 of the library without nvcc's number; "" for a failure.
     library: str
@@ -94,7 +98,11 @@ class WorkerBuild:
         """The memory of a build."""
         library = "" if result.product is None else sha256(_without_number(result.product)).hexdigest()
         return cls(
-            request=request, library=library, seconds=result.seconds, resources=result.resources, traits=result.traits
+            request={name: request.get(name) for name in _REMEMBERED} if library else {},
+            library=library,
+            seconds=result.seconds,
+            resources=result.resources,
+            traits=result.traits,
         )
 
 

@@ -18,6 +18,8 @@ from kbevolve.evaluators.worker.channel import HEADER_BYTES, LARGEST, Channel, M
 _EXIT_SECONDS = 2.0
 #: Bytes that may wait to be read: the largest message, and a part of the next. A worker sends one and waits.
 _MOST_UNREAD = HEADER_BYTES + LARGEST + (1 << 20)
+#: Objects and lists of a message, each of which takes 70 bytes here; in the texts of a kernel are some thousands.
+_MOST_BRACKETS = 500_000
 #: Characters of the captured output that an error message quotes.
 _QUOTED = 500
 
@@ -77,10 +79,10 @@ class WorkerConnection:
             return None
         body = bytes(self._received[HEADER_BYTES:end])
         del self._received[:end]
-        try:
-            message = json.loads(body)
-        except (ValueError, RecursionError):
-            message = None
+        message = None
+        with contextlib.suppress(ValueError, RecursionError):
+            if body.count(b"{") + body.count(b"[") <= _MOST_BRACKETS:
+                message = json.loads(body)
         if not isinstance(message, dict):
             raise _malformed()
         return message

@@ -1,11 +1,13 @@
 """Light and precompiled headers give the same results; torch's own headers are used where they fail."""
 
+import hashlib
 import json
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import pytest
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds import build_job, compiler, headers
 from kbevolve.evaluators.builds.build_request import BuildRequest
-from kbevolve.evaluators.builds.headers import lighter, precompiled_name
+from kbevolve.evaluators.builds.dependencies import FileDigests
+from kbevolve.evaluators.builds.headers import Headers, lighter, precompiled_name
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_directory
 from kbevolve.evaluators.device.devices import find_device
@@ -199,3 +202,93 @@ def test_nvcc_compiles_for_this_gpu_with_light_headers(
     assert nvcc.count("-gencode") == 1
     assert "arch=compute_90a,code=sm_90a" in nvcc
     assert "ptxas info" not in built.log
+
+
+# ---- what is precompiled --------------------------------------------------------------------------------------------
+
+
+def ordered(pool: BuildPool, **changes: Any) -> None:
+    """Five requests with bindings, more than a header must be worth."""
+    for number in range(5):
+        pool.submit(replace(request(f"{TORCH}// {number}"), **changes)).result()
+
+
+@pytest.fixture
+def only_headers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The commands that would precompile; all compilers fail at once."""
+    seen: list[tuple[str, ...]] = []
+
+    def failing(command: tuple[str, ...], directory: Path, *_: object, **how: Any) -> CompilerRun:
+        if "c++-header" in command:
+            seen.append(tuple(command))
+        return CompilerRun(code=1, log="error: no", seconds=0.0)
+
+    for module in (build_job, headers):
+        monkeypatch.setattr(module, "run", failing)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cflags": ("-DTORCH_CHECK(...)=",)},
+        {"cflags": ("-O3", "-D", "float=double")},
+        {"cflags": ("-UNDEBUG",)},
+        {"cflags": ("-I.",), "files": (("vector", "#error mine"),)},
+        {"include_paths": (".",), "files": (("ATen/core/Tensor.h", "#error mine"),)},
+        {"cflags": ("-isystem", "/usr/include")},
+        {"cflags": ("-include", "x.h")},
+        {"cflags": ("-wrapper", "own")},
+    ],
+    ids=str,
+)
+def test_no_header_is_precompiled_with_an_order_of_a_kernel(
+    pool: BuildPool, only_headers: list[tuple[str, ...]], changes: dict[str, Any]
+) -> None:
+    """Not even where the allow-list of flags was passed by."""
+    ordered(pool, **changes)
+    pool._requests.shutdown()
+    assert not only_headers
+
+
+def test_a_header_is_precompiled_for_flags_of_code_generation(
+    pool: BuildPool, only_headers: list[tuple[str, ...]]
+) -> None:
+    ordered(pool, name="theirs", cflags=("-O3", "-march=native"), ldflags=("-lm",), files=(("own.h", ""),))
+    pool._requests.shutdown()
+    (command,) = only_headers
+    assert {"-O3", "-march=native"} <= set(command)
+    assert not any("theirs" in word or "main" in word or "own" in word for word in command)
+
+
+@pytest.mark.parametrize("damage", ["edited", "cut", "exchanged", "record", "no record", "outdated"])
+def test_a_precompiled_header_that_was_changed_is_thrown_away(tmp_path: Path, damage: str) -> None:
+    read = tmp_path / "read.h"
+    read.write_text("1")
+    known = Headers(tmp_path)
+    (tmp_path / "headers").mkdir()
+    records, paths = DiskCache(tmp_path), []
+    for flag, content in (("-O2", b"first"), ("-O3", b"other")):
+        name = precompiled_name(("c++", flag))
+        paths.append(tmp_path / "headers" / f"{name}.gch")
+        paths[-1].write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        records.put("precompiled", name, {"digest": digest, "reads": {str(read): FileDigests().of(str(read))}})
+    assert known.precompiled(("c++", "-O2")) == paths[0]
+    record = records.path("precompiled", paths[0].stem)
+    match damage:
+        case "edited":
+            paths[0].write_bytes(b"First")
+        case "cut":
+            paths[0].write_bytes(b"fir")
+        case "exchanged":
+            paths[1].replace(paths[0])
+        case "record":
+            record.write_bytes(records.path("precompiled", paths[1].stem).read_bytes())
+        case "no record":
+            record.unlink()
+        case "outdated":
+            read.write_text("2")
+    for again in (known, Headers(tmp_path)):
+        assert again.precompiled(("c++", "-O2")) is None
+    assert not paths[0].exists()
