@@ -21,7 +21,7 @@ from kbevolve.evaluators.sandbox.permissions import (
     PROGRAM_VARIABLES,
     permissions_for,
 )
-from kbevolve.evaluators.sandbox.process_table import RECENT, WATCH_SECONDS, kill_all, members
+from kbevolve.evaluators.sandbox.process_table import RECENT, WATCH_SECONDS, kill_all, members, resident_bytes
 
 #: Bytes kept of a compiler's output. A template's errors can be endless; the first ones matter.
 _MOST_OUTPUT = 200_000
@@ -29,6 +29,8 @@ _MOST_OUTPUT = 200_000
 _MOST_LINE = 1000
 #: Largest file that is written: a precompiled header of torch has 0.3 GB, its objects and texts a few megabytes.
 _FILE_BYTES = 256 << 20
+#: Bytes on disk of all its files together.
+_DISK_BYTES = 3 << 30
 #: Largest product that is read: libraries have 0.1 to 30 MB.
 _PRODUCT_BYTES = 64 << 20
 #: Memory of each process: nvcc needs 3.1 GB for torch/extension.h.
@@ -149,15 +151,17 @@ def run(
             start_new_session=True,
         )
     try:
-        output, in_time = _read(process, began + seconds, stop or threading.Event())
+        output, in_time = _read(process, directory, began + seconds, stop or threading.Event())
     finally:
         _kill(process)
     log = bytes(output).decode(errors="replace")
     return CompilerRun(code=process.returncode, log=log, seconds=time.monotonic() - began, timed_out=not in_time)
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float, stop: threading.Event) -> tuple[bytearray, bool]:
-    """The output until it ends or has too many processes, and whether that was in time."""
+def _read(
+    process: subprocess.Popen[bytes], directory: Path, deadline: float, stop: threading.Event
+) -> tuple[bytearray, bool]:
+    """The output until it ends or takes too much, and whether that was in time."""
     assert process.stdout is not None
     output, counted = bytearray(), time.monotonic()
     with selectors.DefaultSelector() as selector:
@@ -172,12 +176,27 @@ def _read(process: subprocess.Popen[bytes], deadline: float, stop: threading.Eve
                     break
                 output += data[: max(0, _MOST_OUTPUT - len(output))]
             if time.monotonic() - counted >= WATCH_SECONDS:
-                if len(RECENT.members(process.pid)) > _MOST_PROCESSES:
-                    return output + b"\nerror: it started too many processes", True
+                if excess := _excess(process, directory):
+                    return output + b"\nerror: " + excess, True
                 counted = time.monotonic()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(max(0.1, deadline - time.monotonic()))
     return output, process.returncode is not None
+
+
+def _excess(process: subprocess.Popen[bytes], directory: Path) -> bytes:
+    """What of the machine it takes too much of; nothing while it takes little. Its limits hold for each process."""
+    found = RECENT.members(process.pid)
+    if len(found) > _MOST_PROCESSES:
+        return b"it started too many processes"
+    if sum(resident_bytes(member) for member in found) > launch.memory_bytes():
+        return b"out of memory"
+    written = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(OSError):
+                written += 512 * os.lstat(f"{folder}/{name}").st_blocks
+    return b"it wrote too much" if written > _DISK_BYTES else b""
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -86,6 +86,13 @@ def members(leader: int) -> list[Process]:
     return _of(leader, processes())
 
 
+def resident_bytes(process: Process) -> int:
+    """Its memory in pages that are present; 0 when it has exited."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(_read(f"/proc/{process.pid}/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
 def has_group(leader: int) -> bool:
     """Whether its process group has any process, even one that exited and was not collected."""
     try:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, run
-from kbevolve.evaluators.sandbox import bubblewrap
+from kbevolve.evaluators.builds import sandboxed_compiler
+from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, made, run
+from kbevolve.evaluators.sandbox import bubblewrap, launch
 from kbevolve.evaluators.worker import landlock
 
 ROOT = Path(__file__).parents[3]
@@ -86,6 +87,56 @@ def test_too_many_processes_are_stopped() -> None:
         ran = run(["sh", "-c", "for i in $(seq 100); do sleep 30 & done; wait"], directory, seconds=20)
         assert "too many processes" in ran.log
         assert ran.seconds < 15
+
+
+def test_too_much_on_disk_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In files that are small enough each."""
+    monkeypatch.setattr(sandboxed_compiler, "_DISK_BYTES", 50 << 20)
+    endless = "for i in $(seq 1000); do mkdir -p d$i; head -c 1000000 /dev/zero > d$i/f; sleep 0.01; done"
+    with build_directory() as directory:
+        ran = run(["sh", "-c", endless], directory, seconds=20)
+    assert "it wrote too much" in ran.log
+    assert ran.seconds < 15
+
+
+def test_too_much_memory_in_several_processes_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "memory_bytes", lambda: 300 << 20)
+    half = f"{sys.executable} -c 'import time; x = b\"x\" * (200 << 20); time.sleep(20)'"
+    with build_directory() as directory:
+        ran = run(["sh", "-c", f"{half} & {half}"], directory, seconds=20)
+    assert ran.out_of_memory
+    assert ran.seconds < 15
+
+
+@pytest.mark.parametrize("size", [70_000_000, 300_000_000, 4_000_000_000])
+def test_a_huge_product_is_not_read(size: int) -> None:
+    with build_directory() as directory:
+        (directory / "work" / "a.cpp").write_text(f'asm(".data\\n.fill {size}\\n.text");')
+        run(["c++", "-c", "a.cpp", "-o", "../out/object.o"], directory, seconds=20)
+        assert made(directory, "object.o") is None
+
+
+def test_only_a_file_of_its_own_is_a_product(tmp_path: Path) -> None:
+    outside = tmp_path / "object.o"
+    outside.write_bytes(b"another file")
+    with build_directory() as directory:
+        product = directory / "out" / "object.o"
+        product.symlink_to(outside)
+        assert made(directory, "object.o") is None
+        product.unlink()
+        os.mkfifo(product)
+        assert made(directory, "object.o") is None
+        product.unlink()
+        product.mkdir()
+        assert made(directory, "object.o") is None
+        product.rmdir()
+        product.parent.rmdir()
+        product.parent.symlink_to(tmp_path)
+        assert made(directory, "object.o") is None
+        product.parent.unlink()
+        product.parent.mkdir()
+        product.write_bytes(b"code")
+        assert made(directory, "object.o") == b"code"
 
 
 def test_endless_output_is_cut() -> None:
