@@ -5,7 +5,6 @@ one whose number heads the column; all marks lie left of the diagonal, because i
 """
 
 import ast
-from collections import Counter
 from html import escape
 
 from tests.test_architecture import FOLDERS, ORDER, ROOT, code_files, imports_of
@@ -20,6 +19,7 @@ _COLOURS = {
 }
 #: Pixels: the height of a row and width of a column, and where names, texts and the matrix begin.
 _CELL, _NAME, _TEXT, _MATRIX, _TOP = 20, 38, 210, 890, 44
+_RADIUS = 5
 
 
 def packages() -> list[str]:
@@ -37,9 +37,9 @@ def package_of(parts: tuple[str, ...]) -> str | None:
     return f"{parts[0]}.{parts[1]}" if len(parts) > 1 and parts[1] in order else None
 
 
-def arrows() -> Counter[tuple[str, str]]:
-    """How many imports lead from one package into another."""
-    found: Counter[tuple[str, str]] = Counter()
+def arrows() -> set[tuple[str, str]]:
+    """Which packages import which."""
+    found = set()
     for folder in FOLDERS:
         for file in code_files(folder):
             source = package_of(file.relative_to(ROOT).with_suffix("").parts)
@@ -47,7 +47,7 @@ def arrows() -> Counter[tuple[str, str]]:
                 first, *rest = module.split(".")
                 target = package_of(tuple(rest)) if first == "kbevolve" else None
                 if source and target and source != target:
-                    found[source, target] += 1
+                    found.add((source, target))
     return found
 
 
@@ -69,7 +69,7 @@ def picture() -> str:
         'font-family="Helvetica, Arial, sans-serif" font-size="12">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="{_NAME}" y="18" fill="#555">A package imports only packages above it. '
-        "A mark in its row names them; a larger mark stands for more imports.</text>",
+        "A mark in its row names them.</text>",
     ]
     for package, number in place.items():
         folder, _, name = package.partition(".")
@@ -83,13 +83,12 @@ def picture() -> str:
             f'<text x="{_TEXT}" y="{y + 14}" fill="#222">{escape(purpose_of(package))}</text>',
             f'<text x="{x + 10}" y="{_TOP - 6}" text-anchor="middle" fill="#888" font-size="10">{number + 1}</text>',
         ]
-    for (source, target), count in sorted(arrows().items()):
+    for source, target in sorted(arrows()):
         x, y = (_MATRIX + _CELL * place[target] + _CELL / 2, _TOP + _CELL * place[source] + _CELL / 2)
-        radius = min(2.5 + count**0.5, 8)
         colour = _COLOURS[target.partition(".")[0]]
         lines.append(
-            f'<circle cx="{x:g}" cy="{y:g}" r="{radius:.1f}" fill="{colour}">'
-            f"<title>{source} imports {target}, {count} times</title></circle>"
+            f'<circle cx="{x:g}" cy="{y:g}" r="{_RADIUS}" fill="{colour}">'
+            f"<title>{source} imports {target}</title></circle>"
         )
     return "\n".join([*lines, "</svg>", ""])
 

@@ -16,7 +16,7 @@ from kbevolve.evaluators.analysis.liveness import dead_tensors
 from kbevolve.evaluators.analysis.operations import ZERO_SHARE, Operations, count_operations, zero_tile_share
 from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
-from kbevolve.evaluators.correctness.reference import Reference, same_values
+from kbevolve.evaluators.correctness.reference import Reference, preserved_state, same_values
 from kbevolve.evaluators.correctness.truth import ALLCLOSE
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes
@@ -58,8 +58,12 @@ class Inspection:
         self._flags: dict[str, str] = {}
 
     def card(self, roofline: Roofline) -> ProblemCard:
-        """Make all calls, the most informative first."""
-        output = self._reference.output(self._structure, self._inputs)[1]
+        """Make all calls, the most informative first. The reference's state is the same afterwards."""
+        with preserved_state(self._reference.model):
+            return self._card(roofline)
+
+    def _card(self, roofline: Roofline) -> ProblemCard:
+        output = self._reference.returned(self._structure, self._inputs)
         self._try_fills(output)
         self._call_again(output)
         self._train()
@@ -126,7 +130,7 @@ class Inspection:
             return fills, share
         other = Reference(self._problem, self._device, self._precision, weight_seed=WEIGHT_SEED + 1)
         structure, inputs = other.inputs(_INPUT_SEED, nominal)
-        again = self._dependence(other, other.output(structure, inputs)[1])
+        again = self._dependence(other, other.returned(structure, inputs))
         tolerances = (ALLCLOSE[self._precision], _LOOSEST)
         both = [mine if again.fill(limit) else None for mine, limit in zip(fills, tolerances, strict=True)]
         return both, max(share, again.share)
@@ -137,7 +141,7 @@ class Inspection:
         few = sum(tensor.numel() for tensor in first) < _FEW_ELEMENTS
         for draw in range(1, _DRAWS_OF_FEW if few else _DRAWS):
             structure, inputs = reference.inputs(_INPUT_SEED + draw, nominal)
-            output = reference.output(structure, inputs)[1]
+            output = reference.returned(structure, inputs)
             if [tensor.shape for tensor in output] != [tensor.shape for tensor in first]:
                 raise EvaluatorError(
                     f"{self._problem.name}: the shape of the answer changes from draw to draw; get_inputs() must fix it"

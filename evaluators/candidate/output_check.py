@@ -16,16 +16,22 @@ import torch
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.candidate.process import Call
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
-from kbevolve.evaluators.correctness.inputs import nominal
-from kbevolve.evaluators.correctness.prepared import Draw, PreparedProblem
+from kbevolve.evaluators.correctness.draws import Draw
+from kbevolve.evaluators.correctness.inputs import alone, nominal
+from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
 from kbevolve.evaluators.correctness.sketch import Sketch
 from kbevolve.evaluators.correctness.truth import scale_of
 from kbevolve.evaluators.rejection import Rejection
 
 #: Factor by which a bound is wider than in a trial: a sketch estimates a distance to some percent, and draws differ.
 _SLACK = 1.5
+#: One of so many draws has a row and a few elements changed, at random.
+_CHANGED = 4
 #: Up to this many times the accepted error, the message explains the error as rounding that grew on some inputs.
 _INACCURATE = 10.0
+
+#: Why a kernel is refused where `evaluation.allow_prepacked` is off.
+PREPACKED = "not accepted: it keeps a converted copy of the weights; read the parameters in each call"
 
 #: Sketches of the tensors of one output.
 OutputSketch = tuple[torch.Tensor, ...]
@@ -37,22 +43,33 @@ class TimedInputs:
 
     draw: Draw
     tensors: list[torch.Tensor]
+    #: Seed of the weights that the model gets right before the call (`PreparedProblem.mixed_weights`); None to keep
+    #: those that it has.
+    weights: int | None = None
 
 
 class OutputChecker:
     """Draws the inputs of timed calls and compares their outputs; the seeds are the judge's secret."""
 
-    def __init__(self, prepared: PreparedProblem) -> None:
+    def __init__(self, prepared: PreparedProblem, *, fresh_weights: bool = False) -> None:
+        """With `fresh_weights`, each call also has weights of its own, so that none may be prepared before it."""
         self._prepared = prepared
+        self._fresh_weights = fresh_weights and bool(prepared.second_weights)
         self._sketches = [
             Sketch(place.shape, device=prepared.reference.device, seed=secrets.randbits(62))
             for place in prepared.output_places
         ]
 
     def draw(self) -> TimedInputs:
-        """Fresh inputs as the problem draws them."""
-        draw = Draw(secrets.randbits(62), nominal)
-        return TimedInputs(draw=draw, tensors=self._prepared.inputs(draw))
+        """Fresh inputs as the problem draws them; in one draw of four, a row and a few elements are changed."""
+        often = self._prepared.bears_changed_rows and not secrets.randbelow(_CHANGED)
+        draw = Draw(secrets.randbits(62), alone if often else nominal)
+        weights = secrets.randbits(62) if self._fresh_weights else None
+        return TimedInputs(draw=draw, tensors=self._prepared.inputs(draw), weights=weights)
+
+    def weights(self, inputs: TimedInputs) -> Weights | None:
+        """The weights of a call; None for those that the model has."""
+        return None if inputs.weights is None else self._prepared.mixed_weights(inputs.weights)
 
     def sketch(self, outputs: Sequence[torch.Tensor]) -> OutputSketch:
         """What is kept of an output."""
@@ -68,8 +85,10 @@ class OutputChecker:
         scale = self._prepared.nominal_scale
         if self._error(output, reference, scale.spread) <= _SLACK * scale.bound + scale.reference_error:
             return
-        _, expected = self._prepared.solve(inputs.draw)
-        own = scale_of(expected, self._prepared.nominal_means, self._prepared.precision)
+        weights = self.weights(inputs)
+        _, expected = self._prepared.solve(inputs.draw, weights)
+        means = self._prepared.nominal_means if weights is None else [None] * len(expected.truth)
+        own = scale_of(expected, means, self._prepared.precision)
         error = self._error(output, self.sketch(expected.truth), own.spread)
         if error <= _SLACK * own.bound:
             return
@@ -80,6 +99,8 @@ class OutputChecker:
                 f"not accurate enough on some of the inputs it was timed on: {numbers}; add up long sums in pieces, or "
                 "with more than one accumulator",
             )
+        if weights is not None:
+            raise Rejection(Verdict.REFUSED, f"{PREPACKED}: {numbers}")
         raise Rejection(
             Verdict.WRONG,
             f"correct when it was checked first, not when it was timed: {numbers}; compute each output from the inputs "

@@ -3,6 +3,7 @@
 The judge times the reference through the same class and the same program, in a worker that never holds a candidate.
 """
 
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,6 +38,8 @@ _COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compi
 _POISON = 0xFF
 #: Shorter than any call: no clock shows less, and quotients of such numbers overflow.
 _LEAST_MS = 1e-6
+#: One of so many timed calls has its inputs compared afterwards, at random.
+_COMPARED = 4
 #: A reported time may exceed the judge's own by this factor, because a GPU's clock differs a little from the judge's.
 _CLOCK_SLACK = 1.01
 
@@ -51,8 +54,8 @@ class Call:
     wall_ms: float
     #: Moment of the request (`time.perf_counter`).
     asked: float
-    #: Whether an input was changed; reported for trials only.
-    changed_input: bool
+    #: Indices of the inputs that were changed.
+    changed_inputs: frozenset[int]
     #: Whether an output shares memory with an input.
     aliases_input: bool
     #: What the candidate left changed in its process, by short names (`worker.integrity`).
@@ -150,24 +153,50 @@ class CandidateProcess:
             "seed": weights.seed,
             "precision": prepared.precision,
             "baseline": self._wrap,
+            "state": list(prepared.written_state),
         }
         reply = self._ask(request, self._settings.import_seconds)
         self.takes_weights = bool(weights.tensors) and reply.get("loaded") is True
+        if prepared.written_state and not self.takes_weights:
+            raise Rejection(
+                Verdict.WRONG,
+                f"forward() of the reference updates {', '.join(prepared.written_state)}; ModelNew needs parameters "
+                "and buffers of the reference's names and shapes, and must update them alike",
+            )
 
     def overwrite_weights(self, weights: Weights) -> None:
         """Overwrite the weights of the model in place."""
         request = {"request": "set_weights", "weights": self._write_weights(weights)}
         self._ask(request, self._settings.import_seconds)
 
-    def trial_call(self, inputs: list[torch.Tensor]) -> Call:
-        """One call on copies of these inputs at new addresses; the results are in `outputs`."""
-        for output in self.outputs:
-            output.view(-1).view(torch.uint8).fill_(_POISON)
-        return self._call("try", inputs)
+    def trial_call(self, inputs: list[torch.Tensor], *, keep: bool = False) -> Call:
+        """One call on copies of these inputs at new addresses; the results are in `outputs`.
+
+        With `keep`, the process keeps what it returned, as a user does; `read_again` reads it once more later.
+        """
+        self._poison_outputs()
+        return self._call("try", inputs, keep=keep)
+
+    def read_again(self) -> None:
+        """Read what the call with `keep` returned once more, into the first of `outputs`."""
+        self._poison_outputs()
+        self._write([], [])  # the worker must not write before the judge has
+        self._ask(self._request("again"), self._settings.run_seconds)
 
     def timed_call(self, inputs: list[torch.Tensor]) -> Call:
         """One timed call; the worker has not seen these inputs before."""
-        return self._call("time", inputs)
+        return self._call("time", inputs, compare=not secrets.randbelow(_COMPARED))
+
+    def _poison_outputs(self) -> None:
+        for output in self.outputs:
+            output.view(-1).view(torch.uint8).fill_(_POISON)
+
+    def operations(self, inputs: list[torch.Tensor]) -> tuple[str, ...]:
+        """Names of torch's operations and of launches that a call runs, as the worker reports them."""
+        self._write(self._prepared.input_places, inputs)
+        reply = self._ask(self._request("operations"), self._settings.run_seconds)
+        with reading_a_reply():
+            return tuple(str(name) for name in reply["operations"])
 
     def profile(self, inputs: list[torch.Tensor]) -> Any:
         """What the profiler in the worker reports: untrusted data, to be checked field by field."""
@@ -185,12 +214,12 @@ class CandidateProcess:
             return traits_of(self._ask({"request": "traits"}, _CODE_SECONDS).get("traits"))
         return None
 
-    def _call(self, kind: str, inputs: list[torch.Tensor]) -> Call:
+    def _call(self, kind: str, inputs: list[torch.Tensor], **options: bool) -> Call:
         self._write(self._prepared.input_places, inputs)
         limit = self._settings.run_seconds
         if not self._called and self._compiles:
             limit += self._settings.build_seconds
-        request = self._request(kind)
+        request = {**self._request(kind), **options}
         asked = time.perf_counter()
         reply = self._ask(request, limit)
         wall_ms = 1e3 * (time.perf_counter() - asked)
@@ -200,14 +229,14 @@ class CandidateProcess:
 
     def _read_call(self, reply: Message, asked: float, wall_ms: float, inputs: int) -> Call:
         leaves = self._check_form(reply)
-        changed, changes = reply.get("changed", []), reply.get("changes")
+        changed, changes = reply.get("changed"), reply.get("changes")
         if not isinstance(changed, list) or len(changed) > inputs:
             raise Rejection(Verdict.CRASHED, "its process sent a reply without its inputs' state")
         return Call(
             ms=_time_of(reply, wall_ms),
             wall_ms=wall_ms,
             asked=asked,
-            changed_input=any(flag is not False for flag in changed),
+            changed_inputs=frozenset(index for index, flag in enumerate(changed) if flag is not False),
             aliases_input=any(leaf.get("aliases") is not False for leaf in leaves),
             changes=tuple(str(change)[:40] for change in changes) if isinstance(changes, list) else ("no account",),
         )
@@ -219,13 +248,22 @@ class CandidateProcess:
             "inputs": prepared.input_structure,
             "tensors": [asdict(place) for place in prepared.input_places],
             "outputs": [asdict(place) for place in prepared.output_places],
+            "layouts": prepared.layouts,
+            "written": list(prepared.written_inputs),
+            "state": list(prepared.written_state),
         }
 
     def _check_form(self, reply: Message) -> list[dict[str, Any]]:
         """Facts about each tensor of the output. Reject an output that has not the reference's form."""
         prepared, device = self._prepared, self._memory.device.type
         expected = [
-            {"shape": list(place.shape), "dtype": place.dtype, "device": device, "expanded": expanded}
+            {
+                "shape": list(place.shape),
+                "dtype": place.dtype,
+                "device": device,
+                "expanded": expanded,
+                "overlaps": prepared.overlapping,
+            }
             for place, expanded in zip(prepared.output_places, prepared.output_expanded, strict=True)
         ]
         leaves = reply.get("leaves")

@@ -11,6 +11,7 @@ _FORBIDDEN_CHANGES = {
     "torch dispatch mode": "leaves a torch dispatch mode active",
     "default dtype": "leaves torch's default dtype changed",
     "precision flags": "leaves torch's precision flags changed",
+    "floating-point modes": "leaves the processor's floating-point modes changed",
     "no account": "did not report the state of its process",
 }
 
@@ -24,7 +25,7 @@ def check_side_effects(call: Call, prepared: PreparedProblem) -> None:
     for change in call.changes:
         if change in _FORBIDDEN_CHANGES:
             raise Rejection(Verdict.REFUSED, f"not accepted: forward() {_FORBIDDEN_CHANGES[change]}; set it back")
-    if call.changed_input and not prepared.in_place:
+    if call.changed_inputs - set(prepared.written_inputs):
         raise Rejection(Verdict.WRONG, "forward() changed its input; write the result to a new tensor")
     if call.aliases_input and not prepared.aliasing:
         raise Rejection(

@@ -1,17 +1,22 @@
 """The trials of one kernel: calls on inputs of many kinds, each output compared with the fp64 truth as a whole."""
 
 import math
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
-from kbevolve.evaluators.correctness.inputs import Transform, diminished, nominal, signed
-from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial
+from kbevolve.evaluators.correctness.inputs import Distribution, diminished, nominal, signed
+from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial, Weights
 from kbevolve.evaluators.correctness.truth import accepts, allclose, classify, deviation
 from kbevolve.evaluators.feedback.mismatch import describe_mismatch
 from kbevolve.evaluators.rejection import Rejection
+
+#: Tags of what a kernel does with its weights.
+PREPACKED_TAG = "prepacked-weights"
+OWN_NAMES = "own-weight-names"
 
 
 @dataclass(slots=True)
@@ -22,7 +27,7 @@ class TrialResults:
     #: Milliseconds of the fastest call. The first calls compile, and the start of the next worker slows others.
     call_ms: float = math.inf
     #: Largest E by what was done to the inputs.
-    errors: dict[Transform, float] = field(default_factory=dict)
+    errors: dict[Distribution, float] = field(default_factory=dict)
 
     def precision_class(self, precision: str) -> str | None:
         """The class that the kernel computes in, whatever the verdict."""
@@ -41,9 +46,16 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
     Afterwards the model holds the problem's main weights, as long as no trial failed before.
     """
     results = TrialResults(changed(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
-    for trial in _in_order(candidate, prepared, results):
+    # The output of one call is read again after the next: a user keeps answers.
+    last = prepared.trials - 1 + bool(prepared.second_weights)
+    kept_call = secrets.randbelow(prepared.trials - 1) + last + 1 - prepared.trials if prepared.trials > 1 else -1
+    kept: Trial | None = None
+    for number, trial in enumerate(_in_order(candidate, prepared, results)):
         with candidate.on_device():
-            mistake = _run_trial(candidate, prepared, trial, results)
+            mistake = _run_trial(candidate, prepared, trial, results, keep=number == kept_call)
+            if kept is not None and not mistake:
+                mistake = _reread(candidate, prepared, kept)
+        kept = trial if number == kept_call else None
         if mistake:
             results.found = replace(results.found, verdict=Verdict.WRONG, message=mistake)
             _measure_precision(candidate, prepared, results)
@@ -61,13 +73,17 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
 
 def _in_order(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> Iterator[Trial]:
     """The trials, each with its weights in the model."""
-    if prepared.second_weights is not None:
+    if prepared.second_weights:
         with candidate.on_device():
-            candidate.construct(prepared.second_weights)
-            trial = prepared.second_trial()
+            candidate.construct(prepared.second_weights[0])
+            if not candidate.takes_weights and len(prepared.second_weights) > 1:
+                candidate.construct(prepared.second_weights[-1])  # it knows nothing but their seed
+            trial = prepared.second_trial(0 if candidate.takes_weights else -1)
         yield trial
-        if candidate.takes_weights and not _follows_its_weights(candidate, prepared):
-            results.found = replace(results.found, tags=(*results.found.tags, "prepacked-weights"))
+        if not candidate.takes_weights:
+            results.found = replace(results.found, tags=(*results.found.tags, OWN_NAMES))
+        elif not _follows(candidate, prepared.weights, prepared.trial(0)):
+            results.found = replace(results.found, tags=(*results.found.tags, PREPACKED_TAG))
     with candidate.on_device():
         candidate.construct(prepared.weights)
     for number in range(prepared.trials):
@@ -76,18 +92,38 @@ def _in_order(candidate: CandidateProcess, prepared: PreparedProblem, results: T
         yield trial
 
 
-def _follows_its_weights(candidate: CandidateProcess, prepared: PreparedProblem) -> bool:
+def check_weights_again(candidate: CandidateProcess, prepared: PreparedProblem, found: Evaluation) -> Evaluation:
+    """The evaluation with the tag of a kernel that packed its weights only after some calls."""
+    if not candidate.takes_weights or PREPACKED_TAG in found.tags:
+        return found
+    follows = _follows(candidate, prepared.second_weights[0], prepared.second_trial(0))
+    return found if follows else replace(found, tags=(*found.tags, PREPACKED_TAG))
+
+
+def _follows(candidate: CandidateProcess, weights: Weights, trial: Trial) -> bool:
     """Whether weights that are overwritten in place change the answer as they must."""
     with candidate.on_device():
-        trial = prepared.trial(0)
-        candidate.overwrite_weights(prepared.weights)
+        candidate.overwrite_weights(weights)
         candidate.trial_call(trial.inputs)
         return accepts(trial.scale, deviation(candidate.outputs, trial.expected, trial.scale))
 
 
-def _run_trial(candidate: CandidateProcess, prepared: PreparedProblem, trial: Trial, results: TrialResults) -> str:
+def _reread(candidate: CandidateProcess, prepared: PreparedProblem, kept: Trial) -> str:
+    """What is wrong with the output of an earlier call now, or "" when it is as right as it was."""
+    candidate.read_again()
+    count = prepared.returned  # what the call wrote to inputs and state may change with the next one
+    expected = kept.expected.of_first(count)
+    scale = kept.scale.of_first(count)
+    if accepts(scale, deviation(candidate.outputs[:count], expected, scale)):
+        return ""
+    return "an output changed when forward() was called again; return memory of its own from each call"
+
+
+def _run_trial(
+    candidate: CandidateProcess, prepared: PreparedProblem, trial: Trial, results: TrialResults, *, keep: bool
+) -> str:
     """One trial; returns what is wrong with the output, or "" when it is right."""
-    call = candidate.trial_call(trial.inputs)
+    call = candidate.trial_call(trial.inputs, keep=keep)
     results.call_ms = min(results.call_ms, call.ms)
     check_side_effects(call, prepared)
     outputs = candidate.outputs
@@ -105,7 +141,9 @@ def _run_trial(candidate: CandidateProcess, prepared: PreparedProblem, trial: Tr
     )
     if accepts(trial.scale, seen):
         return ""
-    return describe_mismatch(outputs, trial.expected.truth, seen.error, trial.scale.reference_error)
+    return describe_mismatch(
+        trial.expected.comparable(outputs), trial.expected.truth, seen.error, trial.scale.reference_error
+    )
 
 
 def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> None:

@@ -7,6 +7,7 @@ symmetry, integers, and the spacing of floating-point numbers, because all facto
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, cycle, islice
 
@@ -14,6 +15,31 @@ import torch
 
 #: An input tensor and a generator on its device -> the transformed tensor.
 Transform = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """A transform of one input; the others are as drawn."""
+
+    transform: Transform
+    #: Among the tensors of the inputs.
+    index: int
+
+
+#: How the inputs of a draw are distributed.
+Distribution = Transform | Only
+
+
+def transformed(
+    transform: Distribution, tensors: Sequence[torch.Tensor], generator: torch.Generator
+) -> list[torch.Tensor]:
+    """Each tensor transformed, or only one of them."""
+    if isinstance(transform, Only):
+        one = transform
+        return [
+            one.transform(tensor, generator) if index == one.index else tensor for index, tensor in enumerate(tensors)
+        ]
+    return [transform(tensor, generator) for tensor in tensors]
 
 
 def nominal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -44,7 +70,7 @@ def _times(tensor: torch.Tensor, generator: torch.Generator, *, exponent: int, f
 def _scaled(
     tensor: torch.Tensor, generator: torch.Generator, *, exponents: tuple[int, int], flip: bool
 ) -> torch.Tensor:
-    """Independent factors for the first and the last axis; equal ones on both sides of a symmetric matrix."""
+    """Independent factors for each axis; equal ones on both sides of a symmetric matrix."""
     if not _changeable(tensor):
         return tensor
     columns = _factors(tensor.shape[-1], tensor, generator, exponents, flip)
@@ -52,10 +78,91 @@ def _scaled(
     symmetric = _symmetric(tensor)
     if symmetric:
         scaled = scaled * columns.unsqueeze(-1)
-    if tensor.ndim > (2 if symmetric else 1):
-        rows = _factors(tensor.shape[0], tensor, generator, exponents, flip)
-        scaled = scaled * rows.view(-1, *[1] * (tensor.ndim - 1))
+    for axis in range(tensor.ndim - (2 if symmetric else 1)):
+        # Between the first axis and the last, factors of 1/2 to 2: the products of all must stay in range.
+        mild = exponents if axis == 0 else (max(exponents[0], -1), min(exponents[1], 1))
+        factors = _factors(tensor.shape[axis], tensor, generator, mild, flip)
+        scaled = scaled * factors.view(-1, *[1] * (tensor.ndim - 1 - axis))
     return scaled
+
+
+def special(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A few elements become NaN, infinite, -0, subnormal, or 2^20 to 2^40: what is finite must stay right.
+
+    They stay in a sixteenth of the rows, so that a row of them, or a column, does not make the whole answer NaN.
+    """
+    if not _changeable(tensor) or tensor.numel() < _SPECIAL_SHARE:
+        return tensor
+    reach = max(len(_SPECIAL), tensor.numel() // _SPECIAL_SHARE)
+    chosen = torch.randperm(reach, generator=generator, device=tensor.device)[: len(_SPECIAL)]
+    limit = torch.finfo(tensor.dtype).max
+    values = [value if not math.isfinite(value) else max(-limit, min(limit, value)) for value in _SPECIAL]
+    numbers = torch.tensor(values, dtype=tensor.dtype, device=tensor.device)
+    changed, places = tensor.clone(), _places(chosen, tensor.shape)
+    # What is zero stays so: it may be a mask, or one half of a triangle.
+    changed[places] = torch.where(tensor[places] == 0, 0, numbers)
+    if _symmetric(tensor):
+        changed.mT[places] = changed[places]
+    return changed
+
+
+def outlying(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """As `special`, without NaN and infinities: for answers that all elements go into."""
+    changed = special(tensor, generator)
+    return torch.where(changed.isfinite(), changed, tensor) if _changeable(tensor) else tensor
+
+
+def alone(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One row, and a few elements elsewhere, change their signs and are scaled by 1/4 to 4: the rest is as drawn."""
+    if not tensor.ndim or not tensor.numel() or tensor.is_complex():
+        return tensor
+    axis = next((axis for axis, size in enumerate(tensor.shape) if size > 1), 0)
+    if not tensor.is_floating_point():
+        return _with_two_exchanged(tensor, axis, generator)
+    row = int(torch.randint(tensor.shape[axis], (1,), generator=generator, device=tensor.device))
+    changed = tensor.clone()
+    factors = _factors(tensor.shape[-1], tensor, generator, (-2, 2), True)
+    changed.select(axis, row).mul_(factors if axis < tensor.ndim - 1 else -factors[row].abs())
+    if _symmetric(tensor):
+        changed, row = tensor.clone(), row % tensor.shape[-1]
+        changed[..., row, :] *= 2
+        changed[..., :, row] *= 2
+        return changed
+    few = _places(torch.randint(tensor.numel(), (_FEW,), generator=generator, device=tensor.device), tensor.shape)
+    changed[few] *= -1
+    return changed
+
+
+def _places(flat: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
+    """Indices along each axis of elements by their number."""
+    return torch.unravel_index(flat, tuple(shape))
+
+
+def _with_two_exchanged(tensor: torch.Tensor, axis: int, generator: torch.Generator) -> torch.Tensor:
+    """Two rows of integers or booleans in each other's place: every value stays one that the problem draws."""
+    count = tensor.shape[axis]
+    one, other = torch.randint(count, (2,), generator=generator, device=tensor.device).tolist()
+    order = torch.arange(count, device=tensor.device)
+    order[one], order[other] = other, one
+    return tensor.index_select(axis, order)
+
+
+def shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The elements of integers or booleans in another order."""
+    if tensor.is_floating_point() or tensor.is_complex() or not tensor.ndim:
+        return tensor
+    order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
+    return tensor.reshape(-1)[order].view(tensor.shape)
+
+
+def integers(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Integers change their signs at random and are enlarged 1000 times: floats no longer hold their sums exactly."""
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool or not tensor.ndim:
+        return tensor
+    signs = 1 - 2 * torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device)
+    limit = torch.iinfo(tensor.dtype).max
+    factor = max(1, min(_ENLARGED_INTEGERS, limit // (2 * max(1, int(tensor.abs().max())))))
+    return (tensor * signs * factor).to(tensor.dtype)
 
 
 def _mixed(tensor: torch.Tensor, generator: torch.Generator, *, exponents: tuple[int, int], flip: bool) -> torch.Tensor:
@@ -112,6 +219,18 @@ scaled_512th: Transform = partial(_times, exponent=-9)
 #: Scaled by 1/16.
 scaled_16th: Transform = partial(_times, exponent=-4)
 
+#: Numbers that `special` writes; finite ones are clamped to the dtype's range.
+_SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e-40, -1e-42, 2.0**20, -(2.0**30), 2.0**40, -(2.0**40))
+#: `special` changes elements in the first 1/16 of a tensor.
+_SPECIAL_SHARE = 16
+#: Single elements that `alone` changes.
+_FEW = 4
+#: Factor of `integers`.
+_ENLARGED_INTEGERS = 1000
+
+#: Distributions of one trial each beside `KINDS`: the first alternative of each kind that the reference bears.
+EXTRA_KINDS: tuple[tuple[Transform, ...], ...] = ((special, outlying), (integers,))
+
 #: Kinds of distributions beside the nominal one, the most revealing first. The judge takes the first alternative of a
 #: kind on which the reference stays finite and accurate (`truth.is_usable`), and omits a kind without one.
 KINDS: tuple[tuple[Transform, ...], ...] = (
@@ -122,12 +241,12 @@ KINDS: tuple[tuple[Transform, ...], ...] = (
 )
 
 
-def plan_transforms(trials: int, usable: Sequence[Transform]) -> tuple[Transform, ...]:
+def plan_transforms(trials: int, usable: Sequence[Distribution]) -> tuple[Distribution, ...]:
     """The distributions of the trials: nominal and transformed ones in turn, one of each usable kind.
 
     7 trials cover all four kinds once and the nominal distribution three times.
     """
-    turn = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
+    turn: list[Distribution] = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
     if len(usable) > 2:
         del turn[-2]  # so that 7 trials are enough
     return tuple(islice(cycle(turn), trials))

@@ -2,20 +2,23 @@
 
 import secrets
 import threading
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import torch
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.correctness.inputs import KINDS, Transform, nominal, plan_transforms
+from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
+from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal, outlying, special
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import SLACK, ExpectedOutput, Scale, all_finite, is_usable, scale_of
-from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.correctness.weights import varied
+from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
+from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
 from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 
 #: Share of the free memory for inputs and expected outputs of trials; worker processes need the rest. Trials that do
@@ -23,6 +26,8 @@ from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 _KEPT_SHARE = 1 / 3
 #: Share of the free memory that the inputs of one round may take.
 _ROUND_SHARE = 1 / 8
+#: Special numbers are tried where at least this share of the reference's answer stays finite.
+_FINITE_SHARE = 0.5
 #: A reference whose output differs this much from its own fp64 output is random or unstable: it is no yardstick.
 _UNSTABLE = 0.5
 
@@ -37,20 +42,12 @@ class Weights:
     tensors: dict[str, torch.Tensor]
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """One draw of the inputs; the seed is the judge's secret."""
-
-    seed: int
-    transform: Transform
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """Inputs and the expected output."""
 
     #: Applied to the inputs that the problem drew.
-    transform: Transform
+    transform: Distribution
     inputs: list[torch.Tensor]
     expected: ExpectedOutput
     scale: Scale
@@ -75,12 +72,16 @@ class PreparedProblem:
         self.precision = settings.precision
         seed = secrets.randbits(62)
         self.reference = Reference(problem, device, settings.precision, weight_seed=seed)
-        #: Whether the reference's forward changes its inputs, and whether its output shares memory with them.
-        self.in_place, self.aliasing = self.reference.side_effects()
+        #: Whether an output of the reference shares memory with an input.
+        self.aliasing = self.reference.find_side_effects()
+        #: Indices of the inputs, and names of the state, that the reference's forward() changes.
+        self.written_inputs, self.written_state = self.reference.written_inputs, self.reference.written_state
         #: What is unusual about the truth, e.g. "truth-fp32" when the reference does not run in fp64.
         self.tags: tuple[str, ...] = ()
         self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))
         self._lay_out_arguments()
+        #: Whether timed calls may have inputs of which a row and a few elements are changed.
+        self.bears_changed_rows = False
         self._draws = self._choose_draws(settings.trials)
         self._lay_out_tensors(self._draws[0])
         self._kept: dict[Draw, tuple[list[torch.Tensor], ExpectedOutput]] = {}
@@ -100,10 +101,9 @@ class PreparedProblem:
         """Trial `number`, computed again when not all trials fitted into memory."""
         return self._trial(self._draws[number], self._scales[self._draws[number]])
 
-    def second_trial(self) -> Trial:
-        """A trial with `second_weights`."""
-        assert self._second is not None
-        return self._trial(*self._second, weights=self.second_weights)
+    def second_trial(self, number: int) -> Trial:
+        """A trial with `second_weights[number]`."""
+        return self._trial(*self._second[number], weights=self.second_weights[number])
 
     @property
     def nominal_scale(self) -> Scale:
@@ -114,25 +114,42 @@ class PreparedProblem:
         if draw in self._kept:
             inputs, expected = self._kept[draw]
         else:
-            with self._lock, self.reference.weights(weights.tensors) if weights else nullcontext():
-                inputs, expected = self.solve(draw)
+            with self._lock:
+                inputs, expected = self.solve(draw, weights)
                 release_cache(self.device)
         return Trial(transform=draw.transform, inputs=inputs, expected=expected, scale=scale)
 
     def _prepare_second_weights(self, *, keep: bool) -> None:
-        """Other weights and one trial with them; None for a problem without weights."""
-        self.second_weights: Weights | None = None
-        self._second: tuple[Draw, Scale] | None = None
+        """Other weights and one trial with them, unless the problem has no weights.
+
+        Weights that are the same under both seeds are changed, where the reference bears that: `second_weights[0]` are
+        for kernels that take weights by name. Others know nothing but the seed, and get `second_weights[-1]`.
+        """
+        self.second_weights: list[Weights] = []
+        self._second: list[tuple[Draw, Scale]] = []
         if not self.weights.tensors:
             return
         seed = secrets.randbits(62)
-        self.second_weights = Weights(seed=seed, tensors=self.reference.reweighted(seed))
-        draw = Draw(secrets.randbits(62), nominal)
-        with self.reference.weights(self.second_weights.tensors):
-            inputs, expected = self.solve(draw)
-        self._second = draw, self._scale_alone(expected)
-        if keep:
-            self._kept[draw] = inputs, expected
+        plain = self.reference.reweighted(seed)
+        changed = varied(self.weights.tensors, plain, seed=secrets.randbits(62))
+        nominal_error = self.nominal_scale.reference_error
+        for tensors in (changed, plain):
+            if tensors is plain and self.second_weights and all(changed[name] is plain[name] for name in plain):
+                break
+            draw = Draw(secrets.randbits(62), nominal)
+            try:
+                inputs, expected = self.solve(draw, Weights(seed=seed, tensors=tensors))
+            except EvaluatorError:
+                if tensors is plain:
+                    raise
+                continue
+            scale = self._scale_alone(expected)
+            borne = all(expected.finite) and is_usable(scale.reference_error, nominal_error, self.precision)
+            if tensors is plain or borne:
+                self.second_weights.append(Weights(seed=seed, tensors=tensors))
+                self._second.append((draw, scale))
+                if keep:
+                    self._kept[draw] = inputs, expected
 
     def _lay_out_arguments(self) -> None:
         #: Structure of the constructor arguments (`worker.values.pack`), and the tensors in it.
@@ -152,11 +169,14 @@ class PreparedProblem:
             [torch.empty(output.shape, dtype=output.dtype, device="meta") for output in outputs],
             start=max(self.input_bytes, self.loading_bytes),
         )
+        #: Tensors that forward() returns; behind them are the inputs and the state that it changes.
+        self.returned = len(outputs) - len(self.written_inputs) - len(self.written_state)
+        #: The strides of each tensor that the reference returns; None where its elements share memory.
+        self.layouts = [None if overlaps([output]) else list(output.stride()) for output in outputs[: self.returned]]
         #: Whether the reference's own output repeats one element by stride 0, for each output tensor.
-        self.output_expanded = [
-            any(stride == 0 and size > 1 for stride, size in zip(output.stride(), output.shape, strict=True))
-            for output in outputs
-        ]
+        self.output_expanded = [is_expanded(output) for output in outputs]
+        #: Whether two elements of the reference's outputs are the same memory.
+        self.overlapping = overlaps(outputs[: self.returned])
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
 
@@ -172,21 +192,42 @@ class PreparedProblem:
                 f"{self.problem.name}: the reference is off by {own:.2g} from itself in fp64; it is random or "
                 f"unstable at {self.precision}, and no kernel can be judged by it"
             )
-        kinds = KINDS if count > 1 else ()
-        usable = [found for kind in kinds if (found := self._usable(kind, expected, own))]
-        if kinds and not usable:
-            self.tags += ("nominal-inputs-only",)
-        plan = plan_transforms(count, usable)
-        return [first, *(Draw(secrets.randbits(62), transform) for transform in plan[1:])]
+        if count == 1:
+            return [first]
+        planned = DrawPlanner(self.reference, self._bears(expected, own)).plan(first, count)
+        self.tags += planned.tags
+        self.bears_changed_rows = planned.changed_rows
+        return planned.draws
 
-    def _usable(self, kind: Sequence[Transform], plain: ExpectedOutput, nominal_error: float) -> Transform | None:
-        """The first transform of a kind on which the reference stays finite and accurate."""
-        for transform in kind:
-            _, expected = self.solve(Draw(secrets.randbits(62), transform))
-            own = self._scale_alone(expected).reference_error
-            if expected.finite == plain.finite and is_usable(own, nominal_error, self.precision):
-                return transform
-        return None
+    def _bears(self, plain: ExpectedOutput, nominal_error: float) -> Callable[[Draw], bool]:
+        """Whether the reference stays finite and accurate on a draw; on special numbers, most of its answer."""
+
+        def bears(draw: Draw) -> bool:
+            if draw.function is integers and self.device.type == "cuda" and not self._bears_on_cpu(draw):
+                return False  # an index out of range would break the judge's context
+            try:
+                _, expected = self.solve(draw)
+            except (EvaluatorError, torch.OutOfMemoryError):
+                return False
+            if [tensor.shape for tensor in expected.truth] != [tensor.shape for tensor in plain.truth]:
+                return False
+            if expected.partly:
+                shares = [float(tensor.isfinite().float().mean()) for tensor in expected.truth if tensor.numel()]
+                if min(shares, default=1.0) < _FINITE_SHARE:
+                    return False
+            elif expected.finite != plain.finite:
+                return False
+            return is_usable(self._scale_alone(expected).reference_error, nominal_error, self.precision)
+
+        return bears
+
+    def _bears_on_cpu(self, draw: Draw) -> bool:
+        try:
+            other = Reference(self.problem, find_device("cpu"), self.precision, weight_seed=self.weights.seed)
+            other.output(*other.inputs(draw.seed, draw.transform))
+        except EvaluatorError:
+            return False
+        return True
 
     def _scale_alone(self, expected: ExpectedOutput) -> Scale:
         """The scale of one draw whose mean over draws is unknown."""
@@ -197,19 +238,37 @@ class PreparedProblem:
         with self._lock:
             return self.reference.inputs(draw.seed, draw.transform)[1]
 
-    def solve(self, draw: Draw) -> tuple[list[torch.Tensor], ExpectedOutput]:
-        """Inputs and the expected output."""
+    def mixed_weights(self, seed: int) -> Weights:
+        """Weights between the two sets that the trials use, in a proportion of its own for each tensor."""
+        rng = Random(seed)
+        one, other = self.weights.tensors, self.second_weights[0].tensors
+        mixed = {
+            name: torch.lerp(tensor, other[name], rng.random()) if tensor.is_floating_point() else tensor
+            for name, tensor in one.items()
+        }
+        return Weights(seed=self.weights.seed, tensors=mixed)
+
+    def solve(self, draw: Draw, weights: Weights | None = None) -> tuple[list[torch.Tensor], ExpectedOutput]:
+        """Inputs and the expected output; with the main weights, unless others are given."""
+        if weights is not None:
+            with self._lock, self.reference.weights(weights.tensors):
+                return self.solve(draw)
         with self._lock:
             structure, inputs = self.reference.inputs(draw.seed, draw.transform)
             reference = self.reference.output(structure, inputs)[1]
             truth, exact = self.reference.truth(structure, inputs)
         if not exact and "truth-fp32" not in self.tags:
             self.tags += ("truth-fp32",)
-        expected = ExpectedOutput(
-            truth=[(each.double() if each.is_floating_point() else each).contiguous() for each in truth],
-            reference=[tensor.contiguous() for tensor in reference],
-            finite=[all_finite(tensor) for tensor in truth],
-        )
+        truth = [(each.double() if each.is_floating_point() else each).contiguous() for each in truth]
+        reference = [tensor.contiguous() for tensor in reference]
+        partly = draw.function is special
+        if partly:  # where the reference overflows and fp64 does not, a kernel may overflow as well
+            for right, own in zip(truth, reference, strict=True):
+                if right.is_floating_point():
+                    right[~own.isfinite()] = torch.nan
+        finite = [all_finite(tensor) for tensor in truth]
+        by_rows = draw.function not in (special, outlying)
+        expected = ExpectedOutput(truth=truth, reference=reference, finite=finite, partly=partly, by_rows=by_rows)
         return inputs, expected
 
     def _capacity(self) -> int:
@@ -222,7 +281,7 @@ class PreparedProblem:
         The first `keep` trials stay in memory: timing warms up with the very first.
         """
         transforms = [draw.transform for draw in draws]
-        sums: dict[Transform, list[torch.Tensor]] = {}
+        sums: dict[Distribution, list[torch.Tensor]] = {}
         for draw in draws:
             solved = self.solve(draw)
             if len(self._kept) < keep:

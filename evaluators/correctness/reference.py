@@ -9,7 +9,7 @@ import torch
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
-from kbevolve.evaluators.correctness.inputs import Transform, nominal
+from kbevolve.evaluators.correctness.inputs import Distribution, nominal, transformed
 from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_memory, separable_inputs
 from kbevolve.evaluators.correctness.truth import CAPS
 from kbevolve.evaluators.device.devices import Device
@@ -44,25 +44,36 @@ class Reference:
         self._weight_seed = weight_seed
         self.model: torch.nn.Module = self._build(weight_seed)
         self._exact_model: torch.nn.Module | None = None
+        #: Indices of the inputs, and names of the state, that forward() changes: outputs as well.
+        self.written_inputs: tuple[int, ...] = ()
+        self.written_state: tuple[str, ...] = ()
         self._output_elements = 0
         #: Whether the whole truth exceeds the memory, and the inputs that can be sliced; None before that is known.
         self._too_large: bool | None = None
         self._separable: tuple[int, ...] | None = None
 
-    def inputs(self, seed: int, transform: Transform) -> tuple[Any, list[torch.Tensor]]:
+    def inputs(self, seed: int, transform: Distribution) -> tuple[Any, list[torch.Tensor]]:
         """Inputs drawn with `seed`: their structure (`worker.values.pack`) and the tensors in it."""
         drawn = list(self._guard("get_inputs()", lambda: self._seeded(self._get_inputs, seed)))
         structure, tensors = self.packed("get_inputs()", drawn)
         generator = torch.Generator(self.device).manual_seed(seed ^ 0x5EED)
         moved = [cast(tensor.detach().to(self.device), self.precision) for tensor in tensors]
-        return structure, [transform(tensor, generator) for tensor in moved]
+        return structure, transformed(transform, moved, generator)
 
     def output(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[Any, list[torch.Tensor]]:
-        """The reference's output in the task's precision: structure and tensors."""
+        """The reference's output in the task's precision: its structure, and its tensors.
+
+        Behind the tensors of the structure follow the inputs and the state that forward() changed.
+        """
         with flags_for(self.precision):
             form, leaves = self._run(self.model, structure, tensors)
         self._output_elements = sum(leaf.numel() for leaf in leaves)
         return form, leaves
+
+    def returned(self, structure: Any, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors that forward() returns, without the inputs and the state that it changed."""
+        leaves = self.output(structure, tensors)[1]
+        return leaves[: len(leaves) - len(self.written_inputs) - len(self.written_state)]
 
     def truth(self, structure: Any, tensors: Sequence[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
         """The output in fp64 and True; the output in the task's dtype and False where fp64 does not run.
@@ -99,17 +110,23 @@ class Reference:
         finally:
             self._load(before)
 
-    def side_effects(self) -> tuple[bool, bool]:
-        """Whether forward() changes its inputs, and whether one of its outputs shares memory with an input."""
+    def find_side_effects(self) -> bool:
+        """Find `written_inputs` and `written_state`; returns whether an output shares memory with an input."""
         structure, tensors = self.inputs(self._weight_seed, nominal)
         given = [tensor.clone() for tensor in tensors]
+        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self.written_state = tuple(before)
         with flags_for(self.precision):
             leaves = self._call(self.model, structure, given)[1]
-        storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
-        return (
-            not all(same_values(mine, before) for mine, before in zip(given, tensors, strict=True)),
-            any(leaf.untyped_storage().data_ptr() in storages for leaf in leaves if leaf.numel()),
+        outputs, after = leaves[: len(leaves) - len(before)], leaves[len(leaves) - len(before) :]
+        self.written_inputs = tuple(
+            index for index, tensor in enumerate(tensors) if not same_values(given[index], tensor)
         )
+        self.written_state = tuple(
+            name for (name, old), new in zip(before.items(), after, strict=True) if not same_values(old, new)
+        )
+        storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
+        return any(leaf.untyped_storage().data_ptr() in storages for leaf in outputs if leaf.numel())
 
     def packed(self, what: str, value: Any) -> tuple[Any, list[torch.Tensor]]:
         """Structure and tensors (`worker.values.pack`) of the result of `what`."""
@@ -177,10 +194,13 @@ class Reference:
             with torch.no_grad():
                 return model(*unpack(structure, tensors))
 
-        with _preserved_state(model) as storages:
+        with preserved_state(model) as storages:
             form, leaves = self.packed("forward()", self._guard("forward()", call))
             if not leaves:
                 raise EvaluatorError(f"{self.name}: forward() returns no tensor; there is nothing to compare")
+            leaves += [tensors[index] for index in self.written_inputs]
+            state = model.state_dict() if self.written_state else {}
+            leaves += [state[name] for name in self.written_state]
             # Outputs that share memory with the model's state must keep their values after the state changes.
             return form, [
                 leaf.detach().clone() if leaf.untyped_storage().data_ptr() in storages else leaf.detach()
@@ -209,7 +229,7 @@ def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 @contextmanager
-def _preserved_state(model: torch.nn.Module) -> Iterator[set[int]]:
+def preserved_state(model: torch.nn.Module) -> Iterator[set[int]]:
     """A call that leaves the state as it was: restore the model's buffers and the attributes of its modules afterwards.
 
     Otherwise two calls on the same inputs would differ where forward keeps a running mean or a hidden state.

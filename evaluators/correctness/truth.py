@@ -13,7 +13,7 @@ varies, which would otherwise be compared with their own rounding noise.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -28,6 +28,12 @@ RUN = 256
 _TILE_SLACK = 8.0
 #: Largest E of each class of precision, between the E of honest kernels (see above).
 _CLASSES = (("fp64", 1e-9), ("fp32", 5e-5), ("tf32", 1.6e-3), ("half", 2e-2))
+#: A row's error may be this share of the row itself, or this multiple of the reference's own error in it. Loose bounds:
+#: they are for rows that are lost beside larger ones, not for their rounding.
+_ROW_BOUND = 0.3
+_ROW_SLACK = 8.0
+#: Rows of fewer elements are judged together: single numbers near zero are what rounding left of larger ones.
+_SHORTEST_ROW = 16
 #: On diminished inputs E of an fp16 product is more than this multiple of E on nominal ones (5.5 times for randn, 5.4
 #: for rand); E of a TF32 product is the same on both.
 _LOSS_OF_FP16 = 2.0
@@ -58,6 +64,21 @@ class ExpectedOutput:
     reference: list[torch.Tensor]
     #: Whether every element of the truth is finite.
     finite: list[bool]
+    #: Whether elements that are not finite may have any value: kernels may treat NaN as their instructions do.
+    partly: bool = False
+    #: Whether each row is also compared by itself. Not beside outliers of 2^40: a scale of the whole tensor is honest.
+    by_rows: bool = True
+
+    def of_first(self, count: int) -> "ExpectedOutput":
+        """The expected output of the first tensors."""
+        return replace(self, **{name: getattr(self, name)[:count] for name in ("truth", "reference", "finite")})
+
+    def comparable(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs; where elements may have any value, they have the truth's."""
+        return [
+            torch.where(right.isfinite(), mine, right.to(mine.dtype)) if self.partly else mine
+            for mine, right in zip(outputs, self.truth, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +90,8 @@ class Deviation:
     error: float
     #: T, with the same special cases.
     worst_tile: float
+    #: The largest error of a row as a share of what is accepted in it.
+    worst_row: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +108,24 @@ class Scale:
     tile_bound: float
     #: The denominator of T for each run of each tensor, fp64; empty for integers and booleans.
     run_scales: tuple[torch.Tensor, ...] = field(compare=False, repr=False)
+    #: The accepted error of each row of each tensor; infinite for rows of zeros; empty as above.
+    row_limits: tuple[torch.Tensor, ...] = field(compare=False, repr=False)
+
+    def of_first(self, count: int) -> "Scale":
+        """The scale of the first tensors."""
+        parts = {name: getattr(self, name)[:count] for name in ("spread", "run_scales", "row_limits")}
+        return replace(self, **parts)
 
 
 def deviation(outputs: Sequence[torch.Tensor], expected: ExpectedOutput, scale: Scale) -> Deviation:
     """The error of an output on the draw that `expected` and `scale` belong to."""
-    return _deviation(outputs, expected, scale.spread, scale.run_scales)
+    return _deviation(outputs, expected, scale.spread, scale.run_scales, scale.row_limits)
 
 
 def accepts(scale: Scale, seen: Deviation) -> bool:
     """Whether an output is as accurate as the task's precision requires."""
-    return seen.error <= scale.bound and seen.worst_tile <= scale.tile_bound and math.isfinite(seen.error)
+    whole = seen.error <= scale.bound and math.isfinite(seen.error)
+    return whole and seen.worst_tile <= scale.tile_bound and seen.worst_row <= 1
 
 
 def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | None], precision: str) -> Scale:
@@ -106,7 +137,13 @@ def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | No
         torch.empty(0) if each is None else (each.square() + RUN * each.square().sum() / as_real(truth).numel()).sqrt()
         for each, truth in zip(runs, expected.truth, strict=True)
     )
-    own = _deviation(expected.reference, expected, spread, run_scales)
+    row_limits = tuple(
+        (_row_limits(*tensors, expected.partly) if expected.by_rows else torch.tensor(math.inf))
+        if _fractional(tensors[0])
+        else torch.empty(0)
+        for tensors in zip(expected.truth, expected.reference, expected.finite, strict=True)
+    )
+    own = _deviation(expected.reference, expected, spread, run_scales, row_limits)
     cap = CAPS[precision] if any(map(_fractional, expected.truth)) else 0.0
     bound = max(SLACK * own.error, cap)
     return Scale(
@@ -116,6 +153,7 @@ def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | No
         bound=bound,
         tile_bound=_TILE_SLACK * max(bound, own.worst_tile),
         run_scales=run_scales,
+        row_limits=row_limits,
     )
 
 
@@ -155,10 +193,10 @@ def allclose(outputs: Sequence[torch.Tensor], expected: ExpectedOutput, precisio
     )
 
 
-def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Flat pieces of tensors of one shape, in step."""
+def _chunks(*tensors: torch.Tensor, width: int = RUN) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Flat pieces of tensors of one shape, in step; each begins at a multiple of `width` elements."""
     flat = [as_real(tensor).reshape(-1) for tensor in tensors]
-    size = _CHUNK[flat[0].device.type]
+    size = _CHUNK[flat[0].device.type] // width * width
     for start in range(0, max(flat[0].numel(), 1), size):
         yield tuple(tensor[start : start + size] for tensor in flat)
 
@@ -168,29 +206,59 @@ def _deviation(
     expected: ExpectedOutput,
     spread: Sequence[float],
     run_scales: Sequence[torch.Tensor],
+    row_limits: Sequence[torch.Tensor],
 ) -> Deviation:
-    error = worst_tile = 0.0
-    for output, truth, finite, size, runs in zip(
-        outputs, expected.truth, expected.finite, spread, run_scales, strict=True
+    error = worst_tile = worst_row = 0.0
+    for output, truth, finite, size, runs, limits in zip(
+        outputs, expected.truth, expected.finite, spread, run_scales, row_limits, strict=True
     ):
         if not output.numel():
             continue
         if _fractional(truth):
             # One read for all chunks: a read for each would stall a GPU. NaN survives `amax` and the norm.
-            norms = torch.cat([_run_norms(_difference(mine, right, finite)) for mine, right in _chunks(output, truth)])
+            norms = _errors(output, truth, finite, expected.partly)
+            width = _row_width(truth)
+            rows = norms if width == RUN else _errors(output, truth, finite, expected.partly, width=width)
             tensor_error, tile = float(_norm(norms)) / size, float((norms / runs).amax())
+            worst_row = max(worst_row, float((rows / limits).nan_to_num(nan=math.inf, posinf=math.inf).amax()))
         else:
             differing = sum(int((mine != right).sum()) for mine, right in _chunks(output, truth))
             tensor_error = tile = differing / truth.numel()
         # `max` may drop a NaN, so NaN becomes infinity first.
         error = max(error, tensor_error if math.isfinite(tensor_error) else math.inf)
         worst_tile = max(worst_tile, tile if math.isfinite(tile) else math.inf)
-    return Deviation(error=error, worst_tile=worst_tile)
+    return Deviation(error=error, worst_tile=worst_tile, worst_row=worst_row)
 
 
-def _difference(mine: torch.Tensor, right: torch.Tensor, finite: bool) -> torch.Tensor:
+def _errors(output: torch.Tensor, truth: torch.Tensor, finite: bool, partly: bool, *, width: int = RUN) -> torch.Tensor:
+    """||c - r|| of each `width` consecutive elements."""
+    pairs = _chunks(output, truth, width=width)
+    return torch.cat([_run_norms(_difference(mine, right, finite, partly), width) for mine, right in pairs])
+
+
+def _row_width(truth: torch.Tensor) -> int:
+    """Elements of a row: of the last axis, if they are neither too few nor so many that a run is part of one."""
+    width = as_real(truth).shape[-1] if truth.ndim else 1
+    return width if _SHORTEST_ROW <= width < RUN else RUN
+
+
+def _row_limits(truth: torch.Tensor, reference: torch.Tensor, finite: bool, partly: bool) -> torch.Tensor:
+    """The accepted error of each row."""
+    if not truth.numel():
+        return torch.empty(0)
+    width = _row_width(truth)
+    sizes = torch.cat(
+        [_run_norms(right if finite else _finite(right), width) for (right,) in _chunks(truth, width=width)]
+    )
+    own = _errors(reference, truth, finite, partly, width=width)
+    return torch.where(sizes > 0, torch.maximum(_ROW_BOUND * sizes, _ROW_SLACK * own), math.inf)
+
+
+def _difference(mine: torch.Tensor, right: torch.Tensor, finite: bool, partly: bool) -> torch.Tensor:
     if finite:
         return mine - right
+    if partly:
+        return torch.where(right.isfinite(), mine - right, 0.0)
     # Where the truth is not finite the output must have the same value; a difference there counts as infinite.
     same = (mine == right) | (mine.isnan() & right.isnan())
     return torch.where(same & ~right.isfinite(), 0.0, mine - right)
@@ -214,10 +282,10 @@ def _signal(truth: torch.Tensor, finite: bool, mean: torch.Tensor | float | None
     return torch.cat([_run_norms(torch.ones_like(right)) for (right,) in _chunks(truth)])
 
 
-def _run_norms(tensor: torch.Tensor) -> torch.Tensor:
-    """||x|| of each RUN consecutive elements; the last run may be shorter."""
-    even = tensor.numel() // RUN * RUN
-    norms: torch.Tensor = _norm(tensor[:even].view(-1, RUN), dim=1)
+def _run_norms(tensor: torch.Tensor, width: int = RUN) -> torch.Tensor:
+    """||x|| of each `width` consecutive elements; the last run may be shorter."""
+    even = tensor.numel() // width * width
+    norms: torch.Tensor = _norm(tensor[:even].view(-1, width), dim=1)
     return norms if even == tensor.numel() else torch.cat([norms, _norm(tensor[even:]).view(1)])
 
 

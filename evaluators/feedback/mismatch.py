@@ -60,6 +60,8 @@ def describe_shape(structure: Any, leaves: Sequence[Any], expected: Any, places:
                 return f"{name} has {key} {_plain(leaf.get(key))}; the reference's has {_plain(place[key])}"
         if leaf.get("expanded") is not False and not place["expanded"]:
             return f"{name} shows one element many times (stride 0); write every element"
+        if leaf.get("overlaps") is not False and not place["overlaps"]:
+            return "elements of the outputs share memory; return tensors whose elements have memory of their own"
     return ""
 
 

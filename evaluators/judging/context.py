@@ -83,7 +83,7 @@ class ProblemContext:
             self.prepared = PreparedProblem(problem, judge.device, judge.settings)
             #: What is known about the problem; cached on disk.
             self.card: ProblemCard = self._card()
-            self.checker = OutputChecker(self.prepared)
+            self.checker = OutputChecker(self.prepared, fresh_weights=not judge.settings.allow_prepacked)
         #: Kernels with the binary of a kernel that was judged before.
         self.binaries = KnownBinaries(judge.shell_of)
         #: Largest lower end of a speedup so far; only kernels near it are examined closely.

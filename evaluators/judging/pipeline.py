@@ -12,12 +12,14 @@ from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.analysis.roofline import roofline_of
 from kbevolve.evaluators.builds.resources import completed, merged
 from kbevolve.evaluators.builds.traits import merged_traits
+from kbevolve.evaluators.candidate.output_check import PREPACKED
 from kbevolve.evaluators.candidate.process import CandidateProcess, reading_a_reply
 from kbevolve.evaluators.candidate.side_effects import leaks_threads
-from kbevolve.evaluators.candidate.trials import run_trials
+from kbevolve.evaluators.candidate.trials import OWN_NAMES, PREPACKED_TAG, check_weights_again, run_trials
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
+from kbevolve.evaluators.judging.library_use import check_library_use
 from kbevolve.evaluators.judging.paired_timing import (
     KERNEL,
     REFERENCE,
@@ -84,6 +86,13 @@ def check_problem(context: ProblemContext, found: Evaluation) -> Evaluation:
             f"the problem is degenerate: {why}; change its inputs or sizes, or evaluate it nevertheless with --force",
             tags=found.tags,
         )
+    if "random" in context.card.flags and not context.judge.settings.force:
+        raise Rejection(
+            Verdict.REFUSED,
+            f"the problem is random: {context.card.flags['random']}; draw the numbers in get_inputs(), or evaluate it "
+            "nevertheless with --force",
+            tags=found.tags,
+        )
     return found
 
 
@@ -116,6 +125,7 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
             found = changed(found, traits=merged_traits(worker.built, reported))
         with phases("timing"):
             rounds = time_beside_reference(context, candidate, kernel_ms, found.accuracy.precision_class)
+            found = check_weights_again(candidate, context.prepared, found)
         found = _profiled(context, candidate, _timed(context, rounds, found), phases)
         if worker.processes > 1:
             found = replace(found, tags=(*found.tags, "leaked-processes"))
@@ -170,12 +180,18 @@ def try_kernel(
         with candidate.on_device():
             candidate.allocate()
         found, kernel_ms = run_trials(candidate, context.prepared, found)
-    if "prepacked-weights" in found.tags and not context.judge.settings.allow_prepacked:
-        raise Rejection(
-            Verdict.REFUSED,
-            "not accepted: it keeps a converted copy of the weights; read the parameters in each call",
-            tags=found.tags,
-        )
+    if found.verdict is Verdict.CORRECT:
+        found = check_library_use(candidate, context.prepared, found, context.judge.settings.allow_library)
+    if not context.judge.settings.allow_prepacked:
+        if PREPACKED_TAG in found.tags:
+            raise Rejection(Verdict.REFUSED, PREPACKED, tags=found.tags)
+        if OWN_NAMES in found.tags:
+            raise Rejection(
+                Verdict.REFUSED,
+                "not accepted: its parameters and buffers have other names or shapes than the reference's, so nothing "
+                "shows that it reads them in each call; name them as the reference does",
+                tags=found.tags,
+            )
     return found, kernel_ms
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -162,7 +163,12 @@ def _refusal(marks: Marks, allow_library: str) -> str:
     for rule, sentence in REFUSALS.items():
         if rule in marks.refused:
             return f"not accepted: {sentence}"
-    used = [*marks.heavy, *(marks.light if allow_library == "none" else [])]
+    return library_refusal(marks.heavy, marks.light, allow_library)
+
+
+def library_refusal(heavy: Iterable[str], light: Iterable[str], allow_library: str) -> str:
+    """Why a kernel with these operations in its forward is refused; "" where `allow_library` allows them."""
+    used = [*heavy, *(light if allow_library == "none" else [])]
     if allow_library == "full" or not used:
         return ""
     names = ", ".join(name[:60] for name in used[:4]) + (", …" if len(used) > 4 else "")

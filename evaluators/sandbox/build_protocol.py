@@ -6,20 +6,16 @@ redirect one. Nothing that the worker does to its copy changes what the builder 
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from hashlib import sha256
 from typing import Protocol
 
 from kbevolve.archive.records import Trait
+from kbevolve.evaluators.sandbox.product import imports_of, product_hash
 from kbevolve.evaluators.worker.channel import Message
-
-#: How nvcc names what is inside one source: file-local variables of headers, kernels of anonymous namespaces.
-_NUMBERED = re.compile(rb"(_(?:INTERNAL|GLOBAL__N_)_)([0-9a-f]{8})(?=_[0-9]+_)")
 
 
 #: What is remembered of a request, whose size is bounded when it was built.
@@ -90,30 +86,23 @@ class WorkerBuild:
     #: Of compiling; 0 if the library was known.
     seconds: float
     resources: tuple[KernelResources, ...] = ()
+    #: Operations of torch and functions of other libraries that it imports.
+    imports: tuple[str, ...] = ()
     #: What its code shows; None where it could not be disassembled.
     traits: tuple[Trait, ...] | None = None
 
     @classmethod
     def of(cls, request: Message, result: BuildResult) -> "WorkerBuild":
         """The memory of a build."""
-        library = "" if result.product is None else sha256(_without_number(result.product)).hexdigest()
+        library = "" if result.product is None else product_hash(result.product)
         return cls(
             request={name: request.get(name) for name in _REMEMBERED} if library else {},
             library=library,
             seconds=result.seconds,
             resources=result.resources,
             traits=result.traits,
+            imports=imports_of(result.product or b""),
         )
-
-
-def _without_number(library: bytes) -> bytes:
-    """The library without the number that nvcc derives from a source's text and writes into internal names.
-
-    Any header of torch brings such names. A text of the kernel's own may look like one: the number is left out only
-    where all names have the same, for then no such text tells one library from another.
-    """
-    numbers = {found[2] for found in _NUMBERED.finditer(library)}
-    return _NUMBERED.sub(rb"\1", library) if len(numbers) == 1 else library
 
 
 class Builder(Protocol):

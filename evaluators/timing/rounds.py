@@ -116,6 +116,9 @@ def time_block(
     trips = [kernel.timed_call(warm.inputs).wall_ms for _ in range(warmup)]
     calls, sketches = [], []
     for inputs in drawn:
+        weights = checker.weights(inputs)
+        if weights is not None:
+            kernel.overwrite_weights(weights)
         call = kernel.timed_call(inputs.tensors)
         trips.append(call.wall_ms)
         # The judge's clock runs until the output has been read, so an early reply gains nothing.

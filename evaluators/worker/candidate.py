@@ -9,9 +9,12 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.jit._script import RecursiveScriptModule
 
 from kbevolve.evaluators.worker.precision import DTYPES
 
+# Bound before any candidate is imported: patching torch later does not change it.
+_detach = torch.Tensor.detach
 #: People and models read this name in tracebacks and compiler messages.
 FILE_NAME = "candidate.py"
 #: Characters of an exception's text that are sent: a compiler's log can be megabytes, and its first errors matter.
@@ -61,13 +64,38 @@ def build_model(
     if not isinstance(model, torch.nn.Module):
         raise FormatError("ModelNew is no torch.nn.Module; write class ModelNew(torch.nn.Module)")
     model = model.to(device=device, dtype=DTYPES[precision])
-    own = model.state_dict()
-    loaded = {name: tensor.shape for name, tensor in own.items()} == {
+    loaded = {name: tensor.shape for name, tensor in state_of(model).items()} == {
         name: tensor.shape for name, tensor in weights.items()
     }
     if loaded:
         model.load_state_dict(weights)
     return model.eval(), loaded
+
+
+def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters and the persistent buffers of a model, by name; none where one is a tensor of another class.
+
+    As ``state_dict()``, which a candidate may override, as it may hooks, properties and `named_modules`: what is read
+    or written here runs none of its code.
+    """
+    state: dict[str, torch.Tensor] = {}
+    waiting: list[tuple[str, Any]] = [("", model)]
+    while waiting:
+        prefix, module = waiting.pop()
+        if type(module) is RecursiveScriptModule:  # its own code is compiled, and its members are wrapped
+            state |= {prefix + name: tensor for name, tensor in module.state_dict().items()}
+            continue
+        own = object.__getattribute__(module, "__dict__")
+        for kind in ("_parameters", "_buffers"):
+            for name, tensor in own.get(kind, {}).items():
+                if tensor is None or (kind == "_buffers" and name in own["_non_persistent_buffers_set"]):
+                    continue
+                if type(tensor) not in (torch.nn.Parameter, torch.Tensor):
+                    return {}
+                state[prefix + name] = _detach(tensor)
+        modules = own.get("_modules", {})
+        waiting += [(f"{prefix}{name}.", inner) for name, inner in modules.items() if inner is not None]
+    return state
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kbevolve.evaluators.worker.modes import modes_are_set
 from kbevolve.evaluators.worker.precision import flags_are_set
 
 # Bound before any candidate is imported: patching torch or time later does not change them.
@@ -30,5 +31,7 @@ def changes(before: dict[str, Any], precision: str) -> list[str]:
     """The names of what differs now; fewer threads are no change."""
     now = process_state()
     now["Python threads"] = max(now["Python threads"], before["Python threads"])
-    changed = [name for name, value in now.items() if value != before[name]]
-    return changed if flags_are_set(precision) else [*changed, "precision flags"]
+    differences = {name: value != before[name] for name, value in now.items()}
+    differences["precision flags"] = not flags_are_set(precision)
+    differences["floating-point modes"] = not modes_are_set()
+    return [name for name, differs in differences.items() if differs]

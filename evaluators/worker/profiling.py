@@ -23,6 +23,10 @@ _SECONDS = 0.2
 _MOST_CALLS = 10
 #: Most entries, the longest first. They explain a model of hundreds of launches.
 _MOST_ENTRIES = 12
+#: Most operations in a report.
+_MOST_OPERATIONS = 1000
+#: How the names of torch's operations begin.
+_OWN = "aten::"
 #: Characters of a name; a template's arguments can fill pages.
 _MOST_NAME = 300
 #: Triton counts spilled registers, of 4 bytes each.
@@ -62,6 +66,22 @@ def profile(call: Callable[[], Any]) -> list[Entry]:
     entries = _launches(_trace(session), calls) if cuda else _operations(session, calls)
     entries.sort(key=lambda entry: -entry["microseconds"])
     return entries[:_MOST_ENTRIES]
+
+
+def operations(call: Callable[[], Any]) -> list[str]:
+    """The names of torch's operations that a call runs, in any thread, and of all launches on a GPU.
+
+    An operation inside another one of torch is left out: a product of two matrices copies and transposes.
+    """
+    everywhere = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    device = "cuda" if torch.cuda.is_available() else None
+    with profiler(use_cpu=True, use_device=device, use_kineto=True, experimental_config=everywhere) as session:
+        call()
+        if device:
+            torch.cuda.synchronize()
+    events = session.function_events or []
+    outermost = {event.name for event in events if not (event.cpu_parent and event.cpu_parent.name.startswith(_OWN))}
+    return sorted(name[:_MOST_NAME] for name in outermost)[:_MOST_OPERATIONS]
 
 
 def _how_many(call: Callable[[], Any]) -> int:

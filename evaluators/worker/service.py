@@ -15,16 +15,17 @@ import torch
 
 from kbevolve.evaluators.worker.baselines import wrap
 from kbevolve.evaluators.worker.build_watch import BuildWatch
-from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate
+from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate, state_of
 from kbevolve.evaluators.worker.channel import Channel, Message
 from kbevolve.evaluators.worker.integrity import changes, process_state
 from kbevolve.evaluators.worker.memory import open_shared
-from kbevolve.evaluators.worker.outputs import describe, dirty_free_memory
+from kbevolve.evaluators.worker.modes import set_modes
+from kbevolve.evaluators.worker.outputs import Returned, dirty_free_memory, facts_of, settle
 from kbevolve.evaluators.worker.precision import set_flags
-from kbevolve.evaluators.worker.profiling import profile
+from kbevolve.evaluators.worker.profiling import operations, profile
 from kbevolve.evaluators.worker.ptx import triton_traits
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
-from kbevolve.evaluators.worker.values import SharedTensor, unpack
+from kbevolve.evaluators.worker.values import SharedTensor, dtype_name, unpack
 
 # Bound before any candidate is imported: patching torch or time later does not change them.
 _clock = time.perf_counter_ns
@@ -90,6 +91,10 @@ class Service:
         self._model: torch.nn.Module | None = None
         self._forward: Callable[..., Any] | None = None
         self._private: list[torch.Tensor] | None = None
+        #: The state that forward() changes, as it was constructed: every call begins with it.
+        self._initial: dict[str, torch.Tensor] = {}
+        #: Tensors that the last trial returned, to be delivered again after the next one.
+        self._kept: list[torch.Tensor] = []
         self._before: dict[str, Any] = {}
 
     def watch_triton(self) -> None:
@@ -120,10 +125,14 @@ class Service:
                     return self._set_weights(request)
                 case "try":
                     return self._try(request)
+                case "again":
+                    return self._again(request)
                 case "time":
                     return self._time(request)
                 case "profile":
                     return self._profile(request)
+                case "operations":
+                    return self._operations(request)
                 case "traits":
                     return {"ok": True, "traits": triton_traits()}
             raise ValueError(f"no request {stage!r}")
@@ -148,16 +157,20 @@ class Service:
             weights=self._weights(request),
         )
         self._forward = wrap(self._model, request["baseline"])
+        own = state_of(self._model)
+        self._initial = {name: own[name].clone() for name in request["state"] if name in own}
         self._synchronize()
         return {"ok": True, "loaded": loaded}
 
     def _set_weights(self, request: Message) -> Message:
         """Other weights in the same tensors, as after an optimiser's step."""
         assert self._model is not None
-        own = self._model.state_dict()
+        own = state_of(self._model)
         with torch.no_grad():
             for name, tensor in self._weights(request).items():
                 _copy(own[name], tensor)
+                if name in self._initial:
+                    _copy(self._initial[name], tensor)
         self._synchronize()
         return {"ok": True}
 
@@ -166,17 +179,25 @@ class Service:
         views = self._views(request["tensors"])
         mine = [view.clone() for view in views]
         inputs = unpack(request["inputs"], mine)
-        set_flags(self._precision)
+        self._prepare_call()
         dirty_free_memory(request["outputs"], self._device)
         self._synchronize()
         start = _clock()
         with torch.no_grad():
-            output = self._call(inputs)
+            output = self._call(inputs, request)
             self._synchronize()
             milliseconds = (_clock() - start) / 1e6
             delivered = self._deliver(output, request, mine)
-        changed = [not _same(own, view) for own, view in zip(mine, views, strict=True)]
-        return {"ok": True, "times_ms": [milliseconds], "changed": changed, **delivered, "changes": self._changes()}
+        if request["keep"]:
+            self._kept = output.leaves
+        return {"ok": True, "times_ms": [milliseconds], **delivered, **self._effects(mine, views)}
+
+    def _again(self, request: Message) -> Message:
+        """The tensors of the call that was kept, as they are now."""
+        self._copy_out(request["outputs"], self._kept)
+        self._kept = []
+        self._synchronize()
+        return {"ok": True}
 
     def _time(self, request: Message) -> Message:
         """One timed call on inputs that keep their addresses while their contents change from call to call."""
@@ -185,43 +206,70 @@ class Service:
             self._private = [view.clone() for view in views]
         private = self._private
         inputs = unpack(request["inputs"], private)
-        set_flags(self._precision)
+        self._prepare_call()
+
+        def deliver(output: Returned) -> Message:
+            delivered = self._deliver(output, request, private)
+            return {**delivered, **self._effects(private, views if request["compare"] else private)}
+
         with torch.no_grad():
             milliseconds, delivered = self._stopwatch.time(
-                lambda: self._call(inputs),
-                buffers=private,
-                contents=views,
-                deliver=lambda output: self._deliver(output, request, private),
+                lambda: self._call(inputs, request), buffers=private, contents=views, deliver=deliver
             )
-        return {"ok": True, "times_ms": [milliseconds], **delivered, "changes": self._changes()}
+        return {"ok": True, "times_ms": [milliseconds], **delivered}
 
     def _profile(self, request: Message) -> Message:
         mine = [view.clone() for view in self._views(request["tensors"])]
         inputs = unpack(request["inputs"], mine)
-        set_flags(self._precision)
+        self._prepare_call()
         with torch.no_grad():
-            self._call(inputs)
-            return {"ok": True, "launches": profile(lambda: self._call(inputs))}
+            self._call(inputs, request)
+            return {"ok": True, "launches": profile(lambda: self._call(inputs, request))}
 
-    def _call(self, inputs: list[Any]) -> Any:
+    def _operations(self, request: Message) -> Message:
+        assert self._forward is not None
+        forward, inputs = self._forward, unpack(request["inputs"], self._views(request["tensors"]))
+        self._prepare_call()
+        with torch.no_grad():
+            return {"ok": True, "operations": operations(lambda: forward(*inputs))}
+
+    def _prepare_call(self) -> None:
+        """Set what an earlier call may have changed: flags, floating-point modes, the model's state."""
+        set_flags(self._precision)
+        set_modes()
+        if self._initial:
+            assert self._model is not None
+            own = state_of(self._model)
+            for name, tensor in self._initial.items():
+                _copy(own[name], tensor)
+
+    def _call(self, inputs: list[Any], request: Message) -> Returned:
         if self._forward is None:
             raise RuntimeError("no model was constructed")
-        return self._forward(*inputs)
+        return settle(self._forward(*inputs), request["layouts"])
 
-    def _deliver(self, output: Any, request: Message, inputs: list[torch.Tensor]) -> Message:
-        """Copy the output to the shared memory, and describe it."""
-        structure, leaves, described = describe(output, inputs)
-        expected = request["outputs"]
-        if len(expected) == len(leaves):
-            for place, leaf, facts in zip(expected, leaves, described, strict=True):
-                if facts["plain"] and facts["shape"] == place["shape"] and facts["dtype"] == place["dtype"]:
-                    _copy(SharedTensor(**place).view(self._memory), leaf)
+    def _deliver(self, output: Returned, request: Message, inputs: list[torch.Tensor]) -> Message:
+        """Copy the output to the shared memory, with the inputs and the state that the reference changes."""
+        assert self._model is not None
+        state = state_of(self._model) if request["state"] else {}
+        written = [inputs[index] for index in request["written"]]
+        written += [state[name] for name in request["state"] if name in state]
+        self._copy_out(request["outputs"], [*output.settled, *written])
         self._synchronize()
-        return {"structure": structure, "leaves": described}
+        leaves = facts_of(output.leaves, inputs)
+        leaves += [{**facts, "aliases": False, "overlaps": False} for facts in facts_of(written, [])]
+        return {"structure": output.structure, "leaves": leaves}
 
-    def _changes(self) -> list[str]:
-        """What the candidate left changed in this process."""
-        return changes(self._before, self._precision)
+    def _copy_out(self, places: list[dict[str, Any]], leaves: list[torch.Tensor]) -> None:
+        for place, leaf in zip(places, leaves, strict=False):
+            plain = type(leaf) is torch.Tensor and not leaf.__dict__ and leaf.layout is torch.strided
+            if plain and list(leaf.shape) == place["shape"] and dtype_name(leaf.dtype) == place["dtype"]:
+                _copy(SharedTensor(**place).view(self._memory), leaf)
+
+    def _effects(self, inputs: list[torch.Tensor], before: list[torch.Tensor]) -> Message:
+        """What a call left changed: which inputs, and what of this process."""
+        changed = [not _same(mine, theirs) for mine, theirs in zip(inputs, before, strict=True)]
+        return {"changed": changed, "changes": changes(self._before, self._precision)}
 
     def _weights(self, request: Message) -> dict[str, torch.Tensor]:
         return {name: SharedTensor(**place).view(self._memory) for name, place in request["weights"].items()}

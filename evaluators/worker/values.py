@@ -10,6 +10,10 @@ import torch
 ALIGNMENT = 256
 
 
+#: What torch's own functions return, e.g. `torch.max` over a dimension.
+_RETURN_TYPES = frozenset(kind for kind in vars(torch.return_types).values() if isinstance(kind, type))
+
+
 class Unpackable(TypeError):
     """A value of a type that a message cannot hold."""
 
@@ -53,22 +57,25 @@ def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Sh
     return places, -(-start // ALIGNMENT) * ALIGNMENT
 
 
-def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
-    """`value` as JSON; tensors are appended to `tensors`, and their index is packed. Else raises `Unpackable`."""
+def pack(value: Any, tensors: list[torch.Tensor], *, exact: bool = False) -> Any:
+    """`value` as JSON; tensors are appended to `tensors`, and their index is packed. Else raises `Unpackable`.
+
+    With `exact`, subclasses of containers are refused, which may compute when they are read. Torch's own are tuples.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         return {"tensor": len(tensors) - 1}
-    if isinstance(value, list):
-        return {"list": [pack(item, tensors) for item in value]}
-    if isinstance(value, tuple):
-        return {"tuple": [pack(item, tensors) for item in value]}
-    if isinstance(value, dict):
-        return {"dict": [[pack(key, tensors), pack(item, tensors)] for key, item in value.items()]}
-    if isinstance(value, torch.dtype):
-        return {"dtype": dtype_name(value)}
-    raise Unpackable(f"a {type(value).__name__}")
+    kind = next((kind for kind in (list, tuple, dict) if isinstance(value, kind)), None)
+    if kind is None or (exact and type(value) is not kind and type(value) not in _RETURN_TYPES):
+        if isinstance(value, torch.dtype):
+            return {"dtype": dtype_name(value)}
+        raise Unpackable(f"a {type(value).__name__}")
+    if kind is dict:
+        pairs = [[pack(key, tensors, exact=exact), pack(item, tensors, exact=exact)] for key, item in value.items()]
+        return {"dict": pairs}
+    return {kind.__name__: [pack(item, tensors, exact=exact) for item in value]}
 
 
 def unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:

@@ -15,12 +15,12 @@ from kbevolve.evaluators.rejection import Rejection
 class ReferenceEffects:
     """The part of a `PreparedProblem` that says what its reference does itself."""
 
-    in_place: bool = False
+    written_inputs: tuple[int, ...] = ()
     aliasing: bool = False
 
 
 def call(**facts: Any) -> Call:
-    plain: dict[str, Any] = {"changed_input": False, "aliases_input": False, "changes": ()}
+    plain: dict[str, Any] = {"changed_inputs": frozenset(), "aliases_input": False, "changes": ()}
     return Call(ms=1.0, wall_ms=1.3, asked=0.0, **(plain | facts))
 
 
@@ -34,16 +34,25 @@ def judged(made: Call, allowing: ReferenceEffects) -> Verdict | None:
 
 @pytest.mark.parametrize(
     "change",
-    ["torch function mode", "torch dispatch mode", "default dtype", "precision flags", "no account"],
+    [
+        "torch function mode",
+        "torch dispatch mode",
+        "default dtype",
+        "precision flags",
+        "floating-point modes",
+        "no account",
+    ],
 )
 def test_a_call_that_changes_its_process_is_refused(change: str) -> None:
-    assert judged(call(changes=(change,)), ReferenceEffects(in_place=True, aliasing=True)) is Verdict.REFUSED
+    assert judged(call(changes=(change,)), ReferenceEffects(written_inputs=(0,), aliasing=True)) is Verdict.REFUSED
 
 
 def test_a_kernel_may_change_or_return_inputs_only_where_the_reference_does() -> None:
-    changed, aliased = call(changed_input=True), call(aliases_input=True)
+    changed, aliased = call(changed_inputs=frozenset({0})), call(aliases_input=True)
     assert judged(changed, ReferenceEffects()) is judged(aliased, ReferenceEffects()) is Verdict.WRONG
-    assert judged(changed, ReferenceEffects(in_place=True)) is judged(aliased, ReferenceEffects(aliasing=True)) is None
+    assert judged(changed, ReferenceEffects(written_inputs=(0,))) is None
+    assert judged(aliased, ReferenceEffects(aliasing=True)) is None
+    assert judged(changed, ReferenceEffects(written_inputs=(1,))) is Verdict.WRONG
 
 
 def test_threads_are_allowed() -> None:

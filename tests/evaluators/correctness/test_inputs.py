@@ -2,20 +2,28 @@ import pytest
 import torch
 
 from kbevolve.evaluators.correctness.inputs import (
+    EXTRA_KINDS,
     KINDS,
+    Only,
     Transform,
+    alone,
     diminished,
     enlarged,
     heterogeneous,
+    integers,
     mixed_rows,
     nominal,
+    outlying,
     plan_transforms,
     scaled_4x,
     scaled_16th,
     scaled_128x,
     scaled_512th,
     shrunk,
+    shuffled,
     signed,
+    special,
+    transformed,
 )
 
 ALL = [transform for kind in KINDS for transform in kind]
@@ -152,3 +160,58 @@ def test_a_kind_without_a_usable_transform_is_left_out() -> None:
         heterogeneous,
         diminished,
     )
+
+
+@pytest.mark.parametrize("transform", [special, outlying, alone])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_changes_a_few_elements_keeps_zeros_and_symmetry(transform: Transform, dtype: torch.dtype) -> None:
+    lower = numbers(64, 64).tril().to(dtype)
+    for seed in range(20):
+        assert torch.equal(transform(lower, seeded(seed))[lower == 0], lower[lower == 0])
+        symmetric = transform(lower + lower.mT, seeded(seed))
+        assert torch.equal(symmetric.nan_to_num(), symmetric.mT.nan_to_num())
+
+
+def test_special_numbers_of_every_kind_are_in_few_rows() -> None:
+    before = numbers(64, 48)
+    after = special(before, seeded())
+    assert after.isnan().any()
+    assert after.isinf().any()
+    assert float(after[after.isfinite()].abs().max()) == 2.0**40
+    assert torch.equal(after[4:], before[4:])
+    assert outlying(before, seeded()).isfinite().all()
+    assert special(before.half(), seeded()).nan_to_num(0, 0, 0).abs().max() == torch.finfo(torch.float16).max
+    integers_stay = torch.arange(40)
+    assert special(integers_stay, seeded()) is integers_stay
+
+
+@pytest.mark.parametrize("shape", [(50,), (40, 30), (1, 6, 7), (3, 4, 8, 8)])
+def test_one_row_and_a_few_elements_change_alone(shape: tuple[int, ...]) -> None:
+    before = numbers(*shape)
+    changed = alone(before, seeded()) != before
+    axis = next(axis for axis, size in enumerate(shape) if size > 1)
+    rows = changed.transpose(0, axis).flatten(1) if len(shape) > 1 else changed.view(-1, 1)
+    counts = rows.sum(1)
+    assert 0 < int(counts.max()) <= rows.shape[1]
+    assert int(counts.sum() - counts.max()) <= 4
+    order = torch.arange(20).view(10, 2)
+    assert sorted(alone(order, seeded()).flatten().tolist()) == list(range(20))
+
+
+def test_integers_are_enlarged_and_flipped_within_their_range() -> None:
+    after = integers(torch.arange(1, 100), seeded())
+    assert set((after.abs() // torch.arange(1, 100)).tolist()) == {1000}
+    assert int(after.min()) < 0 < int(after.max())
+    small = integers(torch.arange(1, 100, dtype=torch.int8), seeded())
+    assert torch.equal(small.abs(), torch.arange(1, 100, dtype=torch.int8))
+    flags = torch.tensor([True, False])
+    assert integers(flags, seeded()) is flags
+    assert sorted(shuffled(torch.arange(50), seeded()).tolist()) == list(range(50))
+
+
+def test_a_transform_of_one_input_leaves_the_others() -> None:
+    one, other = numbers(16, 8), numbers(16, 8)
+    found = transformed(Only(signed, 1), [one, other], seeded())
+    assert found[0] is one
+    assert not torch.equal(found[1], other)
+    assert EXTRA_KINDS[0][0] is special

@@ -9,14 +9,19 @@ from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness import prepared
 from kbevolve.evaluators.correctness.inputs import (
+    Only,
+    alone,
     diminished,
     enlarged,
     heterogeneous,
+    integers,
     mixed_rows,
     nominal,
     scaled_128x,
     shrunk,
+    shuffled,
     signed,
+    special,
 )
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.device.devices import find_device
@@ -57,13 +62,13 @@ def transforms_of(problem: PreparedProblem) -> list[Callable[..., object]]:
 
 def test_trials_alternate_distributions_and_no_two_are_equal() -> None:
     problem = prepare("self.scale * nn.functional.linear(x, self.layer.weight)", trials=7)
-    kinds = [nominal, signed, nominal, heterogeneous, nominal, enlarged, diminished]
+    kinds = [nominal, signed, nominal, heterogeneous, nominal, enlarged, diminished, special, Only(alone, 0)]
     assert transforms_of(problem) == kinds
     drawn = [problem.trial(number).inputs[0] for number in range(4)]
     assert all(not torch.equal(drawn[i], drawn[j]) for i in range(4) for j in range(i))
     assert float(drawn[0].min()) >= 0
     assert float(drawn[1].min()) < 0
-    assert [problem.trial(number).transform for number in range(7)] == kinds
+    assert [problem.trial(number).transform for number in range(9)] == kinds
 
 
 def test_every_preparation_draws_anew() -> None:
@@ -74,21 +79,42 @@ def test_every_preparation_draws_anew() -> None:
 
 def test_a_reference_defined_on_positive_numbers_gets_only_those() -> None:
     problem = prepare("torch.log(x + 0.1)", trials=6)
-    assert transforms_of(problem) == [nominal, shrunk, nominal, mixed_rows, nominal, scaled_128x]
+    assert transforms_of(problem)[:6] == [nominal, shrunk, nominal, mixed_rows, nominal, scaled_128x]
     assert problem.tags == ()
 
 
 def test_a_reference_without_usable_transforms_is_tagged() -> None:
     # arccos is defined on [-1, 1] and the root above 0.49: every transform leaves that range.
     problem = prepare("torch.arccos(x) + torch.sqrt(x - 0.49)", "[0.5 + torch.rand(16, 8) / 2]")
-    assert transforms_of(problem) == [nominal] * 4
+    # Special numbers make a few elements NaN; the others are compared.
+    assert transforms_of(problem) == [nominal] * 4 + [special]
     assert problem.tags == ("nominal-inputs-only",)
 
 
-def test_integers_stay_as_they_were_drawn() -> None:
+def test_integers_stay_in_the_range_that_the_reference_bears() -> None:
     problem = prepare("nn.functional.one_hot(x, 5).float() * 2", "[torch.randint(0, 5, (16,))]")
-    for number in range(4):
+    assert integers not in transforms_of(problem)
+    for number in range(problem.trials):
         assert set(problem.trial(number).inputs[0].tolist()) <= set(range(5))
+    assert integers in transforms_of(prepare("x.cumsum(0) + self.scale", "[torch.randint(0, 5, (16,))]"))
+
+
+def test_one_input_that_bears_no_sign_does_not_spare_the_other() -> None:
+    problem = prepare("torch.log(x) + inputs[1]", "[0.1 + torch.rand(16, 8), torch.rand(16, 8)]", trials=7)
+    assert transforms_of(problem)[1] is shrunk
+    assert Only(signed, 1) in transforms_of(problem)
+    assert Only(signed, 0) not in transforms_of(problem)
+
+
+def test_an_input_that_never_changes_is_changed_or_tagged() -> None:
+    problem = prepare("x * inputs[1]", "[torch.rand(16, 8), torch.arange(8) % 2 == 0]")
+    assert Only(shuffled, 1) in transforms_of(problem)
+    assert problem.tags == ()
+    assert "constant-input" in prepare("x * inputs[1]", "[torch.rand(16, 8), 3]").tags
+
+
+def test_special_numbers_are_left_out_where_they_reach_most_of_the_answer() -> None:
+    assert special not in transforms_of(prepare("x - x.mean()"))
 
 
 def test_a_trial_that_does_not_fit_is_computed_again_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:

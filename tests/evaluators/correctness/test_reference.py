@@ -146,7 +146,9 @@ def test_an_output_that_is_a_parameter_outlives_the_weights() -> None:
 )
 def test_side_effects_of_the_reference(forward: str, in_place: bool, aliasing: bool) -> None:
     made = make(forward)
-    assert made.side_effects() == (in_place, aliasing)
+    assert made.find_side_effects() is aliasing
+    assert made.written_inputs == ((0,) if in_place else ())
+    assert made.written_state == ()
     structure, tensors = made.inputs(1, nominal)
     before = tensors[0].clone()
     made.output(structure, tensors)
@@ -155,7 +157,24 @@ def test_side_effects_of_the_reference(forward: str, in_place: bool, aliasing: b
 
 
 def test_unchanged_nan_inputs_are_no_change() -> None:
-    assert make("return x + 1", inputs="[torch.full((4, 8), float('nan'))]").side_effects() == (False, False)
+    made = make("return x + 1", inputs="[torch.full((4, 8), float('nan'))]")
+    assert not made.find_side_effects()
+    assert made.written_inputs == ()
+
+
+def test_what_the_reference_updates_is_an_output_and_is_restored() -> None:
+    made = make("self.seen += x.mean(0); return x.add_(1)", more="self.register_buffer('seen', torch.zeros(8))")
+    made.find_side_effects()
+    assert made.written_inputs == (0,)
+    assert made.written_state == ("seen",)
+    structure, tensors = made.inputs(1, nominal)
+    _, leaves = made.output(structure, tensors)
+    assert len(leaves) == 3
+    assert torch.equal(leaves[1], tensors[0] + 1)
+    assert torch.allclose(leaves[2], tensors[0].mean(0))
+    assert not made.model.state_dict()["seen"].any()
+    (returned,) = made.returned(structure, tensors)
+    assert torch.equal(returned, tensors[0] + 1)
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------

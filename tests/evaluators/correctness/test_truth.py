@@ -61,7 +61,7 @@ def test_one_element_that_is_not_finite_is_an_infinite_error(value: float) -> No
     truth = draws()[0]
     output = truth.float()
     output[7, 9] = value
-    assert deviation_of(output, truth) == Deviation(error=math.inf, worst_tile=math.inf)
+    assert deviation_of(output, truth) == Deviation(error=math.inf, worst_tile=math.inf, worst_row=math.inf)
 
 
 def test_the_output_must_have_the_infinities_of_the_truth() -> None:

@@ -77,7 +77,14 @@ def test_a_last_tile_of_a_large_tensor_has_its_own_index(monkeypatch: pytest.Mon
 
 
 def leaf(**changes: object) -> dict[str, object]:
-    return {"shape": [2, 3], "dtype": "float32", "device": "cpu", "plain": True, "expanded": False} | changes
+    return {
+        "shape": [2, 3],
+        "dtype": "float32",
+        "device": "cpu",
+        "plain": True,
+        "expanded": False,
+        "overlaps": False,
+    } | changes
 
 
 TENSOR = {"tensor": 0}
@@ -90,6 +97,7 @@ TENSOR = {"tensor": 0}
         (TENSOR, [leaf(dtype="float16")], "dtype float16"),
         (TENSOR, [leaf(device="cuda")], "device cuda"),
         (TENSOR, [leaf(plain=False)], "subclass"),
+        (TENSOR, [leaf(overlaps=True)], "share memory"),
         ({"tuple": [TENSOR]}, [leaf()], "returned a tuple of 1; the reference returns one tensor"),
         (None, [], "the plain value None"),
         ({"foreign": "a Potato"}, [], "returned a Potato"),

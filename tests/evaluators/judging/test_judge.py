@@ -366,7 +366,7 @@ def test_a_kernel_that_the_judges_clock_contradicts_in_three_processes_is_refuse
 def test_a_kernel_that_is_wrong_only_when_timed_is_wrong(evaluate: Evaluate) -> None:
     body = f"""
         self.calls = getattr(self, 'calls', 0) + 1
-        if self.calls > {SETTINGS.trials}:
+        if self.calls > {2 * SETTINGS.trials + 6}:
             return torch.zeros_like(x)
         {RIGHT}
         """

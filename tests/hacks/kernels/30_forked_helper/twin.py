@@ -21,4 +21,4 @@ class ModelNew(nn.Module):
         forked = torch.jit.fork(torch.mm, a[:half], b)
         torch.mm(a[half:], b, out=self.shared[half:])
         self.shared[:half] = torch.jit.wait(forked)
-        return self.shared
+        return self.shared.clone()

@@ -1,0 +1,139 @@
+"""Which draws of the inputs are tried: the kinds of distributions that the reference bears.
+
+A kind that it does not bear on all inputs is tried milder, and on one input at a time: one input that must stay a
+probability does not spare the others.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kbevolve.evaluators.correctness.inputs import (
+    EXTRA_KINDS,
+    KINDS,
+    Distribution,
+    Only,
+    Transform,
+    alone,
+    nominal,
+    plan_transforms,
+    shuffled,
+)
+from kbevolve.evaluators.correctness.reference import Reference, same_values
+
+#: Most inputs on which a transform is tried alone.
+_MOST_ALONE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One draw of the inputs; the seed is the judge's secret."""
+
+    seed: int
+    transform: Distribution
+
+    @classmethod
+    def of(cls, transform: Distribution) -> "Draw":
+        """A draw with a seed of its own."""
+        return cls(secrets.randbits(62), transform)
+
+    @property
+    def function(self) -> Transform:
+        """The transform, of one input or of all."""
+        return self.transform.transform if isinstance(self.transform, Only) else self.transform
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedDraws:
+    """The draws of the trials, and what was found out about the inputs."""
+
+    draws: list[Draw]
+    #: "nominal-inputs-only" where the reference bears no transform; "constant-input" where an input never changes.
+    tags: tuple[str, ...]
+    #: Whether it bears inputs of which a row and a few elements are changed.
+    changed_rows: bool
+
+
+class DrawPlanner:
+    """Plans the draws of one problem; `bears` says whether the reference can be judged on a draw."""
+
+    def __init__(self, reference: Reference, bears: Callable[[Draw], bool]) -> None:
+        self._reference = reference
+        self._bears = bears
+
+    def plan(self, first: Draw, count: int) -> PlannedDraws:
+        """`count` draws, nominal ones and one of each kind of `KINDS` in turn, and then one of each other kind."""
+        usable: list[Distribution] = []
+        extra: list[Draw] = []
+        for kind in KINDS:
+            found = self._usable(kind)
+            usable += found[:1]
+            extra += map(Draw.of, found[1:])
+        for kind in EXTRA_KINDS:
+            extra += map(Draw.of, self._usable(kind))
+        draws = [first, *map(Draw.of, plan_transforms(count, usable)[1:])]
+        constants, fixed = self._changed_constants()
+        tags = {"nominal-inputs-only": not usable, "constant-input": fixed}
+        return PlannedDraws(
+            draws=[*draws, *extra, *self._repetitions(first), *constants],
+            tags=tuple(tag for tag, holds in tags.items() if holds),
+            changed_rows=self._bears(Draw.of(alone)),
+        )
+
+    def _usable(self, kind: Sequence[Transform]) -> list[Distribution]:
+        """The first transform of a kind that the reference bears on all inputs.
+
+        Where that is not the most revealing one, also the most revealing one on each input that bears it alone.
+        """
+        generator = torch.Generator(self._reference.device).manual_seed(0)
+        _, tensors = self._nominal()
+        touched = [index for index, tensor in enumerate(tensors) if kind[0](tensor, generator) is not tensor]
+        if not touched:
+            return []
+        found: list[Distribution] = []
+        for transform in kind:
+            if self._bears(Draw.of(transform)):
+                found.append(transform)
+                break
+        if found != [kind[0]] and len(touched) > 1:
+            single = [Only(kind[0], index) for index in touched[:_MOST_ALONE]]
+            found += [one for one in single if self._bears(Draw.of(one))]
+        return found
+
+    def _repetitions(self, first: Draw) -> list[Draw]:
+        """Inputs of the first trial of which one row and a few elements of one tensor are changed."""
+        _, tensors = self._reference.inputs(first.seed, nominal)
+        indices = [index for index, tensor in enumerate(tensors) if tensor.ndim and tensor.numel() > 1]
+        chosen = [Draw(first.seed, Only(alone, index)) for index in indices[-_MOST_ALONE:]]
+        return [draw for draw in chosen if self._bears(draw)]
+
+    def _changed_constants(self) -> tuple[list[Draw], bool]:
+        """Draws in which inputs are changed that the problem never changes; whether some cannot be changed."""
+        structure, tensors = self._nominal()
+        _, others = self._nominal()
+        draws, fixed = [], _has_numbers(structure)
+        for index, (one, other) in enumerate(zip(tensors, others, strict=True)):
+            if not one.numel() or not same_values(one, other) or (one.is_floating_point() and one.ndim):
+                continue  # floating tensors are changed by every transform
+            draw = Draw.of(Only(shuffled, index))
+            if one.ndim and self._bears(draw):
+                draws.append(draw)
+            else:
+                fixed = True
+        return draws, fixed
+
+    def _nominal(self) -> tuple[Any, list[torch.Tensor]]:
+        return self._reference.inputs(secrets.randbits(62), nominal)
+
+
+def _has_numbers(structure: Any) -> bool:
+    """Whether plain numbers are among the inputs: the problem gives the same ones in every call."""
+    if isinstance(structure, dict):
+        ((kind, content),) = structure.items()
+        return kind != "tensor" and _has_numbers(content)
+    if isinstance(structure, list):
+        return any(map(_has_numbers, structure))
+    return isinstance(structure, int | float) and not isinstance(structure, bool)

@@ -1,0 +1,44 @@
+"""Weights that no constructor's default explains, so that a kernel has to read them.
+
+A gate of 0, an identity matrix and the statistics of a new batch norm are the same under every seed. A kernel that
+leaves out what they cancel is right for an untrained model only.
+"""
+
+from collections.abc import Mapping
+
+import torch
+
+#: Factors of numbers that are not zero are drawn from 1 - _SPREAD to 1 + _SPREAD: signs, zeros (masks, triangles) and
+#: infinities stay.
+_SPREAD = 0.5
+#: Standard deviation of what is added to a tensor of zeros.
+_FROM_ZERO = 0.25
+
+
+def varied(
+    first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], *, seed: int
+) -> dict[str, torch.Tensor]:
+    """The second state, with every floating tensor changed that is the same under both seeds.
+
+    Args:
+        first: state by name, constructed with one seed.
+        second: the same names, constructed with another.
+        seed: of the changes.
+    """
+    return {
+        name: _changed(tensor, seed + number) if _is_default(first[name], tensor) else tensor
+        for number, (name, tensor) in enumerate(second.items())
+    }
+
+
+def _is_default(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.is_floating_point() and bool(one.numel()) and torch.equal(one, other)
+
+
+def _changed(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    generator = torch.Generator(tensor.device).manual_seed(seed % (1 << 63))
+    if not bool(tensor.count_nonzero()):
+        noise = torch.randn(tensor.shape, generator=generator, device=tensor.device)
+        return (_FROM_ZERO * noise).to(tensor.dtype)
+    factors = 1 + _SPREAD * (2 * torch.rand(tensor.shape, generator=generator, device=tensor.device) - 1)
+    return tensor * factors.to(tensor.dtype)

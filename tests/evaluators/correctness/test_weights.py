@@ -1,0 +1,42 @@
+"""Weights that are the same under both seeds are changed, and keep what kernels may rely on."""
+
+import torch
+
+from kbevolve.evaluators.correctness.weights import varied
+
+
+def changed(tensor: torch.Tensor, *, seed: int = 1) -> torch.Tensor:
+    return varied({"it": tensor}, {"it": tensor.clone()}, seed=seed)["it"]
+
+
+def test_what_the_seed_decides_stays() -> None:
+    first, second = {"weight": torch.randn(8)}, {"weight": torch.randn(8)}
+    assert varied(first, second, seed=1)["weight"] is second["weight"]
+
+
+def test_an_identity_keeps_its_zeros_and_a_variance_its_sign() -> None:
+    eye = changed(torch.eye(4))
+    assert not torch.equal(eye, torch.eye(4))
+    assert torch.equal(eye != 0, torch.eye(4) != 0)
+    assert bool((changed(torch.ones(64)) > 0).all())
+
+
+def test_a_gate_of_zero_opens() -> None:
+    assert bool(changed(torch.zeros(1)).abs() > 0)
+
+
+def test_infinities_of_a_mask_stay() -> None:
+    mask = torch.full((4, 4), -torch.inf).triu(1)
+    assert torch.equal(torch.nan_to_num(changed(mask), nan=0.0), torch.nan_to_num(mask, nan=0.0))
+
+
+def test_integers_and_empty_tensors_stay() -> None:
+    for tensor in (torch.arange(4), torch.zeros(0), torch.tensor([True])):
+        assert torch.equal(changed(tensor), tensor)
+
+
+def test_a_seed_gives_the_same_and_half_precision_stays() -> None:
+    half = torch.ones(16, dtype=torch.float16)
+    assert changed(half).dtype is torch.float16
+    assert torch.equal(changed(half, seed=5), changed(half, seed=5))
+    assert not torch.equal(changed(half, seed=5), changed(half, seed=6))
