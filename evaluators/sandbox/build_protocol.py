@@ -17,7 +17,6 @@ from kbevolve.archive.records import Trait
 from kbevolve.evaluators.sandbox.product import imports_of, product_hash
 from kbevolve.evaluators.worker.channel import Message
 
-
 #: What is remembered of a request, whose size is bounded when it was built.
 _REMEMBERED = ("name", "sources", "files", "cflags", "cuda_cflags", "ldflags", "include_paths")
 
