@@ -22,14 +22,13 @@ from kbevolve.evaluators.sandbox import bubblewrap, directories
 from kbevolve.evaluators.sandbox.environment import CONNECTIONS, worker_environment
 from kbevolve.evaluators.sandbox.forkserver import ForkServer, WorkerProcess, did_not_start, introduced
 from kbevolve.evaluators.sandbox.permissions import Permissions, permissions_for
+from kbevolve.evaluators.sandbox.usage import FILE_BYTES
 from kbevolve.evaluators.worker import landlock
 from kbevolve.evaluators.worker.supervisor import SIGNALLED
 
 #: The worker program.
 PROGRAM = Path(__file__).resolve().parents[1] / "worker" / "__main__.py"
 
-#: Largest file a worker may write. Compiled extensions and Triton's caches are a few megabytes.
-_FILE_BYTES = 2 << 30
 #: The share of the machine's memory that a worker may write, and on the CPU address; and the least that it may address:
 #: torch alone maps about 4 GB of addresses.
 _MEMORY_SHARE = 0.75
@@ -155,7 +154,7 @@ def _arguments(device: Device, files: Mapping[str, object], socket_fd: int) -> d
     """The arguments of the worker program."""
     memory = memory_bytes()
     confinement: dict[str, object] = {
-        "file_bytes": _FILE_BYTES,
+        "file_bytes": FILE_BYTES,
         "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if device.type == "cpu" else None,
         "data_bytes": memory,
         "sockets": device.type == "cuda",

@@ -1,7 +1,6 @@
 """One worker process from the judge's side: requests with a time limit, process counts, pausing, killing."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -34,6 +33,7 @@ from kbevolve.evaluators.sandbox.process_table import (
     members,
     processor_time,
 )
+from kbevolve.evaluators.sandbox.usage import Allowance, TooMuch, check
 from kbevolve.evaluators.worker.channel import LARGEST, Message
 
 #: Seconds that a start may take: importing torch from a cold disk takes tens of seconds.
@@ -46,9 +46,6 @@ _MOST_BUILDS = 32
 _REPLY_SECONDS = 10.0
 #: Characters of a compiler's log that are sent to a worker.
 _MOST_LOG = LARGEST // 16
-#: Processes that a worker may have: ninja runs a compiler of up to five processes on each core. The system's own limit
-#: does not bind root, and for other users counts all their processes.
-_MOST_PROCESSES = max(256, 8 * (os.cpu_count() or 1))
 
 
 class Worker:
@@ -62,6 +59,11 @@ class Worker:
         self._connection = WorkerConnection(self._launched)
         self._group = ProcessGroup(self._launched.process.pid)
         self._killed = False
+        # What its candidate may hold, once it has one; when that was checked; and why it was stopped.
+        self._allowance = Allowance.of(self.pid, self._launched.directory, launch.memory_bytes())
+        self._is_watched = False
+        self._checked = time.monotonic()
+        self._stopped: Rejection | None = None
         #: The confinement that it reached, e.g. "landlock 7, seccomp, limits"; "" until it is attached.
         self.sandbox = ""
         #: The moment (`time.monotonic`) after which it is stopped, whatever it does.
@@ -131,13 +133,20 @@ class Worker:
             descriptors: file descriptors to send with the request.
 
         Raises:
-            Rejection: it died, hung up, sent no valid reply, took too long, or started too many processes.
+            Rejection: it died, hung up, sent no valid reply, took too long, or holds too much (`usage`).
         """
+        kind = request["request"]
+        self._is_watched |= kind == "import"
         try:
-            self._connection.send(request, seconds=seconds, descriptors=descriptors)
+            self._send(request, seconds=seconds, descriptors=descriptors)
+            reply = self._await_reply({"loading": seconds, "building": build_seconds or seconds})
+            if kind != "time":  # whose round trip is measured
+                self._watch(mapped=True, now=kind in ("import", "construct"))
         except TimeoutError:
             raise Rejection(Verdict.TIMED_OUT, f"it did not listen for {seconds:g} s") from None
-        return self._await_reply({"loading": seconds, "building": build_seconds or seconds})
+        except Rejection as failure:
+            raise self._stopped or failure from None
+        return reply
 
     @property
     def processes(self) -> int:
@@ -152,6 +161,9 @@ class Worker:
     def pause(self, *, wait: bool = True) -> None:
         """Stop the worker and its helpers. With `wait`, returns when it has stopped. No effect on a dead one."""
         self._group.pause(wait=wait)
+        if wait:  # what it holds cannot change now, and no measurement is disturbed
+            with contextlib.suppress(Rejection):  # raised by the next request
+                self._watch(mapped=True)
 
     def resume(self) -> None:
         """Let it continue."""
@@ -205,7 +217,7 @@ class Worker:
 
     def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildResult | None:
         """Have a request built; None when the worker must compile by itself."""
-        began = counted = time.monotonic()
+        began = time.monotonic()
         seconds = limit - spent["building"]
         if self.builder is None or not isinstance(request, dict) or seconds <= 0:
             return None
@@ -215,7 +227,7 @@ class Worker:
             future = self.builder(request, seconds=seconds)
             while not future.done():
                 self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
-                counted = self._watch(counted)
+                self._watch()
             built = future.result()
         except BuildRefused as refused:
             built = BuildResult(product=None, log=f"error: {refused}")
@@ -242,14 +254,14 @@ class Worker:
                 if built is not None and built.product is not None:
                     message = {"built": True}
                     descriptors = [lent.enter_context(sealed(built.product))]
-                self._connection.send(message, seconds=_REPLY_SECONDS, descriptors=descriptors)
+                self._send(message, seconds=_REPLY_SECONDS, descriptors=descriptors)
         except TimeoutError:
             raise Rejection(Verdict.CRASHED, "it did not listen to what it had asked for") from None
 
     def _receive(self, phase: str, limits: dict[str, float], spent: dict[str, float]) -> Message:
         """The next message, within the time that is left for the phase."""
         # By the group's clock: the time of a pause, while another kernel is timed, is no fault of the kernel.
-        last, counted = self._group.clock, time.monotonic()
+        last = self._group.clock
         while True:
             message = self._connection.next_message()
             if message is not None:
@@ -263,18 +275,25 @@ class Worker:
             now = self._group.clock
             spent[phase] += now - last
             last = now
-            if time.monotonic() - counted >= WATCH_SECONDS:
+            if time.monotonic() - self._checked >= WATCH_SECONDS:
                 self._group.resume_forked()
-            counted = self._watch(counted)
+            self._watch()
 
-    def _watch(self, counted: float) -> float:
-        """Count its processes if the last count, at `counted`, is old; the moment of the latest count."""
-        if time.monotonic() - counted < WATCH_SECONDS:
-            return counted
-        count = len(RECENT.members(self.pid))
-        if count > _MOST_PROCESSES:
-            self.end()
-            raise Rejection(
-                Verdict.CRASHED, f"stopped: it had started {count} processes, at most {_MOST_PROCESSES} may be"
-            )
-        return time.monotonic()
+    def _send(self, message: Message, *, seconds: float, descriptors: Sequence[int]) -> None:
+        for descriptor in descriptors:
+            self._allowance.lend(descriptor)
+        self._connection.send(message, seconds=seconds, descriptors=descriptors)
+
+    def _watch(self, *, mapped: bool = False, now: bool = False) -> None:
+        """Stop it if it holds too much, when the last check is old or the next is wanted `now`."""
+        if self._killed or not (now or time.monotonic() - self._checked >= WATCH_SECONDS):
+            return
+        self._checked = time.monotonic()
+        if self._is_watched:
+            try:
+                found = members(self.pid) if now else RECENT.members(self.pid)
+                check(found, self._allowance, mapped=mapped)
+            except TooMuch as excess:
+                self._stopped = Rejection(Verdict.CRASHED, f"stopped: it had {excess}")
+                self.end()
+                raise self._stopped from None

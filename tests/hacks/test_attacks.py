@@ -24,6 +24,8 @@ ATTACKS = (
     ("segmentation_fault", Verdict.CRASHED, "SIGSEGV"),
     ("early_exit", Verdict.CRASHED, "exit code 0"),
     ("full_disk", Verdict.CRASHED, ""),
+    ("many_files", Verdict.CRASHED, "MB in files"),
+    ("files_in_memory", Verdict.CRASHED, "MB in files"),
 )
 
 SLOW = ("hang_on_import", "hang_in_forward", "memory_bomb")
