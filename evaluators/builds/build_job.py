@@ -20,6 +20,9 @@ from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_dir
 from kbevolve.evaluators.builds.traits import united
 from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReason
 
+#: Bytes of a compiler's report about what it read.
+_MOST_REPORT = 8 << 20
+
 #: Called with the name and the compiler's words for a header that is worth precompiling.
 Precompile = Callable[[str, Sequence[str]], None]
 
@@ -67,7 +70,7 @@ class BuildJob:
         known = self._cache.get("object", key, self._files)
         if known is not None:
             return known
-        light = None if self._request.plain else lighter(text)
+        light = None if self._request.plain else lighter(text, self._included(file, text))
         header: Path | None = None
         if light is not None and light.binds and not is_cuda(file) and is_precompilable(self._request):
             name = self._headers.due(self._commands.cxx)
@@ -114,6 +117,11 @@ class BuildJob:
             reads=reads,
         )
 
+    def _included(self, file: str, text: str) -> list[tuple[str, str]]:
+        """Files of the request that a source may include."""
+        sources = [(name, own) for name, own in self._request.sources if name != file and name in text]
+        return [*self._request.files, *sources]
+
     def _is_kernel(self, file: str) -> bool:
         """Whether this source computes: in an extension with CUDA, the C++ source only launches."""
         return is_cuda(file) or not self._request.with_cuda
@@ -121,7 +129,7 @@ class BuildJob:
     def _reads(
         self, directory: Path, names: Sequence[str], began: int, files: Mapping[str, str] = EMPTY
     ) -> Reads | None:
-        reports = [made(directory, name) for name in names]
+        reports = [made(directory, name, most_bytes=_MOST_REPORT) for name in names]
         found = [report for report in reports if report is not None]
         if len(found) < len(reports):
             return None

@@ -18,6 +18,9 @@ _WORD = re.compile(r"(?:\\[ #\\]|[^\s\\]|\\(?!\n))+")
 _ESCAPED = re.compile(r"\\([ #\\])")
 #: Larger files (torch's libraries have a gigabyte) count as changed when their size or time does.
 _MOST_BYTES = 32 << 20
+#: Most files of one compile, and bytes of them that are read: torch's headers have 4,000 and 40 MB.
+_MOST_FILES = 20_000
+_MOST_READ = 512 << 20
 #: By how much a file system's clock may be behind.
 _CLOCK_NS = 10_000_000
 #: Folders where headers may appear.
@@ -81,13 +84,18 @@ def reads_of(
     result: dict[str, str] = {}
     before = began - _CLOCK_NS
     searched = {folder for folder in (*_SYSTEM, *folders) if Path(folder).is_dir()}
-    for name in (name for report in reports for name in _names(report.decode(errors="surrogateescape"))):
+    named = list(dict.fromkeys(name for report in reports for name in _names(report.decode(errors="surrogateescape"))))
+    if len(named) > _MOST_FILES:
+        return None
+    room = _MOST_READ
+    for name in named:
         path = name if name.startswith("/") else os.path.normpath(directory / "work" / name)
         inside = os.path.relpath(path, directory / "work") if path.startswith(f"{directory}/") else None
         if inside is None:
-            result[path] = DIGESTS.of(path, changed_before=before)
-            if not readable(path):
+            room -= min(os.path.getsize(path), _MOST_BYTES) if os.path.isfile(path) else 0
+            if room < 0 or not readable(path):
                 return None
+            result[path] = DIGESTS.of(path, changed_before=before)
             searched.add(os.path.dirname(path))
         elif inside in files:
             result[inside] = files[inside]

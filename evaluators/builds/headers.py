@@ -81,6 +81,8 @@ _NOT_TRIED = re.compile(
     r"requires_grad|autograd|\btensor\s*\(\s*\{|(?:torch|at)\s*::\s*(?:tensor|jit|nn)\b|TORCH_LIBRARY|torch/script\.h"
     r"|torch/library\.h|__has_include|KBEVOLVE"
 )
+#: A kernel's own headers in place of torch's.
+_OWN = re.compile(r"(?:^|/)(?:torch|ATen|c10|kbevolve)/")
 _BINDS = re.compile(r"PYBIND11|pybind11|\bpy\s*::|wrap_pybind_function")
 _OPERATION = re.compile(r"\b(?:torch|at)\s*::\s*([a-z_][a-z0-9_]*)")
 _CALLED = re.compile(r"\b([a-z_][a-z0-9_]*)\s*\(")
@@ -117,11 +119,15 @@ class LightHeaders:
             (directory / "light" / f"{_BINDINGS}.gch").symlink_to(precompiled)
 
 
-def lighter(text: str) -> LightHeaders | None:
-    """Light headers for this text; None when it includes nothing of torch, or must not be tried."""
-    if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(text):
+def lighter(text: str, included: Sequence[tuple[str, str]] = ()) -> LightHeaders | None:
+    """Light headers for this text; None when it includes nothing of torch, or must not be tried.
+
+    `included`: paths and texts of other files that it may include.
+    """
+    whole = "\n".join((text, *(other for _, other in included)))
+    if not _INCLUDES_TORCH.search(text) or _NOT_TRIED.search(whole) or any(_OWN.search(path) for path, _ in included):
         return None
-    return LightHeaders(named=_named(text), binds=bool(_BINDS.search(text)))
+    return LightHeaders(named=_named(whole), binds=bool(_BINDS.search(whole)))
 
 
 class Headers:

@@ -231,7 +231,7 @@ class Worker:
             built = future.result()
         except BuildRefused as refused:
             built = BuildResult(product=None, log=f"error: {refused}")
-        except (BuilderUnavailable, CancelledError):
+        except (BuilderUnavailable, CancelledError, OSError):  # closed, or without room on the disk
             return None
         finally:
             self.deadline += time.monotonic() - began  # waiting for a builder is no fault of the kernel

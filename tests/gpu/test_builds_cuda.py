@@ -1,7 +1,7 @@
 """Builds for a real GPU: the pool builds, the worker loads; Triton leaves the device while it compiles."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
@@ -45,6 +45,8 @@ torch::Tensor twice_cuda(torch::Tensor x) {
   return y;
 }
 """
+#: torch's own standard: another one would fail in its headers.
+CPP = "-std=c++20" if torch.__version__ >= "2.12" else "-std=c++17"
 DECLARED = "torch::Tensor twice_cuda(torch::Tensor x);"
 
 INLINE = f"""
@@ -160,6 +162,99 @@ def test_the_next_worker_loads_it_without_a_build(place: WorkerWithPool, pool: B
     try:
         assert following.load(INLINE) == {"ok": True}, following.worker.printed
         assert following.worker.built[0].seconds == 0
+    finally:
+        following.worker.kill()
+
+
+#: A kernel whose header lies beside it; FACTOR and HOW are filled in by the tests.
+WITH_HEADER = r"""
+import torch
+from pathlib import Path
+from torch.utils.cpp_extension import load
+here = Path("HOW_FACTOR").absolute()
+here.mkdir()
+(here / "factor.cuh").write_text("#define GIVEN FACTOR")
+(here / "scale.cu").write_text(r'''INCLUDE
+#include <torch/extension.h>
+__global__ void scale(const float* from, float* to, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) to[i] = GIVEN * from[i];
+}
+torch::Tensor scaled(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  scale<<<(x.numel() + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), x.numel());
+  return y;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("scaled", &scaled); }
+''')
+built = load("HOW", [str(here / "scale.cu")], extra_cuda_cflags=FLAGS, extra_ldflags=LINKED)
+x = torch.randn(1000, device="cuda")
+assert torch.equal(built.scaled(x), FACTOR * x)
+"""
+INCLUDES = {
+    "tight": '#include"factor.cuh"',
+    "macro": "#define NAME <factor.cuh>\n#include NAME",
+    "device": '#ifdef __CUDA_ARCH__\n#include "factor.cuh"\n#else\n#define GIVEN 0\n#endif',
+}
+
+
+def with_header(how: str, factor: int, flags: Sequence[str] = ("-I.",), linked: Sequence[str] = ()) -> str:
+    filled = {"INCLUDE": INCLUDES[how], "HOW": how, "FACTOR": factor, "FLAGS": list(flags), "LINKED": list(linked)}
+    source = WITH_HEADER
+    for name, value in filled.items():
+        source = source.replace(name, str(value))
+    return source
+
+
+@pytest.mark.parametrize("how", INCLUDES)
+def test_a_child_with_another_header_does_not_get_its_parents_object(pool: BuildPool, how: str) -> None:
+    for factor, compiled in ((2, True), (3, True), (2, False)):
+        place = WorkerWithPool(pool)
+        try:
+            assert place.load(with_header(how, factor)) == {"ok": True}, place.worker.printed
+            (build,) = place.worker.built
+            assert (build.seconds > 0) is compiled
+        finally:
+            place.worker.kill()
+
+
+def test_flags_of_honest_kernels_build(place: WorkerWithPool) -> None:
+    flags = [
+        *("-O3", "-I.", "--use_fast_math", "-lineinfo", "-Xptxas", "-v,-O3", "-Xcompiler", "-O3,-fPIC", "-std=c++17"),
+        *("--expt-relaxed-constexpr", "--expt-extended-lambda", "-maxrregcount=64", "--threads", "2", "-DNDEBUG"),
+        *("-U__CUDA_NO_HALF_OPERATORS__", "-Xcudafe", "--diag_suppress=177", "--ptxas-options=--warn-on-spills"),
+    ]
+    source = with_header("tight", 5, flags, ["-lcublas", "-Wl,--no-as-needed"]).replace("-std=c++17", CPP)
+    assert place.load(source) == {"ok": True}, place.worker.printed
+    assert [build.seconds > 0 for build in place.worker.built] == [True]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(["-ccbin", "own"], ["--compiler-bindir=own"], ["--options-file", "own"], ["-Xcompiler", "-wrapper,own"]),
+        *(["-Xcompiler", "-B."], ["-Xptxas", "-o,own"], ["-Xlinker", "-T"], ["-run"], ["-include", "own"], ["-x", "c"]),
+    ],
+)
+def test_other_flags_are_a_failed_build(place: WorkerWithPool, flags: list[str]) -> None:
+    reply = place.load(with_header("tight", 7, flags))
+    assert (reply["ok"], reply["stage"]) == (False, "build")
+    assert "is not allowed for nvcc" in reply["text"]
+
+
+def test_no_worker_reads_what_another_compiled_for_triton(place: WorkerWithPool, pool: BuildPool) -> None:
+    pytest.importorskip("triton")
+    poison = """
+import os
+from pathlib import Path
+for file in Path(os.environ["TRITON_CACHE_DIR"]).rglob("*"):
+    if file.is_file():
+        file.write_bytes(b"poison")
+"""
+    assert place.load(TRITON + poison) == {"ok": True}, place.worker.printed
+    following = WorkerWithPool(pool)
+    try:
+        assert following.load(TRITON) == {"ok": True}, following.worker.printed
     finally:
         following.worker.kill()
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.builds import dependencies
 from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.dependencies import _names, reads_of
 from kbevolve.evaluators.builds.pool import BuildPool
@@ -153,6 +154,27 @@ def test_what_cannot_be_checked_later_is_not_kept(pool: BuildPool, tmp_path: Pat
         assert built.reads is None
         assert value(pool, request, tmp_path) == (1, True)
     assert not list((tmp_path / "disk_cache").rglob("product/*"))
+
+
+def test_what_takes_long_to_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source may name any files, without reading more than a byte of each."""
+    paths = [tmp_path / f"{number}.h" for number in range(20)]
+    for path in paths:
+        path.write_bytes(bytes(1000))
+    time.sleep(0.05)
+    report = ("x: " + " ".join(map(str, paths))).encode()
+
+    def known() -> bool:
+        found = reads_of(Path("/nonexistent"), [report], files={}, began=time.time_ns(), readable=lambda _: True)
+        return found is not None
+
+    assert known()
+    monkeypatch.setattr(dependencies, "_MOST_READ", 19_000)
+    assert not known()
+    monkeypatch.setattr(dependencies, "_MOST_READ", 20_000)
+    assert known()
+    monkeypatch.setattr(dependencies, "_MOST_FILES", 19)
+    assert not known()
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0\n\r\\:$", exclude_categories=("Z", "C")), min_size=1)))

@@ -116,6 +116,17 @@ def test_texts_that_are_not_tried(text: str) -> None:
     assert lighter(text) is None
 
 
+def test_what_a_text_includes_counts_as_its_own() -> None:
+    plain, whole = "#include <torch/types.h>\n", '#include "own.h"\nPYBIND11_MODULE(x, m) {}'
+    light = lighter(plain, [("own.h", whole + "torch::ones({1})")])
+    assert light is not None
+    assert light.binds
+    assert "ATen/ops/ones.h" in light.named
+    assert lighter(plain, [("own.h", "auto x = torch::tensor({1, 2});")]) is None
+    assert lighter(plain, [("own.h", "#if __has_include(<torch/nn.h>)")]) is None
+    assert lighter(plain, [("include/torch/types.h", "")]) is None
+
+
 @pytest.mark.slow
 def test_light_and_precompiled_headers_give_the_same_answers(
     pool: BuildPool, commands: list[tuple[str, ...]], tmp_path: Path
