@@ -49,7 +49,8 @@ def diagnose() -> list[Diagnostic]:
         _triton(),
         _landlock(),
         _bubblewrap(),
-        _sandbox(),
+        (sandbox := _sandbox()),
+        readable(sandbox.detail if "limits" in sandbox.detail else ""),
         _shared_memory(),
     ]
 
@@ -125,6 +126,23 @@ def _sandbox() -> Diagnostic:
     lacking = [name for name in ("landlock", "seccomp") if name not in level]
     remedy = f"a worker runs without {' and '.join(lacking)}: judge only kernels that you would run yourself"
     return Diagnostic("sandbox", not lacking, level, remedy)
+
+
+def readable(level: str) -> Diagnostic:
+    """What a kernel can still read in a worker of this level, e.g. "landlock 7, seccomp, limits"."""
+    wrapped = "bubblewrap" in level
+    if not wrapped and "landlock" not in level:
+        detail = "a kernel reads every file and command line that you can read"
+        return Diagnostic("readable", False, detail, "see Landlock and bubblewrap")
+    detail = (
+        "a kernel reads programs and libraries (/usr, /opt, Python, torch, compilers), some files of /etc by name, and "
+        "facts of this machine; none of your files, passwords or command lines"
+    )
+    if not wrapped:
+        detail += ". It sees names and sizes of files where it knows or guesses their paths, and ids of processes"
+    elif "landlock" not in level:
+        detail += " but those of GPU processes"
+    return Diagnostic("readable", True, detail)
 
 
 def _shared_memory() -> Diagnostic:

@@ -34,9 +34,11 @@ _BLOCK = 512
 #: Lines of /proc/PID/status and /proc/PID/smaps_rollup, in kilobytes, and of /proc/PID/maps for a file without a name.
 _STATUS = re.compile(rb"^(?:RssAnon|RssShmem|VmSwap):\s+(\d+) kB", re.MULTILINE)
 _ROLLUP = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+) kB", re.MULTILINE)
-_NAMELESS = re.compile(rb"^(\S+) \S+ \S+ \S+ \d+ +(/.*) \(deleted\)$", re.MULTILINE)
+_NAMELESS = re.compile(rb"^(\S+) \S+ \S+ (\w+):(\w+) (\d+) +(/.*) \(deleted\)$", re.MULTILINE)
 #: Shared memory without a file, which CUDA's driver takes for pinned memory. It counts as memory.
-_ANONYMOUS = b"/dev/zero"
+_ANONYMOUS = (b"/dev/zero", b"/anon_hugepage")
+#: Bytes for which a nameless file counts that is only mapped, where the judge may not ask for its size.
+_UNKNOWN_BYTES = 64 << 20
 
 
 class TooMuch(Exception):
@@ -74,7 +76,7 @@ class Allowance:
 def check(found: Sequence[Process], allowed: Allowance, *, mapped: bool) -> None:
     """Raise `TooMuch` when these processes hold too much. About 0.2 ms for one process.
 
-    `mapped`: look for files that are only mapped, too, which takes a millisecond more. Only root sees their true size.
+    `mapped`: look for files that are only mapped, too, which takes a millisecond more.
     """
     _limit(len(found), MOST_PROCESSES, "processes")
     _limit(sum(process.threads for process in found), _MOST_THREADS, "threads")
@@ -137,10 +139,15 @@ def _count_open(view: str, files: dict[FileId, int]) -> int:
 def _count_mapped(view: str, files: dict[FileId, int]) -> None:
     """Add mapped files without a name."""
     with open(f"{view}/maps", "rb") as maps:
-        for place, name in _NAMELESS.findall(maps.read()):
-            with contextlib.suppress(OSError):  # not root, or unmapped meanwhile
-                if name != _ANONYMOUS:
-                    _add(os.stat(f"{view}/map_files/{place.decode()}"), files)
+        for place, major, minor, number, name in _NAMELESS.findall(maps.read()):
+            if name in _ANONYMOUS:
+                continue
+            try:
+                _add(os.stat(f"{view}/map_files/{place.decode()}"), files)
+            except PermissionError:  # only root may
+                files.setdefault((os.makedev(int(major, 16), int(minor, 16)), int(number)), _UNKNOWN_BYTES)
+            except FileNotFoundError:  # unmapped meanwhile
+                continue
 
 
 def _add(found: os.stat_result, files: dict[FileId, int]) -> None:

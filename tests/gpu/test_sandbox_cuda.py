@@ -1,6 +1,7 @@
 """A confined worker on a GPU: CUDA, Triton and nvcc work in it, and it reaches nothing around it."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,14 @@ import pytest
 import torch
 
 from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox import process_table
 from kbevolve.evaluators.sandbox.gpu import find_gpu
 from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from tests.evaluators.hostile import MEMORY_BOMB, SNOOPING, SPINNER, SURVIVOR
+from tests.evaluators.sandbox.test_supervisor import judge, killed
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -222,6 +225,42 @@ def test_host_memory_has_a_limit(worker: Worker) -> None:
     reply = load(worker, MEMORY_BOMB.format(gigabytes=(memory >> 30) + 1))
     assert not reply["ok"]
     assert "memory" in str(reply["text"])
+
+
+def test_pinned_memory_is_no_file() -> None:
+    """A kernel may pin its problem's memory. CUDA's driver may take it from shared memory."""
+    worker = Worker(find_device("cuda"))
+    try:
+        worker.wait_ready()
+        source = "import torch\nkept = torch.ones(2 << 30, dtype=torch.uint8, pin_memory=True)\nkept.cuda()\n"
+        reply = load(worker, source)
+        assert reply["ok"], reply
+        worker._checked -= 1
+        worker.pause()
+        worker.resume()
+        assert load(worker, "x = 1")["ok"]
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize("held", ["named", "memory"])
+def test_files_have_a_limit_as_a_whole(held: str) -> None:
+    opened = {"named": "os.open(str(i), os.O_CREAT | os.O_RDWR)", "memory": "os.memfd_create('x')"}[held]
+    source = f"import os\nfor i in range(6):\n    os.posix_fallocate({opened}, 0, 300 << 20)\n"
+    worker = Worker(find_device("cuda"))
+    try:
+        worker.wait_ready()
+        with pytest.raises(Rejection, match="MB in files"):
+            load(worker, source)
+    finally:
+        worker.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forked", [True, False])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
+def test_a_killed_judge_leaves_no_process_on_the_gpu(forked: bool, number: signal.Signals, tmp_path: Path) -> None:
+    killed(judge(wrapped=True, forked=forked, paused=False, device="cuda"), number, 0, tmp_path)
 
 
 def test_a_worker_opens_the_judges_memory() -> None:

@@ -69,9 +69,9 @@ from kbevolve.evaluators.sandbox import bubblewrap, launch
 from kbevolve.evaluators.sandbox.worker import Worker
 if not WRAPPED:
     bubblewrap.obstacle = lambda device_type: "switched off by a test"
-cpu = find_device("cpu")
-server = launch.open_fork_server(cpu) if FORKED else None
-worker = Worker(cpu, server)
+device = find_device("DEVICE")
+server = launch.open_fork_server(device) if FORKED else None
+worker = Worker(device, server)
 worker.wait_ready()
 assert worker.ask({{"request": "import", "source": {ORPHANS!r} + "\\nclass ModelNew: pass\\n"}}, seconds=20)["ok"]
 if PAUSED:
@@ -97,10 +97,16 @@ WRAPPED = [
 ]
 
 
-def killed(judge: str, number: signal.Signals, seconds: float, folder: Path) -> None:
+def judge(*, wrapped: bool, forked: bool, paused: bool, device: str = "cpu") -> str:
+    """The program of a judge whose worker runs `ORPHANS`; `wrapped`: in bubblewrap, where that works."""
+    program = JUDGE.replace("WRAPPED", str(wrapped)).replace("DEVICE", device)
+    return program.replace("FORKED", str(forked)).replace("PAUSED", str(paused))
+
+
+def killed(program: str, number: signal.Signals, seconds: float, folder: Path) -> None:
     """Kill a judge after so many seconds; returns when nothing that it started is left."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
-    command = [sys.executable, "-c", WATCHER, judge, str(int(number)), str(seconds)]
+    command = [sys.executable, "-c", WATCHER, program, str(int(number)), str(seconds)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.strip() == "nothing is left", done.stderr
 
@@ -114,8 +120,7 @@ def killed(judge: str, number: signal.Signals, seconds: float, folder: Path) -> 
 def test_a_killed_judge_leaves_no_process(
     wrapped: bool, number: signal.Signals, forked: bool, paused: bool, tmp_path: Path
 ) -> None:
-    judge = JUDGE.replace("WRAPPED", str(wrapped)).replace("FORKED", str(forked)).replace("PAUSED", str(paused))
-    killed(judge, number, 0, tmp_path)
+    killed(judge(wrapped=wrapped, forked=forked, paused=paused), number, 0, tmp_path)
 
 
 @pytest.mark.parametrize("wrapped", WRAPPED)

@@ -1,6 +1,7 @@
 import pytest
 
 from kbevolve.configs.settings import LLMSettings
+from kbevolve.evaluators.diagnostics import readable
 from kbevolve.evolve.cli.commands.doctor import language_model
 
 
@@ -27,3 +28,15 @@ def test_of_a_key_it_says_only_whether_it_is_there(monkeypatch: pytest.MonkeyPat
     found = language_model(LLMSettings(model="m", api_key_variable="MY_KEY"))
     assert "a key in MY_KEY" in found.detail
     assert "very-secret" not in found.detail
+
+
+def test_it_says_what_a_kernel_can_still_read() -> None:
+    for level in ("seccomp, limits", "limits", ""):
+        open_to_all = readable(level)
+        assert not open_to_all.found
+        assert "every file" in open_to_all.detail
+    alone, both = readable("landlock 7, seccomp, limits"), readable("bubblewrap, landlock 7, seccomp, limits")
+    assert alone.found
+    assert both.found
+    assert "names and sizes" in alone.detail
+    assert "names and sizes" not in both.detail
