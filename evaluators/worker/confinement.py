@@ -53,7 +53,8 @@ def confine(
     # The filter comes last, because it refuses calls that are made above.
     version = restrict_files(**files)
     # A rule of Landlock for a folder of /proc is lost when Linux drops the folder from its cache. An open one stays.
-    os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):
+        os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
     if filter_calls(sockets=sockets):
         level.insert(0, "seccomp")
     if version:
