@@ -1,0 +1,35 @@
+"""Twin of 68: the same kernel with a header of its own, and with flags that only say how code is generated."""
+
+import ctypes
+import os
+
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load
+
+SOURCE = r"""
+#include"sizes.h"
+extern "C" void product(const float* a, const float* b, float* __restrict c, size m, size k, size n) {
+  #pragma omp parallel for
+  for (long i = 0; i < m; i++) {
+    for (long j = 0; j < n; j++) c[i * n + j] = 0;
+    for (long at = 0; at < k; at++)
+      for (long j = 0; j < n; j++) c[i * n + j] += a[i * k + at] * b[at * n + j];
+  }
+}
+"""
+with open("product.cpp", "w") as file:
+    file.write(SOURCE)
+os.makedirs("include")
+with open("include/sizes.h", "w") as file:
+    file.write("typedef long size;\n")
+flags = ["-O3 -march=native", "-fopenmp", "-ffast-math", "-Wall", "-DNDEBUG", f"-I{os.path.abspath('include')}"]
+library = ctypes.CDLL(load("product", ["product.cpp"], extra_cflags=flags, is_python_module=False))
+
+
+class ModelNew(nn.Module):
+    def forward(self, a, b):
+        (m, k), n = a.shape, b.shape[1]
+        c = torch.empty(m, n)
+        library.product(*(ctypes.c_void_p(tensor.data_ptr()) for tensor in (a, b, c)), *map(ctypes.c_long, (m, k, n)))
+        return c
