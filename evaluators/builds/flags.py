@@ -12,7 +12,7 @@ from enum import StrEnum
 from kbevolve.evaluators.sandbox.build_protocol import BuildRefused
 
 #: nvcc passes words to a shell, which interprets these even inside double quotes.
-_SHELL = re.compile(r"[`$\n\r\0]")
+_SHELL = re.compile(r"[`$]")
 _VALUE = r"(?:=[\w.+-]+)?"
 
 #: What follows -f and -fno-: names, and beginnings of the names of optimisations.
@@ -139,8 +139,9 @@ def checked(flags: Sequence[str], tool: Tool, readable: Callable[[str], bool]) -
     result: list[str] = []
     for word in rest:
         pair = [word, *([next(rest, "")] if _takes_another(word, tool) else [])]
-        if _SHELL.search(" ".join(pair)) or not _is_allowed(pair, tool, readable):
-            raise BuildRefused(f"the flag {' '.join(pair)[:200]!r} is not allowed for {tool}: {_ALLOWED[tool]} are")
+        text = " ".join(pair)
+        if _SHELL.search(text) or not text.isprintable() or not _is_allowed(pair, tool, readable):
+            raise BuildRefused(f"the flag {text[:200]!r} is not allowed for {tool}: {_ALLOWED[tool]} are")
         result += pair
     return tuple(result)
 

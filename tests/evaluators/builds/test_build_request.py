@@ -1,11 +1,18 @@
 """Requests of untrusted processes: invalid ones are refused, valid ones are named by their content."""
 
+import json
+import os
 from dataclasses import asdict, replace
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kbevolve.evaluators.builds.build_request import BuildRefused, BuildRequest
+from kbevolve.evaluators.builds.build_request import BuildRequest
+from kbevolve.evaluators.builds.compiler import commands
+from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildRefused
 
 HONEST: dict[str, Any] = {"name": "gelu", "sources": [["main.cpp", "int f();"]], "cflags": ["-O3"]}
 
@@ -74,3 +81,44 @@ def test_the_key_depends_on_every_field() -> None:
     assert len(keys) == len(others) + 2
     assert request.key("gcc 13") not in keys
     assert BuildRequest.from_json(HONEST).key("gcc 12") in keys
+
+
+ANYTHING = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.just("x" * 5000)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    max_leaves=8,
+)
+NAMES = st.one_of(
+    st.text(max_size=10), st.sampled_from(["main.cpp", "x.cu", "../x.h", "a/b.h", "x.h.gch", "-c.cpp", "a"])
+)
+PAIRS = st.lists(st.one_of(st.tuples(NAMES, st.text(max_size=20)).map(list), ANYTHING), max_size=4)
+FLAGS = st.lists(
+    st.one_of(
+        st.text(max_size=10), st.sampled_from(["-O3", "-DX='(1)'", "-I.", "-I", "-lm", "-Xcompiler", "'", "-x c"])
+    ),
+    max_size=4,
+)
+FIELDS = {
+    "name": st.one_of(NAMES, st.just("x")),
+    "sources": PAIRS,
+    "files": PAIRS,
+    **dict.fromkeys(("cflags", "cuda_cflags", "ldflags"), FLAGS),
+    "include_paths": st.lists(st.sampled_from(["/usr/include", ".", "..", "/", "/root", "", "\0", "a b"]), max_size=2),
+    "with_cuda": st.booleans(),
+    "variables": st.dictionaries(st.sampled_from(["CC", "CXX", "x"]), st.sampled_from([None, "gcc", "own", 5])),
+}
+
+
+@given(st.fixed_dictionaries({}, optional={name: st.one_of(values, ANYTHING) for name, values in FIELDS.items()}))
+@hypothesis.settings(max_examples=1000)
+def test_any_order_is_read_or_refused(tree: dict[str, Any]) -> None:
+    try:
+        request = BuildRequest.from_json(json.loads(json.dumps(tree)), architecture="9.0a")
+    except (BuildRefused, BuilderUnavailable):
+        return
+    assert request.key("gcc 12") == request.key("gcc 12")
+    assert all(path == os.path.normpath(path) and not path.startswith((".", "/", "-")) for path in request.contents())
+    if not request.with_cuda:
+        found = commands(request)
+        assert set(request.cflags) <= set(found.cxx)
+        assert set(request.ldflags) <= set(found.libraries)
