@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbevolve.evaluators.sandbox import directories, launch
+from kbevolve.evaluators.sandbox import bubblewrap, directories, launch
 from kbevolve.evaluators.sandbox.environment import allowed
 from kbevolve.evaluators.sandbox.permissions import (
     FOLDER_VARIABLES,
@@ -220,6 +220,7 @@ def _confined(
         "address_bytes": None,
         "data_bytes": min(_MEMORY_BYTES, launch.memory_bytes()),
         "sockets": False,
+        "isolated": bubblewrap.obstacle("cpu") is None,
         "files": permissions.for_landlock(),
     }
     arguments = {"judge": judge, "nice": nice, "confinement": confinement}

@@ -158,6 +158,7 @@ def _arguments(device: Device, files: Mapping[str, object], socket_fd: int) -> d
         "address_bytes": max(_LEAST_ADDRESS_BYTES, memory) if device.type == "cpu" else None,
         "data_bytes": memory,
         "sockets": device.type == "cuda",
+        "isolated": device.type == "cpu" and bubblewrap.obstacle("cpu") is None,
         "files": files,
     }
     arguments: dict[str, object] = {"socket": socket_fd, "device": _visible(device), "threads": device.threads}

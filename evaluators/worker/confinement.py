@@ -10,7 +10,7 @@ import os
 import resource
 from typing import Any
 
-from kbevolve.evaluators.worker.landlock import restrict_files
+from kbevolve.evaluators.worker.landlock import SCOPED, restrict_files
 from kbevolve.evaluators.worker.seccomp import filter_calls
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -26,6 +26,7 @@ def confine(
     address_bytes: int | None,
     data_bytes: int,
     sockets: bool,
+    isolated: bool,
     files: dict[str, Any],
 ) -> str:
     """Confine this process and all it will start; returns the level, e.g. "landlock 7, seccomp, limits".
@@ -35,6 +36,7 @@ def confine(
         address_bytes: address space; None for no limit, because CUDA reserves terabytes of addresses.
         data_bytes: private writable memory, whether it was touched or not.
         sockets: whether Unix sockets can be made besides pairs, as CUDA's driver may do. They can connect to nothing.
+        isolated: whether it sees no process but its own, in a namespace of processes.
         files: `readable`, `listable`, `devices` and `writable` of `restrict_files`.
     """
     libc = ctypes.CDLL(None)
@@ -55,7 +57,7 @@ def confine(
     # A rule of Landlock for a folder of /proc is lost when Linux drops the folder from its cache. An open one stays.
     with contextlib.suppress(OSError):
         os.open("/proc/self", os.O_PATH | os.O_CLOEXEC)
-    if filter_calls(sockets=sockets):
+    if filter_calls(sockets=sockets, signals=isolated or version >= SCOPED):
         level.insert(0, "seccomp")
     if version:
         level.insert(0, f"landlock {version}")

@@ -29,7 +29,8 @@ _DEVICE = _READ_FILE | _WRITE_FILE | _READ_DIR | _DEVICE_CONTROL
 _LAST_RIGHT = {2: 13, 3: 14, 4: 14, 5: 15}
 #: Binding and connecting TCP sockets, from version 4.
 _TCP = 0b11
-#: Abstract Unix sockets and signals of processes outside, from version 6.
+#: Abstract Unix sockets and signals of processes outside, from this version.
+SCOPED = 6
 _SCOPE_SOCKETS, _SCOPE_SIGNALS = 1 << 0, 1 << 1
 #: From version 7: refusals are not logged, so a hostile program cannot fill the log.
 _QUIET = 1 << 0
@@ -82,7 +83,7 @@ def restrict_files(
         return 0
     handled = (1 << (_LAST_RIGHT[min(level, max(_LAST_RIGHT))] + 1)) - 1
     scopes = _SCOPE_SIGNALS | _SCOPE_SOCKETS
-    wanted = _Ruleset(files=handled, network=_TCP if level >= 4 else 0, scopes=scopes if level >= 6 else 0)
+    wanted = _Ruleset(files=handled, network=_TCP if level >= 4 else 0, scopes=scopes if level >= SCOPED else 0)
     # Older kernels accept a longer structure than they know when its unknown part is zero, as it is here.
     ruleset = _call(_CREATE_RULESET, ctypes.byref(wanted), ctypes.c_size_t(ctypes.sizeof(wanted)), ctypes.c_uint32(0))
     if ruleset < 0:

@@ -8,6 +8,7 @@ program is classic BPF (Linux Documentation/userspace-api/seccomp_filter.rst): e
 import ctypes
 import errno
 import functools
+import os
 import platform
 import struct
 from collections.abc import Iterable
@@ -64,6 +65,7 @@ _DECIDED = _numbers("""
     setpriority 141 140, sched_setparam 142 118, sched_setscheduler 144 119, sched_setattr 314 274
     sched_setaffinity 203 122, ioprio_set 251 30, prlimit64 302 261
     prctl 157 167, clone 56 220, kill 62 129, socket 41 198, socketpair 53 199, sendto 44 206
+    tkill 200 130, tgkill 234 131, rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, fcntl 72 25, ioctl 16 29
 """)
 _NUMBERS = _REFUSED | _UNKNOWN | _PRETENDED | _DECIDED
 #: Name -> the arguments that must be 0, the calling process: its id, and for setpriority "a process" before it (a group
@@ -89,6 +91,8 @@ _AF_UNIX = 1
 _DATAGRAM = 2
 #: A process id below 0: a group, or every process.
 _NEGATIVE = 0x80000000
+#: Commands that let the system signal another process: F_SETOWN, F_SETSIG and F_SETOWN_EX, FIOSETOWN and SIOCSPGRP.
+_OWNERS = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902)}
 
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 #: Instructions: load a word of `struct seccomp_data`, compare (equal; any common bit), return.
@@ -122,14 +126,15 @@ def supported() -> bool:
     return platform.machine() in _MACHINES
 
 
-def filter_calls(*, sockets: bool) -> bool:
+def filter_calls(*, sockets: bool, signals: bool) -> bool:
     """Install the filter in this process; whether that worked. `no_new_privs` must be set.
 
-    Without `sockets` only pairs of connected sockets can be made.
+    Without `sockets` only pairs of connected sockets can be made. Without `signals`, for systems where nothing else
+    keeps signals from processes outside, this process may signal itself only, and those that it starts none.
     """
     if not supported():
         return False
-    code = prepare(sockets=sockets)
+    code = prepare(sockets=sockets, signals=None if signals else os.getpid())
     _, column = _MACHINES[platform.machine()]
     kept = ctypes.create_string_buffer(code, len(code))
     program = _Program(length=len(code) // 8, steps=ctypes.cast(kept, ctypes.c_void_p).value)
@@ -145,17 +150,17 @@ def filter_calls(*, sockets: bool) -> bool:
 
 
 @functools.cache
-def prepare(*, sockets: bool) -> bytes:
-    """The filter's program; kept, so that a fork server makes it once for all workers."""
+def prepare(*, sockets: bool, signals: int | None = None) -> bytes:
+    """The filter's program, `signals` the one process that may be signalled; kept for all workers of a fork server."""
     if not supported():
         return b""
     return b"".join(
         struct.pack("HBBI", step.code, step.if_true, step.if_false, step.value)
-        for step in _filter(*_MACHINES[platform.machine()], sockets=sockets)
+        for step in _filter(*_MACHINES[platform.machine()], sockets=sockets, signals=signals)
     )
 
 
-def _filter(architecture: int, column: int, *, sockets: bool) -> list[_Step]:
+def _filter(architecture: int, column: int, *, sockets: bool, signals: int | None = None) -> list[_Step]:
     def rule(name: str, *body: _Step) -> list[_Step]:
         number = _NUMBERS[name][column]
         return [] if number is None else [_Step(_EQUAL, number, 0, len(body)), *body]
@@ -185,7 +190,14 @@ def _filter(architecture: int, column: int, *, sockets: bool) -> list[_Step]:
     options = [(option, errno.EPERM) for option in _PRCTL_REFUSED] + [(option, 0) for option in _PRCTL_PRETENDED]
     decided = [step for option, error in options for step in (_Step(_EQUAL, option, 0, 1), _fail(error))]
     steps += rule("prctl", _argument(0), *decided, _allow())
-    steps += rule("kill", _argument(0), _Step(_ANY_BIT, _NEGATIVE, 0, 1), _fail(errno.EPERM), _allow())
+    if signals is None:
+        steps += rule("kill", _argument(0), _Step(_ANY_BIT, _NEGATIVE, 0, 1), _fail(errno.EPERM), _allow())
+    else:
+        for name in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+            steps += rule(name, *_only(0, signals), _allow())
+        for name, commands in _OWNERS.items():
+            refused = [step for command in commands for step in (_Step(_EQUAL, command, 0, 1), _fail(errno.EPERM))]
+            steps += rule(name, _argument(1), *refused, _allow())
     # CUDA's driver may open Unix sockets for itself. Without connect and addresses they reach no service.
     opened = [_argument(0), _Step(_EQUAL, _AF_UNIX, 0, 1), _allow()] if sockets else []
     steps += rule("socket", *opened, _fail(errno.EACCES))

@@ -1,6 +1,10 @@
 """The numbers of the filter agree with the kernel's headers, and its program is valid."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -34,7 +38,7 @@ def test_numbers_agree_with_the_kernels_headers(column: int) -> None:
 
 @pytest.mark.parametrize("column", [0, 1])
 def test_every_listed_call_has_a_rule_and_no_jump_leaves_the_program(column: int) -> None:
-    program = seccomp._filter(0xC000003E, column, sockets=True)
+    program = seccomp._filter(0xC000003E, column, sockets=True, signals=77)
     compared = {step.value for step in program if step.code == seccomp._EQUAL}
     assert {pair[column] for pair in seccomp._NUMBERS.values() if pair[column] is not None} <= compared
     for position, step in enumerate(program):
@@ -112,6 +116,29 @@ def answer(number: int, arguments: list[int], *, sockets: bool = False) -> int:
     for index, value in enumerate(arguments):
         data |= {16 + 8 * index: value & 0xFFFFFFFF, 20 + 8 * index: value >> 32}
     return verdict(seccomp._filter(0xC000003E, 0, sockets=sockets), data)
+
+
+def test_where_nothing_else_keeps_signals_inside_a_process_signals_itself_only() -> None:
+    code = (
+        "import ctypes, os, signal\n"
+        "from kbevolve.evaluators.worker.seccomp import filter_calls\n"
+        "ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)\n"
+        "assert filter_calls(sockets=False, signals=False)\n"
+        "for pid in (os.getppid(), 0, -1):\n"
+        "    try:\n        os.kill(pid, 0)\n"
+        "    except PermissionError:\n        print('refused')\n"
+        "os.kill(os.getpid(), 0)\n"
+        "import fcntl\n"
+        "fcntl.fcntl(0, fcntl.F_GETFL)\n"
+        "try:\n    fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())\n"
+        "except PermissionError:\n    print('refused')\n"
+        "if ctypes.CDLL(None).syscall(234, os.getppid(), os.getppid(), 0) < 0: print('refused', flush=True)\n"
+        "os.abort()\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == 5 * ["refused"], done.stderr
+    assert done.returncode == -signal.SIGABRT
 
 
 def test_cudas_driver_may_make_unix_sockets_that_reach_nothing() -> None:
