@@ -14,7 +14,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
 from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal, outlying, special
 from kbevolve.evaluators.correctness.reference import Reference
-from kbevolve.evaluators.correctness.truth import SLACK, ExpectedOutput, Scale, all_finite, is_usable, scale_of
+from kbevolve.evaluators.correctness.truth import SLACK, ExpectedOutput, Scale, all_finite, as_real, is_usable, scale_of
 from kbevolve.evaluators.correctness.weights import varied
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
@@ -211,7 +211,7 @@ class PreparedProblem:
                 return False
             if [tensor.shape for tensor in expected.truth] != [tensor.shape for tensor in plain.truth]:
                 return False
-            if expected.partly:
+            if expected.independent is not None:
                 shares = [float(tensor.isfinite().float().mean()) for tensor in expected.truth if tensor.numel()]
                 if min(shares, default=1.0) < _FINITE_SHARE:
                     return False
@@ -257,19 +257,31 @@ class PreparedProblem:
             structure, inputs = self.reference.inputs(draw.seed, draw.transform)
             reference = self.reference.output(structure, inputs)[1]
             truth, exact = self.reference.truth(structure, inputs)
+            plain = self._without(draw) if draw.function is special else None
         if not exact and "truth-fp32" not in self.tags:
             self.tags += ("truth-fp32",)
         truth = [(each.double() if each.is_floating_point() else each).contiguous() for each in truth]
         reference = [tensor.contiguous() for tensor in reference]
-        partly = draw.function is special
-        if partly:  # where the reference overflows and fp64 does not, a kernel may overflow as well
+        independent = None
+        if plain is not None:
             for right, own in zip(truth, reference, strict=True):
-                if right.is_floating_point():
+                if right.is_floating_point():  # where the reference overflows and fp64 does not, a kernel may as well
                     right[~own.isfinite()] = torch.nan
-        finite = [all_finite(tensor) for tensor in truth]
-        by_rows = draw.function not in (special, outlying)
-        expected = ExpectedOutput(truth=truth, reference=reference, finite=finite, partly=partly, by_rows=by_rows)
+            pairs = zip(reference, plain, strict=True)
+            independent = [as_real(own) == as_real(other) for own, other in pairs]
+        expected = ExpectedOutput(
+            truth=truth,
+            reference=reference,
+            finite=[all_finite(tensor) for tensor in truth],
+            independent=independent,
+            by_rows=draw.function not in (special, outlying),
+        )
         return inputs, expected
+
+    def _without(self, draw: Draw) -> list[torch.Tensor]:
+        """The reference's output on the same inputs without special numbers."""
+        structure, inputs = self.reference.inputs(draw.seed, nominal)
+        return [tensor.contiguous() for tensor in self.reference.output(structure, inputs)[1]]
 
     def _capacity(self) -> int:
         """Number of trials that fit into memory."""

@@ -27,11 +27,11 @@ def process_state() -> dict[str, Any]:
     }
 
 
-def changes(before: dict[str, Any], precision: str) -> list[str]:
+def changes(before: dict[str, Any], precision: str, device: torch.device) -> list[str]:
     """The names of what differs now; fewer threads are no change."""
     now = process_state()
     now["Python threads"] = max(now["Python threads"], before["Python threads"])
     differences = {name: value != before[name] for name, value in now.items()}
     differences["precision flags"] = not flags_are_set(precision)
-    differences["floating-point modes"] = not modes_are_set()
+    differences["floating-point modes"] = not modes_are_set(device)
     return [name for name, differs in differences.items() if differs]

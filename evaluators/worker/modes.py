@@ -32,9 +32,14 @@ def set_modes() -> None:
         _libm.fesetround(_TO_NEAREST)
 
 
-def modes_are_set() -> bool:
-    """Whether products of subnormal numbers are computed on each of torch's threads, and rounded to nearest here."""
+def modes_are_set(device: torch.device) -> bool:
+    """Whether products of subnormal numbers are computed as such, and rounded to nearest.
+
+    On a CPU this looks at each of torch's threads; beside a GPU only at this one. There torch's threads sleep, and to
+    wake them takes milliseconds on a busy machine.
+    """
     if _libm is not None and _libm.fegetround() != _TO_NEAREST:
         return False
-    bits = torch.full((_GRAIN * torch.get_num_threads(),), _SUBNORMAL_BITS, dtype=torch.int32)
+    count = _GRAIN * torch.get_num_threads() if device.type == "cpu" else 1
+    bits = torch.full((count,), _SUBNORMAL_BITS, dtype=torch.int32)
     return int(_count(_multiply(bits.view(torch.float32), 0.5))) == bits.numel()

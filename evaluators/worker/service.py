@@ -269,7 +269,7 @@ class Service:
     def _effects(self, inputs: list[torch.Tensor], before: list[torch.Tensor]) -> Message:
         """What a call left changed: which inputs, and what of this process."""
         changed = [not _same(mine, theirs) for mine, theirs in zip(inputs, before, strict=True)]
-        return {"changed": changed, "changes": changes(self._before, self._precision)}
+        return {"changed": changed, "changes": changes(self._before, self._precision, self._device)}
 
     def _weights(self, request: Message) -> dict[str, torch.Tensor]:
         return {name: SharedTensor(**place).view(self._memory) for name, place in request["weights"].items()}

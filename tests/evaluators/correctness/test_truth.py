@@ -230,3 +230,29 @@ def test_allclose_is_kernelbenchs() -> None:
     assert not allclose([torch.full(SHAPE, 1.0003)], expected, "fp32")
     assert allclose([torch.full(SHAPE, 1.015)], expected, "fp16")
     assert not allclose([torch.full(SHAPE, math.nan)], expected, "fp16")
+
+
+def test_with_nan_among_the_inputs_only_what_depends_on_it_must_be_finite() -> None:
+    truth = draws()[0]
+    reference = truth.float()
+    independent = torch.ones_like(reference, dtype=torch.bool)
+    independent[3] = False
+    truth[3, :10] = math.nan
+    expected = ExpectedOutput(
+        truth=[truth], reference=[reference], finite=[False], independent=[independent], by_rows=False
+    )
+    scale = scale_of(expected, [None], "fp32")
+    assert accepts(scale, deviation([reference], expected, scale))
+
+    def accepted(row: int, columns: slice, value: float) -> bool:
+        output = reference.clone()
+        output[row, columns] = value
+        return accepts(scale, deviation([output], expected, scale))
+
+    assert accepted(3, slice(0, 10), 5.0), "the truth is NaN there"
+    assert accepted(7, slice(0, 3), math.nan), "a few elements beside it"
+    assert not accepted(3, slice(20, 21), math.nan), "the truth is finite although an input is NaN"
+    assert not accepted(7, slice(0, 3), 100.0)
+    spread = reference.clone()
+    spread[10:30] = math.nan
+    assert not accepts(scale, deviation([spread], expected, scale))
