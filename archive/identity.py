@@ -16,6 +16,8 @@ from kbevolve.configs.syntax import MOST_SOURCE
 ID_DIGITS = 16
 #: Quotation marks times characters of their lines: the tokeniser looks for the end of each to the end of its line.
 _MOST_QUOTES = 100_000_000
+#: A run of blanks that it may read again for each of them.
+_BLANKS = re.compile(r"[ \t\f]{5000}")
 
 
 def digest(text: str) -> str:
@@ -28,11 +30,12 @@ def normalise(source: str) -> str:
 
     Text that is not Python (it does not tokenise) keeps its comments; it may then get another id than an equal kernel.
     Comments inside strings (C++ or CUDA sources) are kept: removing them needs a C++ lexer. Comments stay as well where
-    finding them would take long: in a text of megabytes, or of long lines with many quotation marks.
+    finding them would take long: in a text of megabytes, or of long lines with many quotation
+    marks or blanks.
     """
     text = source.replace("\r\n", "\n").replace("\r", "\n")
     quotes = sum(len(line) * (line.count('"') + line.count("'")) for line in text.split("\n"))
-    if len(text) <= MOST_SOURCE and quotes <= _MOST_QUOTES:
+    if len(text) <= MOST_SOURCE and quotes <= _MOST_QUOTES and not _BLANKS.search(text):
         with contextlib.suppress(tokenize.TokenError, SyntaxError):
             text = _without_comments(text)
     return "\n".join(line.rstrip() for line in text.split("\n") if line.strip()) + "\n"

@@ -5,8 +5,8 @@ import contextlib
 
 #: Characters of a kernel's file that anyone reads; the largest that are known have some 100,000.
 MOST_SOURCE = 1_000_000
-#: Replacement fields times characters: Python's parser takes so much time for an f-string, 0.5 s at this limit.
-_MOST_FIELDS = 2_000_000_000
+#: Replacement fields times characters: Python's parser takes so much time for an f-string, 1.2 s at this limit.
+_MOST_FIELDS = 5_000_000_000
 #: A failure needs another thread at the same point; so many failures in a row have another cause.
 _TRIES = 5
 

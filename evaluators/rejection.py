@@ -1,5 +1,8 @@
 """The exception that ends the evaluation of a kernel early with its verdict."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kbevolve.archive.records import Verdict
 
 
@@ -13,3 +16,16 @@ class Rejection(Exception):
         self.message = message
         self.tags = tags
         self.culprit = culprit
+
+
+@contextmanager
+def reading_a_reply(*expected: type[Exception]) -> Iterator[None]:
+    """Whatever goes wrong while a reply is read, but `expected`, is the fault of the process that wrote it."""
+    try:
+        yield
+    except Rejection:
+        raise
+    except expected:
+        raise
+    except Exception:
+        raise Rejection(Verdict.CRASHED, "its process sent a reply that cannot be read") from None

@@ -20,7 +20,7 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.feedback.mismatch import describe_shape
-from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.rejection import Rejection, reading_a_reply
 from kbevolve.evaluators.sandbox.process_table import ProcessorTime
 from kbevolve.evaluators.sandbox.shared_memory import SharedMemory
 from kbevolve.evaluators.sandbox.worker import Worker
@@ -60,17 +60,6 @@ class Call:
     aliases_input: bool
     #: What the candidate left changed in its process, by short names (`worker.integrity`).
     changes: tuple[str, ...]
-
-
-@contextmanager
-def reading_a_reply() -> Iterator[None]:
-    """Whatever goes wrong while a reply is read is the fault of the process that wrote it."""
-    try:
-        yield
-    except Rejection:
-        raise
-    except Exception:
-        raise Rejection(Verdict.CRASHED, "its process sent a reply that cannot be read") from None
 
 
 class CandidateProcess:
@@ -210,7 +199,7 @@ class CandidateProcess:
         The report is untrusted: a wrong one can only move the kernel to another niche. Call the kernel first, because
         Triton compiles at the first call.
         """
-        with suppress(Rejection):
+        with suppress(Rejection), reading_a_reply():
             return traits_of(self._ask({"request": "traits"}, _CODE_SECONDS).get("traits"))
         return None
 

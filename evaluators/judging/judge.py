@@ -11,7 +11,7 @@ from typing import Self
 import torch
 
 from kbevolve.archive.records import Evaluation, Kernel, ProblemCard, Verdict, changed
-from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.errors import EvaluatorError, KBEvolveError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
@@ -144,6 +144,11 @@ class Judge:
             found = self._evaluate_beside_others(problem, kernel, found, phases)
         except Rejection as failure:
             found = rejected(found, failure)
+        except KBEvolveError:
+            raise
+        except Exception as error:
+            self._set_up_again(problem, error)
+            found = rejected(found, Rejection(Verdict.CRASHED, "the judge failed over it, and over nothing else"))
         return changed(
             found,
             build_seconds=phases.seconds.get("build", 0.0),
@@ -202,6 +207,20 @@ class Judge:
         except EvaluatorError:
             context.broken = True  # the reference's worker may be dead
             raise
+
+    def _set_up_again(self, problem: Problem, error: Exception) -> None:
+        """After an error that nothing foresees: raise it again unless the problem can be set up anew and
+        its reference runs.
+
+        If they do, neither device nor judge is broken, and the kernel that was evaluated is to blame.
+        """
+        with self._admission.exclusive(problem.id), _one_thread(self._threads):
+            if self._problem is not None:
+                self._problem.broken = True
+            try:
+                self._set_up(problem)
+            except Exception:
+                raise error from None
 
     def _measure_baseline(self, context: ProblemContext, name: str) -> Baseline:
         try:

@@ -13,7 +13,7 @@ from kbevolve.evaluators.analysis.roofline import roofline_of
 from kbevolve.evaluators.builds.resources import completed, merged
 from kbevolve.evaluators.builds.traits import merged_traits
 from kbevolve.evaluators.candidate.output_check import PREPACKED
-from kbevolve.evaluators.candidate.process import CandidateProcess, reading_a_reply
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import leaks_threads
 from kbevolve.evaluators.candidate.trials import OWN_NAMES, PREPACKED_TAG, check_weights_again, run_trials
 from kbevolve.evaluators.device.devices import Device
@@ -33,7 +33,7 @@ from kbevolve.evaluators.judging.paired_timing import (
 )
 from kbevolve.evaluators.judging.phases import Phases
 from kbevolve.evaluators.lint.streams import may_use_several
-from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.rejection import Rejection, reading_a_reply
 from kbevolve.evaluators.timing.baselines import best, over_best, recall
 from kbevolve.evaluators.timing.clock import ClocksDisagree
 from kbevolve.evaluators.timing.statistics import comparison_of, speedup_of

@@ -24,7 +24,7 @@ _PLAIN = words("utf-8 utf8 utf_8 ascii us-ascii")
 _FAST_MATH = re.compile(
     r"--?use_fast_math|-ffast-math|-Ofast|--?ftz=true|-funsafe-math-optimizations|--?prec-(div|sqrt)=false|-fassociative-math"
 )
-_PYTHON = re.compile(r"^\s*(import |from \w[\w.]* import |def |class |@)|\bimport\b", re.MULTILINE)
+_PYTHON = re.compile(r"^[ \t]*(import |from \w[\w.]* import |def |class |@)|\bimport\b", re.MULTILINE)
 #: C++ is read for the names in it, so that prose does no harm.
 _CPP = re.compile(r"#\s*(include|define|pragma)\b|__global__|__device__|[;{}]|::")
 _NATIVE = re.compile(r"mprotect|ptrace|process_vm_(readv|writev)|pkey_mprotect")

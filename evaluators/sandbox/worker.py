@@ -10,7 +10,7 @@ from pathlib import Path
 from kbevolve.archive.records import Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.rejection import Rejection, reading_a_reply
 from kbevolve.evaluators.sandbox import directories, launch
 from kbevolve.evaluators.sandbox.build_protocol import (
     Builder,
@@ -224,7 +224,8 @@ class Worker:
         if len(self.built) >= _MOST_BUILDS:
             raise Rejection(Verdict.CRASHED, f"it asked for more than {_MOST_BUILDS} builds")
         try:
-            future = self.builder(request, seconds=seconds)
+            with reading_a_reply(BuildRefused, BuilderUnavailable):
+                future = self.builder(request, seconds=seconds)
             while not future.done():
                 self._connection.read(_BUILD_POLL_SECONDS)  # raises when the worker exits
                 self._watch()

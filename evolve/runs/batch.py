@@ -20,6 +20,9 @@ from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 from kbevolve.evolve.runs.versions import recorded_versions
 
+#: Kernels in a row without a verdict, after which the rest of a batch is not tried.
+_MOST_FAILED = 3
+
 Judging = Callable[[Kernel], Evaluation]
 #: File and evaluation.
 Judged = Generator[tuple[str, Evaluation], None, None]
@@ -106,7 +109,7 @@ class BatchSession:
         """Judge the kernels without a line, `width` of them at once; `report` takes each line that is on the disk.
 
         Raises:
-            EvaluatorError, ArchiveError: infrastructure failure; what was judged has its line.
+            EvaluatorError, ArchiveError: infrastructure failure, raised at the end; what was judged has its line.
             KeyboardInterrupt: the user stopped it; likewise.
         """
         kernels, evaluate = self.missing(), partial(evaluator.evaluate, self.problem)
@@ -129,13 +132,28 @@ class BatchSession:
 
 
 def _one_by_one(evaluate: Judging, kernels: Mapping[str, Kernel]) -> Judged:
+    """A kernel may be to blame for an infrastructure failure: the others are judged, unless several fail in a row."""
+    broken: list[Exception] = []
+    failed = 0
     for file, kernel in kernels.items():
-        yield file, evaluate(kernel)
+        try:
+            found = evaluate(kernel)
+        except Exception as error:
+            broken.append(error)
+            failed += 1
+            if failed == _MOST_FAILED:
+                break
+        else:
+            failed = 0
+            yield file, found
+    if broken:
+        raise broken[0]
 
 
 def _concurrently(evaluate: Judging, kernels: Mapping[str, Kernel], width: int) -> Judged:
-    """In the order of the verdicts. After an infrastructure failure, verdicts under way are still yielded first."""
-    broken: Exception | None = None
+    """As `_one_by_one`, in the order of the verdicts; those under way when it ends are still yielded."""
+    broken: list[BaseException] = []
+    failed = 0
     pool = ThreadPoolExecutor(max_workers=width, thread_name_prefix="kbevolve-batch")
     try:
         submitted = {pool.submit(evaluate, kernel): file for file, kernel in kernels.items()}
@@ -144,12 +162,15 @@ def _concurrently(evaluate: Judging, kernels: Mapping[str, Kernel], width: int) 
                 continue
             error = future.exception()
             if error is None:
+                failed = 0
                 yield submitted[future], future.result()
-            elif broken is None:
-                broken = error if isinstance(error, Exception) else RuntimeError(repr(error))
+                continue
+            broken.append(error)
+            failed += 1
+            if failed == _MOST_FAILED:
                 for other in submitted:
                     other.cancel()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    if broken is not None:
-        raise broken
+    if broken:
+        raise broken[0]

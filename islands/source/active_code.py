@@ -22,8 +22,6 @@ from kbevolve.islands.source.tree import (
     with_line_feeds,
 )
 
-#: A string that holds native code, not a name or a message: several lines with a statement.
-_NATIVE = re.compile(r"\n.*[;{]", re.DOTALL)
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DEFINED = re.compile(r"defined\s*\(?\s*(\w+)\s*\)?")
@@ -96,11 +94,17 @@ def _active_part(text: str, constants: tuple[tuple[str, int], ...]) -> ActiveCod
     tree = parse(text)
     _drop_dead_branches(tree.body, dict(constants))
     strings = [node for node in nodes_of(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    found = [node for node in strings if _NATIVE.search(str(node.value))]
+    found = [node for node in strings if _is_native(str(node.value))]
     native = "\n".join(_preprocessed(str(node.value)) for node in found)
     for node in found:
         node.value = ""
     return ActiveCode(python=ast.unparse(tree), native=native)
+
+
+def _is_native(text: str) -> bool:
+    """Whether a string holds native code, not a name or a message: several lines with a statement."""
+    below = text.partition("\n")[2]
+    return ";" in below or "{" in below
 
 
 def _drop_dead_branches(block: list[ast.stmt], constants: Mapping[str, int]) -> None:

@@ -430,6 +430,24 @@ def test_a_broken_reference_is_an_infrastructure_failure(judge: Judge, old: str,
     assert "\n" not in str(caught.value)
 
 
+def test_an_error_that_nothing_foresees_is_the_kernels_own_crash(
+    judge: Judge, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise IndexError("list index out of range")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "run_trials", fails)
+        found = evaluate(candidate(RIGHT, first="# unforeseen\nX = 1\n"))
+    assert found.verdict is Verdict.CRASHED
+    assert found.message == "the judge failed over it, and over nothing else"
+    assert evaluate(candidate(RIGHT, first="X = 2\n")).verdict is Verdict.CORRECT
+    with monkeypatch.context() as patch:
+        patch.setattr(judge, "_set_up", fails)
+        with pytest.raises(IndexError):
+            evaluate(candidate(RIGHT, first="X = 3\n"))
+
+
 @pytest.mark.slow
 def test_workers_die_with_a_killed_judge(tmp_path: Path) -> None:
     program = tmp_path / "judge.py"
