@@ -11,15 +11,15 @@ from typing import Any, Self
 from kbevolve.evaluators.builds.flags import Tool, checked
 from kbevolve.evaluators.builds.sandboxed_compiler import is_readable
 from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildRefused
-from kbevolve.evaluators.worker.build_request import MOST_BYTES
+from kbevolve.evaluators.worker.build_request import MOST_BYTES, MOST_FILES, MOST_SOURCES, PATH
 
 #: What torch turns into a file name and a macro's value without quotes.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-#: A path inside the request. g++ prefers X.gch to X, and would run what a kernel wrote there.
-_PATH = re.compile(r"(?!.*\.gch(?:/|$))(?:[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}/){0,6}[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")
+#: g++ prefers X.gch to X, and would read whatever a kernel wrote there.
+_PRECOMPILED = re.compile(r"\.gch(?:/|$)")
 _CUDA = (".cu", ".cuh")
-#: Most sources, further files, flags in one list, and characters of one.
-_MOST_SOURCES, _MOST_FILES, _MOST_FLAGS, _MOST_FLAG = 16, 64, 200, 4096
+#: Most flags in one list, and characters of one.
+_MOST_FLAGS, _MOST_FLAG = 200, 32_768
 #: Programs that a kernel's variables may name: the judge's own are used anyway.
 _USUAL_PROGRAM = re.compile(r"(?:/usr/(?:local/)?(?:cuda[\w.-]*/)?bin/)?(?:gcc|g\+\+|cc|c\+\+|nvcc)(?:-[0-9]{1,2})?")
 _PROGRAM_VARIABLES = ("CC", "CXX", "NVCC", "PYTORCH_NVCC", "NVCC_CCBIN", "CUDAHOSTCXX")
@@ -70,7 +70,7 @@ class BuildRequest:
         }
         if tree.get("sources") is None:
             raise BuilderUnavailable("a build without sources")
-        sources, files = _files(tree["sources"], _MOST_SOURCES), _files(tree.get("files") or [], _MOST_FILES)
+        sources, files = _files(tree["sources"], MOST_SOURCES), _files(tree.get("files") or [], MOST_FILES)
         if not sources or not all("." in file for file, _ in sources):
             raise BuildRefused("no sources, or one without a suffix")
         paths = {file for file, _ in (*sources, *files)}
@@ -119,7 +119,7 @@ def _files(value: Any, most: int) -> tuple[tuple[str, str], ...]:
 
 def _file(value: Any) -> tuple[str, str]:
     match value:
-        case [str(file), str(text)] if _PATH.fullmatch(file):
+        case [str(file), str(text)] if PATH.fullmatch(file) and not _PRECOMPILED.search(file):
             try:
                 text.encode(errors="surrogateescape")
             except UnicodeEncodeError:

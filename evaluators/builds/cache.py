@@ -29,7 +29,7 @@ MOST_BYTES = 4 << 30
 _KEPT_SHARE = 0.8
 #: Failures in memory, and lists of files that were read; a list of torch's headers has some 2500.
 _MOST_FAILURES = 64
-_MOST_LISTS = 64
+_MOST_LISTS = 16
 _DIGEST = re.compile("[0-9a-f]{64}")
 EMPTY: Mapping[str, str] = MappingProxyType({})
 #: Number of `put` calls between two checks of the size, which takes a few milliseconds for thousands of files.

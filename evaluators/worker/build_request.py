@@ -12,8 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-#: Most bytes of all files: a kernel has two of some kilobytes.
+#: Most bytes of all files, sources, and further files: a kernel has two sources of some kilobytes.
 MOST_BYTES = 2 << 20
+MOST_SOURCES, MOST_FILES = 16, 64
+#: A path inside a request.
+PATH = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}/){0,12}[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 #: Files of own folders that are looked at.
 _MOST_SEEN = 4000
 
@@ -26,7 +29,7 @@ _PROGRAMS = (
 _FLAGS = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 _WORD = re.compile(rb"[\w.+-]+")
 _QUOTED_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
-_FOLDER = re.compile(r"(?:-I|-isystem|-iquote|-idirafter)[ =]*([^ '\"]+)")
+_FOLDER = re.compile(r"((?:-I|-isystem|-iquote|-idirafter)[ =]*['\"]?)([^ '\"]+)")
 
 
 def compiler_variables() -> dict[str, str | None]:
@@ -42,7 +45,7 @@ def request_of(build: Mapping[str, Any], variables: Mapping[str, str | None]) ->
         variables: `compiler_variables` before the kernel was imported.
     """
     changed = {name: value for name, value in compiler_variables().items() if value != variables[name]}
-    folders = [*_split(changed, "CPATH"), *_split(changed, "CPLUS_INCLUDE_PATH")]
+    searched = [*_split(changed, "CPATH"), *_split(changed, "CPLUS_INCLUDE_PATH")]
     flags = {
         "cflags": _texts(build.get("extra_cflags")),
         "cuda_cflags": [
@@ -51,31 +54,34 @@ def request_of(build: Mapping[str, Any], variables: Mapping[str, str | None]) ->
             *_words(changed, "NVCC_APPEND_FLAGS"),
         ],
         "ldflags": [*_texts(build.get("extra_ldflags")), *(f"-L{path}" for path in _split(changed, "LIBRARY_PATH"))],
-        "include_paths": [os.path.abspath(path) for path in [*_texts(build.get("extra_include_paths")), *folders]],
+        "include_paths": [os.path.abspath(path) for path in [*_texts(build.get("extra_include_paths")), *searched]],
     }
-    given = [Path(os.path.abspath(path)) for path in build["sources"]]
     here = Path(build["build_directory"])  # where torch's builder runs
-    named = [here / path for path in _FOLDER.findall(" ".join(flags["cflags"] + flags["cuda_cflags"]))]
-    private = {path.parent for path in given} | set(map(Path, [*flags["include_paths"], *named]))
-    private = {folder for folder in private if _is_private(folder)}
-    root = os.path.commonpath([*(path.parent for path in given), *private])
-    request: dict[str, Any] = {
+    for name in ("cflags", "cuda_cflags"):
+        joined = " ".join(flags[name])  # as torch passes them to a shell
+        flags[name] = [_FOLDER.sub(lambda found: f"{found[1]}{here / found[2]}", joined)] if joined else []
+    named = (found[2] for found in _FOLDER.finditer(" ".join(flags["cflags"] + flags["cuda_cflags"])))
+    given = list(dict.fromkeys(Path(os.path.abspath(path)) for path in build["sources"]))
+    folders = {*(path.parent for path in given), *map(Path, flags["include_paths"]), *(here / path for path in named)}
+    private = {folder for folder in folders if _is_private(folder)}
+    contents = {} if _is_special(build) else _contents(given, private)
+    root = os.path.commonpath([*(path.parent for path in (*given, *contents)), *private])
+    texts = [[os.path.relpath(path, root), _text(content)] for path, content in contents.items()]
+    sources, files = texts[: len(given)], texts[len(given) :]
+    fits = len(sources) <= MOST_SOURCES and len(files) <= MOST_FILES and all(PATH.fullmatch(path) for path, _ in texts)
+    return {
         "name": str(build["name"]),
-        "sources": None,
+        "sources": sources if fits and contents else None,
+        "files": files,
         **{name: [_inside(text, root, private) for text in texts] for name, texts in flags.items()},
         "with_cuda": bool(build.get("with_cuda")),
         "variables": {name: value for name, value in changed.items() if name in _PROGRAMS},
     }
-    if build.get("with_sycl") or build.get("extra_sycl_cflags") or build.get("is_standalone"):
-        return request
-    try:
-        contents = _contents(given, private)
-    except (OSError, ValueError):
-        return request
-    if all(path.is_relative_to(root) for path in contents):
-        texts = [[os.path.relpath(path, root), _text(content)] for path, content in contents.items()]
-        request |= {"sources": texts[: len(given)], "files": texts[len(given) :]}
-    return request
+
+
+def _is_special(build: Mapping[str, Any]) -> bool:
+    """Whether it is more than a library of C++ and CUDA."""
+    return bool(build.get("with_sycl") or build.get("extra_sycl_cflags") or build.get("is_standalone"))
 
 
 def _texts(given: Any) -> list[str]:
@@ -93,25 +99,25 @@ def _words(changed: Mapping[str, str | None], name: str) -> list[str]:
 
 
 def _contents(sources: Sequence[Path], folders: Iterable[Path]) -> dict[Path, bytes]:
-    """The sources, and the files whose names occur in them; ValueError where a request cannot hold them."""
+    """The sources, and the files whose names occur in them; empty where a request cannot hold them."""
     near: dict[bytes, set[Path]] = {}
     for path in islice((path for folder in folders for path in _walk(folder)), _MOST_SEEN):
         if path.suffix:
             near.setdefault(os.fsencode(path.name), set()).add(path)
     contents: dict[Path, bytes] = {}
-    waiting = list(dict.fromkeys(sources))
+    waiting = list(sources)
     while waiting:
         path = waiting.pop(0)
-        contents[path] = content = path.read_bytes()
-        if sum(map(len, contents.values())) > MOST_BYTES:
-            raise ValueError("more than a request holds")
-        found = {other for name in set(_WORD.findall(content)) for other in near.get(name, ())}
-        included = list(map(os.fsdecode, _QUOTED_INCLUDE.findall(content)))
-        beside = {Path(os.path.normpath(path.parent / name)) for name in included}
-        beside = {other for other in beside if _is_private(other) and other.is_file()}
-        if any(Path(name) in beside for name in included):
-            raise ValueError("an absolute path of this process's own folders")
-        found |= beside
+        try:
+            contents[path] = content = path.read_bytes()
+            included = list(map(os.fsdecode, _QUOTED_INCLUDE.findall(content)))
+            beside = {Path(os.path.normpath(path.parent / name)) for name in included}
+            beside = {other for other in beside if _is_private(other) and other.is_file()}
+        except (OSError, ValueError):
+            return {}
+        if any(Path(name) in beside for name in included) or sum(map(len, contents.values())) > MOST_BYTES:
+            return {}  # it names this process's own folders, or is too long
+        found = {other for name in set(_WORD.findall(content)) for other in near.get(name, ())} | beside
         waiting += sorted(found - set(contents) - set(waiting))
     return contents
 

@@ -187,7 +187,7 @@ torch::Tensor scaled(torch::Tensor x) {
 }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("scaled", &scaled); }
 ''')
-built = load("HOW", [str(here / "scale.cu")], extra_cuda_cflags=FLAGS, extra_ldflags=LINKED)
+built = load("HOW", [str(here / "scale.cu")], extra_cuda_cflags=[f"-I{here}", *FLAGS], extra_ldflags=LINKED)
 x = torch.randn(1000, device="cuda")
 assert torch.equal(built.scaled(x), FACTOR * x)
 """
@@ -198,7 +198,7 @@ INCLUDES = {
 }
 
 
-def with_header(how: str, factor: int, flags: Sequence[str] = ("-I.",), linked: Sequence[str] = ()) -> str:
+def with_header(how: str, factor: int, flags: Sequence[str] = (), linked: Sequence[str] = ()) -> str:
     filled = {"INCLUDE": INCLUDES[how], "HOW": how, "FACTOR": factor, "FLAGS": list(flags), "LINKED": list(linked)}
     source = WITH_HEADER
     for name, value in filled.items():
@@ -220,7 +220,7 @@ def test_a_child_with_another_header_does_not_get_its_parents_object(pool: Build
 
 def test_flags_of_honest_kernels_build(place: WorkerWithPool) -> None:
     flags = [
-        *("-O3", "-I.", "--use_fast_math", "-lineinfo", "-Xptxas", "-v,-O3", "-Xcompiler", "-O3,-fPIC", "-std=c++17"),
+        *("-O3", "--use_fast_math", "-lineinfo", "-Xptxas", "-v,-O3", "-Xcompiler", "-O3,-fPIC", "-std=c++17"),
         *("--expt-relaxed-constexpr", "--expt-extended-lambda", "-maxrregcount=64", "--threads", "2", "-DNDEBUG"),
         *("-U__CUDA_NO_HALF_OPERATORS__", "-Xcudafe", "--diag_suppress=177", "--ptxas-options=--warn-on-spills"),
     ]

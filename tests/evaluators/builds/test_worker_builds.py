@@ -192,6 +192,45 @@ def test_the_builder_gets_all_files_that_a_source_names(shared: WorkerWithPool) 
     assert [build.seconds > 0 for build in shared.worker.built] == [True]
 
 
+#: Another file of the kernel's own, where its source finds it, and arguments of `load`.
+PLACES: dict[str, tuple[str, str, str]] = {
+    "above the source": ('"../x.h"', "x.h", ""),
+    "beside the source's folder": ('"../../far/x.h"', "../far/x.h", ""),
+    "in a folder of the kernel's": ("<x.h>", "../far/x.h", 'extra_include_paths=[str(top / "../far")]'),
+    "in a folder of a flag": ("<deep/x.h>", "include/deep/x.h", 'extra_cflags=[f"-I{top}/include"]'),
+    "in a quoted folder": ("<x.h>", "include/x.h", "extra_cflags=[f\"-I'{top}/include'\"]"),
+    "in a folder of two flags": ("<x.h>", "include/x.h", 'extra_cflags=["-O1", "-I", f"{top}/include", "-DX"]'),
+    "where torch's builder runs": ("<x.h>", "HERE/x.h", 'extra_cflags=["-I."]'),
+    "above torch's builder": ("<x.h>", "HERE/../x.h", 'extra_cflags=["-I", ".."]'),
+}
+PLACED = """
+import ctypes, os
+from pathlib import Path
+from torch.utils import cpp_extension
+top = Path("NAME/top").absolute()
+built = Path(os.environ["TORCH_EXTENSIONS_DIR"], "NAME")
+built.mkdir(parents=True)
+for path, text in ((top / "src/main.cpp", SOURCE), (Path("PLACE".replace("HERE", str(built))), "#define VALUE 2")):
+    path = path if path.is_absolute() else top / path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+made = cpp_extension.load("NAME", [str(top / "src/main.cpp")], is_python_module=False, ARGUMENTS)
+assert ctypes.CDLL(made or str(built / "NAME.so")).value() == 2
+"""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_folders_are_those_of_torchs_builder(shared: WorkerWithPool, place: str) -> None:
+    include, path, arguments = PLACES[place]
+    text = f'#include {include}\nextern "C" int value() {{ return VALUE; }}'
+    filled = {"NAME": f"place{list(PLACES).index(place)}", "PLACE": path, "SOURCE": repr(text), "ARGUMENTS": arguments}
+    source = PLACED
+    for name, value in filled.items():
+        source = source.replace(name, value)
+    assert shared.load(source) == {"ok": True}, shared.worker.printed
+    assert [build.seconds > 0 for build in shared.worker.built] == [True]
+
+
 #: Its source names its folder, which no builder can read.
 ABSOLUTE = """
 import os
@@ -210,6 +249,13 @@ def test_a_build_that_needs_its_own_paths_is_compiled_by_the_worker(shared: Work
     assert [request["sources"] for request in shared.requests] == [None]
     assert shared.worker.built_alone
     assert shared.away == ["left", "back"]
+
+
+def test_a_file_whose_name_no_request_takes_is_compiled_by_the_worker(shared: WorkerWithPool) -> None:
+    source = INCLUDING.replace("beside", "blank").replace("company", "blank").replace("two.h", "it's two.h")
+    source = source.replace("open('blank/it's two.h'", 'open("blank/it\'s two.h"')
+    assert shared.load(source) == {"ok": True}, shared.worker.printed
+    assert [request["sources"] for request in shared.requests] == [None]
 
 
 def test_quotes_in_flags_are_those_of_a_shell(shared: WorkerWithPool) -> None:
