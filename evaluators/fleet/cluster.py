@@ -42,9 +42,9 @@ _LOCAL_ENVIRONMENT: Mapping[str, str] = {
 #: Bytes of Ray's shared memory: requests and replies are kilobytes, and Ray takes no less.
 _STORE_BYTES = 80 << 20
 #: Prefix of a directory's name.
-_DIRECTORY_PREFIX = "kbevolve-ray-"
+_DIRECTORY_PREFIX = "kbe-ray-"
 #: Most characters of the base directory: Ray puts sockets under it, whose names may have 107 characters in all.
-_LONGEST_DIRECTORY = 30
+_LONGEST_DIRECTORY = 4
 #: Seconds that a host has to report its device: Ray starts a Python there, which imports torch from a cold disk.
 _LOOK_SECONDS = 180.0
 #: Seconds that a cluster has to accept a connection.

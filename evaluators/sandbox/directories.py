@@ -8,6 +8,7 @@ tells a process from all of them, and a judge removes what belongs to ended proc
 import contextlib
 import functools
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 
 #: Prefix of the names of workers' directories.
 PREFIX = "kbevolve-worker-"
+_HEX = re.compile(r"[0-9a-f]{1,8}")
 
 
 def make(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
@@ -30,8 +32,8 @@ def make(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
 def empty(parent: Path | None = None, *, prefix: str = PREFIX) -> Path:
     """A new directory that belongs to this process."""
     # As /proc has it, which may show another namespace than the process's own.
-    pid = os.readlink("/proc/self")
-    return Path(tempfile.mkdtemp(prefix=f"{prefix}{_namespace()}-{pid}-{_start(pid)}-", dir=parent))
+    pid = int(os.readlink("/proc/self"))
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{_namespace()}-{pid:x}-{_start(pid)}-", dir=parent))
 
 
 def triton_cache(directory: Path) -> Path:
@@ -44,7 +46,7 @@ def remove_stale(parent: Path | None = None, *, prefix: str = PREFIX) -> None:
     ours = f"{prefix}{_namespace()}-"
     for directory in (parent or Path(tempfile.gettempdir())).glob(f"{ours}*"):
         match directory.name.removeprefix(ours).split("-"):
-            case [pid, start, _] if _start(pid) != start:
+            case [pid, start, _] if _HEX.fullmatch(pid) and _start(int(pid, 16)) != start:
                 remove(directory)
 
 
@@ -62,11 +64,11 @@ def remove(directory: Path) -> None:
 @functools.cache
 def _namespace() -> str:
     """This host's or container's namespace of processes, as part of a name."""
-    return sha256(f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+    return sha256(f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:5]
 
 
-def _start(pid: str) -> str:
+def _start(pid: int) -> str:
     """When a process began, in ticks since the machine did; "" when there is none."""
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        return f"{int(Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]):x}"
     return ""

@@ -51,14 +51,16 @@ def test_a_judge_of_another_namespace_of_processes_removes_nothing_of_ours(tmp_p
 def test_a_process_with_the_id_of_an_ended_judge_does_not_keep_its_directory(tmp_path: Path) -> None:
     mine = directories.make()
     namespace, pid, start, rest = mine.name.removeprefix(directories.PREFIX).split("-")
-    reused = mine.with_name(f"{directories.PREFIX}{namespace}-{pid}-{int(start) - 1}-{rest}")
+    reused = mine.with_name(f"{directories.PREFIX}{namespace}-{pid}-{int(start, 16) - 1:x}-{rest}")
     reused.mkdir()
     directories.remove_stale()
     assert mine.exists()
     assert not reused.exists()
 
 
-@pytest.mark.parametrize("name", ["", "1-2", "123-other-x", "NAMESPACE-", "NAMESPACE-1-2", "NAMESPACE-1-2-3-4"])
+@pytest.mark.parametrize(
+    "name", ["", "1-2", "123-other-x", "NAMESPACE-", "NAMESPACE-1-2", "NAMESPACE-1-2-3-4", "NAMESPACE-x-2-3"]
+)
 def test_names_of_others_are_left_alone(tmp_path: Path, name: str) -> None:
     other = tmp_path / f"{directories.PREFIX}{name.replace('NAMESPACE', directories._namespace())}"
     other.mkdir()
