@@ -27,6 +27,8 @@ from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReaso
 MOST_BYTES = 4 << 30
 #: The share that is kept when it has grown larger, so that not every `put` removes files.
 _KEPT_SHARE = 0.8
+#: Bytes of one file.
+_MOST_FILE = 64 << 20
 #: Failures in memory, and lists of files that were read; a list of torch's headers has some 2500.
 _MOST_FAILURES = 64
 _MOST_LISTS = 16
@@ -139,6 +141,8 @@ class BuildCache:
     def _file(self, digest: str) -> bytes:
         """Raises OSError: it is gone or damaged."""
         path = self._path(digest)
+        if not path.is_file() or path.stat().st_size > _MOST_FILE:
+            raise OSError("no file of the judge's")
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != digest:
             path.unlink(missing_ok=True)

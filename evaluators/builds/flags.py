@@ -23,7 +23,7 @@ _F = (
     r"|(?:fast|unsafe)-math(?:-optimizations)?|math-errno|fp-contract|fp-int-builtin-inexact|excess-precision"
     r"|signaling-nans|cx-(?:limited-range|fortran-rules)|single-precision-constant|float-store"
     r"|openmp(?:-simd)?|lto|fat-lto-objects|pic|PIC|plt|visibility(?:-inlines-hidden|-ms-compat)?|omit-frame-pointer"
-    r"|exceptions|rtti|wrapv(?:-pointer)?|trapv|common|builtin|permissive|concepts|coroutines|char8_t"
+    r"|exceptions|rtti|wrapv(?:-pointer)?|trapv|common|builtin(?:-[a-z0-9_]+)?|permissive|concepts|coroutines|char8_t|cf-protection|slp-vectorize|variable-expansion-in-unroller"
     r"|(?:un)?signed-char|short-enums|threadsafe-statics|semantic-interposition|merge(?:-all)?-constants"
     r"|keep-inline-functions|function-sections|data-sections|early-inlining|indirect-inlining|partial-inlining"
     r"|code-hoisting|crossjumping|caller-saves|combine-stack-adjustments|compare-elim|cprop-registers|dce|dse"
@@ -40,16 +40,16 @@ _M = (
     r"arch|tune|cpu|fpu|float-abi|abi|cmodel|fpmath|recip|prefer-vector-width|veclibabi|vzeroupper|64|red-zone|daz-ftz"
     r"|(?:avx|sse)[a-z0-9.-]*|ssse3|fma4?|f16c|bmi2?|lzcnt|popcnt|aes|v?pclmul(?:qdq)?|vaes|sha|gfni|amx-[a-z0-9]+"
     r"|movbe|movdir[a-z0-9]+|adx|rdrnd|rdseed|xsave[a-z]*|prefetchwt1|prfchw|clflushopt|clwb|cx16|sahf|fsgsbase"
-    r"|omit-leaf-frame-pointer|align-[a-z-]+|stackrealign|unaligned-access|outline-atomics|branch-protection|sve[a-z-]*"
+    r"|omit-leaf-frame-pointer|align-[a-z-]+|stackrealign|unaligned-access|(?:move|store)-max|branch-cost|outline-atomics|branch-protection|sve[a-z-]*"
 )
 #: Flags of code generation, messages and debug information, with which headers may be precompiled, too.
 _PLAIN = re.compile(
     r"-O(?:[0-3sgz]|fast)?|-std=(?:c|gnu)\+\+[0-9][0-9a-z]|-W[a-z][a-z0-9+=-]*|-w|-pedantic(?:-errors)?|-pthread|-pipe"
-    rf"|-g(?:[0-3]|gdb[0-3]?|dwarf(?:-[2-5])?|line-tables-only)?|-f(?:no-)?(?:{_F}){_VALUE}|-m(?:no-)?(?:{_M}){_VALUE}"
+    rf"|-g(?:[0-3]|gdb[0-3]?|dwarf(?:-[2-5])?|line-tables-only)?|-f(?:no-)?(?:{_F}){_VALUE}|-m(?:no-)?(?:{_M}){_VALUE}|--param=[a-z0-9-]+=[0-9]+"
 )
 _MACRO = re.compile(r"-D[A-Za-z_][^\\]*|-U\w+")
 _LIBRARY = re.compile(
-    r"-l(?:c|m|dl|rt|pthread|util|atomic|stdc\+\+|gcc|gcc_s|gomp|omp|iomp5|tbb|numa|cuda|cudart(?:_static)?|cudadevrt"
+    r"-l(?:c|m|dl|rt|pthread|util|atomic|mvec|gfortran|xsmm|stdc\+\+|gcc|gcc_s|gomp|omp|iomp5|tbb|numa|cuda|cudart(?:_static)?|cudadevrt"
     r"|(?:cublas|cudnn|cufft|curand|cusolver|cusparse|cutensor|npp|nvrtc|nvJitLink|nvjpeg|nvToolsExt|nvptxcompiler)"
     r"[\w-]*|cupti|nccl|nvidia-ml|culibos|(?:openblas|mkl_)\w*|c?blas|blis|lapacke?|dnnl|sleef|fftw3f?"
     r"|torch(?:_cpu|_cuda|_python)?|c10(?:_cuda)?|python3\.\d+)"
@@ -78,6 +78,7 @@ _NVCC_VALUES = {
     **dict.fromkeys(("ftz", "prec-div", "prec-sqrt", "fmad"), _BOOLEAN),
     **dict.fromkeys(("rdc", "relocatable-device-code", "device-stack-protector"), _BOOLEAN),
     **dict.fromkeys(("m", "machine"), "64"),
+    **dict.fromkeys(("cudart",), "none|shared|static"),
     **dict.fromkeys(("Ofast-compile", "Ofc", "compress-mode"), "[a-z0-9]+"),
     **dict.fromkeys(("Werror",), "[a-z,-]+"),
     **dict.fromkeys(("ftemplate-depth", "ftemplate-backtrace-limit"), "[0-9]+"),
@@ -153,7 +154,7 @@ def is_plain(word: str) -> bool:
 
 def _takes_another(word: str, tool: Tool) -> bool:
     """Whether the next word is this flag's value."""
-    if word in (*_FOLDER_FLAGS, "-D", "-U", "-l"):
+    if word in (*_FOLDER_FLAGS, "-D", "-U", "-l", "--param"):
         return True
     name = _nvcc_name(word)
     return tool is Tool.NVCC and name is not None and name in (*_NVCC_VALUES, *_NVCC_PASSED_ON, *_TO_HOST)
@@ -165,7 +166,7 @@ def _nvcc_name(word: str) -> str | None:
 
 
 def _is_allowed(pair: Sequence[str], tool: Tool, readable: Callable[[str], bool]) -> bool:
-    joined = "".join(pair)
+    joined = ("=" if pair[0] == "--param" else "").join(pair)
     folder = next((flag for flag in _FOLDER_FLAGS if joined.startswith(flag)), None)
     if folder is not None:
         path = joined.removeprefix(folder).removeprefix("=")
@@ -191,9 +192,9 @@ def _is_nvcc(pair: Sequence[str], readable: Callable[[str], bool]) -> bool:
         return False
     short = name[2 if name.startswith("--") else 1 :]
     if short in _TO_HOST:
-        return bool(value) and all(_is_allowed([part], Tool.CXX, readable) for part in value.split(","))
+        return bool(value) and all(_is_allowed([part], Tool.CXX, readable) for part in re.split("[, ]+", value))
     if short in _NVCC_PASSED_ON:
-        return bool(value) and all(_NVCC_PASSED_ON[short].fullmatch(part) for part in value.split(","))
+        return bool(value) and all(_NVCC_PASSED_ON[short].fullmatch(part) for part in re.split("[, ]+", value))
     if short in _NVCC_VALUES:
         return re.fullmatch(_NVCC_VALUES[short], value) is not None
     return _NVCC_BARE.fullmatch("=".join(pair)[len(name) - len(short) :]) is not None

@@ -77,6 +77,8 @@ def _edited(path: Path, **values: object) -> None:
         lambda record, other, product: product.write_bytes(b"who"),
         lambda record, other, product: product.write_bytes(b"WHOLE"),
         lambda record, other, product: product.unlink(),
+        lambda record, other, product: (product.unlink(), product.symlink_to("/dev/zero")),
+        lambda record, other, product: (product.unlink(), os.mkfifo(product)),
         lambda record, other, product: record.write_text('{"key": "other"}'),
         lambda record, other, product: record.write_bytes(record.read_bytes()[:-20]),
         lambda record, other, product: record.write_bytes(other.read_bytes()),

@@ -18,6 +18,7 @@ def _flags(text: str) -> tuple[str, ...]:
 
 HONEST = {
     Tool.CXX: _flags("""
+    --param=max-unroll-times=4  --param inline-unit-growth=200  -fcf-protection=none  -fno-builtin-memcpy
     -O3  -O2  -Ofast  -O  -std=c++17  -std=gnu++20  -march=native  -mtune=native  -mavx2  -mfma  -mavx512f
     -mavx512bf16  -mamx-tile  -mprefer-vector-width=512  -march=x86-64-v3  -msse4.2  -mf16c  -ffast-math  -fopenmp
     -fopenmp-simd  -funroll-loops  -fPIC  -fno-math-errno  -ffp-contract=fast  -fno-trapping-math  -fassociative-math
@@ -30,6 +31,7 @@ HONEST = {
     -m64
     """),
     Tool.NVCC: _flags("""
+    -Xcompiler '-O3 -Wall'  --compiler-options "-fPIC -O3"  -cudart shared  -Xptxas "-v -O3"
     -O3  -O 3  --optimize=3  -std=c++17  --std c++17  -use_fast_math  --use_fast_math  -lineinfo  --generate-line-info
     -G  -g  -arch=sm_90a  -arch sm_80  --gpu-architecture=compute_90  -code=sm_90
     -gencode=arch=compute_90a,code=sm_90a  -gencode arch=compute_80,code=[sm_80,compute_80]  -arch=native
@@ -56,6 +58,7 @@ HONEST = {
 #: Refused by each of the programs.
 HOSTILE = (
     *_flags("""
+    --param=x=own  --param own  -Xcompiler '-O3 -wrapper own'  -Xcompiler '-O3 -B .'  -Xptxas "-v -o own"
     -wrapper own  -wrapper  -Bown  -B own  -specs=own  --specs=own  -fplugin=own.so  -fplugin-arg-own-x  @own  own
     own.o  /usr/lib/own.so  -x c  -xassembler  -x  -o own  -oown  -include own  -imacros own  --include=own
     --imacros=own  -MD  -MF own  -MFown  -M  -MMD  -E  -S  -c  -fsyntax-only  -###  -I/root  -I/proc/self/cwd  -I..
@@ -132,7 +135,7 @@ def test_nothing_else_slips_through(words: list[str], tool: Tool) -> None:
         allowed = checked(words, tool, may_read)
     except BuildRefused:
         return
-    values = {"-I", "-L", "-D", "-U", "-l", "-isystem", "-iquote", "-idirafter"}
+    values = {"-I", "-L", "-D", "-U", "-l", "-isystem", "-iquote", "-idirafter", "--param"}
     separate = values if tool is not Tool.NVCC else values | {word for word in allowed if word.startswith("-")}
     for before, word in zip(("", *allowed), allowed, strict=False):
         if before not in separate:
