@@ -199,6 +199,8 @@ class Worker:
                 message = self._receive(phase, limits, spent)
                 if "phase" not in message:
                     return message
+                if time.monotonic() > self.deadline:  # it reports phases without end
+                    raise Rejection(Verdict.TIMED_OUT, "stopped: it reported compilers to the end of its time")
                 built = None
                 if message["phase"] == "building" and phase == "loading" and "building" in limits:
                     compiling.enter_context(self.while_compiling())

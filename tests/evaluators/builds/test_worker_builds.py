@@ -443,3 +443,22 @@ def test_a_flood_while_it_builds_is_bounded(place: WorkerWithPool, how: str) -> 
         watching.join()
     assert ended.value.verdict is Verdict.CRASHED
     assert max(most) - before < 150 << 20
+
+
+def test_phases_without_end_are_stopped(place: WorkerWithPool) -> None:
+    """All messages are there before the judge waits for one, so that waiting takes no time."""
+    endless = """
+import threading
+def read():
+    while True: os.read(connection, 1 << 16)
+threading.Thread(target=read, daemon=True).start()
+while True:
+    for phase in (b"building", b"loading"):
+        send(b'{"phase": "' + phase + b'"}')
+"""
+    place.worker.deadline = time.monotonic() + 3
+    began = time.monotonic()
+    with pytest.raises(Rejection) as ended:
+        place.load(FLOOD + endless)
+    assert ended.value.verdict is Verdict.TIMED_OUT
+    assert time.monotonic() - began < 15
