@@ -36,6 +36,9 @@ _CODE_SECONDS = 10.0
 _COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
 #: This byte makes a NaN of a float of any width, so an element that the kernel did not write is never right.
 _POISON = 0xFF
+#: Operations of one call that are read, and characters of a name.
+_MOST_OPERATIONS = 10_000
+_LONGEST_NAME = 1000
 #: Shorter than any call: no clock shows less, and quotients of such numbers overflow.
 _LEAST_MS = 1e-6
 #: One of so many timed calls has its inputs compared afterwards, at random.
@@ -185,7 +188,7 @@ class CandidateProcess:
         self._write(self._prepared.input_places, inputs)
         reply = self._ask(self._request("operations"), self._settings.run_seconds)
         with reading_a_reply():
-            return tuple(str(name) for name in reply["operations"])
+            return tuple(str(name)[:_LONGEST_NAME] for name in reply["operations"][:_MOST_OPERATIONS])
 
     def profile(self, inputs: list[torch.Tensor]) -> Any:
         """What the profiler in the worker reports: untrusted data, to be checked field by field."""
