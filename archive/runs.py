@@ -41,7 +41,8 @@ class ProblemCard:
     device: str
     precision: str
     #: Flag -> the reason in one sentence, e.g. {"degenerate": "an output of zeros passes: …"}. Flags: "degenerate",
-    #: "low-signal", "launch-bound", "random", "nondeterministic", "dead-code", "reducible", "in-place", "not-finite".
+    #: "low-signal", "launch-bound", "random", "dropout", "nondeterministic", "dead-code", "reducible", "in-place",
+    #: "not-finite".
     flags: Mapping[str, str] = field(default_factory=dict)
     #: Bytes of all inputs, of the weights, and of the outputs; floating-point operations of the reference.
     input_bytes: int = 0

@@ -173,7 +173,7 @@ class Inspection:
         except Exception:  # it cannot be copied, or cannot train on these sizes: no user runs it so
             return
         if "random" not in self._flags and not torch.equal(state, _random_state(self._device)):
-            self._flags["random"] = "in training mode the answer is random (dropout); it is judged in evaluation mode"
+            self._flags["dropout"] = "in training mode the answer is random; it is judged in evaluation mode"
 
     def _find_dead_code(self, operations: Operations, output: list[torch.Tensor]) -> None:
         dead = []

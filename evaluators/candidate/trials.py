@@ -141,9 +141,8 @@ def _run_trial(
     )
     if accepts(trial.scale, seen):
         return ""
-    return describe_mismatch(
-        trial.expected.comparable(outputs), trial.expected.truth, seen.error, trial.scale.reference_error
-    )
+    comparable, own = trial.expected.comparable(outputs), trial.scale.reference_error
+    return describe_mismatch(comparable, trial.expected.truth, seen.error, own, prepared.output_names)
 
 
 def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> None:

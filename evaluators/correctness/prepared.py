@@ -171,6 +171,12 @@ class PreparedProblem:
         )
         #: Tensors that forward() returns; behind them are the inputs and the state that it changes.
         self.returned = len(outputs) - len(self.written_inputs) - len(self.written_state)
+        #: What each of these is, for messages.
+        self.output_names = (
+            *(f"output {index}" for index in range(self.returned)),
+            *(f"input {index} after the call" for index in self.written_inputs),
+            *(f"{name} after the call" for name in self.written_state),
+        )
         #: The strides of each tensor that the reference returns; None where its elements share memory.
         self.layouts = [None if overlaps([output]) else list(output.stride()) for output in outputs[: self.returned]]
         #: Whether the reference's own output repeats one element by stride 0, for each output tensor.

@@ -25,16 +25,20 @@ _EXAMINED = 1 << 24
 
 
 def describe_mismatch(
-    outputs: Sequence[torch.Tensor], truth: Sequence[torch.Tensor], error: float, reference_error: float
+    outputs: Sequence[torch.Tensor],
+    truth: Sequence[torch.Tensor],
+    error: float,
+    reference_error: float,
+    names: Sequence[str] = (),
 ) -> str:
-    """The text on an output that was not accepted."""
+    """The text on an output that was not accepted; `names` are those of its tensors, where there are several."""
     worst, text, gross = -1.0, "", False
     for index, (output, right) in enumerate(zip(outputs, truth, strict=True)):
         fraction, words, far = _describe_tensor(*_window(output, right))
         gross = gross or far
         if fraction > worst:
-            name = f"output {index}: " if len(outputs) > 1 else ""
-            worst, text = fraction, f"{name}{words}"
+            name = names[index] if names else f"output {index}"
+            worst, text = fraction, f"{name}: {words}" if len(outputs) > 1 else words
     measured = f"relative error {error:.2g} against fp64 (the reference: {reference_error:.2g})"
     if error < _LIKE_ROUNDING and not gross:
         return f"not accurate enough for this precision: {measured}; {text}"

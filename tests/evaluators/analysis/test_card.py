@@ -119,9 +119,9 @@ def test_a_weak_signal_is_flagged() -> None:
 
 def test_randomness_is_flagged() -> None:
     trained = inspect(problem("return F.dropout(x, 0.2, self.training)"))
-    assert set(trained.flags) == {"random", "dead-code"}
-    assert "training mode" in trained.flags["random"]
-    assert "random" not in inspect(problem("return self.drop(x)", init="self.drop = nn.Dropout(0.0)")).flags
+    assert set(trained.flags) == {"dropout", "dead-code"}
+    assert "training mode" in trained.flags["dropout"]
+    assert "dropout" not in inspect(problem("return self.drop(x)", init="self.drop = nn.Dropout(0.0)")).flags
     always = inspect(problem("return x + torch.rand_like(x)"))
     assert {"random", "nondeterministic"} <= set(always.flags)
     assert "evaluation mode" in always.flags["random"]

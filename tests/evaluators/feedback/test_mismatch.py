@@ -76,6 +76,13 @@ def test_a_last_tile_of_a_large_tensor_has_its_own_index(monkeypatch: pytest.Mon
     assert "last tile" not in describe_mismatch([output], [RIGHT], 3.0, 1e-7)
 
 
+def test_state_that_the_reference_changes_is_named() -> None:
+    names = ("output 0", "norm.running_mean after the call")
+    text = describe_mismatch([RIGHT.float(), RIGHT.float() + 1], [RIGHT, RIGHT], 3.0, 1e-7, names)
+    assert "norm.running_mean after the call: " in text
+    assert "output 0" not in text
+
+
 def leaf(**changes: object) -> dict[str, object]:
     return {
         "shape": [2, 3],

@@ -430,6 +430,24 @@ def test_a_broken_reference_is_an_infrastructure_failure(judge: Judge, old: str,
     assert "\n" not in str(caught.value)
 
 
+#: What the problem's forward returns.
+REFERENCE = "torch.relu(x @ self.weight)"
+
+
+def test_a_random_reference_is_refused_unless_forced_and_dropout_is_not(judge: Judge) -> None:
+    noisy = problem_of(PROBLEM.replace(REFERENCE, f"{REFERENCE} + 1e-6 * torch.rand(48, 64)"))
+    found = judge.evaluate(noisy, Kernel.from_source(candidate(RIGHT)))
+    assert found.verdict is Verdict.REFUSED
+    assert "the problem is random" in found.message
+    with Judge(judge.device, SETTINGS.model_copy(update={"force": True})) as forced:
+        assert forced.evaluate(noisy, Kernel.from_source(candidate(RIGHT))).verdict is Verdict.CORRECT
+    dropout = "nn.functional.dropout(x.new_ones(64), 0.5, self.training)"
+    trained = problem_of(PROBLEM.replace(REFERENCE, f"{REFERENCE} * {dropout}"))
+    found = judge.evaluate(trained, Kernel.from_source(candidate(RIGHT)))
+    assert found.verdict is Verdict.CORRECT, found.message
+    assert "dropout" in found.tags
+
+
 def test_an_error_that_nothing_foresees_is_the_kernels_own_crash(
     judge: Judge, evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
