@@ -25,6 +25,7 @@ ATTACKS = (
     ("early_exit", Verdict.CRASHED, "exit code 0"),
     ("full_disk", Verdict.CRASHED, ""),
     ("many_files", Verdict.CRASHED, "MB in files"),
+    ("files_in_forward", Verdict.CRASHED, "MB in files"),
     ("files_in_memory", Verdict.CRASHED, "MB in files"),
 )
 
