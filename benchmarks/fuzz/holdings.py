@@ -45,7 +45,8 @@ _MUST_NOT_GROW = frozenset(Holdings.__dataclass_fields__) - {"threads", "rss_mb"
 
 
 def _files() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).iterdir())
+    """Files and folders in the temporary directory, but for the locks of devices, which all judges of a user share."""
+    return {path for path in Path(tempfile.gettempdir()).iterdir() if path.suffix != ".lock"}
 
 
 def _rss_mb() -> float:
