@@ -45,8 +45,12 @@ _MUST_NOT_GROW = frozenset(Holdings.__dataclass_fields__) - {"threads", "rss_mb"
 
 
 def _files() -> set[Path]:
-    """Files and folders in the temporary directory, but for the locks of devices, which all judges of a user share."""
-    return {path for path in Path(tempfile.gettempdir()).iterdir() if path.suffix != ".lock"}
+    """Files and folders in the temporary directory, but for what is made once for all judges of a user.
+
+    That are the locks of a device, and the folder of torch's compiler.
+    """
+    found = Path(tempfile.gettempdir()).iterdir()
+    return {path for path in found if path.suffix != ".lock" and not path.name.startswith("torchinductor_")}
 
 
 def _rss_mb() -> float:
