@@ -4,7 +4,7 @@ import ast
 import re
 
 from kbevolve.evaluators.lint.marks import Marks
-from kbevolve.evaluators.lint.python_names import PythonNames
+from kbevolve.evaluators.lint.python_names import BUILT, PythonNames
 from kbevolve.evaluators.lint.python_scopes import OWN, NameScope
 from kbevolve.evaluators.lint.python_unreadable import CODE_OBJECTS
 from kbevolve.evaluators.lint.tables import PATTERNS, PROTECTED, table, words
@@ -53,8 +53,8 @@ class PythonStores:
                 self._marks.tag("module-cache")
 
     def _attribute(self, base: ast.expr, name: str, value: ast.expr | None, scope: NameScope, running: bool) -> None:
-        functions = [meaning for meaning in self._names.of(base, scope) if isinstance(meaning, ast.FunctionDef)]
-        if name in CODE_OBJECTS or (name == "src" and functions):  # of a Triton kernel
+        kernel = any(one == BUILT or isinstance(one, ast.FunctionDef) for one in self._names.of(base, scope))
+        if name in CODE_OBJECTS or (name in {"src", "raw_src"} and kernel):  # of a Triton kernel
             self._marks.refuse("unreadable")
         if name in {"__code__", "__globals__", "__closure__"}:
             self._marks.tag("patches-torch")

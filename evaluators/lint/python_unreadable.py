@@ -67,10 +67,13 @@ class UnreadableCode:
 
     def check_item(self, base: ast.expr, key: ast.expr, scope: NameScope) -> None:
         """``base[key]``, which may be any function of a module."""
+        text = self._names.text(key, scope)
+        if text == "__builtins__" or (text in _MAPS and BUILT in self._names.of(base, scope)):
+            self._refuse()
         for name in self._names.names(base, scope):
             module = name.removesuffix(".__dict__")
             any_module = name == "sys.modules" and getattr(key, "id", getattr(key, "attr", "")) not in _OWN_MODULE
-            if (any_module or module in _EXECUTORS) and self._names.text(key, scope) is None:
+            if text is None and (any_module or module in _EXECUTORS):
                 self._refuse()
 
     def finish(self) -> None:
@@ -116,6 +119,10 @@ class UnreadableCode:
                 modes = [*arguments[3:4], *(word.value for word in node.keywords if word.arg in {"prot", None})]
                 if any(self._is_executable(mode, scope) for mode in modes):
                     self._refuse()
+            case "builtins.print" if any(word.arg != "sep" for word in node.keywords):
+                self._writes(arguments, scope, as_bytes=False)
+            case "torch.ops.load_library" | "torch.classes.load_library" | "numpy.ctypeslib.load_library":
+                self._marks.loads_library = True
             case "os.write" | "os.pwrite":
                 self._writes(arguments[1:], scope, as_bytes=True)
             case "builtins.open" | "io.open" | "os.fdopen" | "pathlib.Path.open":
