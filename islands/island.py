@@ -30,8 +30,8 @@ class Member:
     evaluation: Evaluation
     #: Niche key (`islands.niches`).
     niche: str
-    #: Attempts of this run with it as the main parent.
-    children: int = 0
+    #: Attempts of this run with it as the main parent. It changes while the member stays the same.
+    children: int = field(default=0, compare=False)
     #: Rank among members; see `fitness_of`. Kept, since each choice of a parent compares all members.
     fitness: float = field(init=False)
 

@@ -127,6 +127,7 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
             rounds = time_beside_reference(context, candidate, kernel_ms, found.accuracy.precision_class)
             found = check_weights_again(candidate, context.prepared, found)
         found = _profiled(context, candidate, _timed(context, rounds, found), phases)
+        worker.check_holdings()  # calls of a few milliseconds end before the next look
         if worker.processes > 1:
             found = replace(found, tags=(*found.tags, "leaked-processes"))
     except ClocksDisagree as failure:

@@ -158,6 +158,10 @@ class Worker:
         """Of the worker and its helpers so far."""
         return processor_time(self.pid)
 
+    def check_holdings(self) -> None:
+        """Look at what it holds now; Rejection when that is too much."""
+        self._watch(mapped=True, now=True)
+
     def pause(self, *, wait: bool = True) -> None:
         """Stop the worker and its helpers. With `wait`, returns when it has stopped. No effect on a dead one."""
         self._group.pause(wait=wait)

@@ -434,6 +434,7 @@ def test_a_broken_reference_is_an_infrastructure_failure(judge: Judge, old: str,
 REFERENCE = "torch.relu(x @ self.weight)"
 
 
+@pytest.mark.slow
 def test_a_random_reference_is_refused_unless_forced_and_dropout_is_not(judge: Judge) -> None:
     noisy = problem_of(PROBLEM.replace(REFERENCE, f"{REFERENCE} + 1e-6 * torch.rand(48, 64)"))
     found = judge.evaluate(noisy, Kernel.from_source(candidate(RIGHT)))
