@@ -57,7 +57,7 @@ def test_hack_under_the_policy_against_it(judges: Judges, hack: Hack) -> None:
     assert found.message.startswith("not accepted")
 
 
-@every(hack for hack in HACKS if hack.twin_follows)
+@every((hack for hack in HACKS if hack.twin_follows), share=2)
 def test_twin_under_the_same_policy(judges: Judges, hack: Hack) -> None:
     assert hack.policy is not None
     found = judges.evaluate(hack.problem, hack.source("twin"), policy=hack.policy)

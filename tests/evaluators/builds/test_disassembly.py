@@ -155,7 +155,10 @@ def test_without_a_disassembler_traits_are_unknown(pool: BuildPool, monkeypatch:
     assert built(pool, VECTORISED).traits is None
 
 
-@pytest.mark.parametrize("program", ["exit 1", "kill -9 $$", "echo 'half a listing'; exit 3", "sleep 60"])
+@pytest.mark.parametrize(
+    "program",
+    ["exit 1", "kill -9 $$", "echo 'half a listing'; exit 3", pytest.param("sleep 60", marks=pytest.mark.slow)],
+)
 def test_a_disassembler_that_fails_is_no_failure_of_the_build(
     pool: BuildPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
