@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
@@ -82,7 +82,7 @@ def _in_order(candidate: CandidateProcess, prepared: PreparedProblem, results: T
         yield trial
         if not candidate.takes_weights:
             results.found = replace(results.found, tags=(*results.found.tags, OWN_NAMES))
-        elif not _follows(candidate, prepared.weights, prepared.trial(0)):
+        elif not _follows(candidate, prepared.weights, lambda: prepared.trial(0)):
             results.found = replace(results.found, tags=(*results.found.tags, PREPACKED_TAG))
     with candidate.on_device():
         candidate.construct(prepared.weights)
@@ -96,13 +96,14 @@ def check_weights_again(candidate: CandidateProcess, prepared: PreparedProblem, 
     """The evaluation with the tag of a kernel that packed its weights only after some calls."""
     if not candidate.takes_weights or PREPACKED_TAG in found.tags:
         return found
-    follows = _follows(candidate, prepared.second_weights[0], prepared.second_trial(0))
+    follows = _follows(candidate, prepared.second_weights[0], lambda: prepared.second_trial(0))
     return found if follows else replace(found, tags=(*found.tags, PREPACKED_TAG))
 
 
-def _follows(candidate: CandidateProcess, weights: Weights, trial: Trial) -> bool:
-    """Whether weights that are overwritten in place change the answer as they must."""
+def _follows(candidate: CandidateProcess, weights: Weights, with_them: Callable[[], Trial]) -> bool:
+    """Whether weights that are overwritten in place change the answer as they must; `with_them` may use the device."""
     with candidate.on_device():
+        trial = with_them()
         candidate.overwrite_weights(weights)
         candidate.trial_call(trial.inputs)
         return accepts(trial.scale, deviation(candidate.outputs, trial.expected, trial.scale))

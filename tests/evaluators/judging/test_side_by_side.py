@@ -78,10 +78,10 @@ def test_side_by_side_is_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -
             timed.append((started, time.monotonic()))
             timing.release()
 
-    def trial_call(self: CandidateProcess, inputs: object) -> object:
+    def trial_call(self: CandidateProcess, inputs: object, **options: bool) -> object:
         started = time.monotonic()
         try:
-            return real_trial_call(self, inputs)  # type: ignore[arg-type]
+            return real_trial_call(self, inputs, **options)  # type: ignore[arg-type]
         finally:
             tried.append((started, time.monotonic()))
 
