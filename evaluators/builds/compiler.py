@@ -112,16 +112,15 @@ def commands(request: BuildRequest) -> Commands:
     )
 
 
-@functools.cache
 def toolchain() -> str:
-    """A digest of torch, Python and the compilers, on which every product depends. Computed once in a process."""
+    """A digest of torch, Python, the compilers and their variables, on which every product depends."""
     import torch
     from torch.utils import cpp_extension
 
     nvcc = Path(cpp_extension.CUDA_HOME or "/usr/local/cuda") / "bin" / "nvcc"
     parts = [
         *(str(_RECIPE), torch.__version__, sys.version, str(Path(torch.__file__).parent)),
-        *(_version([word, "--version"]) for word in (os.environ.get("CXX", "c++"), str(nvcc), "ld")),
+        *(_output((word, "--version")) for word in (os.environ.get("CXX", "c++"), str(nvcc), "ld")),
         *(f"{name}={os.environ.get(name)}" for name in _VARIABLES),
         *(f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NVCC_")),
     ]
@@ -133,17 +132,15 @@ def _quoted(words: Sequence[str]) -> list[str]:
     return [shlex.quote(word) for word in words]
 
 
-@functools.cache
 def _is_gnu() -> bool:
     """Whether the compilers of C++ are GCC, whose assembler reports what it reads."""
     named = {os.environ.get(name, default) for name, default in (("CXX", "c++"), ("CC", "gcc"), ("NVCC_CCBIN", "gcc"))}
-    return not any("clang" in _version([*shlex.split(name), "--version"]) for name in named if name)
+    return not any("clang" in _output((*shlex.split(name), "--version")) for name in named if name)
 
 
-@functools.cache
 def _linker_reports() -> bool:
     """Whether the linker can report what it reads (binutils 2.35, 2020)."""
-    return "--dependency-file" in _version(["ld", "--help"])
+    return "--dependency-file" in _output(("ld", "--help"))
 
 
 def _names_architecture(request: BuildRequest) -> bool:
@@ -155,7 +152,9 @@ def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
     return function(**{name: given[name] for name in inspect.signature(function).parameters})
 
 
-def _version(command: Sequence[str]) -> str:
+@functools.cache
+def _output(command: tuple[str, ...]) -> str:
+    """What a compiler says of itself; asked once in a process, unlike the variables, which may change."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout
     except (OSError, subprocess.SubprocessError):
