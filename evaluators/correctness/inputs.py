@@ -13,6 +13,13 @@ from itertools import chain, cycle, islice
 
 import torch
 
+from kbevolve.evaluators.correctness.rule import (
+    DIMINISHED_EXPONENT,
+    ENLARGED_EXPONENT,
+    OUTLIER_EXPONENTS,
+    SCALE_EXPONENT,
+)
+
 #: An input tensor and a generator on its device -> the transformed tensor.
 Transform = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
@@ -56,7 +63,9 @@ def diminished(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor
     if not _changeable(tensor) or not tensor.numel():
         return tensor
     size = float(tensor.float().square().mean().sqrt())
-    return _times(tensor, generator, exponent=-16 - (round(math.log2(size)) if 0 < size < math.inf else 0))
+    return _times(
+        tensor, generator, exponent=DIMINISHED_EXPONENT - (round(math.log2(size)) if 0 < size < math.inf else 0)
+    )
 
 
 def _times(tensor: torch.Tensor, generator: torch.Generator, *, exponent: int, flip: bool = False) -> torch.Tensor:
@@ -201,17 +210,17 @@ def _factors(
 
 
 #: Rows and columns change sign at random and are scaled by 1/4 to 4 each.
-signed: Transform = partial(_scaled, exponents=(-2, 2), flip=True)
+signed: Transform = partial(_scaled, exponents=(-SCALE_EXPONENT, SCALE_EXPONENT), flip=True)
 #: Rows and columns are scaled by 1/4 to 1 each: for references defined only on [0, 1].
 shrunk: Transform = partial(_scaled, exponents=(-2, 0), flip=False)
 #: A random half of the rows as in `signed`, the others as drawn: a few rows do not show what the rest is.
-heterogeneous: Transform = partial(_mixed, exponents=(-2, 2), flip=True)
+heterogeneous: Transform = partial(_mixed, exponents=(-SCALE_EXPONENT, SCALE_EXPONENT), flip=True)
 #: A random half of the rows as in `shrunk`, the others as drawn.
 mixed_rows: Transform = partial(_mixed, exponents=(-2, 0), flip=False)
 #: Scaled by 128, with random signs: exponentials overflow unless the kernel first subtracts the maximum.
-enlarged: Transform = partial(_times, exponent=7, flip=True)
+enlarged: Transform = partial(_times, exponent=ENLARGED_EXPONENT, flip=True)
 #: Scaled by 128, with the signs as drawn: for references defined only on positive numbers.
-scaled_128x: Transform = partial(_times, exponent=7)
+scaled_128x: Transform = partial(_times, exponent=ENLARGED_EXPONENT)
 #: Scaled by 4, with random signs: where larger factors make the reference itself inaccurate.
 scaled_4x: Transform = partial(_times, exponent=2, flip=True)
 #: Scaled by 2^-9: where smaller inputs would vanish beside a bias, and for tasks in fp16.
@@ -219,8 +228,9 @@ scaled_512th: Transform = partial(_times, exponent=-9)
 #: Scaled by 1/16.
 scaled_16th: Transform = partial(_times, exponent=-4)
 
+_LEAST, _LARGEST = (2.0**exponent for exponent in OUTLIER_EXPONENTS)
 #: Numbers that `special` writes; finite ones are clamped to the dtype's range.
-_SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e-40, -1e-42, 2.0**20, -(2.0**30), 2.0**40, -(2.0**40))
+_SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e-40, -1e-42, _LEAST, -(2.0**30), _LARGEST, -_LARGEST)
 #: `special` changes elements in the first 1/16 of a tensor.
 _SPECIAL_SHARE = 16
 #: Single elements that `alone` changes.

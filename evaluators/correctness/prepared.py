@@ -14,7 +14,8 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
 from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal, outlying, special
 from kbevolve.evaluators.correctness.reference import Reference
-from kbevolve.evaluators.correctness.truth import SLACK, ExpectedOutput, Scale, all_finite, as_real, is_usable, scale_of
+from kbevolve.evaluators.correctness.rule import SLACK
+from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, all_finite, as_real, is_usable, scale_of
 from kbevolve.evaluators.correctness.weights import varied
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache

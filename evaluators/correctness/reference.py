@@ -10,8 +10,8 @@ import torch
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.correctness.inputs import Distribution, nominal, transformed
+from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_memory, separable_inputs
-from kbevolve.evaluators.correctness.truth import CAPS
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
 from kbevolve.evaluators.worker.precision import DTYPES, cast, flags_for

@@ -17,23 +17,18 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-#: Accepted E by the task's precision: above the E of honest kernels (see above), below the next coarser class.
-CAPS = {"fp32": 5e-5, "tf32": 2e-3, "fp16": 2e-2, "bf16": 2e-2}
-#: The bound is this multiple of the reference's own E where that is more than the cap.
-SLACK = 4.0
-#: Elements of a tile: one row of a large one, several of a small one.
-RUN = 256
-#: The bound of T is this multiple of the bound of E, or of the reference's own T. A tile of zeros has T = 0.7, and 64
-#: zeros have 0.35: both are above 8 times every cap.
-_TILE_SLACK = 8.0
+from kbevolve.evaluators.correctness.rule import (
+    CAPS,
+    POISONED,
+    ROW_BOUND,
+    ROW_SLACK,
+    RUN,
+    SLACK,
+    TILE_SLACK,
+)
+
 #: Largest E of each class of precision, between the E of honest kernels (see above).
 _CLASSES = (("fp64", 1e-9), ("fp32", 5e-5), ("tf32", 1.6e-3), ("half", 2e-2))
-#: A row's error may be this share of the row itself, or this multiple of the reference's own error in it. Loose bounds:
-#: they are for rows that are lost beside larger ones, not for their rounding.
-_ROW_BOUND = 0.3
-_ROW_SLACK = 8.0
-#: Share of an output that may be NaN although it does not depend on the inputs that are.
-_POISONED = 0.01
 #: Rows of fewer elements are judged together: single numbers near zero are what rounding left of larger ones.
 _SHORTEST_ROW = 16
 #: On diminished inputs E of an fp16 product is more than this multiple of E on nominal ones (5.5 times for randn, 5.4
@@ -158,7 +153,7 @@ def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | No
         reference_error=own.error,
         reference_worst_tile=own.worst_tile,
         bound=bound,
-        tile_bound=_TILE_SLACK * max(bound, own.worst_tile),
+        tile_bound=TILE_SLACK * max(bound, own.worst_tile),
         run_scales=run_scales,
         row_limits=row_limits,
     )
@@ -248,7 +243,7 @@ def _errors(output: torch.Tensor, expected: ExpectedOutput, index: int, *, width
         compared = _compared(mine, right, apart)
         poisoned += int((right.isfinite() & ~compared).sum())
         found.append(_run_norms(torch.where(compared, mine - right, 0.0), width))
-    return torch.cat(found) if poisoned <= _POISONED * truth.numel() else torch.cat(found) + math.inf
+    return torch.cat(found) if poisoned <= POISONED * truth.numel() else torch.cat(found) + math.inf
 
 
 def _row_width(truth: torch.Tensor) -> int:
@@ -267,7 +262,7 @@ def _row_limits(expected: ExpectedOutput, index: int) -> torch.Tensor:
         [_run_norms(right if finite else _finite(right), width) for (right,) in _chunks(truth, width=width)]
     )
     own = _errors(expected.reference[index], expected, index, width=width)
-    return torch.where(sizes > 0, torch.maximum(_ROW_BOUND * sizes, _ROW_SLACK * own), math.inf)
+    return torch.where(sizes > 0, torch.maximum(ROW_BOUND * sizes, ROW_SLACK * own), math.inf)
 
 
 def _compared(mine: torch.Tensor, right: torch.Tensor, independent: torch.Tensor) -> torch.Tensor:

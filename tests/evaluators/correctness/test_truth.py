@@ -4,9 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from kbevolve.evaluators.correctness.rule import CAPS, RUN
 from kbevolve.evaluators.correctness.truth import (
-    CAPS,
-    RUN,
     Deviation,
     ExpectedOutput,
     accepts,
