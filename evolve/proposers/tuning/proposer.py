@@ -6,10 +6,12 @@ values. A posterior draw over the settings of the same skeleton in the brief's h
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from random import Random
 
 from kbevolve.archive.records import BirthState, Kernel, Operator
 from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.tuning.constraints import fits
 from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
 
@@ -70,9 +72,9 @@ def _nearby(bases: list[dict[str, str]], tunables: tuple[Tunable, ...], rng: Ran
 def _unknown(
     brief: Brief, source: str, settings: Iterable[Mapping[str, str]], *, limit: int | None = None
 ) -> list[tuple[Kernel, dict[str, str]]]:
-    """Kernels with these settings that are new to the run, each once."""
+    """Kernels with these settings that meet the kernel's conditions and are new to the run, each once."""
     found: dict[str, tuple[Kernel, dict[str, str]]] = {}
-    for setting in settings:
+    for setting in filter(partial(fits, source), settings):
         kernel = Kernel.from_source(with_values(source, setting))
         if not brief.known(kernel.id):
             found[kernel.id] = (kernel, dict(setting))
