@@ -44,11 +44,18 @@ class ProblemCard:
     #: "low-signal", "launch-bound", "random", "dropout", "nondeterministic", "dead-code", "reducible", "in-place",
     #: "not-finite".
     flags: Mapping[str, str] = field(default_factory=dict)
-    #: Bytes of all inputs, of the weights, and of the outputs; floating-point operations of the reference.
+    #: Bytes of all inputs, of the weights, and of the outputs; floating-point operations of the reference's products.
     input_bytes: int = 0
     weight_bytes: int = 0
     output_bytes: int = 0
     flops: int = 0
+    #: `flops` without those that the reasons of "reducible" save.
+    required_flops: int = 0
+    #: Measured rates of the device: "copy" -> bytes per second, format of the operands ("fp32", "tf32", "fp16", …) ->
+    #: operations per second of a product. Empty in older cards, as are `resources`.
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    #: What kernels share on the device: "L2", "shared" and others, as `evaluators.device.devices.resources` has them.
+    resources: Mapping[str, int] = field(default_factory=dict)
     #: Milliseconds of the eager reference, warm.
     eager_ms: float = 0.0
     #: Milliseconds in which all of these bytes are moved once; where `roofline_ms` is more, arithmetic bounds it.

@@ -18,7 +18,7 @@ from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference, preserved_state, same_values
 from kbevolve.evaluators.correctness.truth import ALLCLOSE
-from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.devices import Device, resources
 from kbevolve.evaluators.device.memory import free_bytes
 from kbevolve.evaluators.worker.values import pack, unpack
 
@@ -83,8 +83,6 @@ class Inspection:
         needed = sum(round(_bytes([tensor]) * (1 - zeros.get(i, 0.0))) for i, tensor in enumerate(self._inputs))
         state = self._reference.model.state_dict().values()
         moved = needed + _bytes(state) + output_bytes
-        # The roofline leaves out operations that algebra can save.
-        required = operations.certain if "reducible" in self._flags else operations.total
         return ProblemCard(
             problem=self._problem.id,
             device=self._device.fingerprint,
@@ -94,9 +92,14 @@ class Inspection:
             weight_bytes=_bytes(state),
             output_bytes=output_bytes,
             flops=operations.total,
+            peaks={"copy": roofline.bytes_per_second, **roofline.operations_per_second},
+            resources=resources(self._device),
+            required_flops=operations.required,
             eager_ms=eager_ms,
             memory_ms=moved / roofline.bytes_per_second * 1e3,
-            roofline_ms={name: roofline.roofline_ms(name, moved_bytes=moved, operations=required) for name in CLASSES},
+            roofline_ms={
+                name: roofline.roofline_ms(name, moved_bytes=moved, operations=operations.required) for name in CLASSES
+            },
             floor_ms={
                 # Eager is honest: where it beats the floor, the rates were measured on a busy device.
                 name: min(eager_ms, roofline.floor_ms(name, written_bytes=output_bytes, operations=operations.certain))

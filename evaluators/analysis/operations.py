@@ -52,6 +52,8 @@ class Operations:
     total: int
     #: Those that no known rearrangement saves.
     certain: int
+    #: The total without what the reasons of `redundant` save, and without products that nothing uses.
+    required: int
     #: Why other work is redundant, one phrase for each reason that a person would accept.
     redundant: tuple[str, ...] = ()
     #: Number of products whose results nothing uses.
@@ -135,21 +137,24 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def result(self) -> Operations:
         """The count so far."""
-        certain, unused, phrases = 0, 0, []
+        certain, required, unused, phrases = 0, 0.0, 0, []
         for product in self._products:
             if product.used >= _KEPT_SHARE * product.elements:
                 certain += product.certain
+                required += product.operations * (1 - product.empty)
                 if product.empty:
                     phrases.append(f"{product.empty:.0%} of an operand of a {product.name} are blocks of zeros")
             elif product.summed:
                 phrases.append(f"the result of a {product.name} ({product.elements:,} elements) is summed up linearly")
             elif product.used:
+                required += product.operations * product.used / product.elements
                 phrases.append(f"{product.used / product.elements:.0%} of the result of a {product.name} is used")
             else:
                 unused += 1
         return Operations(
             total=sum(product.operations for product in self._products),
             certain=certain,
+            required=round(required),
             redundant=tuple(dict.fromkeys(phrases)),
             unused=unused,
         )

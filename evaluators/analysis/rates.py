@@ -6,6 +6,15 @@ twice shows half of the bandwidth that it uses, and that half is what it can gai
 
 from kbevolve.archive.records import ProblemCard
 
+#: By the task's precision: how its products can be computed -> format of the operands, and products for each. 3 of TF32
+#: or fp16 parts are as accurate as fp32, and so are 6 of bf16, which has 8 bits a part.
+_WAYS = {
+    "fp32": {"fp32": ("fp32", 1), "3 TF32": ("tf32", 3), "3 fp16": ("fp16", 3), "6 bf16": ("bf16", 6)},
+    "tf32": {"TF32": ("tf32", 1), "fp16": ("fp16", 1)},
+    "fp16": {"fp16": ("fp16", 1)},
+    "bf16": {"bf16": ("bf16", 1)},
+}
+
 
 def bytes_of(card: ProblemCard) -> int:
     """Bytes moved when every input, weight and output is read or written once."""
@@ -20,6 +29,20 @@ def gigabytes_per_second(card: ProblemCard | None, time_ms: float) -> float | No
 def teraflops(card: ProblemCard | None, time_ms: float) -> float | None:
     """Effective TFLOP/s of the products; None without a card or where there are none."""
     return card.flops / (time_ms / 1e3) / 1e12 if card and card.flops and time_ms > 0 else None
+
+
+def product_times(card: ProblemCard) -> dict[str, float]:
+    """Milliseconds that the problem's products take at the measured peaks, for each way that is accurate enough.
+
+    The keys are ``fp32``, ``3 TF32``, ``3 fp16`` and ``6 bf16`` for an fp32 task on a GPU, ``fp32`` on a CPU. Empty
+    without products, or where the rates are not known. Nothing is padded; products that zeros save are left out.
+    """
+    splits = "tf32" in card.peaks or card.precision != "fp32"  # not on a CPU
+    return {
+        way: count * card.required_flops / card.peaks[name] * 1e3
+        for way, (name, count) in _WAYS[card.precision].items()
+        if card.required_flops and name in card.peaks and (splits or way == "fp32")
+    }
 
 
 def roofline_share(card: ProblemCard | None, precision_class: str | None, time_ms: float) -> float | None:

@@ -11,24 +11,25 @@ below the floor proves cheating: the floor counts only what no honest kernel can
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from kbevolve.evaluators.analysis.conditions import judging_conditions
-from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.devices import Device, cache_bytes
 from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Classes of precision, the most exact first (`archive.records.Evaluation.precision_class`).
 CLASSES = ("fp64", "fp32", "tf32", "half")
 #: An fp32 product of low-precision parts needs three products: high x high, high x low, low x high.
 SPLIT_PRODUCTS = 3
+#: Formats whose products are of class "tf32" or "half".
+_NARROW = ("tf32", "fp16", "bf16")
 #: The floor's rates as a multiple of the measured ones. A library's best product reaches 75 to 90 % of the hardware's
 #: peak; on a shared CPU other programs can take half of it during the measurement.
 HEADROOM = {"cuda": 1.3, "cpu": 2.0}
 #: Version of the measurement; another number makes cached rates invalid.
-_FORMAT = 1
+_FORMAT = 2
 #: Edge of the square products. Smaller ones do not fill a large GPU; 2048 takes some 0.1 s on a CPU.
 _EDGE = {"cuda": 8192, "cpu": 2048}
 #: On a CPU a product of this edge is measured first; above so many seconds no larger one is measured.
@@ -44,8 +45,8 @@ class Roofline:
 
     #: Bytes read plus bytes written per second, of a copy or a fill, whichever is more.
     bytes_per_second: float
-    #: Precision of the product ("fp64", "fp32", "tf32", "half") -> floating-point operations per second. CPUs have no
-    #: "tf32".
+    #: Format of the operands -> operations per second of a product: "fp64", "fp32", and "bf16" on a CPU; on a GPU also
+    #: "tf32", "fp16", and "fp8" and "int8" where torch can multiply those.
     operations_per_second: Mapping[str, float]
     #: Bytes that may still be in the last-level cache when a call ends.
     l2_bytes: int
@@ -59,10 +60,9 @@ class Roofline:
         parts give fp32 (Ootomo and Yokota, 2022) or fp64 as accurate as an fp32 output shows.
         """
         rates = self.operations_per_second
-        narrow = max(rates.get("tf32", 0.0), rates.get("half", 0.0))
-        if precision_class in ("tf32", "half"):
-            return max(narrow, *rates.values())
-        return max(rates.get("fp32", 0.0), rates.get("fp64", 0.0), narrow / SPLIT_PRODUCTS)
+        narrow = max(rates.get(name, 0.0) for name in _NARROW)
+        wide = max(rates.get("fp32", 0.0), rates.get("fp64", 0.0))
+        return max(wide, narrow if precision_class in ("tf32", "half") else narrow / SPLIT_PRODUCTS)
 
     def raised_to(self, other: "Roofline") -> "Roofline":
         """The higher of each rate."""
@@ -109,7 +109,7 @@ def measure(device: Device) -> Roofline:
         return Roofline(
             bytes_per_second=_bandwidth(device),
             operations_per_second=_products(device),
-            l2_bytes=_cache_bytes(device),
+            l2_bytes=max(cache_bytes(device).values(), default=0),
             headroom=HEADROOM[device.type],
         )
 
@@ -127,16 +127,18 @@ def _bandwidth(device: Device) -> float:
 
 
 def _products(device: Device) -> dict[str, float]:
-    kinds = {"fp64": torch.float64, "fp32": torch.float32, "half": torch.float16}
-    if device.type == "cpu":
-        # Not fp16: CPUs without instructions for it emulate it a hundred times slower.
-        kinds["half"] = torch.bfloat16
-    else:
-        kinds["tf32"] = torch.float32
+    # Not fp16 on a CPU: those without instructions for it emulate it a hundred times slower.
+    kinds = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16}
+    if device.type == "cuda":
+        kinds |= {"tf32": torch.float32, "fp16": torch.float16, "fp8": torch.float8_e4m3fn, "int8": torch.int8}
     rates = {}
     for name, dtype in kinds.items():
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
-        rates[name] = _product_rate(device, dtype)
+        try:
+            rates[name] = _product_rate(device, dtype)
+        except RuntimeError:
+            if name not in ("fp8", "int8"):  # not every GPU and version of torch has these
+                raise
     return rates
 
 
@@ -153,7 +155,16 @@ def _product_rate(device: Device, dtype: torch.dtype) -> float:
 
 def _product_seconds(device: Device, dtype: torch.dtype, edge: int) -> float:
     # Random numbers: a GPU is up to 15 % faster on zeros, which need less power.
-    left, right = (torch.randn(edge, edge, device=device.torch_name).to(dtype) for _ in range(2))
+    left, right = (torch.randn(edge, edge, device=device.torch_name) for _ in range(2))
+    if dtype is torch.int8:
+        left, right = (tensor.mul_(32).clamp_(-127, 127) for tensor in (left, right))
+    left, right = left.to(dtype), right.to(dtype)
+    if dtype is torch.int8:
+        return _best_seconds(lambda: torch._int_mm(left, right.t()), device)
+    if dtype is torch.float8_e4m3fn:
+        one = torch.ones((), device=left.device)
+        keywords: dict[str, Any] = {"scale_a": one, "scale_b": one, "out_dtype": torch.bfloat16, "use_fast_accum": True}
+        return _best_seconds(lambda: torch._scaled_mm(left, right.t(), **keywords), device)
     product = torch.empty_like(left)
     return _best_seconds(lambda: torch.mm(left, right, out=product), device, all_busy=True)
 
@@ -173,17 +184,6 @@ def _best_seconds(act: Callable[[], Any], device: Device, *, all_busy: bool = Fa
             # CPU time, which other programs on the machine do not lengthen, unlike wall-clock time.
             best = min(best, (time.process_time() - worked) / device.threads)
     return best
-
-
-def _cache_bytes(device: Device) -> int:
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device.index).L2_cache_size)
-    sizes = [0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-        sizes.append(int(text.rstrip("KMG") or 0) * unit)
-    return max(sizes)
 
 
 def _from_tree(tree: Any) -> Roofline | None:

@@ -126,10 +126,45 @@ def _cuda(index: int) -> Device:
         fingerprint=f"cuda/{found.name}/{architecture}/{stack}",
         description=(
             f"{found.name}, {found.multi_processor_count} SMs, {found.total_memory / 1e9:.0f} GB, {architecture}, "
-            f"CUDA {torch.version.cuda}, torch {torch.__version__}"
+            f"CUDA {torch.version.cuda}, torch {torch.__version__}, Triton {package_version('triton') or 'none'}"
         ),
         threads=len(os.sched_getaffinity(0)),
     )
+
+
+def cache_bytes(device: Device) -> dict[str, int]:
+    """Bytes of the caches of a CPU, by level ("L1", "L2", "L3"), or of a GPU ("L2")."""
+    if device.type == "cuda":
+        import torch
+
+        return {"L2": int(torch.cuda.get_device_properties(device.index).L2_cache_size)}
+    sizes = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, text = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:  # some virtual machines leave files out
+            continue
+        if kind != "Instruction":
+            unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+            sizes[f"L{level}"] = int(text.rstrip("KMG") or 0) * unit
+    return sizes
+
+
+def resources(device: Device) -> dict[str, int]:
+    """What kernels share: caches in bytes; on a GPU also "shared" memory that a block may have and "SM shared" of a
+    multiprocessor, in bytes, and "registers" of 32 bits of a multiprocessor."""
+    found = cache_bytes(device)
+    if device.type == "cuda":
+        import torch
+
+        properties = torch.cuda.get_device_properties(device.index)
+        names = {
+            "shared": "shared_memory_per_block_optin",
+            "SM shared": "shared_memory_per_multiprocessor",
+            "registers": "regs_per_multiprocessor",
+        }
+        found |= {name: int(getattr(properties, field)) for name, field in names.items() if hasattr(properties, field)}
+    return found
 
 
 def cpu_model() -> str:

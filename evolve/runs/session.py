@@ -191,7 +191,9 @@ def _card(context: RunContext, judges: Judges | AbsentJudges) -> ProblemCard:
     """
     found = judges.card(context.problem)
     known = context.archive.problems.card(found.problem, found.device, found.precision)
-    card = known if known is not None and known.flags.keys() == found.flags.keys() else found
+    # A card of an older version has no rates.
+    same = known is not None and known.flags.keys() == found.flags.keys() and known.peaks.keys() == found.peaks.keys()
+    card = known if known is not None and same else found
     context.archive.add_card(card)
     return card
 

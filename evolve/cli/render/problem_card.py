@@ -14,6 +14,7 @@ from kbevolve.archive.formatting import (
 )
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.flaws import Flaw
+from kbevolve.evaluators.analysis.rates import product_times
 
 #: Flags by severity: the first stops the judge, the others weaken its verdicts.
 _STYLES = {"degenerate": "bold red", "nondeterministic": "red", "not-finite": "red", "low-signal": "yellow"}
@@ -31,6 +32,7 @@ def card_fields(card: ProblemCard, flaws: tuple[Flaw, ...]) -> Mapping[str, str 
         "writes": size_words(card.output_bytes),
         "computes": f"{operation_words(card.flops)} in products" if card.flops else "no matrix products",
         "bound by": f"{card.bound_by}{intensity}",
+        "products": ", ".join(f"{way} {time_words(time)}" for way, time in product_times(card).items()) or "–",
         "eager": time_words(card.eager_ms) + (f", {share} of the roofline" if card.task_roofline_ms else ""),
         "roofline": _by_class(card.roofline_ms),
         "floor": _by_class(card.floor_ms) if any(card.floor_ms.values()) else "none known with certainty",

@@ -17,7 +17,7 @@ CONVOLUTION = 2 * 2 * 8 * 14 * 14 * 4 * 9
 
 
 def test_a_plain_product_is_certain() -> None:
-    assert count_operations(lambda: A @ B) == Operations(total=AB, certain=AB)
+    assert count_operations(lambda: A @ B) == Operations(total=AB, certain=AB, required=AB)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_plain_product_is_certain() -> None:
 )
 def test_a_product_whose_every_element_is_needed_is_certain(call: Callable[[], object]) -> None:
     found = count_operations(call)
-    assert found == Operations(total=AB, certain=AB)
+    assert found == Operations(total=AB, certain=AB, required=AB)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_product_whose_every_element_is_needed_is_certain(call: Callable[[], o
 )
 def test_a_product_that_is_summed_up_is_not_certain(call: Callable[[], object]) -> None:
     found = count_operations(call)
-    assert (found.total, found.certain) == (AB, 0)
+    assert (found.total, found.certain, found.required) == (AB, 0, 0)
     assert "summed up" in found.redundant[0]
 
 
@@ -59,6 +59,7 @@ def test_a_chain_of_products_is_not_certain() -> None:
     assert not count_operations(lambda: A @ B @ C).redundant
     both = count_operations(lambda: torch.relu(A @ B) @ C)
     assert both.certain == both.total
+    assert count_operations(lambda: A @ B @ C).required == both.total
 
 
 def test_unused_products_are_reported() -> None:
@@ -67,9 +68,9 @@ def test_unused_products_are_reported() -> None:
         return A
 
     assert count_operations(dead).unused == 1
-    assert count_operations(dead).certain == 0
+    assert (count_operations(dead).certain, count_operations(dead).required) == (0, 0)
     part = count_operations(lambda: torch.relu(A @ B)[:, :8])
-    assert part.certain == 0
+    assert (part.certain, part.required) == (0, AB * 8 // 128)
     assert part.redundant == ("6% of the result of a matrix product is used",)
 
 
@@ -88,12 +89,13 @@ def test_products_with_blocks_of_zeros_and_squares_are_not_certain() -> None:
     found = count_operations(lambda: torch.diag(torch.randn(96)) @ B)
     assert found.certain == 0
     assert "blocks of zeros" in found.redundant[0]
+    assert found.required == pytest.approx(found.total / 6)
     assert count_operations(lambda: A @ A.T).certain == 0
 
 
 def test_a_convolution_is_certain_by_its_fewest_multiplications() -> None:
     found = count_operations(lambda: torch.relu(F.conv2d(IMAGES, KERNELS)))
-    assert found == Operations(total=CONVOLUTION, certain=CONVOLUTION // 9)
+    assert found == Operations(total=CONVOLUTION, certain=CONVOLUTION // 9, required=CONVOLUTION)
     normalised = nn.Sequential(nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1)).eval()
     assert count_operations(lambda: normalised(IMAGES)).certain == 0
 

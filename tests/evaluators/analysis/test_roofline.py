@@ -13,7 +13,7 @@ from kbevolve.evaluators.disk_cache import DiskCache
 
 GPU = Roofline(
     bytes_per_second=4e12,
-    operations_per_second={"fp64": 60e12, "fp32": 50e12, "tf32": 380e12, "half": 720e12},
+    operations_per_second={"fp64": 60e12, "fp32": 50e12, "tf32": 380e12, "fp16": 720e12, "fp8": 1400e12},
     l2_bytes=50 << 20,
     headroom=1.25,
 )
@@ -55,7 +55,7 @@ def test_the_measurement_restores_torchs_settings() -> None:
     assert (torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32) == (threads, flag)
     # Any machine that runs this moves 0.1 to 10,000 GB/s and does 0.1 to 100,000 GFLOP/s.
     assert 1e8 < found.bytes_per_second < 1e13
-    assert found.operations_per_second.keys() == {"fp64", "fp32", "half"}
+    assert found.operations_per_second.keys() == {"fp64", "fp32", "bf16"}
     assert all(1e8 < rate < 1e14 for rate in found.operations_per_second.values())
     assert found.headroom > 1
 

@@ -30,7 +30,7 @@ CARD = ProblemCard(
     flops=2_000_000_000_000,
     roofline_ms={"fp32": 2.0, "half": 1.0},
 )
-RATES = Roofline(bytes_per_second=1e12, operations_per_second={"fp32": 1e15, "half": 3e15}, l2_bytes=0, headroom=1.3)
+RATES = Roofline(bytes_per_second=1e12, operations_per_second={"fp32": 1e15, "fp16": 3e15}, l2_bytes=0, headroom=1.3)
 
 
 def entry(**fields: Any) -> dict[str, Any]:
