@@ -25,6 +25,9 @@ class Section(BaseModel):
 
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+#: Torch's own compute operations (matmul, conv, …) in a kernel: "full" for any, "partial" for all but the heavy ones,
+#: "none" for a kernel that computes everything itself.
+Libraries = Literal["full", "partial", "none"]
 #: What a model may see of a kernel that it wrote: its source, its verdict and speed, where its time goes.
 Feedback = Literal["generation", "execution", "profiler"]
 
@@ -96,9 +99,8 @@ class EvaluationSettings(Section):
     #: Seconds that all timed calls of the kernel may take together; a slow kernel gets fewer calls, at least one in
     #: each of 3 rounds.
     timing_seconds: float = Field(10.0, gt=0)
-    #: Torch's own compute operations (matmul, conv, …) in a kernel: "full" for any, "partial" for all but the
-    #: heavy ones, "none" for a kernel that computes everything itself.
-    allow_library: Literal["full", "partial", "none"] = "full"
+    #: Which of torch's own compute operations a kernel may call (`Libraries`).
+    allow_library: Libraries = "full"
     #: Whether a kernel may keep a copy of its weights in its own layout; it then misses changes in place.
     allow_prepacked: bool = True
     #: Whether a kernel may run code that the lint cannot read: computed or decoded text, code objects, machine code.

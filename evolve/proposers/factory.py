@@ -91,7 +91,12 @@ def _model_writer(settings: Settings, make: ModelMaker, interaction: "Interactio
                 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
                 from kbevolve.evolve.proposers.interactive import InteractiveProposer, NoModel
 
-                writer = LLMProposer(model or NoModel(), own, precision=settings.evaluation.precision)
+                writer = LLMProposer(
+                    model or NoModel(),
+                    own,
+                    precision=settings.evaluation.precision,
+                    libraries=settings.evaluation.allow_library,
+                )
                 proposer = InteractiveProposer(interaction=interaction, writer=writer) if interaction else writer
                 writers.setdefault(one.model or one.provider, {})[factor] = proposer
     if not writers:

@@ -1,7 +1,8 @@
 """The prompts: Jinja2 templates in `templates/`, and the parts of a brief that they show.
 
 A prompt shows what an author of the kernel needs: the problem, the device, the parent with its measured speedup, what
-was tried and what failed. It never shows seeds, tolerances or how inputs are varied: those are the judge's secrets.
+was tried and what failed, and the rule of accuracy, which decides between ways to compute. It never shows the seeds:
+what a kernel is judged on stays unknown to it.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,12 +11,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from kbevolve.archive.formatting import input_words, operation_words, size_words, time_words
-from kbevolve.archive.records import Backend, Idea, Operator, ProblemCard
+from kbevolve.archive.records import Backend, Idea, Operator
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
-from kbevolve.configs.settings import Feedback, Precision
+from kbevolve.configs.settings import Feedback, Libraries, Precision
+from kbevolve.evaluators.correctness import rule
 from kbevolve.evaluators.feedback.message import feedback, performance, speed_line
 from kbevolve.evolve.proposers.base import Brief
+from kbevolve.evolve.proposers.codegen.facts import card_lines, device_lines
 from kbevolve.evolve.proposers.codegen.idea_filters import IdeaFilter, helpful
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.lessons import pair_words, percent
@@ -29,6 +31,9 @@ INSPIRATION_LENGTH = 8000
 #: Most lines of each kind: failures, tried ideas (the newest), techniques.
 SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10
 
+#: Speedup over the reference from which on a parent is good, and an edit of it should change one thing.
+GOOD = 1.1
+
 #: Titles of an inspiration.
 SAME, SIMILAR = "Another kernel for the same problem", "A kernel for a similar problem"
 
@@ -40,9 +45,20 @@ DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)
 LANGUAGES = {Backend.CPP: "C++", Backend.CUDA: "CUDA C++", Backend.TRITON: "Triton", Backend.TORCH: "torch"}
 
 
-def system(brief: Brief, precision: Precision) -> str:
-    """The device, the contract and the rules; the same for every child of a run."""
-    return _render("system", device=brief.task.device, device_type=brief.task.device_type, precision=precision)
+def system(brief: Brief, precision: Precision, libraries: Libraries = "full") -> str:
+    """The device, the contract and the rules; the same for every child of a run.
+
+    `libraries` are those that a kernel may call (`EvaluationSettings.allow_library`).
+    """
+    return _render(
+        "system",
+        device=brief.task.device,
+        device_type=brief.task.device_type,
+        device_lines=device_lines(brief.task.card),
+        precision=precision,
+        libraries=libraries,
+        rule=rule,
+    )
 
 
 def ideas(
@@ -81,7 +97,7 @@ def ideas(
 def implement(brief: Brief, idea: Idea) -> str:
     """Stage two: edits on the parent, or a whole file."""
     name = "implement_diff" if edited(brief) else "implement_rewrite"
-    return _render(name, **_writing(brief), **_parent(brief), idea=idea)
+    return _render(name, **_writing(brief), **_parent(brief), idea=idea, replacing=_replacing(brief))
 
 
 def cross(brief: Brief) -> str:
@@ -120,6 +136,12 @@ def edited(brief: Brief) -> bool:
     return (
         brief.operator is Operator.MUTATE and bool(brief.parents) and brief.parents[0].kernel.backend != Backend.TORCH
     )
+
+
+def _replacing(brief: Brief) -> bool:
+    """Whether the parent is one to replace: a library does its work, or it is hardly faster than the reference."""
+    parent = brief.parents[0].evaluation if brief.parents else None
+    return parent is not None and ("library-heavy" in parent.tags or (parent.timing.speedup or 0.0) < GOOD)
 
 
 def backends(brief: Brief) -> tuple[Backend, ...]:
@@ -240,20 +262,3 @@ _ENVIRONMENT = Environment(
     autoescape=False,
     keep_trailing_newline=True,
 )
-
-
-#: Flags that help to write a kernel. The others show how to deceive the judge.
-_HELPFUL_FLAGS = ("launch-bound", "reducible", "dead-code", "in-place")
-
-
-def card_lines(card: ProblemCard) -> list[str]:
-    """What an author of a kernel should know about the problem; never what the judge checks."""
-    work = f", and computes {operation_words(card.flops)} in products" if card.flops else ""
-    lines = [f"It must read {input_words(card)} and write {size_words(card.output_bytes)}{work}."]
-    if card.task_roofline_ms:
-        limit = "memory bandwidth" if card.bound_by == "memory" else "the arithmetic"
-        lines.append(
-            f"On this device {limit} bounds it: at the roofline a call takes {time_words(card.task_roofline_ms)}, "
-            f"eager PyTorch takes {time_words(card.eager_ms)}."
-        )
-    return lines + [f"{flag.capitalize()}: {card.flags[flag]}." for flag in _HELPFUL_FLAGS if flag in card.flags]

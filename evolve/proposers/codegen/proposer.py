@@ -13,7 +13,7 @@ from kbevolve.archive.conversations import QuestionStage
 from kbevolve.archive.records import BirthState, Idea, Kernel, Operator
 from kbevolve.configs.errors import ProposerError
 from kbevolve.configs.playbook import RECOMBINE, Playbook, load_playbook
-from kbevolve.configs.settings import LLMSettings, Precision
+from kbevolve.configs.settings import Libraries, LLMSettings, Precision
 from kbevolve.evolve.llm.client import LanguageModel, Message, Reply, end_requests
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen import prompts
@@ -36,6 +36,8 @@ class LLMProposer:
     settings: LLMSettings
     #: The precision that the task asks for.
     precision: Precision = "fp32"
+    #: The libraries that its kernels may call.
+    libraries: Libraries = "full"
     #: Known optimisation ideas.
     playbook: Playbook = field(default_factory=load_playbook)
 
@@ -60,7 +62,8 @@ class LLMProposer:
                 f"a language model was asked to {brief.operator}; it does {', '.join(writers)}: "
                 "give that operator to another proposer"
             )
-        talk = Conversation(send=send, child=child_name(brief), system=prompts.system(brief, self.precision))
+        system = prompts.system(brief, self.precision, self.libraries)
+        talk = Conversation(send=send, child=child_name(brief), system=system)
         return writers[brief.operator](brief, talk)
 
     def send(self, request: ChildRequest) -> Reply:

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 from kbevolve.archive.records import BirthState, Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import ProposerError
-from kbevolve.configs.settings import Precision, Settings
+from kbevolve.configs.settings import Libraries, Precision, Settings
 from kbevolve.evaluators.feedback.message import feedback
 from kbevolve.evolve.llm.client import LanguageModel, ModelMaker, end_requests
 from kbevolve.evolve.llm.rate_limit import RateLimit
 from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.codegen import prompts
+from kbevolve.evolve.proposers.codegen.facts import card_lines
 from kbevolve.evolve.proposers.openevolve.process import ModelQuestion, OpenEvolveProcess
 from kbevolve.evolve.state.attempts import Attempt
 
@@ -24,14 +25,22 @@ class OpenEvolveProposer:
         models: by name.
         weights: of these names.
         precision: the precision that the task asks for.
+        libraries: those that its kernels may call.
         seed: of the run.
     """
 
     def __init__(
-        self, models: Mapping[str, LanguageModel], weights: Mapping[str, float], *, precision: Precision, seed: int
+        self,
+        models: Mapping[str, LanguageModel],
+        weights: Mapping[str, float],
+        *,
+        precision: Precision,
+        libraries: Libraries = "full",
+        seed: int,
     ) -> None:
         self._models, self._weights = models, weights
         self._precision: Precision = precision
+        self._libraries: Libraries = libraries
         self._seed = seed
         self._process: OpenEvolveProcess | None = None
         #: The question that it waits on.
@@ -98,7 +107,7 @@ class OpenEvolveProposer:
         start = brief.parents[0]
         process = self._process = OpenEvolveProcess(
             program=start.kernel.source,
-            system=f"{prompts.system(brief, self._precision)}\n{_task(brief)}",
+            system=f"{prompts.system(brief, self._precision, self._libraries)}\n{_task(brief)}",
             models=self._weights,
             seed=self._seed,
         )
@@ -155,11 +164,12 @@ def openevolve_proposer(settings: Settings, make: ModelMaker) -> OpenEvolvePropo
         models,
         {name: weights.get(name, 1.0) for name in models},
         precision=settings.evaluation.precision,
+        libraries=settings.evaluation.allow_library,
         seed=settings.search.seed,
     )
 
 
 def _task(brief: Brief) -> str:
     source = brief.task.problem.source_for(brief.task.device_type)
-    lines = prompts.card_lines(brief.task.card) if brief.task.card else []
+    lines = card_lines(brief.task.card) if brief.task.card else []
     return "\n".join([f"# The problem: {brief.task.problem.name}", "```python", source.strip(), "```", *lines]) + "\n"

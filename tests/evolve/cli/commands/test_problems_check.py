@@ -16,7 +16,7 @@ from kbevolve.evaluators.analysis import roofline
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evolve.cli.render.problem_card import card_fields
 from kbevolve.evolve.proposers.codegen import prompts
-from kbevolve.evolve.proposers.codegen.prompts import card_lines
+from kbevolve.evolve.proposers.codegen.facts import card_lines
 from kbevolve.evolve.state.attempts import Failure
 from tests.evolve.doubles import brief_of
 
@@ -120,8 +120,9 @@ def test_a_model_is_told_what_helps_and_not_what_the_judge_looks_at() -> None:
     }  # fmt: skip
     text = "\n".join(card_lines(replace(CARD, flags=flags)))
     assert text == (
-        "It must read 134 MB and write 67.1 MB, and computes 137 GFLOP in products.\n"
-        "On this device the arithmetic bounds it: at the roofline a call takes 1.1 ms, eager PyTorch takes 2.67 ms.\n"
+        "It must read 134 MB and write 67.1 MB (50 µs at the measured bandwidth), and computes 137 GFLOP in products.\n"
+        "So arithmetic bounds it, at 1.1 ms if each byte moves once and nothing is padded; "
+        "eager PyTorch takes 2.67 ms.\n"
         "Launch-bound: eager takes 12 µs a call.\n"
         "Dead-code: the answer does not depend on fc.weight.\n"
         "In-place: forward changes input 0."

@@ -423,7 +423,7 @@ def test_no_prompt_contains_the_judges_secrets(model: ScriptedModel, operator: O
     assert model.requests
     for request in model.requests:
         said = "\n".join(turn["content"] for turn in request.messages)
-        assert not re.search(r"toleran|allclose|1e-\d|\bseed|distribution|\btrials?\b|Undefined|\{\{|\{%", said)
+        assert not re.search(r"allclose|\bseed|distribution|\btrials?\b|Undefined|\{\{|\{%", said)
         assert "\n\n\n\n" not in said
 
 
