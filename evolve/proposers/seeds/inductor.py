@@ -25,6 +25,14 @@ from kbevolve.configs.reference import as_model_new, with_forward, without
 #: Top-level names of a generated module that only serve to run it alone.
 _BENCHMARK = ("get_args", "benchmark_compiled_module")
 
+#: Options of a Triton kernel that Inductor's runtime takes for off when they are absent (PyTorch 2.13).
+_OFF = {
+    "are_deterministic_algorithms_enabled", "atomic_add_found", "autotune_hints", "autotune_remote_cache",
+    "deterministic", "force_disable_caches", "force_filter_reduction_configs", "max_autotune", "max_autotune_pointwise",
+    "no_x_dim", "store_cubin",
+}  # fmt: skip
+_OFF_VALUES = {"False", "None", "set()"}
+
 #: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
 _HEADER = '''\
 """What torch.compile (Inductor, PyTorch {version}) generates, called by a ModelNew."""
@@ -181,8 +189,10 @@ def _check_signature(found: Capture) -> None:
 
 
 def _pruned(code: str) -> str:
-    """The generated module without its benchmark, notes about this machine, and unused names."""
-    code = re.sub(r"^# (AOT ID|kernel path):.*\n", "", code, flags=re.M)
+    """The generated module without its benchmark, comments, options that are off, and unused names."""
+    code = re.sub(r"^[ \t]*#( .*)?\n", "", code, flags=re.M)  # `#include` and `#pragma` have no blank
+    code = re.sub(r"(?<=^    inductor_meta=)\{.*\}(?=,$)", _without_defaults, code, flags=re.M)
+    code = re.sub(r"\n    def recursively_apply_fns\(self, fns\):\n(?: {8}.*\n)+", "", code)
     while True:
         tree = ast.parse(code)
         names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)]
@@ -190,6 +200,17 @@ def _pruned(code: str) -> str:
         if not unused:
             return code
         code = without(code, unused)
+
+
+def _without_defaults(options: re.Match[str]) -> str:
+    """A kernel's options without those that are off by default."""
+    tree = ast.parse(options[0], mode="eval").body
+    assert isinstance(tree, ast.Dict), "the pattern has braces"
+    pairs = [
+        (ast.literal_eval(key), ast.unparse(value)) for key, value in zip(tree.keys, tree.values, strict=True) if key
+    ]
+    kept = [f"{key!r}: {value}" for key, value in pairs if key not in _OFF or value not in _OFF_VALUES]
+    return f"{{{', '.join(kept)}}}"
 
 
 def _is_unused(node: ast.stmt, used: set[str]) -> bool:

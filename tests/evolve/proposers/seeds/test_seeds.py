@@ -60,17 +60,31 @@ from torch import device, empty_strided
 aten = torch.ops.aten
 assert_size_stride = torch._C._dynamo.guards.assert_size_stride
 # kernel path: /tmp/someone/kernel.py
+# Topologically Sorted Source Nodes: [x], Original ATen: [aten.add]
+#   %add : Tensor "f32[4]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.add](args = (%x,), kwargs = {})
 triton_0 = async_compile.triton('triton_0', '''
 import triton
+@triton_heuristics.pointwise(
+    inductor_meta={'kernel_name': 'triton_0', 'autotune_hints': set(), 'no_x_dim': False, 'deterministic': True},
+)
+''')
+cpp_0 = async_compile.cpp('''
+#include <cstdint>
+    #pragma omp parallel
 ''')
 
 class Runner:
+    def recursively_apply_fns(self, fns):
+        new_callables = []
+        self.partitions = new_callables
+
     def call(self, args):
         arg0_1, arg1_1 = args
         args.clear()
         assert_size_stride(arg0_1, (4, ), (1, ), 'input')
         with torch.cuda._DeviceGuard(0):
-            buf0 = triton_0(arg0_1, arg1_1)
+            # Topologically Sorted Source Nodes: [x], Original ATen: [aten.add]
+            buf0 = triton_0(arg0_1, cpp_0(arg1_1))
         return (buf0, )
 
 runner = Runner(partitions=[])
@@ -235,6 +249,8 @@ def test_the_file_has_what_is_used_and_nothing_about_the_machine() -> None:
         "triton_0 = ",
         "class Runner",
         "call = runner.call",
+        "#include <cstdint>\n    #pragma omp parallel\n",
+        "    inductor_meta={'kernel_name': 'triton_0', 'deterministic': True},\n",
         "N = 48",
     ):
         assert used in text
@@ -243,13 +259,17 @@ def test_the_file_has_what_is_used_and_nothing_about_the_machine() -> None:
         "device, empty",
         "aten",
         "AOT",
+        "# ",
+        "recursively_apply_fns",
         "/tmp",
         "get_args",
         "__main__",
         "A model with everything",
     ):
         assert unused not in text
-    assert "vec_isa_ok" not in text, "that is about C++ kernels"
+    assert "vec_isa_ok" in text
+    plain = GENERATED.replace("async_compile.cpp", "print")
+    assert "vec_isa_ok" not in wrap(captured(plain), MODEL, version="9.9"), "that is about C++ kernels"
 
 
 @pytest.mark.parametrize(
