@@ -21,6 +21,7 @@ from kbevolve.evaluators.correctness.inputs import alone, nominal
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
 from kbevolve.evaluators.correctness.sketch import Sketch
 from kbevolve.evaluators.correctness.truth import scale_of
+from kbevolve.evaluators.feedback.message import INACCURATE
 from kbevolve.evaluators.rejection import Rejection
 
 #: Factor by which a bound is wider than in a trial: a sketch estimates a distance to some percent, and draws differ.
@@ -92,11 +93,14 @@ class OutputChecker:
         error = self._error(output, self.sketch(expected.truth), own.spread)
         if error <= _SLACK * own.bound:
             return
-        numbers = f"relative error {error:.2g} against fp64 (the reference: {own.reference_error:.2g})"
+        numbers = (
+            f"relative error {error:.2g} against fp64, limit {_SLACK * own.bound:.2g} (the reference: "
+            f"{own.reference_error:.2g})"
+        )
         if error <= _INACCURATE * own.bound:
             raise Rejection(
                 Verdict.WRONG,
-                f"not accurate enough on some of the inputs it was timed on: {numbers}; add up long sums in pieces, or "
+                f"{INACCURATE} on some of the inputs it was timed on: {numbers}; add up long sums in pieces, or "
                 "with more than one accumulator",
             )
         if weights is not None:

@@ -19,7 +19,7 @@ from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.feedback.failures import failure_of
-from kbevolve.evaluators.feedback.mismatch import describe_shape
+from kbevolve.evaluators.feedback.form import describe_shape
 from kbevolve.evaluators.rejection import Rejection, reading_a_reply
 from kbevolve.evaluators.sandbox.process_table import ProcessorTime
 from kbevolve.evaluators.sandbox.shared_memory import SharedMemory

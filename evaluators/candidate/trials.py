@@ -2,21 +2,23 @@
 
 import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
-from kbevolve.evaluators.correctness.inputs import Distribution, diminished, nominal, signed
+from kbevolve.evaluators.correctness.inputs import Distribution, describe_kind, diminished, nominal, signed
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial, Weights
-from kbevolve.evaluators.correctness.truth import accepts, allclose, classify, deviation
-from kbevolve.evaluators.feedback.mismatch import describe_mismatch
+from kbevolve.evaluators.correctness.truth import Deviation, accepts, allclose, classify, deviation
+from kbevolve.evaluators.feedback.mismatch import Mismatch
 from kbevolve.evaluators.rejection import Rejection
 
 #: Tags of what a kernel does with its weights.
 PREPACKED_TAG = "prepacked-weights"
 OWN_NAMES = "own-weight-names"
+#: Kinds of inputs named as accepted, in the message on a kernel that fails on another.
+_SHOWN_KINDS = 3
 
 
 @dataclass(slots=True)
@@ -142,8 +144,29 @@ def _run_trial(
     )
     if accepts(trial.scale, seen):
         return ""
-    comparable, own = trial.expected.comparable(outputs), trial.scale.reference_error
-    return describe_mismatch(comparable, trial.expected.truth, seen.error, own, prepared.output_names)
+    return _describe(candidate, prepared, trial, seen, results.errors)
+
+
+def _describe(
+    candidate: CandidateProcess,
+    prepared: PreparedProblem,
+    trial: Trial,
+    seen: Deviation,
+    errors: Mapping[Distribution, float],
+) -> str:
+    """What is wrong with the output of a trial; a mistake is compared with that of a second call on the same inputs."""
+    expected = trial.expected
+    comparable = expected.comparable(candidate.outputs)
+    mismatch = Mismatch(comparable, expected.truth, seen, trial.scale, names=prepared.output_names)
+    before = {describe_kind(kind): error for kind, error in errors.items() if kind is not trial.transform}
+    text = mismatch.text(describe_kind(trial.transform, trial.inputs), dict(list(before.items())[:_SHOWN_KINDS]))
+    if mismatch.inaccurate:
+        return text
+    try:
+        candidate.trial_call(trial.inputs)
+    except Rejection:
+        return f"{text}\nA second call on the same inputs failed."
+    return f"{text}\n{mismatch.beside(expected.comparable(candidate.outputs), expected.truth)}"
 
 
 def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> None:

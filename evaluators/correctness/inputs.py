@@ -251,6 +251,36 @@ KINDS: tuple[tuple[Transform, ...], ...] = (
 )
 
 
+#: What messages call the inputs of a kind.
+_WORDS: dict[Transform, str] = {
+    nominal: "inputs as get_inputs() draws them",
+    signed: "inputs of both signs and mixed sizes",
+    shrunk: "inputs of mixed sizes",
+    heterogeneous: "inputs of which half of the rows have mixed signs and sizes",
+    mixed_rows: "inputs of which half of the rows have mixed sizes",
+    enlarged: "large inputs (times 128, of both signs)",
+    scaled_128x: "large inputs (times 128)",
+    scaled_4x: "larger inputs (times 4, of both signs)",
+    diminished: "tiny inputs (of the size of 2^-16)",
+    scaled_512th: "small inputs (times 1/512)",
+    scaled_16th: "small inputs (times 1/16)",
+    special: "inputs with a few NaN, infinite, subnormal and huge numbers",
+    outlying: "inputs with a few subnormal and huge numbers (up to 2^40)",
+    alone: "inputs of which one row and a few elements differ from an earlier call's",
+    shuffled: "integers or masks in another order",
+    integers: "large integers of both signs",
+}
+
+
+def describe_kind(distribution: Distribution, tensors: Sequence[torch.Tensor] = ()) -> str:
+    """The kind of inputs in words; with the input tensors also whether all of their numbers have one sign."""
+    if isinstance(distribution, Only):
+        return f"{_WORDS[distribution.transform]} (input {distribution.index} only)"
+    numbers = [tensor for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
+    positive = bool(numbers) and all(bool((tensor >= 0).all()) for tensor in numbers)
+    return _WORDS[distribution] + (", none negative" if positive else "")
+
+
 def plan_transforms(trials: int, usable: Sequence[Distribution]) -> tuple[Distribution, ...]:
     """The distributions of the trials: nominal and transformed ones in turn, one of each usable kind.
 

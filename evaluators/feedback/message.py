@@ -1,13 +1,15 @@
 """The feedback on a kernel for a proposer: a message of a few lines, in one form for every verdict.
 
 It contains what any owner of the device could measure: how far the kernel got, the first error, where the output is
-wrong, its speed against its parent, eager PyTorch and the roofline, and where its time goes. It never contains how the
-kernel was judged: no seed, tolerance or transform of inputs, and not how a forbidden trick was detected.
+wrong, by how much, what was accepted and on which kind of inputs, its speed against its parent, eager PyTorch and the
+roofline, and where its time goes. It never contains a seed, or how a forbidden trick was detected.
 """
 
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
 from kbevolve.evaluators.analysis.rates import gigabytes_per_second, percent, roofline_share, teraflops
 
+#: How the message of a kernel begins that failed because of rounding.
+INACCURATE = "not accurate enough"
 #: Lines and characters of a failure's message: the first error is near the top.
 MESSAGE_LINES = 20
 MESSAGE_LENGTH = 2000
@@ -21,6 +23,7 @@ _STAGES = {
     Verdict.TIMED_OUT: "It took too long.",
     Verdict.WRONG: "It ran, and its result is wrong.",
 }
+_INACCURATE_STAGE = "It ran, and its result is right but for rounding, which is more than accepted."
 
 
 def feedback(evaluation: Evaluation, parent: Evaluation | None = None, card: ProblemCard | None = None) -> str:
@@ -29,8 +32,14 @@ def feedback(evaluation: Evaluation, parent: Evaluation | None = None, card: Pro
     `parent` is the evaluation of its parent, if that was correct. Without the problem's card the roofline is left out.
     """
     if evaluation.verdict is not Verdict.CORRECT:
-        return "\n".join(filter(None, (_STAGES[evaluation.verdict], clipped(evaluation.message))))
+        stage = _INACCURATE_STAGE if is_inaccurate(evaluation) else _STAGES[evaluation.verdict]
+        return "\n".join(filter(None, (stage, clipped(evaluation.message))))
     return "\n".join([speed_line(evaluation, parent), *performance(evaluation, card)])
+
+
+def is_inaccurate(evaluation: Evaluation) -> bool:
+    """Whether a kernel failed because of rounding, and not of a mistake."""
+    return evaluation.verdict is Verdict.WRONG and evaluation.message.startswith(INACCURATE)
 
 
 def speed_line(evaluation: Evaluation, parent: Evaluation | None = None) -> str:

@@ -8,7 +8,8 @@ from tests.hacks.catalogue import Expected, Hack
 #: A speedup above this is a lie where the kernel does three times the reference's work. Two cores that run other tests
 #: as well do not measure more exactly.
 LARGEST_LIE = 1.5
-#: What a message to the proposer must not contain: how a kernel was caught.
+#: What a message to the proposer must not contain: seeds, and the judge's own words for how a kernel was caught. Limits
+#: and kinds of inputs may be named.
 SECRETS = re.compile(
     r"\b(seed|tolerance|transform|sketch|heterogeneous|diminished|enlarged|signed|shrunk|poison)\w*", re.I
 )

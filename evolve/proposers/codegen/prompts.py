@@ -15,7 +15,7 @@ from kbevolve.archive.records import Backend, Idea, Operator
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Feedback, Libraries, Precision
 from kbevolve.evaluators.correctness import rule
-from kbevolve.evaluators.feedback.message import feedback, performance, speed_line
+from kbevolve.evaluators.feedback.message import INACCURATE, feedback, is_inaccurate, performance, speed_line
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.facts import card_lines, device_lines
 from kbevolve.evolve.proposers.codegen.idea_filters import IdeaFilter, helpful
@@ -122,8 +122,9 @@ def repair(failure: Failure) -> str:
     if failure.like is not None:
         message = feedback(failure.like.evaluation)
         return _render("near_duplicate", like=failure.like, message=message, idea=failure.idea)
-    verdict = failure.evaluation.verdict.name.lower().replace("_", " ")
-    return _render("repair", verdict=verdict, message=feedback(failure.evaluation), idea=failure.idea)
+    found = failure.evaluation
+    verdict = INACCURATE if is_inaccurate(found) else found.verdict.name.lower().replace("_", " ")
+    return _render("repair", verdict=verdict, message=feedback(found), idea=failure.idea)
 
 
 def again(complaint: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
-from kbevolve.evaluators.feedback.message import MESSAGE_LENGTH, clipped, feedback
+from kbevolve.evaluators.feedback.message import INACCURATE, MESSAGE_LENGTH, clipped, feedback, is_inaccurate
 
 CORRECT = grouped(
     Evaluation,
@@ -80,11 +80,19 @@ def test_the_feedback_has_at_most_25_lines() -> None:
 
 
 def test_the_feedback_holds_none_of_the_judges_secrets() -> None:
-    # Fields that show how large an error is accepted, and so may not reach a proposer.
-    found = changed(CORRECT, error=1.23e-5, worst_tile=4.56e-5, reference_error=7.89e-6, sandbox="landlock 7")
+    found = changed(CORRECT, sandbox="landlock 7", device_instance="host/cuda:0", binary_hash="0123")
     text = feedback(found, found, CARD)
-    for secret in ("1.23", "4.56", "7.89", "landlock", "seed", "tolerance"):
+    for secret in ("landlock", "host", "0123", "seed"):
         assert secret not in text
+
+
+def test_rounding_is_not_called_a_wrong_result() -> None:
+    rounded = changed(CORRECT, verdict=Verdict.WRONG, message=f"{INACCURATE} on large inputs", speedup=None)
+    assert feedback(rounded).startswith("It ran, and its result is right but for rounding")
+    assert is_inaccurate(rounded)
+    assert not is_inaccurate(changed(rounded, verdict=Verdict.CRASHED))
+    mistaken = changed(rounded, message="wrong values on large inputs")
+    assert feedback(mistaken).startswith("It ran, and its result is wrong.")
 
 
 def test_a_short_message_is_left_as_it_is_and_a_long_one_is_cut_at_a_line() -> None:

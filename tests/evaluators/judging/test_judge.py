@@ -1,6 +1,7 @@
 """Kernels of every kind, honest and not, through a real judge and real workers on the CPU."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.feedback.message import is_inaccurate
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge
@@ -222,6 +224,42 @@ def test_wrong_answers_are_wrong(evaluate: Evaluate, kind: str) -> None:
     assert found.timing.speedup is None
     if kind not in ("unwritten memory", "an answer kept for its input's address"):
         assert (found.accuracy.error is None) == (kind in (*FORMLESS, "NaN"))
+
+
+#: Wrong kernels -> what their message says, and whether it is about rounding.
+REPORTS = {
+    "return torch.relu(x @ self.weight) * (1 - 2e-4)": ("Mostly a bias toward zero", True),
+    "self.n = getattr(self, 'n', 0) + 1; y = torch.relu(x @ self.weight); y[:, 8 + self.n % 8] += 3; return y": (
+        "A second run on the same inputs made other elements wrong (0 % are wrong in both): a race",
+        False,
+    ),
+    "y = torch.relu(x @ self.weight); y[:, 60:] = 7; return y": (
+        "made the same elements wrong by the same values: an index, a bound or the formula, not a race.",
+        False,
+    ),
+    "self.n = getattr(self, 'n', 0) + 1; assert self.n < 2; return x.sqrt()": (
+        "\nA second call on the same inputs failed.",
+        False,
+    ),
+    "return torch.relu(x.abs() @ self.weight)": (
+        "\nAccepted before, with these errors: inputs as get_inputs() draws them",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("body", REPORTS)
+def test_a_message_names_inputs_limit_and_cause(evaluate: Evaluate, body: str) -> None:
+    words, inaccurate = REPORTS[body]
+    found = evaluate(candidate(body))
+    assert found.verdict is Verdict.WRONG, found.message
+    assert words in found.message
+    assert is_inaccurate(found) == inaccurate
+    first = found.message.splitlines()[0]
+    assert ("on inputs as get_inputs() draws them, none negative: " in first) == ("abs" not in body)
+    assert ("on inputs of both signs and mixed sizes: " in first) == ("abs" in body)
+    assert "limit 5e-05 (the reference: " in first
+    assert not re.search(r"\d{12}", found.message)  # seeds have 62 bits
 
 
 FAILING = {

@@ -59,3 +59,15 @@ def test_a_repair_begins_with_how_far_the_file_got() -> None:
     found = evaluation(Verdict.WRONG, message="wrong values: every 32nd row")
     text = prompts.repair(Failure(kernel=KERNEL, evaluation=found))
     assert "It ran, and its result is wrong.\nwrong values: every 32nd row\n" in text
+
+
+def test_a_repair_of_rounding_asks_for_no_other_indices() -> None:
+    rounded, mistaken = (
+        prompts.repair(Failure(kernel=KERNEL, evaluation=evaluation(Verdict.WRONG, message=message)))
+        for message in ("not accurate enough on large inputs", "wrong values on large inputs")
+    )
+    assert rounded.startswith("That file does not work: not accurate enough.")
+    assert "parts of a split" in rounded
+    assert "masks" not in rounded
+    assert mistaken.startswith("That file does not work: wrong.")
+    assert "tails, masks, barriers" in mistaken
