@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from kbevolve.evaluators.correctness.truth import RUN, Deviation, Scale, as_real
+from kbevolve.evaluators.correctness.rule import ROW_BOUND, ROW_SLACK, RUN
+from kbevolve.evaluators.correctness.truth import Deviation, Scale, as_real
 from kbevolve.evaluators.feedback.message import INACCURATE
 from kbevolve.evaluators.feedback.rounding import MAIN, describe_rounding, fit, is_concentrated, scale_by_lines
 from kbevolve.evaluators.feedback.wrong_elements import describe_places
@@ -149,8 +150,8 @@ class Mismatch:
                 f"{scale.tile_bound:.2g} ({seen.error:.2g} in all)"
             )
         return (
-            f"the error of one row is {seen.worst_row:.3g} times what is accepted in it: 30 % of the row, or 8 times "
-            f"the reference's error (relative error of all rows: {seen.error:.2g})"
+            f"the error of one row is {seen.worst_row:.3g} times what is accepted in it: {100 * ROW_BOUND:.0f} % of "
+            f"the row, or {ROW_SLACK:.0f} times the reference's error (relative error of all rows: {seen.error:.2g})"
         )
 
     def _places(self) -> str:
