@@ -5,7 +5,7 @@ was tried and what failed, and the rule of accuracy, which decides between ways 
 what a kernel is judged on stays unknown to it.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,9 @@ HIDDEN_RESULT = "its results are not shown"
 
 #: Languages of new kernels on each type of device.
 DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
+#: Language -> what a device's description holds where tests/gpu/test_skeletons_cuda.py passed: there its skeletons of
+#: an fp32-accurate product (`skeleton_*_sm90.jinja`) are shown. None has been run yet.
+VERIFIED: Mapping[Backend, tuple[str, ...]] = {}
 LANGUAGES = {Backend.CPP: "C++", Backend.CUDA: "CUDA C++", Backend.TRITON: "Triton", Backend.TORCH: "torch"}
 
 
@@ -114,6 +117,7 @@ def repair_task(brief: Brief, failure: Failure) -> str:
         idea=failure.idea,
         backends=(failure.kernel.backend,),
         skeleton=False,
+        products=(),
     )
 
 
@@ -130,6 +134,11 @@ def repair(failure: Failure) -> str:
 def again(complaint: str) -> str:
     """The follow-up to an answer that could not be used."""
     return _render("again", complaint=complaint)
+
+
+def skeleton_text(name: str) -> str:
+    """An fp32-accurate product for sm_90: the whole of "cuda" and "triton"; "gluon" follows Triton's."""
+    return _ENVIRONMENT.get_template(f"skeleton_{name}_sm90.jinja").render()
 
 
 def edited(brief: Brief) -> bool:
@@ -206,10 +215,21 @@ def _writing(brief: Brief) -> dict[str, Any]:
         "backends": backends(brief),
         "edited": edited(brief),
         "skeleton": not edited(brief),
+        "products": _product_skeletons(brief),
         "inspiration": inspiration,
         "inspiration_title": title,
         "failures": _failure_lines(brief),
     }
+
+
+def _product_skeletons(brief: Brief) -> tuple[Backend, ...]:
+    """The languages whose product is shown: where arithmetic bounds an fp32 task, and the parent is not to be kept."""
+    card, device = brief.task.card, brief.task.device
+    if card is None or card.precision != "fp32" or card.bound_by == "memory":
+        return ()
+    if edited(brief) and not _replacing(brief):
+        return ()
+    return tuple(one for one in backends(brief) if one in VERIFIED and all(word in device for word in VERIFIED[one]))
 
 
 def _failure_lines(brief: Brief) -> list[str]:

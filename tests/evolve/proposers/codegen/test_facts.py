@@ -1,5 +1,8 @@
 """What a prompt says of the device, of the problem's bounds and of the rule, and that the judge's numbers are in it."""
 
+import ast
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,11 +10,12 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import grouped
-from kbevolve.archive.records import Evaluation, Idea, Kernel, Operator, ProblemCard, Verdict
+from kbevolve.archive.records import Backend, Evaluation, Idea, Kernel, Operator, ProblemCard, Verdict
 from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.correctness import rule
 from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.codegen.facts import card_lines, device_lines
+from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import brief_of
 
@@ -30,14 +34,14 @@ CARD = ProblemCard(
 IDEA = Idea(title="t", mechanism="m", technique="fusion")
 
 
-def implemented(source: str, *, device: str = H200, **facts: Any) -> str:
+def implemented(source: str, *, device: str = H200, card: ProblemCard = CARD, **facts: Any) -> str:
     kernel = Kernel.from_source(source)
     evaluation = grouped(
         Evaluation, kernel=kernel.id, problem="p", device="d", precision="fp32", verdict=Verdict.CORRECT, message="",
         **{"speedup": 1.5} | facts,
     )  # fmt: skip
     parent = Member(kernel=kernel, evaluation=evaluation, niche="m0")
-    brief = brief_of(Operator.MUTATE, parent, problem=PROBLEM, device_type="cuda", device=device, card=CARD)
+    brief = brief_of(Operator.MUTATE, parent, problem=PROBLEM, device_type="cuda", device=device, card=card)
     return prompts.implement(brief, IDEA)
 
 
@@ -117,3 +121,52 @@ def test_notes_fit_the_device_and_the_language() -> None:
     older = implemented(TRITON, device="NVIDIA A100, sm_80, Triton 3.1.0")
     assert "truncates" not in older
     assert "TensorDescriptor" not in older
+
+
+LIBRARY = {"tags": ("library-heavy",)}
+
+
+@pytest.mark.parametrize(
+    ("source", "facts", "card", "shown"),
+    [
+        (TRITON, LIBRARY, CARD, True),
+        (CUDA, LIBRARY, CARD, True),
+        (CUDA, {}, CARD, False),  # a good parent is example enough
+        (CUDA, LIBRARY, replace(CARD, roofline_ms={"fp32": 0.094}), False),
+        (CUDA, LIBRARY, replace(CARD, precision="bf16", roofline_ms={"half": 1.0}), False),
+    ],
+)
+def test_a_verified_product_is_shown_where_it_belongs(
+    source: str, facts: dict[str, Any], card: ProblemCard, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "setmaxnreg.inc" not in implemented(source, card=card, **facts), "none is verified"
+    words = {Backend.CUDA: ("sm_90",), Backend.TRITON: ("sm_90", "Triton 3.6")}
+    monkeypatch.setattr(prompts, "VERIFIED", words)
+    text = implemented(source, card=card, **facts)
+    assert ("A product as accurate as fp32" in text) is shown
+    assert ("setmaxnreg.inc" in text) is (shown and source == CUDA)
+    assert ("gl.warp_specialize" in text) is (shown and source == TRITON)
+    assert "{%" not in text.replace("{%0", "").replace("{%2", ""), "no mark of the template is left"
+    other = implemented(source, device="NVIDIA A100, sm_80, Triton 3.1.0", card=card, **facts)
+    assert "A product as accurate as fp32" not in other
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_the_cuda_product_compiles_without_serialised_wgmma(tmp_path: Path) -> None:
+    source = prompts.skeleton_text("cuda")
+    for stages in ("2", "3"):
+        text = with_values(source, {"STAGES": stages}).partition('SOURCE = r"""')[2].partition('"""')[0]
+        (tmp_path / "product.cu").write_text(text)
+        command = ["nvcc", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "-cubin", "-Xptxas=-v", "product.cu"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "C7513" not in done.stderr
+        assert "0 bytes spill stores" in done.stderr
+
+
+def test_every_skeleton_is_python() -> None:
+    for name in ("cuda", "triton", "gluon"):
+        tree = ast.parse(prompts.skeleton_text(name))
+        assert "product" in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        assert declared(prompts.skeleton_text(name))
