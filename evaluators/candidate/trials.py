@@ -78,8 +78,7 @@ def _in_order(candidate: CandidateProcess, prepared: PreparedProblem, results: T
     if prepared.second_weights:
         with candidate.on_device():
             candidate.construct(prepared.second_weights[0])
-            if not candidate.takes_weights and len(prepared.second_weights) > 1:
-                candidate.construct(prepared.second_weights[-1])  # it knows nothing but their seed
+            # Without weights by name it knows nothing but the seed, which is that of the last, too.
             trial = prepared.second_trial(0 if candidate.takes_weights else -1)
         yield trial
         if not candidate.takes_weights:
