@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
+from benchmarks.soak.soak import SETTINGS as CHEAP
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.problem import parse_problem
-from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.sandbox import directories, launch
@@ -45,20 +45,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         return torch.neg(x)
 """
-SETTINGS = EvaluationSettings(
-    trials=2,
-    warmup=0,
-    least_rounds=3,
-    rounds=3,
-    calls_per_round=1,
-    timing_seconds=0.05,
-    baselines=False,
-    profile=False,
-    build_seconds=5,
-    import_seconds=5,
-    run_seconds=2,
-    total_seconds=20,
-)
+SETTINGS = CHEAP.model_copy(update={"build_seconds": 5, "import_seconds": 5, "run_seconds": 2, "total_seconds": 20})
 STUB = Path(__file__).with_name("stub_worker.py")
 
 
