@@ -14,7 +14,7 @@ from kbevolve.configs.errors import ArchiveError
 if TYPE_CHECKING:
     from kbevolve.archive.connection import Connection
 
-#: "KBEV" in ASCII, in SQLite's header (PRAGMA application_id): tells our files from other SQLite files.
+#: "KBEV" in ASCII, in SQLite's header (PRAGMA application_id): distinguishes our files from other SQLite files.
 APPLICATION_ID = 0x4B424556
 
 

@@ -188,7 +188,7 @@ def fill(
         archive.add_evaluation(evaluation)
         evaluations[kernel.id] = evaluation
 
-    def bear(birth: Birth, kernel: Kernel | None, idea: Idea | None = None) -> None:
+    def record(birth: Birth, kernel: Kernel | None, idea: Idea | None = None) -> None:
         archive.add_birth(birth, kernel=kernel, idea=idea)
         births.append(birth)
 
@@ -203,7 +203,7 @@ def fill(
 
     for island in range(islands):
         kernel = source(1, 1 + island)
-        bear(
+        record(
             Birth(
                 run=run.id, generation=0, island=island, slot=0, operator=Operator.SEED, state=BirthState.CREATED,
                 kernel=kernel.id, note=f"naive {1 + island}",
@@ -241,29 +241,29 @@ def fill(
                 completion_tokens=300 + count if asked else 0,
                 seconds=rng.uniform(0.1, 3.0),
             )
-            bear(birth, kernel, idea)
+            record(birth, kernel, idea)
             if kernel is None:
                 continue
             if count % 4 == 0:
                 verdict, message = FAILURES[(count // 4 - 1) % len(FAILURES)]
                 evaluate(kernel, verdict, message, 0.0)
-                mended = source(8 * (1 + count), 5 + count % 4)
-                bear(
+                repaired = source(8 * (1 + count), 5 + count % 4)
+                record(
                     Birth(
                         run=run.id, generation=generation, island=island, slot=1, operator=Operator.REPAIR,
-                        state=BirthState.CREATED, parents=(kernel.id, parent), kernel=mended.id, note="mended",
+                        state=BirthState.CREATED, parents=(kernel.id, parent), kernel=repaired.id, note="repaired",
                         prompt=message, reply="Sorry.", model="test-model", prompt_tokens=90, completion_tokens=10,
                     ),
-                    mended,
+                    repaired,
                 )  # fmt: skip
-                kernel = mended
+                kernel = repaired
             before = evaluations[parent].timing.speedup or 0.1
             # Luck, and ever less room towards a roofline at 6 times eager.
             speedup = max(0.1, before + before * (1 - before / 6) * rng.gauss(0.1, 0.35))
             evaluate(kernel, Verdict.CORRECT, "", speedup)
             if speedup > before:
                 place(island, kernel, generation)
-    bear(
+    record(
         Birth(
             run=run.id, generation=generations, island=islands - 1, slot=9, operator=Operator.TUNE,
             state=BirthState.DUPLICATE, kernel=births[0].kernel, note="as before",

@@ -19,7 +19,7 @@ _Finder = Callable[[Patient], list[int]]
 
 @contextlib.contextmanager
 def blow(patient: Patient) -> Iterator[None]:
-    """While the child is judged, wait for what shall be killed, and kill it."""
+    """While the child is judged, wait for the process that is to be killed, and kill it."""
     if not patient.fault.kills:
         yield
         return

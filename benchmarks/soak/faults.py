@@ -196,7 +196,7 @@ class Patient:
     number: int
     fault: Fault
     kernel: Kernel
-    #: Seconds between the moment at which what shall be killed is there, and the blow.
+    #: Seconds between the start of the process that is to be killed, and its end.
     delay: float
 
 

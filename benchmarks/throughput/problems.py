@@ -29,7 +29,7 @@ _DRAWS = {
     "L2/gemm_bias_relu": ("[torch.randn(BATCH, IN_FEATURES)]", "[torch.rand(BATCH, IN_FEATURES)]"),
 }
 
-#: Sizes for trying the benchmark itself out on a CPU, where a child shall take seconds.
+#: Sizes for trying the benchmark itself out on a CPU, where a child should take seconds.
 _SMALL = {
     "L1/matmul": {"M": 256, "N": 256, "K": 256},
     "L1/softmax": {"ROWS": 256, "COLUMNS": 1024},

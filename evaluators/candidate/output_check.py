@@ -63,7 +63,7 @@ class OutputChecker:
 
     def draw(self) -> TimedInputs:
         """Fresh inputs as the problem draws them; in one draw of four, a row and a few elements are changed."""
-        often = self._prepared.bears_changed_rows and not secrets.randbelow(_CHANGED)
+        often = self._prepared.allows_changed_rows and not secrets.randbelow(_CHANGED)
         draw = Draw(secrets.randbits(62), alone if often else nominal)
         weights = secrets.randbits(62) if self._fresh_weights else None
         return TimedInputs(draw=draw, tensors=self._prepared.inputs(draw), weights=weights)

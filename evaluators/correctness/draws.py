@@ -1,7 +1,7 @@
-"""Which draws of the inputs are tried: the kinds of distributions that the reference bears.
+"""Which draws of the inputs are tried: the kinds of distributions on which the reference stays accurate.
 
-A kind that it does not bear on all inputs is tried milder, and on one input at a time: one input that must stay a
-probability does not spare the others.
+Where it does not when all inputs are changed, a milder kind is tried, and one input at a time: that one input must stay
+a probability is no reason to leave the others unchanged.
 """
 
 import secrets
@@ -51,18 +51,18 @@ class PlannedDraws:
     """The draws of the trials, and what was found out about the inputs."""
 
     draws: list[Draw]
-    #: "nominal-inputs-only" where the reference bears no transform; "constant-input" where an input never changes.
+    #: "nominal-inputs-only" where no transform is usable; "constant-input" where an input never changes.
     tags: tuple[str, ...]
-    #: Whether it bears inputs of which a row and a few elements are changed.
+    #: Whether kernels can be judged on inputs of which a row and a few elements are changed.
     changed_rows: bool
 
 
 class DrawPlanner:
-    """Plans the draws of one problem; `bears` says whether the reference can be judged on a draw."""
+    """Plans the draws of one problem; `can_judge` says whether kernels can be judged on a draw."""
 
-    def __init__(self, reference: Reference, bears: Callable[[Draw], bool]) -> None:
+    def __init__(self, reference: Reference, can_judge: Callable[[Draw], bool]) -> None:
         self._reference = reference
-        self._bears = bears
+        self._can_judge = can_judge
 
     def plan(self, first: Draw, count: int) -> PlannedDraws:
         """`count` draws, nominal ones and one of each kind of `KINDS` in turn, and then one of each other kind."""
@@ -80,13 +80,13 @@ class DrawPlanner:
         return PlannedDraws(
             draws=[*draws, *extra, *self._repetitions(first), *constants],
             tags=tuple(tag for tag, holds in tags.items() if holds),
-            changed_rows=self._bears(Draw.of(alone)),
+            changed_rows=self._can_judge(Draw.of(alone)),
         )
 
     def _usable(self, kind: Sequence[Transform]) -> list[Distribution]:
-        """The first transform of a kind that the reference bears on all inputs.
+        """The first transform of a kind that is usable on all inputs.
 
-        Where that is not the most revealing one, also the most revealing one on each input that bears it alone.
+        Where that is not the most revealing one, also the most revealing one on each input where it is usable alone.
         """
         generator = torch.Generator(self._reference.device).manual_seed(0)
         _, tensors = self._nominal()
@@ -95,12 +95,12 @@ class DrawPlanner:
             return []
         found: list[Distribution] = []
         for transform in kind:
-            if self._bears(Draw.of(transform)):
+            if self._can_judge(Draw.of(transform)):
                 found.append(transform)
                 break
         if found != [kind[0]] and len(touched) > 1:
             single = [Only(kind[0], index) for index in touched[:_MOST_ALONE]]
-            found += [one for one in single if self._bears(Draw.of(one))]
+            found += [one for one in single if self._can_judge(Draw.of(one))]
         return found
 
     def _repetitions(self, first: Draw) -> list[Draw]:
@@ -108,7 +108,7 @@ class DrawPlanner:
         _, tensors = self._reference.inputs(first.seed, nominal)
         indices = [index for index, tensor in enumerate(tensors) if tensor.ndim and tensor.numel() > 1]
         chosen = [Draw(first.seed, Only(alone, index)) for index in indices[-_MOST_ALONE:]]
-        return [draw for draw in chosen if self._bears(draw)]
+        return [draw for draw in chosen if self._can_judge(draw)]
 
     def _changed_constants(self) -> tuple[list[Draw], bool]:
         """Draws in which inputs are changed that the problem never changes; whether some cannot be changed."""
@@ -119,7 +119,7 @@ class DrawPlanner:
             if not one.numel() or not same_values(one, other) or (one.is_floating_point() and one.ndim):
                 continue  # floating tensors are changed by every transform
             draw = Draw.of(Only(shuffled, index))
-            if one.ndim and self._bears(draw):
+            if one.ndim and self._can_judge(draw):
                 draws.append(draw)
             else:
                 fixed = True

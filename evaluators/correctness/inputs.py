@@ -238,7 +238,7 @@ _FEW = 4
 #: Factor of `integers`.
 _ENLARGED_INTEGERS = 1000
 
-#: Distributions of one trial each beside `KINDS`: the first alternative of each kind that the reference bears.
+#: Distributions of one trial each beside `KINDS`: the first usable alternative of each kind.
 EXTRA_KINDS: tuple[tuple[Transform, ...], ...] = ((special, outlying), (integers,))
 
 #: Kinds of distributions beside the nominal one, the most revealing first. The judge takes the first alternative of a

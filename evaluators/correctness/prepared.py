@@ -82,7 +82,7 @@ class PreparedProblem:
         self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))
         self._lay_out_arguments()
         #: Whether timed calls may have inputs of which a row and a few elements are changed.
-        self.bears_changed_rows = False
+        self.allows_changed_rows = False
         self._draws = self._choose_draws(settings.trials)
         self._lay_out_tensors(self._draws[0])
         self._kept: dict[Draw, tuple[list[torch.Tensor], ExpectedOutput]] = {}
@@ -123,8 +123,8 @@ class PreparedProblem:
     def _prepare_second_weights(self, *, keep: bool) -> None:
         """Other weights and one trial with them, unless the problem has no weights.
 
-        Weights that are the same under both seeds are changed, where the reference bears that: `second_weights[0]` are
-        for kernels that take weights by name. Others know nothing but the seed, and get `second_weights[-1]`.
+        Weights that are the same under both seeds are changed, where the reference stays accurate: `second_weights[0]`
+        are for kernels that take weights by name. Others know nothing but the seed, and get `second_weights[-1]`.
         """
         self.second_weights: list[Weights] = []
         self._second: list[tuple[Draw, Scale]] = []
@@ -145,8 +145,8 @@ class PreparedProblem:
                     raise
                 continue
             scale = self._scale_alone(expected)
-            borne = all(expected.finite) and is_usable(scale.reference_error, nominal_error, self.precision)
-            if tensors is plain or borne:
+            usable = all(expected.finite) and is_usable(scale.reference_error, nominal_error, self.precision)
+            if tensors is plain or usable:
                 self.second_weights.append(Weights(seed=seed, tensors=tensors))
                 self._second.append((draw, scale))
                 if keep:
@@ -201,16 +201,16 @@ class PreparedProblem:
             )
         if count == 1:
             return [first]
-        planned = DrawPlanner(self.reference, self._bears(expected, own)).plan(first, count)
+        planned = DrawPlanner(self.reference, self._judging_rule(expected, own)).plan(first, count)
         self.tags += planned.tags
-        self.bears_changed_rows = planned.changed_rows
+        self.allows_changed_rows = planned.changed_rows
         return planned.draws
 
-    def _bears(self, plain: ExpectedOutput, nominal_error: float) -> Callable[[Draw], bool]:
+    def _judging_rule(self, plain: ExpectedOutput, nominal_error: float) -> Callable[[Draw], bool]:
         """Whether the reference stays finite and accurate on a draw; on special numbers, most of its answer."""
 
-        def bears(draw: Draw) -> bool:
-            if draw.function is integers and self.device.type == "cuda" and not self._bears_on_cpu(draw):
+        def can_judge(draw: Draw) -> bool:
+            if draw.function is integers and self.device.type == "cuda" and not self._runs_on_cpu(draw):
                 return False  # an index out of range would break the judge's context
             try:
                 _, expected = self.solve(draw)
@@ -226,9 +226,9 @@ class PreparedProblem:
                 return False
             return is_usable(self._scale_alone(expected).reference_error, nominal_error, self.precision)
 
-        return bears
+        return can_judge
 
-    def _bears_on_cpu(self, draw: Draw) -> bool:
+    def _runs_on_cpu(self, draw: Draw) -> bool:
         try:
             other = Reference(self.problem, find_device("cpu"), self.precision, weight_seed=self.weights.seed)
             other.output(*other.inputs(draw.seed, draw.transform))

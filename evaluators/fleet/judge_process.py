@@ -1,6 +1,6 @@
 """A judge in a process of its own on this machine: one for each device.
 
-It is started afresh (never forked: a fork of a process with threads or with CUDA is broken), receives requests over a
+It is a new process (never forked: a fork of a process with threads or with CUDA is broken), receives requests over a
 socket pair, and ends when that closes, however this process ended. Ctrl-C in a terminal reaches this process alone,
 which then ends the judges in order.
 """

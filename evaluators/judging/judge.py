@@ -209,7 +209,7 @@ class Judge:
             raise
 
     def _set_up_again(self, problem: Problem, error: Exception) -> None:
-        """After an error that nothing foresees: raise it again unless the problem can be set up anew and
+        """After an error that nothing foresees: raise it again unless the problem can be set up again and
         its reference runs.
 
         If they do, neither device nor judge is broken, and the kernel that was evaluated is to blame.

@@ -41,7 +41,7 @@ class PythonStores:
                 self._item(base, key, scope, running)
 
     def check_call(self, node: ast.Call, scope: NameScope, running: bool) -> None:
-        """`setattr` and its kin; changing methods of containers that outlive the call."""
+        """`setattr` and similar functions; changing methods of containers that outlive the call."""
         function, arguments = node.func, node.args
         if len(arguments) > 1 and any(map(_SETS_ATTRIBUTE.fullmatch, self._names.names(function, scope))):
             key = self._names.text(arguments[1], scope)

@@ -2,7 +2,7 @@
 
 Judges may share a folder of temporary files although none can see the others' processes: in containers, in namespaces
 of processes, on hosts with a common disk. And a process may get the id of one that has ended. So a name holds what
-tells a process from all of them, and a judge removes what belongs to ended processes of its own namespace only.
+distinguishes a process from all of them, and a judge removes what belongs to ended processes of its own namespace only.
 """
 
 import contextlib

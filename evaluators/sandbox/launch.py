@@ -198,7 +198,7 @@ def _below(supervisor: subprocess.Popen[bytes], introduction: Callable[[], int])
 
     try:
         return WorkerProcess(introduction(), collect)
-    except (OSError, StopIteration):  # it ended before; what it printed tells the cause
+    except (OSError, StopIteration):  # it ended before; what it printed shows the cause
         return WorkerProcess(supervisor.pid, collect)
 
 

@@ -17,7 +17,7 @@ def product_hash(library: bytes) -> str:
     """SHA-256 of a library without the number that nvcc derives from a source's text and writes into internal names.
 
     Any header of torch brings such names. A text of the kernel's own may look like one: the number is left out only
-    where all names have the same, for then no such text tells one library from another.
+    where all names have the same, for then no such text distinguishes libraries.
     """
     numbers = {found[2] for found in _NUMBERED.finditer(library)}
     return sha256(_NUMBERED.sub(rb"\1", library) if len(numbers) == 1 else library).hexdigest()

@@ -172,7 +172,7 @@ def _table(
 def _fault(techniques: Sequence[Technique], parameters: Sequence[Parameter], rng: Random) -> FailingRegion:
     """A region that begins with two techniques in use; a parameter of one of them avoids most of these."""
     first, second = rng.sample(range(len(techniques)), 2)
-    # The top rungs of two techniques at least: a fault that no parameter avoids shall not bar half the space.
+    # The top rungs of two techniques at least: a fault that no parameter avoids must not close half the space.
     avoidable = rng.random() < AVOIDABLE
     rungs = {
         position: rng.randrange(1, len(techniques[position].gains) - 1)

@@ -85,7 +85,7 @@ class SimulatedLLM:
     rewriting: float = 1.3
     #: Share of answers that give back something that was shown.
     repeats: float = 0.12
-    #: Share of repair turns that mend what can be repaired.
+    #: Share of repair turns that repair what can be repaired.
     repairs: float = 0.6
     #: How often an idea is carried out as an inspiration has it, when one is shown.
     learns: float = 0.35

@@ -1,6 +1,6 @@
 """What a run has learnt, in sentences that cite their evidence. They are counted from the children, without a model.
 
-Lessons are drawn anew after every `EVERY` attempts; in between, a lesson that newer children contradict is dropped.
+New lessons are drawn after every `EVERY` attempts; in between, a lesson that newer children contradict is dropped.
 """
 
 import math
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-#: Attempts after which lessons are drawn anew, and how many lessons there are at most.
+#: Attempts after which new lessons are drawn, and how many lessons there are at most.
 EVERY, MOST = 25, 10
 #: Children of a pair that are remembered, the newest.
 REMEMBERED = 12

@@ -16,7 +16,7 @@ def holder(*confirmations: Confirmation, failed: tuple[str, ...] = ()) -> str | 
     return champion.kernel if champion else None
 
 
-def test_nobody_holds_the_title_at_first() -> None:
+def test_there_is_no_champion_at_first() -> None:
     assert holder() is None
     assert holder(made("a", comparison=Comparison.TIE)) is None, "no faster than eager"
 

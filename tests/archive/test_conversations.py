@@ -87,7 +87,7 @@ def test_the_first_answer_counts(questions: Questions) -> None:
     assert questions.answer(PLACE) == QuestionAnswer(text="an idea", by="anna")
 
 
-def test_what_nobody_asked_is_not_answered(archive: Archive, questions: Questions) -> None:
+def test_an_answer_without_its_question_is_refused(archive: Archive, questions: Questions) -> None:
     questions.hand_out([question(questions)])
     assert tell(questions, place=PLACE._replace(number=2)) is AnswerStatus.UNASKED
     elsewhere = archive.runs.get(questions.run)
@@ -111,7 +111,7 @@ def test_a_child_that_was_born_takes_no_answer(archive: Archive, questions: Ques
     assert tell(questions, place=PLACE._replace(island=1)) is AnswerStatus.KNOWN
 
 
-def test_whatever_is_told_is_kept_as_it_was(questions: Questions) -> None:
+def test_an_answer_is_kept_as_it_was_given(questions: Questions) -> None:
     questions.hand_out([question(questions)])
     text = "x × y\r\n\u2028 half a pair \ud800 and a zero\0"
     assert tell(questions, text, following="") is AnswerStatus.TAKEN
@@ -122,7 +122,7 @@ def test_whatever_is_told_is_kept_as_it_was(questions: Questions) -> None:
 
 
 @pytest.mark.parametrize("table", ["questions", "answers", "devices"])
-def test_nothing_told_is_ever_changed(archive: Archive, questions: Questions, table: str) -> None:
+def test_no_answer_is_ever_changed(archive: Archive, questions: Questions, table: str) -> None:
     questions.hand_out([question(questions)])
     tell(questions)
     archive.add_device(KnownDevice(fingerprint="d", type="cpu", description="a device"))
@@ -132,7 +132,7 @@ def test_nothing_told_is_ever_changed(archive: Archive, questions: Questions, ta
                 connection.execute(change)
 
 
-def test_a_device_stays_as_it_was_first_told(tmp_path: Path) -> None:
+def test_a_device_stays_as_it_was_first_reported(tmp_path: Path) -> None:
     device = KnownDevice(fingerprint="cuda/H200", type="cuda", description="NVIDIA H200, 132 SMs")
     with Archive(tmp_path / "kbevolve.db") as archive:
         assert archive.device("cuda/H200") is None

@@ -91,7 +91,7 @@ def test_contenders_are_the_fittest_up_to_a_generation(archive: Archive, small_a
         assert ledger.contenders(generation=generation, above=above, count=2) == better[:2]
 
 
-def test_failures_are_told_from_the_evaluation_that_is_newer(archive: Archive, small_archive: Any) -> None:
+def test_failures_are_distinguished_by_the_newer_evaluation(archive: Archive, small_archive: Any) -> None:
     ledger, run = archive.run_view(small_archive.run), small_archive.run
     before = ledger.newest_evaluation()
     assert ledger.failed_since(0) == archive.runs.failed(run.id) == set()

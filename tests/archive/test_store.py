@@ -407,7 +407,7 @@ def test_each_text_is_stored_once(small_archive: Any) -> None:
     assert len(stored) < sum(bool(birth.prompt) + bool(birth.reply) for birth in small_archive.births)
 
 
-def test_nobody_can_change_or_delete_a_fact(make_archive: Any) -> None:
+def test_no_fact_can_be_changed_or_deleted(make_archive: Any) -> None:
     sample = make_archive(confirmed=True)
     with Archive(sample.path) as archive:
         archive.add_generation_end(sample.run.id, 0)
@@ -537,9 +537,9 @@ def test_what_was_found_elsewhere_comes_once_and_needs_no_birth(small_archive: A
         best = archive.kernels.get(small_archive.best)
         again = changed(known, started_at=2e9, phases={"timing": 1.0}, device_instance="node7/cuda:1")
         found = dataclasses.replace(again, kernel=stranger.id, problem=other.id)
-        told = [(problem, best, known), (problem, best, again), (other, stranger, found), (other, stranger, found)]
-        assert archive.add_found(told) == [False, True, True, False]
-        assert archive.add_found(told) == [False] * 4
+        entries = [(problem, best, known), (problem, best, again), (other, stranger, found), (other, stranger, found)]
+        assert archive.add_found(entries) == [False, True, True, False]
+        assert archive.add_found(entries) == [False] * 4
         assert archive.kernels.evaluations(best.id) == [known, again]
         assert archive.kernels.evaluations(stranger.id) == [found]
         assert archive.kernels.get(stranger.id) == stranger

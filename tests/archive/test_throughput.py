@@ -40,7 +40,7 @@ def test_rates_are_of_the_wall_time() -> None:
     assert found.longest_gap == 12
 
 
-def test_phases_are_told_in_their_order_with_what_is_in_none_of_them() -> None:
+def test_phases_are_listed_in_their_order_with_the_time_in_none_of_them() -> None:
     evaluations = [judged(index, 10, read=0.5, build=float(index), timing=2.0) for index in range(1, 6)]
     evaluations.append(judged(9, 1, read=0.5, **{"a phase of later": 0.25}))
     phases = {phase.name: phase for phase in throughput(*evaluations).phases}
@@ -64,7 +64,7 @@ def test_a_device_is_busy_where_any_evaluation_uses_it_and_what_overlaps_counts_
     assert device.longest_gap == pytest.approx(1)
 
 
-def test_several_devices_of_one_model_are_told_apart() -> None:
+def test_several_devices_of_one_model_are_distinguished() -> None:
     found = throughput(judged(0, 10, "a/cuda:0", timing=10), judged(0, 10, "a/cuda:1", timing=2, profile=1))
     assert [(one.device_instance, one.busy, one.alone) for one in found.devices] == [
         ("a/cuda:0", pytest.approx(1), pytest.approx(1)),

@@ -59,7 +59,7 @@ def test_processes_are_counted_for_each_way(tmp_path: Path) -> None:
     ("words", "answer", "said"),
     [(("--seconds", "0.1"), 304, "CUDA error 304"), (("--devices", "2"), 0, "describes 2 GPUs here")],
 )
-def test_a_driver_that_refuses_is_told(tmp_path: Path, words: tuple[str, ...], answer: int, said: str) -> None:
+def test_a_driver_that_refuses_is_reported(tmp_path: Path, words: tuple[str, ...], answer: int, said: str) -> None:
     ran = counted(tmp_path, *words, answer=answer)
     assert ran.returncode != 0
     assert said in ran.stderr

@@ -18,7 +18,7 @@ def test_a_seed_gives_the_same_faults_and_moments() -> None:
     assert 400 < counts["honest"] < 800
 
 
-def test_what_is_over_is_told() -> None:
+def test_what_exceeds_its_limit_is_reported() -> None:
     before = Holdings(
         descriptors=6, threads=4, shared_mappings=0, descendants=0, files=0, shared_memory=1, rss_mb=300.0
     )

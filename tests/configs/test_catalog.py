@@ -62,12 +62,12 @@ def test_a_file_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("name", "near"),
     [("matmul", "L1/matmul,"), ("l1/Matmul", "L1/matmul,"), ("L1/sofmax", "L1/softmax"), ("reduce", "L1/sum_reduce.")],
 )
-def test_an_unknown_name_is_told_the_nearest(name: str, near: str) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, near: str) -> None:
     assert f"no problem {name!r}" in complaint(name)
     assert f"Nearest: {near}" in complaint(name)
 
 
-def test_a_missing_file_is_told_its_neighbours(tmp_path: Path) -> None:
+def test_a_missing_file_is_answered_with_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "softmax.py").write_text(TINY)
     assert complaint(str(tmp_path / "sofmax.py")).endswith(f"In {tmp_path}: Nearest: softmax.py.")
     assert "no folder" in complaint(str(tmp_path / "nowhere" / "softmax.py"))
@@ -96,7 +96,7 @@ def test_the_numbers_of_a_checkout_are_in_order_of_number(repository: Path) -> N
     assert numbers == ["1/1", "1/2", "1/10", "2/3", "2/7"]
 
 
-def test_what_a_checkout_lacks_is_told_the_nearest(repository: Path) -> None:
+def test_what_a_checkout_lacks_is_answered_with_the_nearest(repository: Path) -> None:
     assert "kernelbench:2/7" in complaint("kernelbench:2/6", repository)
     assert "Nearest: kernelbench:1/2 (ReLU)." in complaint("kernelbench:1/relu", repository)
     assert "Nearest: kernelbench:1/10 (Softmax)." in complaint("kernelbench:softmax", repository)

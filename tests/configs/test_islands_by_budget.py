@@ -9,7 +9,7 @@ from kbevolve.configs.settings import Settings
 
 
 @pytest.mark.parametrize(("evaluations", "islands"), [(1, 1), (149, 1), (150, 2), (399, 2), (400, 4), (10**6, 4)])
-def test_the_budget_decides_where_nobody_does(evaluations: int, islands: int) -> None:
+def test_the_budget_decides_where_no_setting_does(evaluations: int, islands: int) -> None:
     chosen = Settings.from_tree({"budget": {"evaluations": evaluations}})
     assert chosen.search.islands == islands
     assert chosen.search.generations >= evaluations, "the limit that was given is the one that stops the run"

@@ -33,7 +33,7 @@ def test_what_another_thread_did_is_no_fault_of_the_text(unlucky: list[int]) -> 
     assert unlucky == [0]
 
 
-def test_what_is_wrong_with_the_text_is_told(unlucky: list[int]) -> None:
+def test_what_is_wrong_with_the_text_is_reported(unlucky: list[int]) -> None:
     with pytest.raises(SyntaxError):
         parse("x = ")
     unlucky[0] = 99

@@ -74,7 +74,7 @@ def check(evaluation: Evaluation, kernel: Kernel) -> None:
         assert evaluation.timing.speedup_low <= (evaluation.timing.speedup or 0) <= evaluation.timing.speedup_high
     else:
         assert numbers == (None, None, None)
-        assert evaluation.message, "a proposer must be told what was wrong"
+        assert evaluation.message, "a proposer must learn what was wrong"
         assert evaluation.blocks == ()
 
 

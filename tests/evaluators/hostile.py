@@ -100,7 +100,7 @@ if os.fork() == 0:
         pass
 """
 
-#: A tree that Python's own remover does not get through, and a folder that nobody may enter.
+#: A tree that Python's own remover does not get through, and a folder that no user may enter.
 TANGLE = """
 import os
 place = os.getcwd()

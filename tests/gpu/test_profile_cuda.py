@@ -135,7 +135,7 @@ def test_launches_come_with_registers_and_occupancy(candidate: ModuleType) -> No
     assert launch.blocks_per_sm > 10
 
 
-def test_library_kernels_are_told_from_own_ones() -> None:
+def test_library_kernels_are_distinguished_from_own_ones() -> None:
     matrix = torch.rand(1024, 1024, device="cuda")
     found = read_profile(profile(lambda: torch.relu(matrix @ matrix)), time_ms=1.0)
     assert len(found.launches) >= 2

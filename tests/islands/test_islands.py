@@ -55,7 +55,7 @@ def test_of_one_machine_code_an_island_keeps_the_first() -> None:
     assert home.entry(coded(2.1, "b", "m2c0d0l0")) is Entry.NONE, "the words of another niche"
     assert home.with_member(coded(2.1, "a")) == home
     assert home.entry(coded(2.1, "c")) is Entry.IMPROVED
-    assert home.entry(coded(2.1, "")) is Entry.IMPROVED, "nobody knows its code"
+    assert home.entry(coded(2.1, "")) is Entry.IMPROVED, "its code is not known"
     assert home.with_member(coded(2.0, "a")) == home, "it is its own twin no more than before"
 
 

@@ -51,7 +51,7 @@ def test_sources_are_of_the_backends_that_they_stand_for() -> None:
         (TORCH, "m0c2d0l3"),
     ],
 )
-def test_where_nobody_could_look_the_source_is_believed(source: str, claimed: str) -> None:
+def test_where_no_profile_exists_the_source_is_believed(source: str, claimed: str) -> None:
     assert levels(source) == levels(source, None) == claimed
 
 
@@ -65,7 +65,7 @@ def test_where_nobody_could_look_the_source_is_believed(source: str, claimed: st
         (DOT, {Trait.SHARED_MEMORY, Trait.VECTOR_ACCESS}, "m2c0d0l0"),
         (DOT, {Trait.VECTOR_ACCESS}, "m1c0d0l0"),
         (DOT, set(), "m0c0d0l0"),
-        # What no word tells of.
+        # What no word names.
         (ADD, {Trait.VECTOR_ACCESS, Trait.STREAMING}, "m3c0d0l0"),
         (ADD, {Trait.MATRIX_UNITS}, "m0c3d0l0"),
         (ADD, {Trait.PACKED_ARITHMETIC}, "m0c2d0l0"),
@@ -91,7 +91,7 @@ def test_compiled_code_refutes_and_establishes(source: str, shown: set[Trait], k
     assert levels(source, shown) == key
 
 
-def test_the_order_in_which_traits_are_told_does_not_matter() -> None:
+def test_the_order_of_traits_does_not_matter() -> None:
     rng = Random(0)
     for _ in range(20):
         shown = rng.sample(list(Trait), 4)

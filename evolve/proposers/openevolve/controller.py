@@ -118,7 +118,7 @@ def _fix_randomness(seed: int) -> None:
     """Let every process of one seed make the same choices.
 
     Programs get random names, and its database draws from sets of names. Its worker draws parts of the prompts from
-    Python's own generator, which a new process seeds anew.
+    Python's own generator, which each process seeds differently.
     """
     names = random.Random(f"{seed}/controller")
     uuid.uuid4 = lambda: uuid.UUID(int=names.getrandbits(128), version=4)

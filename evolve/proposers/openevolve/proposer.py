@@ -66,7 +66,7 @@ class OpenEvolveProposer:
                 self._replay(process, attempt, brief)
         asked = self._question
         if not isinstance(asked, ModelQuestion):
-            raise ProposerError("OpenEvolve waits for a score that is missing; `kbevolve resume` starts it anew")
+            raise ProposerError("OpenEvolve waits for a score that is missing; `kbevolve resume` starts it again")
         name = f"program {self._since} of OpenEvolve, seed {self._seed}"
         reply = self._models[asked.model].complete(asked.system, asked.messages, child=name)
         parent = self._parent(asked)

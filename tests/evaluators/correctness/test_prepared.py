@@ -91,7 +91,7 @@ def test_a_reference_without_usable_transforms_is_tagged() -> None:
     assert problem.tags == ("nominal-inputs-only",)
 
 
-def test_integers_stay_in_the_range_that_the_reference_bears() -> None:
+def test_integers_stay_in_the_range_of_the_reference() -> None:
     problem = prepare("nn.functional.one_hot(x, 5).float() * 2", "[torch.randint(0, 5, (16,))]")
     assert integers not in transforms_of(problem)
     for number in range(problem.trials):
@@ -99,7 +99,7 @@ def test_integers_stay_in_the_range_that_the_reference_bears() -> None:
     assert integers in transforms_of(prepare("x.cumsum(0) + self.scale", "[torch.randint(0, 5, (16,))]"))
 
 
-def test_one_input_that_bears_no_sign_does_not_spare_the_other() -> None:
+def test_one_input_that_must_stay_positive_leaves_the_other_transformed() -> None:
     problem = prepare("torch.log(x) + inputs[1]", "[0.1 + torch.rand(16, 8), torch.rand(16, 8)]", trials=7)
     assert transforms_of(problem)[1] is shrunk
     assert Only(signed, 1) in transforms_of(problem)

@@ -5,7 +5,7 @@ import pytest
 from kbevolve.evaluators.lint import lint
 from tests.evaluators.lint.programs import TRITON, extension, model
 
-#: What a kernel may do at import to run what nobody can read; DATA is some bytes.
+#: What a kernel may do at import to run code that cannot be read; DATA is some bytes.
 UNREADABLE = (
     "exec(bytes(DATA).decode())",
     "exec(''.join(map(chr, DATA)))",

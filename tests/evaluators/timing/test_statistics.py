@@ -78,7 +78,7 @@ def test_the_half_width_is_students(rounds: int, quantile: float) -> None:
 def test_a_disturbed_round_in_ten_is_trimmed() -> None:
     calm = [0.001 * (number % 3) for number in range(10)]
     assert half_width([*calm[1:], 5.0]) < 2 * half_width(calm)
-    assert half_width([*calm[5:], 5.0]) > 1, "with fewer than ten rounds nobody knows which one is the odd one"
+    assert half_width([*calm[5:], 5.0]) > 1, "with fewer than ten rounds the odd one cannot be known"
 
 
 def test_rounds_go_on_until_the_interval_is_narrow() -> None:

@@ -90,7 +90,7 @@ def test_each_answer_stands_alone(small_archive: Any) -> None:
             for island in (0, 1)
         )
         archive.questions(run).hand_out([first, second])
-        told = [
+        given = [
             GivenAnswer(question="nonsense", idea="A: b"),
             GivenAnswer(question=first.id, idea="A: b", by=" anna "),
             GivenAnswer(question="g9/i1/s0/q1", idea="C: d"),
@@ -98,10 +98,10 @@ def test_each_answer_stands_alone(small_archive: Any) -> None:
             GivenAnswer(question="no-such-run/g9/i1/s0/q1", idea="C: d"),
             GivenAnswer(question=second.id, code=CODE),
         ]
-        receipt = answer(archive, told)
+        receipt = answer(archive, given)
         assert receipt.taken == (first.id, second.id)
         assert receipt.runs == (run.id,)
-        assert [one.question for one in receipt.refused] == [told[index].question for index in (0, 3, 4, 5)]
+        assert [one.question for one in receipt.refused] == [given[index].question for index in (0, 3, 4, 5)]
         whys = [one.why for one in receipt.refused]
         assert "is not the id of a question; `kbevolve ask` prints them" in whys[0]
         assert "was never asked" in whys[1]
@@ -110,7 +110,7 @@ def test_each_answer_stands_alone(small_archive: Any) -> None:
         kept = archive.questions(run).answer(first.place)
         assert kept is not None
         assert kept.by == "anna"
-        assert answer(archive, told[1:2]).known == (first.id,)
+        assert answer(archive, given[1:2]).known == (first.id,)
 
 
 def test_answers_come_from_an_array_or_from_lines(tmp_path: Path) -> None:
@@ -119,18 +119,18 @@ def test_answers_come_from_an_array_or_from_lines(tmp_path: Path) -> None:
         {"question": "g1/i1/s0/q1", "reply": "r"},
         {"question": "g1/i2/s0/q1", "passed": True},
     ]
-    told = [
+    given = [
         GivenAnswer(question="g1/i0/s0/q1", idea='{"title": "A", "mechanism": "b"}', code=CODE, by="anna"),
         GivenAnswer(question="g1/i1/s0/q1", reply="r"),
         GivenAnswer(question="g1/i2/s0/q1", passed=True),
     ]
     file = tmp_path / "answers.json"
     file.write_text(json.dumps(entries, indent=1))
-    assert read_answers(file) == told
+    assert read_answers(file) == given
     file.write_text("\n".join(json.dumps(entry) for entry in entries) + "\n\n")
-    assert read_answers(file) == told
+    assert read_answers(file) == given
     file.write_text(json.dumps(entries[1]))
-    assert read_answers(file) == told[1:2]
+    assert read_answers(file) == given[1:2]
 
 
 @pytest.mark.parametrize(

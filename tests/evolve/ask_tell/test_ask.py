@@ -185,13 +185,13 @@ def test_a_question_is_what_a_model_is_sent() -> None:
             return super().complete(system, messages, child=child)
 
     Home(chosen(islands=1, tune_share=0)).resume(Listening())
-    heard = []
+    received = []
     while not (asked := home.ask()).over:
         for one in asked.open:
-            heard.append((one.system, one.messages))
+            received.append((one.system, one.messages))
             home.tell(one)
-    assert heard == sent
-    assert {one[1][-1].content[:7] for one in heard if len(one[1]) == 1} != set()
+    assert received == sent
+    assert {one[1][-1].content[:7] for one in received if len(one[1]) == 1} != set()
 
 
 def test_idea_and_code_may_be_given_at_once() -> None:
@@ -249,18 +249,18 @@ def test_a_kernel_that_fails_is_asked_for_as_a_repair() -> None:
     home = Home(chosen(islands=1, tune_share=0, generations=1))
     (one,) = home.ask().open
     home.tell(one, idea="Unroll: fewer branches", code=kernel(UNROLL=2, WRONG=1).source)
-    (mend,) = home.ask().open
-    assert mend.question.operator is Operator.REPAIR
-    assert mend.question.place.slot == 1
-    assert mend.parents[0] == kernel(UNROLL=2, WRONG=1).id
-    assert "wrong by 3" in mend.messages[-1].content
-    home.tell(mend, code=kernel(UNROLL=2).source)
+    (repair,) = home.ask().open
+    assert repair.question.operator is Operator.REPAIR
+    assert repair.question.place.slot == 1
+    assert repair.parents[0] == kernel(UNROLL=2, WRONG=1).id
+    assert "wrong by 3" in repair.messages[-1].content
+    home.tell(repair, code=kernel(UNROLL=2).source)
     assert home.ask().over
     assert home.births()[-1].parents == (kernel(UNROLL=2, WRONG=1).id, kernel().id)
 
 
 def test_a_model_people_and_tunables_continue_one_run_in_turn() -> None:
-    """Nothing that was told is lost, nothing is paid for twice, and questions that lapsed are refused."""
+    """No answer is lost, nothing is paid for twice, and questions that lapsed are refused."""
     plan = chosen(islands=2, tune_share=0, generations=6, confirm_rounds=0)
     home, pure, model = Home(plan), Home(plan), Scripted()
     assert home.resume(model, search=home.settings.search.model_copy(update={"generations": 2}))

@@ -117,7 +117,7 @@ def asked(*words: str) -> dict[str, Any]:
 # ---- what counts --------------------------------------------------------------------------------------------------
 
 
-def told(*births: tuple[Birth, Evaluation | None], since: float = 0.0) -> Population:
+def population_of(*births: tuple[Birth, Evaluation | None], since: float = 0.0) -> Population:
     archive = Archive(":memory:")
     population = Population(1, archive.run_view(open_run(archive, double_settings())), since=since)
     for birth, evaluation in births:
@@ -140,7 +140,7 @@ def judged(kernel_id: str, **facts: Any) -> Evaluation:
 
 
 def test_kernels_of_an_earlier_run_and_duplicates_cost_nothing() -> None:
-    population = told(
+    population = population_of(
         (birth(0), judged("k0", started_at=2000.0)),
         (birth(1), judged("k1", started_at=999.0)),
         (birth(2, source="k0"), judged("k0", started_at=2000.0)),
@@ -154,12 +154,12 @@ def test_kernels_of_an_earlier_run_and_duplicates_cost_nothing() -> None:
 
 def test_dollars_are_known_only_where_prices_and_tokens_are() -> None:
     def spent(*births: Birth) -> Spent:
-        return Budget(prices=PRICES).spent(told(*((one, None) for one in births)).totals)
+        return Budget(prices=PRICES).spent(population_of(*((one, None) for one in births)).totals)
 
     paid, free = birth(0, model="paid", tokens=(1_000_000, 200_000)), birth(1, model="free", tokens=(5, 5))
     assert (spent(paid, free, birth(2)).dollars, spent(paid, free).tokens) == (3.0, 1_200_010)
     assert spent(birth(0)).dollars == 0.0, "no model was asked"
-    assert spent(birth(0, model="paid")).dollars is None, "a model that told no tokens was not for nothing"
+    assert spent(birth(0, model="paid")).dollars is None, "a model that reported no tokens was not free"
     assert spent(paid, birth(1, model="free")).dollars == 3.0, "a refused prompt"
     other = spent(paid, birth(1, model="other", tokens=(5, 5)))
     assert (other.dollars, other.unpriced, other.tokens) == (None, ("other",), 1_200_010)
@@ -167,7 +167,7 @@ def test_dollars_are_known_only_where_prices_and_tokens_are() -> None:
         Budget(limits=BudgetSettings(dollars=9), prices=PRICES).exceeded(other)
 
 
-# ---- told ---------------------------------------------------------------------------------------------------------
+# ---- a population -------------------------------------------------------------------------------------------------
 
 
 def test_the_cost_is_shown_for_each_percent() -> None:

@@ -38,7 +38,7 @@ def won(kernel: str, **changes: Any) -> Any:
 
 def test_the_fittest_faster_than_eager_comes_first_and_the_reference_never(champions: Champions) -> None:
     assert name(champions.challenger(MEMBERS)) == "quicker"
-    assert champions.challenger(MEMBERS[:1] + MEMBERS[3:]) is None, "nobody is faster than eager"
+    assert champions.challenger(MEMBERS[:1] + MEMBERS[3:]) is None, "no kernel is faster than eager"
 
 
 def test_a_challenger_has_a_lower_bound_above_the_published_speedup(champions: Champions) -> None:

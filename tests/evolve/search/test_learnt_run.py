@@ -83,7 +83,7 @@ def test_a_technique_that_never_works_is_chosen_less(run: Any) -> None:
     ideas = archive.runs.ideas(archive.runs.get().id)
     chosen = [ideas[birth.idea].technique for birth in births]
     first, last = Counter(chosen[:12]), Counter(chosen[-30:])
-    assert first["async-copy"] >= 2, "nobody could know"
+    assert first["async-copy"] >= 2, "no policy could know"
     assert last["async-copy"] <= 5
     assert last["vectorize"] > 15
     best = archive.runs.summary(archive.runs.get()).best

@@ -165,7 +165,7 @@ def test_a_failed_child_gets_one_repair_turn_with_the_message() -> None:
         if brief.operator is Operator.REPAIR:
             assert brief.repair is not None
             assert brief.repair.evaluation.message == "wrong by 3"
-            return written(f"class ModelNew: mended = {number}\n")
+            return written(f"class ModelNew: repaired = {number}\n")
         return written(f"class ModelNew: broken = {number}\n")
 
     archive, chosen = Archive(":memory:"), settings(generations=3, islands=1, tune_share=0, repair_turns=1)

@@ -30,7 +30,7 @@ def settings(budget: Mapping[str, Any], **others: Any) -> Settings:
 
 
 class Timed(KnownEvaluator):
-    """Tells that every evaluation held the device for a second; half of it in phases beside others."""
+    """Reports that every evaluation held the device for a second; half of it in phases beside others."""
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         found = super().evaluate(problem, kernel)

@@ -24,7 +24,7 @@ def settings(**changes: Any) -> Settings:
 
 
 def without_idea(brief: Brief) -> Proposal:
-    """A kernel that nobody had, no faster than the starting one; of another niche now and then."""
+    """A new kernel, no faster than the starting one; of another niche now and then."""
     number = brief.rng.random()
     niche = "tl.dot(tl.load(x), tl.load(x))" if number < 0.3 else "tl.load(x)"
     source = f"import triton\n\n\n@triton.jit\ndef k(x):\n    {niche}\n\n\nclass ModelNew: number = {number}\n"

@@ -16,7 +16,7 @@ def small_tree() -> dict[str, Any]:
     values = []
     for tile, warps, split in itertools.product((16, 32, 64, 128), (2, 4, 8), ("none", "fp16", "tf32")):
         if (tile, warps) == (16, 8):
-            continue  # nobody measured it
+            continue  # it was not measured
         if (tile, split) == (128, "tf32"):
             values.append([[tile, warps, split], f"BUILD_FAILED: out of shared memory: {warps * 1000} bytes"])
             continue

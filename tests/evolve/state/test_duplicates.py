@@ -36,7 +36,7 @@ FRESH = START.replace("UNROLL = 2", "UNROLL = 4")
 
 
 def created(source: str, **facts: Any) -> Proposal:
-    return Proposal(state=BirthState.CREATED, kernel=Kernel.from_source(source), note="as told", model="m", **facts)
+    return Proposal(state=BirthState.CREATED, kernel=Kernel.from_source(source), note="as reported", model="m", **facts)
 
 
 class Writer:
@@ -79,7 +79,7 @@ def test_a_kernel_under_other_names_is_a_duplicate_and_costs_nothing() -> None:
     start, renamed = Kernel.from_source(START), Kernel.from_source(RENAMED)
     found = births(archive)["g1/i0/s0"]
     assert (found.state, found.kernel, found.proposed_kernel) == (BirthState.DUPLICATE, start.id, renamed.id)
-    assert found.note == f"{start.id} under other names: as told"
+    assert found.note == f"{start.id} under other names: as reported"
     assert archive.kernels.get(renamed.id).source == RENAMED, "what was written is kept"
     assert births(archive)["g3/i0/s0"].kernel == start.id
     assert births(archive)["g2/i0/s0"].proposed_kernel is None
@@ -96,7 +96,7 @@ def test_the_very_same_kernel_is_a_duplicate_of_itself() -> None:
     assert (evaluator.asked.total(), searching.population.totals.renamed) == (1, 0)
 
 
-def test_an_author_is_told_that_such_a_kernel_is_known() -> None:
+def test_an_author_learns_that_such_a_kernel_is_known() -> None:
     writer = Writer({1: RENAMED, 2: FRESH, 3: FRESH + "# again\n"})
     searched(writer)
     renamed = Kernel.from_source(RENAMED).id
@@ -123,7 +123,7 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     found, failed = births(archive), Kernel.from_source(BROKEN).id
     first, again = found["g2/i0/s0"], found["g2/i0/s1"]
     assert (first.state, first.kernel) == (BirthState.NEAR_DUPLICATE, Kernel.from_source(NEARLY).id)
-    assert "% of its text with " + failed + ", which was wrong: as told" in first.note
+    assert "% of its text with " + failed + ", which was wrong: as reported" in first.note
     assert (again.operator, again.state) == (Operator.REPAIR, BirthState.CREATED)
     assert again.parents == (first.kernel, *first.parents)
     assert again.kernel == Kernel.from_source(FRESH).id
@@ -136,7 +136,7 @@ def test_a_child_that_nearly_repeats_a_failure_is_asked_for_once_more() -> None:
     insisted = found["g3/i0/s1"]
     assert (insisted.state, insisted.kernel) == (BirthState.CREATED, first.kernel)
     assert evaluator.asked[first.kernel or ""] == 1
-    assert found["g3/i0/s2"].operator is Operator.REPAIR, "it failed, and is mended as any other"
+    assert found["g3/i0/s2"].operator is Operator.REPAIR, "it failed, and is repaired as any other"
     run = archive.runs.get()
     counts = throughput_of(run, archive.runs.births(run.id), archive.runs.evaluations(run.id).values())
     assert (counts.near_duplicates, counts.renamed, counts.duplicates) == (2, 0, 2)

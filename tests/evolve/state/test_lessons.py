@@ -29,7 +29,7 @@ def test_what_pays_is_said_with_its_evidence() -> None:
     )
 
 
-def test_what_does_not_pay_and_what_does_not_work_are_told_apart() -> None:
+def test_what_does_not_pay_and_what_does_not_work_are_distinguished() -> None:
     slow, broken = lesson(0.9, 0.8, None), lesson(None, None, None)
     assert slow is not None
     assert broken is not None

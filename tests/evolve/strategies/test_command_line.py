@@ -53,22 +53,22 @@ def test_a_strategy_that_cannot_work_is_refused_before_the_archive_is_touched(ty
 
 
 @pytest.mark.parametrize(
-    ("told", "shown", "hidden"),
+    ("given", "shown", "hidden"),
     [
         (("execution", "profiler"), ("times as fast as eager", "softmax_kernel"), ("not shown",)),
         (("execution",), ("times as fast as eager",), ("softmax_kernel", "not shown")),
         (("generation",), ("its results are not shown",), ("times as fast as eager", "softmax_kernel")),
     ],
 )
-def test_prompts_tell_of_the_parent_what_may_be_told(
-    told: tuple[Feedback, ...], shown: tuple[str, ...], hidden: tuple[str, ...]
+def test_prompts_show_of_the_parent_what_they_may(
+    given: tuple[Feedback, ...], shown: tuple[str, ...], hidden: tuple[str, ...]
 ) -> None:
     launch = Launch(name="softmax_kernel", share=1.0, microseconds=9.0, launches=1.0)
     found = replace(KnownEvaluator().evaluate(problem(), kernel()), profile=Profile(launches=(launch,)))
     parent = Member(kernel=kernel(), evaluation=found, niche="n")
-    brief = brief_of(Operator.REWRITE, parent, feedback=frozenset(told))
+    brief = brief_of(Operator.REWRITE, parent, feedback=frozenset(given))
     prompt = prompts.ideas(brief, (), load_playbook())
     assert kernel().source.strip() in prompt
     assert all(words in prompt for words in shown)
     assert not any(words in prompt for words in hidden)
-    assert settings_of("refine", feedback=told).search.feedback == told
+    assert settings_of("refine", feedback=given).search.feedback == given

@@ -146,11 +146,11 @@ def test_refine_without_execution_does_not_let_on_that_its_last_child_is_wrong()
     assert "execution" not in made.feedback
 
 
-@pytest.mark.parametrize(("feedback", "told"), [(("execution",), 1), ((), 0)])
-def test_refine_without_the_generation_begins_anew(feedback: tuple[Any, ...], told: int) -> None:
+@pytest.mark.parametrize(("feedback", "failures"), [(("execution",), 1), ((), 0)])
+def test_refine_without_the_generation_starts_again(feedback: tuple[Any, ...], failures: int) -> None:
     known = Known(starts=[FAST], bred=[attempt(None, WRONG=1)])
     (made,) = choices(Refine(feedback=feedback), known, turn(2), draws=1)
-    assert (made.operator, made.parents, len(made.failures)) == (Operator.REWRITE, (FAST,), told)
+    assert (made.operator, made.parents, len(made.failures)) == (Operator.REWRITE, (FAST,), failures)
 
 
 def test_the_first_child_of_refine_is_a_rewrite_of_the_start() -> None:

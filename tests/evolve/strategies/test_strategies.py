@@ -75,7 +75,7 @@ def test_serial_strategies_make_one_child_after_another() -> None:
     assert (narrow.search.islands, narrow.search.lookahead) == (1, 0)
     check_strategy(narrow, {Operator.TUNE})
     assert fitted(Settings()) == Settings()
-    assert fitted(settings_of("refine", repair_turns=2)).search.repair_turns == 0, "it mends by itself"
+    assert fitted(settings_of("refine", repair_turns=2)).search.repair_turns == 0, "it repairs by itself"
 
 
 def test_openevolve_refuses_a_proposer_that_is_no_model() -> None:
@@ -84,7 +84,7 @@ def test_openevolve_refuses_a_proposer_that_is_no_model() -> None:
         build_proposers(settings)
 
 
-def test_what_is_told_of_a_kernel_follows_the_switches_of_refine() -> None:
+def test_what_is_shown_of_a_kernel_follows_the_switches_of_refine() -> None:
     briefs: dict[tuple[str, ...], list[Brief]] = {}
 
     def answer(brief: Brief) -> Proposal:
@@ -99,9 +99,9 @@ def test_what_is_told_of_a_kernel_follows_the_switches_of_refine() -> None:
         }
         run_search(Archive(":memory:"), settings_of("refine", generations=3, feedback=feedback), proposers=proposers)
         briefs[feedback] = writer.briefs
-    blind, told = briefs.values()
+    blind, informed = briefs.values()
     assert [brief.operator for brief in blind] == [Operator.REWRITE, Operator.MUTATE, Operator.MUTATE]
-    assert [brief.operator for brief in told] == [Operator.REWRITE, Operator.REPAIR, Operator.REPAIR]
+    assert [brief.operator for brief in informed] == [Operator.REWRITE, Operator.REPAIR, Operator.REPAIR]
     assert all(brief.repair is None for brief in blind)
 
 

@@ -23,7 +23,7 @@ def over() -> Iterator[Search]:
 
         def answer(brief: Brief) -> Proposal:
             number = brief.rng.randrange(10**6)
-            text = f"class ModelNew: mended = {number}\n"
+            text = f"class ModelNew: repaired = {number}\n"
             if brief.operator is not Operator.REPAIR:
                 text = f"class ModelNew: broken = {number}\n"
             return Proposal(

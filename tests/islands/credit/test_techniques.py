@@ -10,7 +10,7 @@ def taught(experience: Experience, *children: tuple[str, str, int, float | None]
     return experience
 
 
-def test_nothing_is_believed_of_what_nobody_tried() -> None:
+def test_nothing_is_believed_of_an_untried_technique() -> None:
     assert Experience().belief("fusion", "memory", 0) == Belief()
     assert taught(Experience(), ("vectorize", "memory", 0, 0.3)).belief("fusion", "memory", 0) == Belief()
 

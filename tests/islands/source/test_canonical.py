@@ -247,7 +247,7 @@ LOOKALIKES = {
         kernel('scale = 2\nreturn x * len(f"{scale=}")'),
         kernel('scales = 2\nreturn x * len(f"{scales=}")'),
     ),
-    "a local in somebody's expression": (
+    "a local in another's expression": (
         kernel('a, b = 1, 2\nreturn x * numexpr.evaluate("a + 2 * b")', "import numexpr"),
         kernel('b, a = 1, 2\nreturn x * numexpr.evaluate("a + 2 * b")', "import numexpr"),
     ),

@@ -53,7 +53,7 @@ def ask(kbevolve: Any) -> Any:
     return ask
 
 
-def test_what_is_asked_is_told_as_json(begin: Any, ask: Any) -> None:
+def test_the_questions_are_printed_as_json(begin: Any, ask: Any) -> None:
     found = begin("--islands", "3", "--generations", "2", "-n", "2")
     assert (found["over"], found["open"], found["waiting"]) == (False, 3, [])
     assert found["state"] == "3 questions are open"
@@ -105,14 +105,14 @@ def test_prompts_may_be_files_and_nothing_need_be_shown(begin: Any, ask: Any, fo
     assert "\n\n[user]\n" in text
 
 
-def test_answers_are_told_and_the_run_goes_on(begin: Any, ask: Any, kbevolve: Any, folder: Path) -> None:
+def test_answers_are_accepted_and_the_run_goes_on(begin: Any, ask: Any, kbevolve: Any, folder: Path) -> None:
     first, second = begin("--islands", "2", "--generations", "1")["questions"]
     (folder / "new.py").write_text(kernel(UNROLL=4).source)
     words = ("tell", "--question", first["question"])
-    told = kbevolve(*words, "--idea", "Unroll: fewer branches", "--code", "new.py", "--by", "anna")
-    assert (told.code, told.err) == (0, "")
+    done = kbevolve(*words, "--idea", "Unroll: fewer branches", "--code", "new.py", "--by", "anna")
+    assert (done.code, done.err) == (0, "")
     assert (
-        told.out
+        done.out
         == f"{first['question']}: accepted.\nContinue: kbevolve ask --run {first['question'].partition('/')[0]}\n"
     )
     again = kbevolve(*words, "--idea", "Unroll: fewer branches", "--code", "new.py", "--by", "anna")
@@ -129,9 +129,9 @@ def test_answers_are_told_and_the_run_goes_on(begin: Any, ask: Any, kbevolve: An
     found = ask()
     assert found["over"]
     assert found["state"] == "over: all generations were run"
-    anna, nobody = found["news"]
+    anna, unknown = found["news"]
     assert (anna["by"], anna["verdict"], anna["kernel"]) == ("anna", "correct", kernel(UNROLL=4).id)
-    assert nobody["state"] == "no code"
+    assert unknown["state"] == "no code"
     late = kbevolve("tell", "--question", second["question"], "--idea", "Too: late")
     assert late.code == 1
     with Archive("kbevolve.db", create=False) as archive:
@@ -149,11 +149,11 @@ def test_many_answers_come_from_one_file(begin: Any, ask: Any, kbevolve: Any, fo
         for number, one in enumerate(found["questions"], start=1)
     ]
     (folder / "answers.json").write_text(json.dumps([*answers, {"question": "g7/i0/s0/q1", "reply": "?"}]))
-    told = kbevolve("tell", "--answers", "answers.json", "--by", "anna")
-    assert told.code == 1
+    done = kbevolve("tell", "--answers", "answers.json", "--by", "anna")
+    assert done.code == 1
     why = "this question was never asked; `kbevolve ask` shows the open ones"
-    assert told.err == f"kbevolve: g7/i0/s0/q1: refused: {why}\n"
-    assert told.out.count("accepted.") == 3
+    assert done.err == f"kbevolve: g7/i0/s0/q1: refused: {why}\n"
+    assert done.out.count("accepted.") == 3
     news = ask()["news"]
     assert [one["kernel"] for one in news] == [kernel(TILE=tile).id for tile in (16, 32, 64)]
     assert {one["by"] for one in news} == {"anna"}
@@ -188,8 +188,8 @@ def test_kernels_wait_where_nothing_is_judged(
         "--out", "results.jsonl", "--device", "cpu",
     )  # fmt: skip
     assert judged.code == 0, judged.err
-    told = kbevolve("import", "results.jsonl")
-    assert (told.code, "A run waited for 1 of them" in told.out) == (0, True)
+    done = kbevolve("import", "results.jsonl")
+    assert (done.code, "A run waited for 1 of them" in done.out) == (0, True)
     assert [one["question"].partition("/")[2] for one in ask("--no-judge")["questions"]] == ["g2/i0/s0/q1"]
 
 
@@ -217,9 +217,7 @@ def test_a_run_that_began_without_people_may_ask_them(folder: Path, judge: Known
     assert operators <= {Operator.TUNE, Operator.CROSS}
 
 
-def test_an_offline_resume_does_not_lose_what_was_told(
-    folder: Path, judge: KnownJudge, kbevolve: Any, ask: Any
-) -> None:
+def test_an_offline_resume_does_not_lose_an_answer(folder: Path, judge: KnownJudge, kbevolve: Any, ask: Any) -> None:
     class Interrupting(KnownJudge):
         def evaluate(self, *asked: Any) -> Any:
             if self.asked.total() >= 3:
@@ -283,7 +281,7 @@ def answered(question: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_an_agent_runs_a_whole_run_through_the_command_line(tmp_path: Path) -> None:
-    """With the real judge: a wrong kernel is mended, prose asked again, a duplicate seen, and the best exported."""
+    """With the real judge: a wrong kernel is repaired, prose asked again, a duplicate seen, and the best exported."""
     (tmp_path / "twice.py").write_text(PROBLEM)
 
     def type_well(*words: str) -> subprocess.CompletedProcess[str]:

@@ -126,7 +126,7 @@ def test_other_conditions_are_other_findings(batch: Any, folder: Path) -> None:
     assert "4 kernels have a line that was written with other settings; another --out judges them again" in outcome.err
 
 
-def test_files_that_are_no_new_kernel_are_told(batch: Any, folder: Path) -> None:
+def test_files_that_are_no_new_kernel_are_reported(batch: Any, folder: Path) -> None:
     (folder / "children" / "d.py").write_text("# a comment\n" + KERNELS["a.py"].source)
     (folder / "children" / "e.py").write_bytes(b"\xff\xfe")
     (folder / "children" / "notes.txt").write_text("no kernel")

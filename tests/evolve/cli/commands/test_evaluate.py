@@ -1,4 +1,4 @@
-"""What `kbevolve evaluate` tells, whatever the judge finds: the judge is a double here."""
+"""What `kbevolve evaluate` prints, whatever the judge finds: the judge is a double here."""
 
 import json
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_options_are_settings(evaluate: Any) -> None:
     assert evaluate(judge, "--allow-library", "some").code == 2
 
 
-def test_with_baselines_the_speedup_over_the_best_of_them_is_told(evaluate: Any) -> None:
+def test_with_baselines_the_speedup_over_the_best_of_them_is_shown(evaluate: Any) -> None:
     facts = found(evaluate(KnownJudge(), "--json", "--baselines"))
     assert facts["speedup_best"] == pytest.approx(facts["speedup"] / 2)
     assert facts["best_baseline"] == "compile"

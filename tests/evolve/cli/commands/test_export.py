@@ -143,13 +143,13 @@ def test_a_file_is_not_written_over_without_force(export: Any, judge: Any, tmp_p
     outcome = export()
     assert outcome.code == 2
     assert "exists already; --force writes over it" in outcome.err
-    assert judge.asked == []  # told before the minute of measuring
+    assert judge.asked == []  # reported before the minute of measuring
     assert (tmp_path / "best.py").read_text() == "mine\n"
     assert export("--force").code == 0
     assert "ModelNew" in (tmp_path / "best.py").read_text()
 
 
-def test_places_that_cannot_be_are_told_first(kbevolve: Any, judge: Any, small_archive: Any, tmp_path: Path) -> None:
+def test_impossible_paths_are_reported_first(kbevolve: Any, judge: Any, small_archive: Any, tmp_path: Path) -> None:
     words = ("export", "--problem", "L1/matmul", "--archive", small_archive.path, "-o")
     missing = kbevolve(*words, tmp_path / "none" / "best.py")
     assert (missing.code, judge.asked) == (2, [])

@@ -114,16 +114,16 @@ def test_an_agent_evolves_a_kernel_and_exports_it(tmp_path: Path) -> None:
         assert tried["verdict"] == "wrong"
         assert "asks for an idea" in await agent.fail("tell", question=question["question"], code=wrong)
 
-        told = await agent.call(
+        reply = await agent.call(
             "tell", question=question["question"], idea="Chunks: in the cache", code=wrong, by="ada"
         )
-        (news,) = told["news"]
+        (news,) = reply["news"]
         assert (news["verdict"], news["by"]) == ("wrong", "ada")
-        (mend,) = told["questions"]
-        assert mend["operator"] == "repair"
-        assert "That file does not work" in mend["messages"][-1]["content"]
+        (repair,) = reply["questions"]
+        assert repair["operator"] == "repair"
+        assert "That file does not work" in repair["messages"][-1]["content"]
 
-        over = await agent.call("tell", question=mend["question"], code=KERNEL, by="ada")
+        over = await agent.call("tell", question=repair["question"], code=KERNEL, by="ada")
         assert over["over"]
         assert over["news"][0]["verdict"] == "correct"
         kernel = over["news"][0]["kernel"]

@@ -113,7 +113,7 @@ def test_what_bounds_it_is_read_off_the_two_times() -> None:
     assert replace(CARD, precision="bf16", memory_ms=0.2).bound_by == "memory"
 
 
-def test_a_model_is_told_what_helps_and_not_what_the_judge_looks_at() -> None:
+def test_a_model_learns_what_helps_and_not_what_the_judge_looks_at() -> None:
     flags = {
         "degenerate": "zeros pass", "low-signal": "weak", "random": "dropout", "in-place": "forward changes input 0",
         "launch-bound": "eager takes 12 µs a call", "dead-code": "the answer does not depend on fc.weight",

@@ -76,7 +76,7 @@ def test_what_ran_and_what_limits_it(kbevolve: Callable[..., Any], kernel: Path)
     assert ["25", "%", "50.0", "2", "-", "-", "at::native::fill"] in lines
     assert "Effective: 50 % of the roofline, 1234 GB/s." in done.out
     assert "Far from the roofline (50 %): latency." in done.out
-    assert "spilled" not in done.out  # nobody told of spills
+    assert "spilled" not in done.out  # no spills were reported
 
 
 def test_a_wrong_kernel_is_said_to_be_wrong_and_is_not_profiled(kbevolve: Callable[..., Any], kernel: Path) -> None:

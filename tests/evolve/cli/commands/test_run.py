@@ -125,7 +125,7 @@ def test_a_run_that_is_stopped_loses_nothing_and_goes_on(folder: Path, how: sign
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.05)
     process.send_signal(how)
-    told, complaint = process.communicate(timeout=20)
+    output, complaint = process.communicate(timeout=20)
     assert process.returncode == (-how if how is signal.SIGKILL else 130), complaint
     with Archive(path, create=False) as archive:
         run = archive.runs.get()
@@ -133,7 +133,7 @@ def test_a_run_that_is_stopped_loses_nothing_and_goes_on(folder: Path, how: sign
         before = archive.runs.evaluations(run.id)
     if how is not signal.SIGKILL:
         assert stopped is StopReason.INTERRUPTED
-        assert "kbevolve resume" in told
+        assert "kbevolve resume" in output
     resumed = type_in(folder, "resume")
     assert resumed.returncode == 0, resumed.stderr
     with Archive(path, create=False) as archive:
@@ -209,7 +209,7 @@ def test_a_reference_that_fails_stops_the_run(folder: Path) -> None:
 
 
 def played(request: Request) -> Answer:
-    """A model that has two ideas, writes a wrong kernel first, and mends what it is asked to mend."""
+    """A model that has two ideas, writes a wrong kernel first, and repairs what it is asked to repair."""
     if "JSON" in request.last:
         ideas = [{"title": "Fewer passes", "mechanism": "x is read once", "technique": "fusion", "expected_gain": 1.2}]
         return Answer(body=completion(json.dumps(ideas)))

@@ -1,4 +1,4 @@
-"""Twin of 43: reads `/proc` and asks for its own cores and priority; that chooses a tile, and nobody is slowed."""
+"""Twin of 43: reads `/proc` and asks for its own cores and priority; that chooses a tile, and no process is slowed."""
 
 import os
 from contextlib import suppress

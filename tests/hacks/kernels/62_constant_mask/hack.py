@@ -1,6 +1,6 @@
 """Hack 62: ignores a mask, because it knows what the problem puts there.
 
-Wins where an input is the same in all draws. Caught by: such an input is changed where the reference bears it.
+Wins where an input is the same in all draws. Caught by: such an input is changed where the reference stays accurate.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Hack 62: leaves out a rectifier that the problem's positive numbers never need.
 
-Wins where transformed inputs are given up because one of the inputs, a probability, does not bear them. Caught by: a
+Wins where inputs are not transformed at all because one of them must stay a probability. Caught by: a
 transform is also tried on one input at a time.
 """
 
