@@ -1,6 +1,7 @@
 """What is written comes back exactly; facts are written once and never change."""
 
 import dataclasses
+import json
 import math
 import sqlite3
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.archive import rows
 from kbevolve.archive.conversations import Question, QuestionAnswer, QuestionStage, RequestPlace
 from kbevolve.archive.parts import changed, grouped
 from kbevolve.archive.records import (
@@ -364,6 +366,19 @@ def test_a_card_is_written_once_until_it_changes(archive: Archive, problem: Prob
     assert count(archive, "cards") == 3
     with pytest.raises(ArchiveError, match="not in the archive"):
         archive.add_card(dataclasses.replace(card, problem="0" * 16))
+
+
+NEW_FIELDS = {"peaks", "resources", "required_flops"}
+
+
+def test_a_card_of_before_the_rates_is_read(archive: Archive, problem: Problem) -> None:
+    archive.add_problem(problem)
+    card = ProblemCard(problem=problem.id, device="cpu/x", precision="fp32", flops=12)
+    row = rows.card_row(card)
+    older = {name: value for name, value in json.loads(str(row["card"])).items() if name not in NEW_FIELDS}
+    with archive._connection.transaction():
+        archive._connection.insert("cards", {**row, "card": json.dumps(older), "at": "2026-11-21T00:00:00Z"})
+    assert archive.problems.card(problem.id, "cpu/x", "fp32") == card
 
 
 def count(archive: Archive, table: str) -> int:

@@ -25,13 +25,15 @@ from kbevolve.configs.reference import as_model_new, with_forward, without
 #: Top-level names of a generated module that only serve to run it alone.
 _BENCHMARK = ("get_args", "benchmark_compiled_module")
 
-#: Options of a Triton kernel that Inductor's runtime takes for off when they are absent (PyTorch 2.13).
-_OFF = {
-    "are_deterministic_algorithms_enabled", "atomic_add_found", "autotune_hints", "autotune_remote_cache",
-    "deterministic", "force_disable_caches", "force_filter_reduction_configs", "max_autotune", "max_autotune_pointwise",
-    "no_x_dim", "store_cubin",
-}  # fmt: skip
-_OFF_VALUES = {"False", "None", "set()"}
+#: Options of a Triton kernel, and what Inductor's runtime takes for them when they are absent (PyTorch 2.13).
+_DEFAULTS = {
+    "False": "are_deterministic_algorithms_enabled atomic_add_found deterministic force_disable_caches "
+    "force_filter_reduction_configs max_autotune max_autotune_pointwise no_x_dim store_cubin",
+    "True": "assert_indirect_indexing autotune_local_cache autotune_pointwise dynamic_scale_rblock optimize_mem",
+    "None": "autotune_remote_cache",
+    "set()": "autotune_hints",
+    "256": "min_split_scan_rblock",
+}
 
 #: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
 _HEADER = '''\
@@ -203,13 +205,15 @@ def _pruned(code: str) -> str:
 
 
 def _without_defaults(options: re.Match[str]) -> str:
-    """A kernel's options without those that are off by default."""
+    """A kernel's options without those at their defaults, and without the hash for a cache that is off."""
     tree = ast.parse(options[0], mode="eval").body
     assert isinstance(tree, ast.Dict), "the pattern has braces"
-    pairs = [
-        (ast.literal_eval(key), ast.unparse(value)) for key, value in zip(tree.keys, tree.values, strict=True) if key
+    pairs = [(ast.unparse(key), ast.unparse(value)) for key, value in zip(tree.keys, tree.values, strict=True) if key]
+    kept = [
+        f"{key}: {value}"
+        for key, value in pairs
+        if key.strip("'") not in ("backend_hash", *_DEFAULTS.get(value, "").split())
     ]
-    kept = [f"{key!r}: {value}" for key, value in pairs if key not in _OFF or value not in _OFF_VALUES]
     return f"{{{', '.join(kept)}}}"
 
 

@@ -82,9 +82,9 @@ def test_the_first_problem_card_stays(session_with: Any) -> None:
 
     class Hasty(KnownJudge):
         def card(self, problem: Any) -> Any:
-            return replace(super().card(problem), eager_ms=next(times))
+            return replace(super().card(problem), eager_ms=next(times), peaks=peaks)
 
-    times = iter((3.0, 2.0, 1.0))
+    times, peaks = iter((3.0, 2.0, 1.0, 0.5)), dict[str, float]()
     judge = Hasty(flags={"launch-bound": "a call takes 20 µs"})
     home = session_with(judge)
 
@@ -95,6 +95,8 @@ def test_the_first_problem_card_stays(session_with: Any) -> None:
     assert [kept(), kept()] == [3.0, 3.0]
     judge.flags = {"shared-output": "found by a newer judge"}
     assert kept() == 1.0, "but a verdict that changed is news"
+    peaks["copy"] = 4e12
+    assert kept() == 0.5, "and so are rates, which an older judge did not measure"
 
 
 def test_transferred_knowledge_is_written_unless_it_is_turned_off(session_with: Any) -> None:

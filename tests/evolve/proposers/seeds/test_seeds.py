@@ -65,7 +65,7 @@ assert_size_stride = torch._C._dynamo.guards.assert_size_stride
 triton_0 = async_compile.triton('triton_0', '''
 import triton
 @triton_heuristics.pointwise(
-    inductor_meta={'kernel_name': 'triton_0', 'autotune_hints': set(), 'no_x_dim': False, 'deterministic': True},
+    inductor_meta={'name': 'k', 'optimize_mem': True, 'no_x_dim': False, 'deterministic': True, 'backend_hash': ''},
 )
 ''')
 cpp_0 = async_compile.cpp('''
@@ -250,7 +250,7 @@ def test_the_file_has_what_is_used_and_nothing_about_the_machine() -> None:
         "class Runner",
         "call = runner.call",
         "#include <cstdint>\n    #pragma omp parallel\n",
-        "    inductor_meta={'kernel_name': 'triton_0', 'deterministic': True},\n",
+        "    inductor_meta={'name': 'k', 'deterministic': True},\n",
         "N = 48",
     ):
         assert used in text
