@@ -1,6 +1,7 @@
 """What the constants of the default strategy are worth on the ladders: each one varied alone, all others as committed.
 
     python -m benchmarks.search_constants [--seeds 12] [--budget 150] [--landscapes ladder-a,ladder-b] [--jobs 1]
+        [--islands 4] [--only "champion far ahead"]
 
 Every variant searches every landscape with the same seeds as the committed constants; the seeds are not those of
 `kbevolve bench-search`, so that constants chosen here are not chosen on its tables. Printed, as a Markdown table: the
@@ -48,6 +49,7 @@ def variants() -> list[Variant]:
         ("share of rivals", f"{evolve}.RIVALS", (0.0, 0.25)),
         ("rivals until", f"{evolve}.RIVALS_UNTIL", (90, 10**9)),
         ("inspirations from", f"{evolve}.INSPIRED_FROM", (0, 10**9)),
+        ("champion far ahead", f"{evolve}.FAR_AHEAD", (1.25, 2.0, 10**9)),
         ("stale after", f"{operators}.STALE", (15, 60)),
         ("trust in claims", "kbevolve.evolve.state.idea_choice.TRUST", (0.0, 0.5)),
         ("caution of ranks", "kbevolve.islands.island.CAUTION", (0.0, 1.0)),
@@ -68,18 +70,20 @@ def variants() -> list[Variant]:
 
 
 class VariedSearcher(OurSearcher):
-    """Ours with other settings of the search."""
+    """Ours with other settings of the search, except for the number of islands, which is None for the usual one."""
 
-    def __init__(self, setup: Setup, *, changes: Mapping[str, Any]) -> None:
-        super().__init__(setup)
+    def __init__(self, setup: Setup, *, changes: Mapping[str, Any], islands: int | None = None) -> None:
+        super().__init__(setup, islands=islands)
         self._settings: SearchSettings = self._settings.model_copy(update=dict(changes))
 
 
-def fractions(variant: Variant, *, landscapes: Sequence[str], budget: int, seeds: int) -> list[float]:
+def fractions(
+    variant: Variant, *, landscapes: Sequence[str], budget: int, seeds: int, islands: int | None = None
+) -> list[float]:
     """The fraction of the optimum that each search delivers, landscape by landscape."""
     for name, value in (variant.constants or {}).items():
         mock.patch(name, value).start()  # AttributeError where there is no such constant
-    make = partial(VariedSearcher, changes=variant.settings or {})
+    make = partial(VariedSearcher, changes=variant.settings or {}, islands=islands)
     try:
         return [
             math.exp(result.delivered - result.optimum)
@@ -110,9 +114,13 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=150, help="evaluations of a search")
     parser.add_argument("--landscapes", default="ladder-a,ladder-b,ladder-c", help="ladders, packaged names or files")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--islands", type=int, help="default: as a run with this limit of evaluations")
+    parser.add_argument("--only", help="vary only this constant")
     asked = parser.parse_args()
-    everything, landscapes = variants(), asked.landscapes.split(",")
-    measure = partial(fractions, landscapes=landscapes, budget=asked.budget, seeds=asked.seeds)
+    committed, *varied = variants()
+    everything = [committed, *(one for one in varied if asked.only in (None, one.name))]
+    landscapes = asked.landscapes.split(",")
+    measure = partial(fractions, landscapes=landscapes, budget=asked.budget, seeds=asked.seeds, islands=asked.islands)
     with ProcessPoolExecutor(asked.jobs) as processes:
         print(table(everything, list(processes.map(measure, everything))))
 

@@ -124,6 +124,11 @@ class Island:
         return Island(index=self.index, elites=elites, crowd=tuple(map(counted, self.crowd)))
 
 
+def fittest(islands: Iterable[Island]) -> Member | None:
+    """The fittest kernel of several islands; None while all are empty."""
+    return next(iter(_ranked(island.best for island in islands if island.best is not None)), None)
+
+
 def _ranked(members: Iterable[Member]) -> tuple[Member, ...]:
     """The fittest first; ties in the order of kernel ids, so that replays agree."""
     return tuple(sorted(members, key=lambda member: (-member.fitness, member.kernel.id)))

@@ -68,7 +68,7 @@ class Brief:
     operator: Operator
     #: Main parent first. For REPAIR the failed child's own parents.
     parents: tuple[Member, ...]
-    #: Elites of other niches, to learn from.
+    #: Kernels to learn from, the first one most: a champion of another island, elites of other niches.
     inspirations: tuple[Member, ...] = ()
     #: The failed child to repair; None unless the operator is REPAIR.
     repair: Failure | None = None

@@ -26,6 +26,7 @@ from kbevolve.evolve.search.stopping import Stopping, window_of
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies import strategy_of
+from kbevolve.evolve.strategies.base import lookahead_of
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
 
 #: Requests to models at once, at most; endpoints refuse long before.
@@ -85,7 +86,8 @@ class Search:
             window=window_of(settings),
             closed=lambda: self._oldest - 1,
         )
-        requests = min(REQUESTS, settings.search.islands * (1 + settings.search.lookahead))
+        self._lookahead = lookahead_of(settings.search, proposers)
+        requests = min(REQUESTS, settings.search.islands * (1 + self._lookahead))
         self._executor = Executor({PROPOSE: requests, JUDGE: width})
         self._offspring = OffspringInFlight(
             context=context,
@@ -183,7 +185,7 @@ class Search:
         """
         last = max(self._settings.generations, self._replayed)
         # Nothing is created before the starting kernels are judged.
-        horizon = min(self._oldest + self._settings.lookahead, last) if self._oldest else 0
+        horizon = min(self._oldest + self._lookahead, last) if self._oldest else 0
         if generation > horizon:
             return False
         recorded, alone = generation <= self._recorded, generation == self._oldest

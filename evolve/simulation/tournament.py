@@ -137,9 +137,9 @@ def _score(
         searcher=searcher,
         budget=budget,
         mean=statistics.fmean(fractions),
-        se=_standard_error(fractions),
+        se=standard_error(fractions),
         behind=statistics.fmean(lead),
-        behind_se=_standard_error(lead),
+        behind_se=standard_error(lead),
         inflation=statistics.fmean(math.expm1(one.claimed - one.delivered) for one in mine),
         validity=statistics.fmean(one.valid / one.spent for one in mine),
         duplicates=statistics.fmean(one.duplicates / (one.spent + one.duplicates) for one in mine),
@@ -150,5 +150,6 @@ def _fraction(result: EpisodeResult) -> float:
     return math.exp(result.delivered - result.optimum)
 
 
-def _standard_error(values: Sequence[float]) -> float:
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean of some values; 0 for a single one."""
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0

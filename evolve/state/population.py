@@ -19,7 +19,7 @@ from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Experience, Key
-from kbevolve.islands.island import Entry, Island, Member, fitness_of
+from kbevolve.islands.island import Entry, Island, Member, fitness_of, fittest
 from kbevolve.islands.niches import describe
 
 #: Failures of an island that are shown to its next children.
@@ -56,6 +56,10 @@ class Population:
         #: The most that any kernel has at least shown, and how many were judged when an island was last restarted.
         self._peak = 0.0
         self._restarted = -1
+        #: The fittest kernel on any island, if it is one that the generation closed last has created; and the fittest.
+        #: By first evaluations, as parents are: a resumed run must choose alike, whatever was measured again later.
+        self.new_champion: Member | None = None
+        self._champion: Member | None = None
         # Facts, so that they may be kept as long as there is room. The history is asked for as a whole.
         #: A correct kernel by its id, as the islands see it.
         self.member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
@@ -125,6 +129,10 @@ class Population:
         """
         shown = max(min(self._peak, 1.0), published or 0.0) if contests else self._peak
         self._memory = self._memory.improved(shown)
+        best, known = fittest(self.islands), self._champion
+        # All islands begin with the starting kernels, so that the best of these is no news.
+        self.new_champion = None if known is None or best == known else best
+        self._champion = best
         living = {member.kernel.id for island in self.islands for member in island.members}
         self._children = Counter({kernel: count for kernel, count in self._children.items() if kernel in living})
         self._recent.append(set())

@@ -11,7 +11,7 @@ from typing import Any
 from kbevolve.archive.records import Operator
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import SearchSettings, Settings
-from kbevolve.evolve.strategies.base import Strategy, StrategyKind
+from kbevolve.evolve.strategies.base import Strategy, StrategyKind, lookahead_of
 from kbevolve.evolve.strategies.baselines import BestOfN, Greedy, OpenEvolve
 from kbevolve.evolve.strategies.refine import Refine
 from kbevolve.evolve.strategies.tree import Tree
@@ -84,8 +84,9 @@ def check_strategy(settings: Settings, operators: Collection[Operator]) -> None:
             f"strategy {name} needs a model ({kind.needs_model}); add --model NAME (and --api-base URL), or take "
             f"{', '.join(others[:-1])} or {others[-1]}, which do without"
         )
-    if kind.serial and (settings.search.islands > 1 or settings.search.lookahead):
+    lookahead = lookahead_of(settings.search, operators)
+    if kind.serial and (settings.search.islands > 1 or lookahead):
         raise UsageError(
             f"strategy {name} makes one child after another: it wants search.islands = 1 and search.lookahead = 0, not "
-            f"{settings.search.islands} and {settings.search.lookahead}"
+            f"{settings.search.islands} and {lookahead}"
         )

@@ -1,6 +1,6 @@
 """The seam between the search and a strategy: which child follows, and what a strategy decides about it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -16,6 +16,8 @@ from kbevolve.islands.island import Member
 #: Generations that are looked through for an island's newest attempt: after so many answers without code it is better
 #: to begin anew than to ask the same again.
 LOOK_BACK = 16
+#: `search.lookahead` by default where only tunables change: while one child is timed, others are built and tried.
+TUNED_LOOKAHEAD = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class NextChild:
     islands: int
     #: Operators that have a proposer.
     operators: frozenset[Operator]
-    #: Generations that overlap with this one (`search.lookahead`).
+    #: Generations that overlap with this one (`lookahead_of`).
     lookahead: int = 0
 
     @property
@@ -120,7 +122,7 @@ class Choice:
     operator: Operator
     #: Main parent first. For REPAIR the failed child's own parents.
     parents: tuple[Member, ...]
-    #: Elites of other niches, to learn from.
+    #: Kernels to learn from, the first one most: a champion of another island, elites of other niches.
     inspirations: tuple[Member, ...] = ()
     #: The child to repair; None unless the operator is REPAIR.
     repair: Failure | None = None
@@ -132,6 +134,18 @@ class Choice:
     learnt: bool = True
     #: What the proposer may see of kernels beside their source.
     feedback: frozenset[Feedback] = frozenset({"execution", "profiler"})
+
+
+def lookahead_of(settings: SearchSettings, operators: Collection[Operator]) -> int:
+    """How many generations a run may begin before the oldest has closed (`search.lookahead`).
+
+    Children that someone writes are made from all that is known: each costs a call, and those that are made from older
+    results need more calls to the same speed, whether the author is slower than the judge or faster
+    (docs/results/2026-11-23-lookahead.md). Other tunables cost nothing, so that devices should never wait for them.
+    """
+    if settings.lookahead == "auto":
+        return 0 if Operator.MUTATE in operators else TUNED_LOOKAHEAD
+    return settings.lookahead
 
 
 class Strategy(Protocol):

@@ -12,7 +12,7 @@ from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import TransferredKernel
-from kbevolve.evolve.strategies.base import NextChild, Strategy, StrategyView
+from kbevolve.evolve.strategies.base import NextChild, Strategy, StrategyView, lookahead_of
 from kbevolve.evolve.strategies.evolve import choose
 from kbevolve.islands.policy import Policy, policy_of
 from kbevolve.islands.stagnation import stage_of
@@ -58,6 +58,9 @@ class BriefMaker:
             return Random(f"{settings.seed}/{luck}{island}/{generation}/{purpose}")
 
         if self.strategy is None:
+            policy, champion = self._policy(island), population.new_champion
+            # Islands of different languages keep theirs.
+            own = champion is not None and policy.backend in (None, champion.kernel.backend)
             choice = choose(
                 population.island(island),
                 memory,
@@ -65,6 +68,7 @@ class BriefMaker:
                 window=self.window,
                 operators=self.operators,
                 rng=rng,
+                champion=champion if own else None,
             )
             learnt = Learnt(
                 memory=memory,
@@ -74,7 +78,7 @@ class BriefMaker:
                 transferred_kernel=self._transferred_kernel(memory, rng("transferred kernel")),
             )
             stage = stage_of(memory.stalled, self.window)
-            state = IslandState(number=island, policy=self._policy(island), stage=stage)
+            state = IslandState(number=island, policy=policy, stage=stage)
         else:
             view = StrategyView(population=population, ledger=self.context.view, island=island, closed=self.closed())
             child = NextChild(
@@ -82,7 +86,7 @@ class BriefMaker:
                 island=island,
                 islands=settings.islands,
                 operators=self.operators,
-                lookahead=settings.lookahead,
+                lookahead=lookahead_of(settings, self.operators),
             )
             choice = self.strategy.choose(view, child, rng("choose"))
             learnt, state = Learnt(), IslandState()

@@ -31,6 +31,9 @@ EXPLORING_RANKS = RankSelection(pressure=3.0, elite_share=0.25)
 RIVALS, RIVALS_FROM, RIVALS_AT, RIVALS_UNTIL = 0.5, 20, 40, 60
 #: Kernels that are judged before elites of other niches are shown: at first these are merely earlier kernels.
 INSPIRED_FROM = 60
+#: How much faster than an island's best a new champion is that the island's next child is shown at once, also before
+#: that (docs/results/2026-11-23-lookahead.md).
+FAR_AHEAD = 1.5
 
 
 def choose(
@@ -42,6 +45,7 @@ def choose(
     operators: Collection[Operator],
     rng: Callable[[str], Random],
     tunable: Callable[[Member], bool] = lambda member: bool(declared(member.kernel.source)),
+    champion: Member | None = None,
 ) -> Choice | None:
     """Operator, parents and inspirations of the next child.
 
@@ -53,6 +57,8 @@ def choose(
         operators: those that have a proposer. Without MUTATE the run is an offline one.
         rng: gives a generator for each purpose, so that no choice moves the numbers of another.
         tunable: whether a kernel declares values that can be tuned.
+        champion: the run's best kernel, if the newest generation created it and the island may learn from it. So each
+            champion is shown to one child of an island.
 
     Returns:
         The choice; None when no operator has a parent on the island.
@@ -81,6 +87,8 @@ def choose(
             parents = parents[:wanted]
             inspired = memory.judged >= INSPIRED_FROM
             shown = inspirations(home, parents, rng("inspirations")) if inspired else ()
+            if champion is not None and home.best is not None and champion.fitness > FAR_AHEAD * home.best.fitness:
+                shown = (champion, *shown)
             return Choice(operator=operator, parents=parents, inspirations=shown)
     return None
 

@@ -272,7 +272,7 @@ class ScriptedProposer:
 
 
 def settings(*, evaluation: Mapping[str, object] | None = None, **search: object) -> Settings:
-    small = {"generations": 8, "islands": 2, "migration_every": 3, "seed": 7}
+    small = {"generations": 8, "islands": 2, "migration_every": 3, "seed": 7, "lookahead": 0}
     return Settings.from_tree({"search": {**small, **search}, "evaluation": dict(evaluation or {})})
 
 

@@ -1,7 +1,10 @@
 """`kbevolve bench-search`: searchers at equal budget, without a model or a device."""
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,6 +16,7 @@ from kbevolve.evolve.cli.options import json_line_option, names_in
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import Column, print_table, say
 from kbevolve.evolve.simulation.ladders import LADDERS
+from kbevolve.evolve.simulation.latency import Latency, LatencyScore, compare_lookaheads
 from kbevolve.evolve.simulation.measured import packaged
 from kbevolve.evolve.simulation.tournament import BUDGETS, OURS, SEARCHERS, SEEDS, SearcherScore, compare_searchers
 from kbevolve.evolve.simulation.tournament import as_json as plain_scores
@@ -20,6 +24,11 @@ from kbevolve.evolve.simulation.tournament import as_json as plain_scores
 _LEGEND = (
     "Fraction of the fastest possible speed after so many evaluations, with its standard error. "
     f"-: behind {OURS} by more than two standard errors of the difference over the same seeds; +: ahead by as much."
+)
+_LATENCY_LEGEND = (
+    "Author calls and hours until a search is as fast as half of those with lookahead 0 are after half of their calls, "
+    "means; a search that never is counts with all of them. ±: two standard errors of the difference to lookahead 0 "
+    "over the same seeds."
 )
 
 
@@ -42,6 +51,13 @@ _LEGEND = (
     help="Evaluations of a search; each is a comparison of its own.",
 )
 @click.option("--searchers", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(SEARCHERS)}.")
+@click.option(
+    "--latency",
+    metavar="AUTHOR:JUDGE",
+    help="Instead of searchers, compare values of search.lookahead where a call of a model and an evaluation take so "
+    "many seconds, e.g. 60:15.",
+)
+@click.option("--islands", type=click.IntRange(1, 64), help="With --latency.  [default: as a run of these budgets]")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: one for each core]")
 @json_line_option
 def bench_search(
@@ -50,6 +66,8 @@ def bench_search(
     seeds: int,
     budgets: str,
     names: str | None,
+    latency: str | None,
+    islands: int | None,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -59,13 +77,27 @@ def bench_search(
     and seeds. Shown is the fraction of the fastest speed that a search delivers, by the true speed of what it would
     publish. `ours` makes its choices by the functions by which `kbevolve run` makes them.
     """
+    landscapes, jobs = [*ladders, *map(str, files)] or [*LADDERS, *packaged()], jobs or len(os.sched_getaffinity(0))
+    if latency is not None:
+        if names is not None:
+            raise UsageError("--latency compares values of search.lookahead, not --searchers; give one of them")
+        compare = partial(
+            compare_lookaheads,
+            latency=_latency(latency),
+            budgets=_numbers(budgets),
+            seeds=seeds,
+            islands=islands,
+            jobs=jobs,
+        )
+        _bench_lookahead(landscapes, compare, f"{seeds} searches of each lookahead", as_json)
+        return
+    if islands is not None:
+        raise UsageError("--islands is for --latency; without it, searchers have as many as they are made for")
     chosen = tuple(SEARCHERS) if names is None else names_in(names, SEARCHERS, "searcher")
     searchers, numbers, console = tuple(dict.fromkeys((OURS, *chosen))), _numbers(budgets), Console()
     everything: list[SearcherScore] = []
-    for landscape in [*ladders, *map(str, files)] or [*LADDERS, *packaged()]:
-        scores = compare_searchers(
-            [landscape], searchers=searchers, budgets=numbers, seeds=seeds, jobs=jobs or len(os.sched_getaffinity(0))
-        )
+    for landscape in landscapes:
+        scores = compare_searchers([landscape], searchers=searchers, budgets=numbers, seeds=seeds, jobs=jobs)
         everything += scores
         if not as_json:
             console.print(f"[bold]{scores[0].landscape}[/bold], {seeds} searches of each searcher")
@@ -95,6 +127,50 @@ def _print(console: Console, scores: Sequence[SearcherScore]) -> None:
     ]
     print_table(console, columns, by_searcher.values())
     console.print()
+
+
+def _bench_lookahead(
+    landscapes: Sequence[str], compare: Callable[[list[str]], list[LatencyScore]], words: str, as_json: bool
+) -> None:
+    console = Console()
+    everything: list[LatencyScore] = []
+    for landscape in landscapes:
+        scores = compare([landscape])
+        everything += scores
+        if not as_json:
+            console.print(f"[bold]{scores[0].landscape}[/bold], {words}")
+            print_table(console, _LATENCY_COLUMNS, scores)
+            console.print()
+    if as_json:
+        print_json_line([asdict(one) for one in everything])
+    else:
+        say(console, _LATENCY_LEGEND)
+
+
+def _change(mean: float, error: float, digits: int) -> str:
+    return f"{mean:.{digits}f}" + (f" ±{2 * error:.{digits}f}" if error else "")
+
+
+_LATENCY_COLUMNS: list[Column[LatencyScore]] = [
+    Column("evaluations", lambda one: one.budget, right=True),
+    Column("islands", lambda one: one.islands, right=True),
+    Column("lookahead", lambda one: one.lookahead, right=True),
+    Column("target", lambda one: f"{one.target:.2f}", right=True),
+    Column("reached", lambda one: percent_words(one.reached), right=True),
+    Column("author calls", lambda one: _change(one.calls, one.calls_se, 1), right=True),
+    Column("hours", lambda one: _change(one.hours, one.hours_se, 2), right=True),
+]
+
+
+def _latency(text: str) -> Latency:
+    author, colon, judge = text.partition(":")
+    try:
+        found = Latency(author=float(author), judge=float(judge))
+    except ValueError:
+        colon = ""
+    if not colon or not 0 <= found.author < math.inf or not 0 < found.judge < math.inf:
+        raise UsageError(f"--latency {text!r}: give the seconds of a model's call and of an evaluation, e.g. 60:15")
+    return found
 
 
 def _mean_words(one: SearcherScore) -> str:

@@ -9,8 +9,8 @@ holds no contests before the end. Where a run would stop because it stagnates, t
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
@@ -27,7 +27,7 @@ from kbevolve.evolve.state.idea_choice import draw_idea
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.population import SHOWN_FAILURES
 from kbevolve.evolve.strategies.evolve import choose
-from kbevolve.islands.island import Island, Member
+from kbevolve.islands.island import Island, Member, fittest
 from kbevolve.islands.migration import restart, ring
 from kbevolve.islands.policy import policy_of
 from kbevolve.islands.stagnation import Stage, stage_of, window
@@ -40,20 +40,35 @@ FINALISTS = 5
 VERIFIED_FROM = 100
 
 
-class OurSearcher:
-    """Implements `Searcher`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Closed:
+    """What a search knew when a generation had closed."""
 
-    def __init__(self, setup: Setup) -> None:
+    islands: Sequence[Island]
+    memory: Memory
+    #: Of each island, signatures of its newest failures.
+    warnings: Sequence[frozenset[str]]
+    #: The best program, if that generation created it.
+    champion: Member | None
+
+
+class OurSearcher:
+    """Implements `Searcher`. Generation g knows the results up to generation g - 1 - `lookahead`."""
+
+    def __init__(self, setup: Setup, *, lookahead: int = 0, islands: int | None = None) -> None:
         self._setup = setup
-        self._settings = Settings.from_tree({"budget": {"evaluations": setup.budget}}).search
+        search = {} if islands is None else {"islands": islands}
+        self._settings = Settings.from_tree({"budget": {"evaluations": setup.budget}, "search": search}).search
         self._window = window(setup.budget, self._settings.patience)
-        #: What was learnt by now, and what was known when the generation was begun.
+        #: What was learnt by now, what was known when generations closed, and what this generation may know of it.
         self._learnt, self._memory = Memory(), Memory()
+        self._closed: deque[_Closed] = deque(maxlen=lookahead + 1)
         self._islands = [Island(index=index) for index in range(self._settings.islands)]
         self._warnings = [deque[str](maxlen=SHOWN_FAILURES) for _ in self._islands]
         self._seen: dict[str, Observation] = {}
         self._children: Counter[str] = Counter()
         self._peak = 0.0
+        self._champion: Member | None = None
         #: Programs that were judged, and how many of them when an island last began anew.
         self._judged, self._restarted = 0, -1
         #: Log speedup of each program; None for a failure.
@@ -64,6 +79,11 @@ class OurSearcher:
         self._parents: tuple[Member, ...] = ()
         self._idea: Idea | None = None
 
+    @property
+    def island(self) -> int:
+        """The island of the newest child."""
+        return self._island
+
     def task(self, spent: int) -> Task:
         """The next island's child, by what was known when its generation was begun."""
         self._island = (self._island + 1) % len(self._islands)
@@ -71,13 +91,14 @@ class OurSearcher:
             self._begin_generation()
         rng = partial(self._setup.rng, self._island, self._generation)
         choice = choose(
-            self._homes[self._island],
+            self._closed[0].islands[self._island],
             self._memory,
             settings=self._settings,
             window=self._window,
             operators=OPERATORS,
             rng=rng,
             tunable=lambda member: True,
+            champion=self._closed[0].champion,
         )
         assert choice is not None, "every landscape has a valid start, and every program can be rewritten"
         self._slot, self._operator, self._parents = 0, choice.operator, choice.parents
@@ -92,7 +113,7 @@ class OurSearcher:
             if choice.operator is Operator.TUNE
             else None,
             inspirations=tuple(self._program(member) for member in choice.inspirations),
-            warnings=frozenset(self._warnings[self._island]),
+            warnings=self._closed[0].warnings[self._island],
         )
 
     def observe(self, found: Observation) -> None:
@@ -133,16 +154,26 @@ class OurSearcher:
         if self._generation and every and self._generation % every == 0:
             for migrant in ring(self._islands):
                 self._islands[migrant.target] = self._islands[migrant.target].with_member(migrant.member)
-        self._learnt = self._memory = replace(self._learnt, judged=self._judged).improved(self._peak)
-        due = self._restarted < self._memory.marked
+        self._learnt = replace(self._learnt, judged=self._judged).improved(self._peak)
+        champion = fittest(self._islands)
+        is_new, self._champion = self._champion not in (None, champion), champion
+        due = self._restarted < self._learnt.marked
         if (
             due
-            and stage_of(self._memory.stalled, self._window) is Stage.BACKTRACKING
+            and stage_of(self._learnt.stalled, self._window) is Stage.BACKTRACKING
             and (new := restart(self._islands))
         ):
             self._islands[new.target] = Island(index=new.target).with_member(new.member)
             self._restarted = self._judged
-        self._homes = [island.with_children(self._children) for island in self._islands]
+        self._closed.append(
+            _Closed(
+                islands=[island.with_children(self._children) for island in self._islands],
+                memory=self._learnt,
+                warnings=[frozenset(signatures) for signatures in self._warnings],
+                champion=champion if is_new else None,
+            )
+        )
+        self._memory = self._closed[0].memory
         self._generation += 1
 
     def _learn(self, member: Member, *, duplicate: bool) -> None:

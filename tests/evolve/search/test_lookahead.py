@@ -18,6 +18,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search import search as search_module
 from kbevolve.evolve.search.search import Search
+from kbevolve.evolve.strategies.evolve import FAR_AHEAD, INSPIRED_FROM
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
 SLOW = pytest.mark.slow
@@ -61,6 +62,7 @@ def written(brief: Brief) -> Proposal:
         [parent.kernel.id for parent in brief.parents],
         [parent.children for parent in brief.parents],
         [member.kernel.id for member in brief.learnt.history],
+        [member.kernel.id for member in brief.inspirations],
         brief.repair and (brief.repair.kernel.id, brief.repair.evaluation.message, brief.repair.idea),
         brief.known(kernel_.id),
         brief.learnt.memory,
@@ -100,7 +102,7 @@ def offline() -> dict[Operator, Proposer]:
 PROPOSERS: Mapping[str, Callable[[], Any]] = {"tunables": tunables, "offline": offline, "model": model}
 
 
-def chosen(lookahead: int, **others: Any) -> Settings:
+def chosen(lookahead: int | str, **others: Any) -> Settings:
     return settings(
         **{"generations": 10, "islands": 3, "migration_every": 2, "repair_turns": 2, "seed": 34} | others,
         lookahead=lookahead,
@@ -132,7 +134,7 @@ def facts(archive: Archive) -> dict[str, Any]:
 
 
 @cache
-def undisturbed(who: str, lookahead: int) -> dict[str, Any]:
+def undisturbed(who: str, lookahead: int | str) -> dict[str, Any]:
     archive = Archive(":memory:")
     make(archive, chosen(lookahead), who, KnownEvaluator(luck=LUCK)).run()
     return facts(archive)
@@ -205,23 +207,55 @@ def test_lookahead_is_what_children_do_not_know() -> None:
         assert [len(brief.learnt.history) for brief in briefs] == [1 + max(g - 1 - lookahead, 0) for g in range(1, 7)]
 
 
+def test_by_default_a_model_knows_all_and_tuned_children_overlap() -> None:
+    for who, lookahead in (("model", 0), ("offline", 2)):
+        assert undisturbed(who, "auto") == undisturbed(who, lookahead), who
+
+
+@pytest.mark.parametrize("lookahead", [0, 2])
+def test_a_champion_is_shown_to_islands_far_behind_as_soon_as_a_child_can_know_it(lookahead: int) -> None:
+    """The runs of this file show one, too: their prompts say what was shown, so that a resumed run must agree."""
+    archive = Archive(":memory:")
+    searching = make(archive, chosen(lookahead, seed=7), "model", KnownEvaluator(luck=LUCK))
+    searching.run()
+    assert searching.population.totals.judged < INSPIRED_FROM, "elites of other niches are not shown either"
+    inspired = [brief for brief in briefs_of(searching) if brief.inspirations]
+    for brief in inspired:
+        (champion,) = brief.inspirations
+        birth = archive.run_view(archive.runs.get()).first_birth(champion.kernel.id)
+        assert birth is not None
+        assert brief.child.startswith(f"g{birth.generation + 1 + lookahead}/"), "at once, and only then"
+        assert birth.island != brief.island.number
+        assert champion.fitness > FAR_AHEAD * max(parent.fitness for parent in brief.parents)
+    assert len(inspired) == 2
+
+
 @pytest.mark.parametrize(
-    ("who", "step"), [("model", 11), pytest.param("offline", 1, marks=SLOW), pytest.param("model", 1, marks=SLOW)]
+    ("who", "lookahead", "step"),
+    [
+        ("model", 2, 11),
+        ("model", "auto", 17),
+        pytest.param("offline", 2, 1, marks=SLOW),
+        pytest.param("model", 2, 1, marks=SLOW),
+        pytest.param("model", "auto", 1, marks=SLOW),
+    ],
 )
-def test_a_run_interrupted_at_any_evaluation_pays_for_nothing_twice(tmp_path: Path, who: str, step: int) -> None:
-    whole = undisturbed(who, 2)
+def test_a_run_interrupted_at_any_evaluation_pays_for_nothing_twice(
+    tmp_path: Path, who: str, lookahead: int | str, step: int
+) -> None:
+    whole = undisturbed(who, lookahead)
     for cut in range(0, 1000, step):
         path = tmp_path / f"{cut}.db"
         first, second = Slow(milliseconds=0.5, interrupt_at=cut), Slow(milliseconds=0.5)
         with Archive(path) as archive:
-            searching = make(archive, chosen(2), who, first, width=3)
+            searching = make(archive, chosen(lookahead), who, first, width=3)
             interrupted = False
             try:
                 searching.run()
             except KeyboardInterrupt:
                 interrupted = True
         with Archive(path) as archive:
-            again = make(archive, chosen(2), who, second, width=3)
+            again = make(archive, chosen(lookahead), who, second, width=3)
             again.run()
             assert facts(archive) == whole, f"cut at {cut}"
         assert max((first.asked + second.asked).values()) == 1, "a kernel was judged twice"

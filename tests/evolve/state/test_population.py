@@ -104,6 +104,19 @@ def test_children_are_counted_while_their_parent_lives_on_an_island() -> None:
     assert "gone" not in story.population._children
 
 
+def test_a_champion_is_new_in_the_generation_that_created_it() -> None:
+    story, new = Story(islands=2), []
+    for generation, speedup in enumerate((1.0, 2.0, 1.5, 2.0, 3.0)):
+        story.create(speedup, generation=generation)
+        story.population.end_generation()
+        champion = story.population.new_champion
+        new.append(champion and champion.fitness)
+    assert new == [None, 2.0, None, None, 3.0], "the best of the starting kernels is no news, nor is an equal"
+    story.population.withdraw([story.population.new_champion.kernel.id])
+    story.population.end_generation()
+    assert story.population.new_champion is None
+
+
 def test_nothing_that_is_kept_grows_with_the_run() -> None:
     story, rng = Story(), Random(1)
     for generation in range(1, 1200):

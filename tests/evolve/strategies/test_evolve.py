@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 
+import pytest
+
 from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.evolve.strategies.brief_maker import TRANSFER_UNTIL, BriefMaker
-from kbevolve.evolve.strategies.evolve import RANKS, RIVALS, RIVALS_FROM, RIVALS_UNTIL, selection_at
+from kbevolve.evolve.strategies.evolve import FAR_AHEAD, RANKS, RIVALS, RIVALS_FROM, RIVALS_UNTIL, selection_at
 from kbevolve.islands.selection import NicheSelection, RivalSelection
 from kbevolve.islands.stagnation import Stage
 from tests.evolve.doubles import DEVICE, context_of, settings
@@ -90,6 +92,42 @@ def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> No
     assert not any(
         brief.learnt.transferred_kernel for brief in searched(story, settings(islands=1), transfer=transfer, times=40)
     )
+
+
+@pytest.mark.parametrize(
+    ("lead", "island", "backend", "expected"),
+    [
+        (1.1 * FAR_AHEAD, 1, "triton", True),
+        (0.9 * FAR_AHEAD, 1, "triton", False),
+        (1.1 * FAR_AHEAD, 1, "cuda", False),  # the first islands of several on a GPU write Triton, then CUDA C++
+        (1.1 * FAR_AHEAD, 2, "triton", False),
+        (1.1 * FAR_AHEAD, 2, "cuda", True),
+        (1.1 * FAR_AHEAD, 4, "cuda", True),  # free
+        (1.1 * FAR_AHEAD, 0, "cuda", False),  # its own
+    ],
+)
+def test_a_champion_far_ahead_is_shown_to_islands_of_its_language(
+    lead: float, island: int, backend: str, expected: bool
+) -> None:
+    story = Story(islands=6)
+    start = story.create(1.0, generation=0, operator=Operator.SEED, text="class ModelNew: start = 1\n")
+    for other in range(1, 6):
+        story.population.enter(other, start.id)
+    story.population.end_generation()
+    words = {"triton": "import triton\n\n\n@triton.jit\ndef k(x): ...\n", "cuda": 'SOURCE = "__global__ void k();"\n'}
+    champion = story.create(lead, generation=1, text=f"{words[backend]}\n\nclass ModelNew: ...\n")
+    assert champion.backend.value == backend
+    story.population.end_generation()
+    context = context_of(story.archive, story.run, replace(A_DOUBLE, type="cuda"), settings(islands=6))
+    briefs = BriefMaker(context=context, population=story.population, operators=frozenset(WRITING))
+    place = {0: 0, 1: 3, 2: 1, 4: 2}[island]
+    brief = briefs.brief(generation=2, island=place, known=lambda _: False)
+    assert brief is not None
+    assert [member.kernel for member in brief.inspirations] == ([champion] if expected else [])
+    story.population.end_generation()
+    later = briefs.brief(generation=3, island=place, known=lambda _: False)
+    assert later is not None
+    assert later.inspirations == (), "once"
 
 
 def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
