@@ -62,7 +62,7 @@ class Launch:
 
     #: Name as the profiler reports it, shortened.
     name: str
-    #: Share of the call's device time, 0 to 1.
+    #: Share of the call's device time, 0 to 1, of all these launches together.
     share: float
     #: Microseconds a launch, and launches a call.
     microseconds: float
@@ -75,6 +75,9 @@ class Launch:
     occupancy: float | None = None
     #: Blocks of a launch for each multiprocessor; below 1 a part of the device idles.
     blocks_per_sm: float | None = None
+    #: Blocks of a launch, and threads of a block: launches of one kernel in two shapes are two entries.
+    blocks: int | None = None
+    threads: int | None = None
     #: Whether the kernel belongs to a library (cuBLAS, cuDNN, ATen), not to the candidate.
     library: bool = False
 
@@ -85,6 +88,9 @@ class Profile:
 
     #: The longest first.
     launches: tuple[Launch, ...] = ()
+    #: Milliseconds that they took in a profiled call, where that was more than the call takes. Their microseconds are
+    #: then scaled, so that the sum is the call's time.
+    profiled_ms: float | None = None
     #: Effective GB/s and TFLOP/s: the problem's own bytes and operations over the kernel's time.
     gigabytes_per_second: float | None = None
     teraflops: float | None = None

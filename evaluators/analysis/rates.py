@@ -57,3 +57,13 @@ def roofline_share(card: ProblemCard | None, precision_class: str | None, time_m
 def percent(share: float) -> str:
     """``81 %``; ``under 1 %`` for less."""
     return f"{100 * share:.0f} %" if share >= 0.005 else "under 1 %"
+
+
+def three_digits(value: float) -> str:
+    """``0.0512``, ``12.4`` or ``1234``."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
+
+
+def duration(milliseconds: float) -> str:
+    """``412 µs`` or ``1.24 ms``."""
+    return f"{1e3 * milliseconds:.3g} µs" if milliseconds < 0.9995 else f"{three_digits(milliseconds)} ms"

@@ -7,18 +7,25 @@ separates memory-bound from compute-bound kernels.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kbevolve.archive.records import Launch
-from kbevolve.evaluators.analysis.rates import percent
+from kbevolve.archive.records import Launch, ProblemCard
+from kbevolve.evaluators.analysis.rates import duration, percent
+from kbevolve.evaluators.feedback.passes import kernel_ms, passes_words, product_launch
 
 #: Below this share of kernel time in a call's time the device waits for launches.
 _BUSY = 0.7
 #: From so many launches a call on, fusing them may help, unless one of them has more than this share of the time.
 _MANY_LAUNCHES = 4
 _MAIN_SHARE = 0.6
-#: Spills are reported only for launches with at least this share of the time.
+#: Spills are reported only for launches with at least this share of the time, and from so many bytes a thread on: some
+#: registers that are stored outside of the loop cost nothing.
 _SPILL_SHARE = 0.25
-#: From this share on a kernel is near the roofline: careful kernels reach 0.8 to 0.95, naive ones a tenth.
+_MANY_SPILLED = 64
+#: From this share on a kernel is near the roofline: careful kernels reach 0.8 to 0.95, naive ones a tenth. From the
+#: second on little is left.
 _NEAR_ROOFLINE = 0.6
+_AT_ROOFLINE = 0.9
+#: From this share of the fastest way to compute all products on, a launch is bound by arithmetic.
+_FULL_RATE = 0.75
 #: A unit busy for this share of the time, in percent, counts as the limit (as in Nsight Compute).
 _BUSY_UNIT = 60.0
 #: Below this occupancy warps cannot hide the latency of memory.
@@ -37,43 +44,69 @@ def bottleneck(
     roofline_share: float | None = None,
     limit: str = "",
     counters: Mapping[str, float] | None = None,
+    card: ProblemCard | None = None,
 ) -> str:
-    """The most likely limit of a kernel, in one line; "" when nothing is known.
+    """The most likely limit of a kernel, in one line, and passes that could go; "" when nothing is known.
 
     The launches are those of one call, the longest first; the counters are of the longest, in percent, by the names
-    above. `limit` is what bounds the problem's roofline: "memory", "arithmetic" or "".
+    above. `limit` is what bounds the problem's roofline: "memory", "arithmetic" or "". With the problem's card, the
+    launch that computes the products is compared with their rate.
     """
-    return next(_findings(launches, time_ms, roofline_share, limit, counters or {}), "")
+    found = next(_findings(launches, time_ms, roofline_share, limit, counters or {}, card), "")
+    return "; ".join(filter(None, (found, passes_words(launches))))
 
 
 def _findings(
-    launches: Sequence[Launch], time_ms: float, share: float | None, limit: str, counters: Mapping[str, float]
+    launches: Sequence[Launch],
+    time_ms: float,
+    share: float | None,
+    limit: str,
+    counters: Mapping[str, float],
+    card: ProblemCard | None,
 ) -> Iterator[str]:
     """The rules that the profile meets, the most important first."""
     count = sum(one.launches for one in launches)
-    busy_ms = sum(one.microseconds * one.launches for one in launches) / 1e3
+    busy_ms = kernel_ms(launches)
     if busy_ms < _BUSY * time_ms and any(one.registers is not None for one in launches):  # a CPU has no launches
         yield (
-            f"launch-bound: kernels run {1e3 * busy_ms:.3g} of {1e3 * time_ms:.3g} µs in {count:.3g} "
+            f"launch-bound: kernels run {duration(busy_ms)} of {duration(time_ms)} in {count:.3g} "
             f"launch{'' if count == 1 else 'es'}; fewer launches, less work in Python, or a CUDA graph"
         )
+    near = share is not None and share >= _NEAR_ROOFLINE
     for one in launches:
-        if one.spilled and one.share >= _SPILL_SHARE and not one.library:
+        if one.spilled and one.spilled >= _MANY_SPILLED and not near and one.share >= _SPILL_SHARE and not one.library:
             registers = f" beside {one.registers} registers" if one.registers else ""
             yield (
                 f"spilling: {one.name} keeps {one.spilled} bytes a thread in local memory{registers}; smaller tiles, "
                 "more threads a block, no arrays that are indexed at run time"
             )
     yield from _busy_units(counters)
-    if share is not None and share >= _NEAR_ROOFLINE:
+    product = product_launch(launches, card)
+    least, most = (find(product.shares.values()) for find in (min, max)) if product else (0.0, 0.0)
+    if product and least >= _FULL_RATE and product.launch.share < _AT_ROOFLINE:
+        yield (
+            f"compute-bound: {product.launch.name} takes {percent(product.launch.share)} of the time, and computes at "
+            f"{percent(least)} of the measured peak in {product.fastest}"
+        )
+    if share is not None and near:
         kind = {"memory": "memory-bound", "arithmetic": "compute-bound"}.get(limit, "at the roofline")
-        yield f"{kind}: {percent(share)} of the roofline; little is left but to move fewer bytes or do less arithmetic"
+        left = (
+            "little is left but to move fewer bytes or do less arithmetic"
+            if share >= _AT_ROOFLINE
+            else f"at most {1 / share:.2f} times faster without fewer bytes or less arithmetic"
+        )
+        yield f"{kind}: {percent(share)} of the roofline; {left}"
+    if product and most >= _FULL_RATE > least:
+        yield (
+            f"compute-bound: {product.launch.name} computes at {percent(most)} of the measured peak in "
+            f"{product.slowest}, if it uses that; {product.fastest} has {most / least:.2g} times the peak"
+        )
     if launches:
         yield from _launch_shapes(launches, count, share)
     if share is not None:
         meaning = {
             "memory": "scattered access, latency, or more passes over memory than needed",
-            "arithmetic": "operands arrive too slowly, latency, or units that are not used",
+            "arithmetic": "operands arrive too slowly, latency, or units or formats that are not the fastest",
         }.get(limit, "latency, or more work than needed")
         yield f"far from the roofline ({percent(share)}): {meaning}"
 

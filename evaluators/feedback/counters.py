@@ -25,16 +25,21 @@ from kbevolve.evaluators.sandbox.environment import worker_environment
 
 _PROGRAM = "kbevolve.evaluators.worker.nsight"
 _DURATION = "gpu__time_duration.sum"
-#: Metric of Nsight Compute -> the name in reports; in percent, except the registers.
+#: Metric of Nsight Compute -> the name in reports; in percent, unless the name says otherwise.
 METRICS: Mapping[str, str] = {
     "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": DRAM,
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": SM,
     "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": TENSOR,
     "l1tex__throughput.avg.pct_of_peak_sustained_active": "L1 busy",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed": "L2 busy",
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed": "shared memory busy",
+    "dram__bytes.sum.per_second": "DRAM GB/s",
+    "smsp__cycles_elapsed.avg.per_second": "SM clock MHz",
     "sm__warps_active.avg.pct_of_peak_sustained_active": "achieved occupancy",
     "launch__registers_per_thread": "registers a thread",
 }
+#: Base units (bytes and cycles a second) -> those of the names.
+_SCALES = {"DRAM GB/s": 1e-9, "SM clock MHz": 1e-6}
 #: Reasons why a warp stalls, each a metric of cycles per issued instruction.
 _STALL_METRIC = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _STALLS = (
@@ -106,7 +111,7 @@ def parse_readings(text: str) -> CounterReadings:
         return CounterReadings(refusal=_refusal(text))
     longest = max(launches, key=lambda row: _value(row, _DURATION) or 0.0)
     readings = {shown: _value(longest, metric) for metric, shown in METRICS.items()}
-    known = {shown: value for shown, value in readings.items() if value is not None}
+    known = {shown: value * _SCALES.get(shown, 1.0) for shown, value in readings.items() if value is not None}
     return CounterReadings(kernel=(longest.get("Kernel Name") or "")[:300], readings=known | _stalls(longest))
 
 

@@ -6,13 +6,25 @@ roofline, and where its time goes. It never contains a seed, or how a forbidden 
 """
 
 from kbevolve.archive.records import Evaluation, Launch, ProblemCard, Profile, Verdict
-from kbevolve.evaluators.analysis.rates import gigabytes_per_second, percent, roofline_share, teraflops
+from kbevolve.evaluators.analysis.rates import (
+    duration,
+    gigabytes_per_second,
+    percent,
+    roofline_share,
+    teraflops,
+    three_digits,
+)
+from kbevolve.evaluators.feedback.passes import kernel_ms, product_launch
 
 #: How the message of a kernel begins that failed because of rounding.
 INACCURATE = "not accurate enough"
 #: Lines and characters of a failure's message: the first error is near the top.
 MESSAGE_LINES = 20
 MESSAGE_LENGTH = 2000
+#: Below this share of the call's time in kernels the rest is named.
+_GAPS = 0.95
+#: Units of counters that are not in percent.
+_UNITS = (" GB/s", " MHz")
 #: Launches shown; the others take a few percent of the time.
 SHOWN_LAUNCHES = 5
 
@@ -63,17 +75,21 @@ def speed_line(evaluation: Evaluation, parent: Evaluation | None = None) -> str:
 def performance(evaluation: Evaluation, card: ProblemCard | None = None) -> list[str]:
     """Lines on a correct kernel's share of the roofline, its launches, counters and bottleneck."""
     profile = evaluation.profile or Profile()
-    lines = [_roofline(evaluation, card), *_launches(profile), _counters(profile)]
+    product = product_launch(profile.launches, card)
+    lines = [_roofline(evaluation, card), *_launches(profile, evaluation.timing.time_ms), str(product or "")]
+    lines.append(_counters(profile))
     if profile.bottleneck:
         lines.append(f"Bottleneck (a guess): {profile.bottleneck}.")
     return [line for line in lines if line]
 
 
 def launch_facts(launch: Launch) -> str:
-    """``412 µs, 3 launches, 168 registers, 96 bytes spilled a thread, 48 KiB shared memory, 25 % occupancy``."""
-    facts = [f"{launch.microseconds:.3g} µs"]
+    """``1.24 ms in 3 launches of 412 µs, 168 registers, 96 bytes spilled a thread, 25 % occupancy``."""
+    facts = [duration(launch.microseconds * launch.launches / 1e3)]
     if launch.launches != 1:
-        facts.append(f"{launch.launches:.3g} launches")
+        facts[0] += f" in {launch.launches:.3g} launches of {duration(launch.microseconds / 1e3)}"
+    if launch.blocks is not None and launch.threads is not None:
+        facts.append(f"{launch.blocks:,} blocks of {launch.threads} threads")
     if launch.registers is not None:
         facts.append(f"{launch.registers} registers")
     if launch.spilled:
@@ -81,10 +97,20 @@ def launch_facts(launch: Launch) -> str:
     if launch.shared_memory:
         facts.append(f"{launch.shared_memory / 1024:.3g} KiB shared memory")
     if launch.blocks_per_sm is not None:
-        facts.append(f"{launch.blocks_per_sm:.3g} blocks a multiprocessor")
+        facts.append(f"{three_digits(launch.blocks_per_sm)} blocks a multiprocessor")
     if launch.occupancy is not None:
         facts.append(f"{percent(launch.occupancy)} occupancy")
     return ", ".join(facts) + (" (library)" if launch.library else "")
+
+
+def counter_words(name: str, value: float) -> str:
+    """``DRAM busy 81 %``, ``registers a thread 168`` or ``DRAM 2130 GB/s``: percent, unless the name says otherwise."""
+    unit = next((unit for unit in _UNITS if name.endswith(unit)), "")
+    return (
+        f"{name.removesuffix(unit)} {value:.0f}{unit}"
+        if unit or name.startswith("registers")
+        else f"{name} {value:.0f} %"
+    )
 
 
 def clipped(message: str) -> str:
@@ -104,24 +130,33 @@ def _roofline(evaluation: Evaluation, card: ProblemCard | None) -> str:
     bandwidth = profile.gigabytes_per_second or gigabytes_per_second(card, time_ms)
     arithmetic = profile.teraflops or teraflops(card, time_ms)
     facts = [f"{percent(share)} of the roofline at {evaluation.accuracy.precision_class}"] if share else []
-    facts += [f"{bandwidth:.3g} GB/s"] if bandwidth else []
-    facts += [f"{arithmetic:.3g} TFLOP/s"] if arithmetic else []
+    if bandwidth:
+        copy = card.peaks.get("copy") if card else None
+        of_copy = f" ({percent(1e9 * bandwidth / copy)} of a copy's)" if copy else ""
+        facts.append(f"{three_digits(bandwidth)} GB/s{of_copy}")
+    facts += [f"{three_digits(arithmetic)} TFLOP/s"] if arithmetic else []
     return f"Effective: {', '.join(facts)}." if facts else ""
 
 
-def _launches(profile: Profile) -> list[str]:
+def _launches(profile: Profile, time_ms: float | None) -> list[str]:
     if not profile.launches:
         return []
+    known = kernel_ms(profile.launches)
+    heading = "Where the time of a call goes"
+    if profile.profiled_ms:
+        heading += (
+            f" (profiled calls took {duration(profile.profiled_ms)}, at other clocks or with kernels that overlap; "
+            f"times are scaled to {duration(known)})"
+        )
+    elif time_ms and known < _GAPS * time_ms:
+        heading += f" (kernels run {duration(known)} of its {duration(time_ms)})"
     lines = [f"- {percent(one.share)} {one.name}: {launch_facts(one)}" for one in profile.launches[:SHOWN_LAUNCHES]]
     rest = sum(one.share for one in profile.launches[SHOWN_LAUNCHES:])
     if rest >= 0.01:
         lines.append(f"- {percent(rest)} {len(profile.launches) - SHOWN_LAUNCHES} others")
-    return ["Where the time of a call goes:", *lines]
+    return [f"{heading}:", *lines]
 
 
 def _counters(profile: Profile) -> str:
-    """Readings in percent, except the number of registers."""
-    readings = [
-        f"{name} {value:.0f}{'' if name.startswith('registers') else ' %'}" for name, value in profile.counters.items()
-    ]
+    readings = [counter_words(*one) for one in profile.counters.items()]
     return f"Counters of the longest kernel: {', '.join(readings)}." if readings else ""

@@ -13,6 +13,7 @@ from kbevolve.archive.records import Launch, ProblemCard, Profile
 from kbevolve.evaluators.analysis.rates import bytes_of, gigabytes_per_second, roofline_share, teraflops
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.feedback.bottleneck import bottleneck
+from kbevolve.evaluators.feedback.passes import kernel_ms
 
 #: Entries kept, the longest first, and characters of a name, for a screen and a prompt.
 MOST_LAUNCHES = 12
@@ -27,11 +28,14 @@ LIBRARY = re.compile(
     re.IGNORECASE,
 )
 
-#: Largest plausible values, above the limits of every device.
+#: Largest plausible values, at or above the limits of every device.
 _MOST_REGISTERS = 1024
 _MOST_BYTES = 1 << 24
 _MOST_MICROSECONDS = 1e10
 _MOST_COUNT = 1e7
+_MOST_BLOCKS = 1 << 62
+#: From so many times the call's own time on, the profiled times are scaled; less is noise.
+_LONGER = 1.05
 
 
 def read_profile(
@@ -46,16 +50,29 @@ def read_profile(
 
     `time_ms` is a call as the judge timed it; the profiler lengthens its own.
     """
-    launches = read_launches(reported)
+    launches, profiled_ms = calibrated(read_launches(reported), time_ms)
     share = roofline_share(card, precision_class, time_ms)
     limit = limit_of(card, precision_class, roofline)
     return Profile(
         launches=launches,
+        profiled_ms=profiled_ms,
         gigabytes_per_second=gigabytes_per_second(card, time_ms),
         teraflops=teraflops(card, time_ms),
         roofline_share=share,
-        bottleneck=bottleneck(launches, time_ms=time_ms, roofline_share=share, limit=limit),
+        bottleneck=bottleneck(launches, time_ms=time_ms, roofline_share=share, limit=limit, card=card),
     )
+
+
+def calibrated(launches: tuple[Launch, ...], time_ms: float) -> tuple[tuple[Launch, ...], float | None]:
+    """The launches with times whose sum is at most the call's, and their sum in milliseconds where it was more.
+
+    The profiler calls the kernel several times in a row, maybe at lower clocks, and adds up kernels that overlap.
+    """
+    profiled_ms = kernel_ms(launches)
+    if profiled_ms <= _LONGER * time_ms:
+        return launches, None
+    scale = time_ms / profiled_ms
+    return tuple(replace(one, microseconds=scale * one.microseconds) for one in launches), profiled_ms
 
 
 def with_counters(profile: Profile, readings: Mapping[str, float], *, time_ms: float) -> Profile:
@@ -86,6 +103,8 @@ def read_launches(reported: Any) -> tuple[Launch, ...]:
             shared_memory=_integer(entry.get("shared_memory"), _MOST_BYTES),
             occupancy=_number(entry.get("occupancy"), 1.0),
             blocks_per_sm=_number(entry.get("blocks_per_sm"), _MOST_COUNT),
+            blocks=_integer(entry.get("blocks"), _MOST_BLOCKS),
+            threads=_integer(entry.get("threads"), _MOST_REGISTERS),
             library=LIBRARY.search(entry["name"][:1000]) is not None,
         )
         for microseconds, launches, entry in timed[:MOST_LAUNCHES]

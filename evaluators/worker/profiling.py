@@ -4,6 +4,7 @@ The candidate shares this process, so a profile is advice for the next attempt a
 """
 
 import json
+import math
 import sys
 import tempfile
 import time
@@ -48,7 +49,8 @@ def profile(call: Callable[[], Any]) -> list[Entry]:
     Returns:
         Plain dictionaries: ``name``, ``microseconds`` (of all its launches in one call) and ``launches`` (a call); on
         CUDA also ``registers`` (a thread), ``spilled`` (bytes a thread), ``shared_memory`` (bytes a block),
-        ``occupancy`` (0 to 1) and ``blocks_per_sm`` where they are known.
+        ``occupancy`` (0 to 1), ``blocks_per_sm``, ``blocks`` (of a launch) and ``threads`` (of a block) where they are
+        known.
     """
     cuda = torch.cuda.is_available()
     calls = _how_many(call)
@@ -102,14 +104,16 @@ def _trace(session: Any) -> list[Entry]:
 
 
 def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
-    """Kernels, copies and fills on the device, summed by name and registers."""
-    groups: dict[tuple[str, Any], list[Entry]] = defaultdict(list)
+    """Kernels, copies and fills on the device, summed by name, registers and shape of the launch."""
+    groups: dict[tuple[Any, ...], list[Entry]] = defaultdict(list)
     for event in events:
         if event.get("cat") in _DEVICE_WORK:
-            groups[event["name"], event.get("args", {}).get("registers per thread")].append(event)
+            facts = event.get("args", {})
+            shape = (tuple(facts.get(name, ())) for name in ("grid", "block"))
+            groups[event["name"], facts.get("registers per thread"), *shape].append(event)
     spilled = _triton_spills()
     entries = []
-    for (name, registers), found in groups.items():
+    for (name, registers, grid, block), found in groups.items():
         facts = found[0].get("args", {})
         entry = {
             "name": name[:_MOST_NAME],
@@ -119,6 +123,8 @@ def _launches(events: Sequence[Entry], calls: int) -> list[Entry]:
             "spilled": spilled.get((name, registers)),
             "shared_memory": facts.get("shared memory"),
             "blocks_per_sm": facts.get("blocks per SM"),
+            "blocks": math.prod(grid) if grid else None,
+            "threads": math.prod(block) if block else None,
         }
         occupancy = facts.get("est. achieved occupancy %")
         if occupancy:  # 0 for a launch that it could not estimate

@@ -3,14 +3,15 @@
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.archive.formatting import three_digits
+from kbevolve.archive.formatting import three_digits, time_words
 from kbevolve.archive.records import Launch, Profile
 from kbevolve.evaluators.analysis.rates import percent
+from kbevolve.evaluators.feedback.message import counter_words
 from kbevolve.evolve.cli.render.tables import Column, print_table, say
 
 _COLUMNS: tuple[Column[Launch], ...] = (
     Column("share", lambda one: percent(one.share), right=True),
-    Column("µs", lambda one: three_digits(one.microseconds), right=True),
+    Column("µs/call", lambda one: three_digits(one.microseconds * one.launches), right=True),
     Column("launches", lambda one: f"{one.launches:.3g}", right=True, least_width=70),
     Column("registers", lambda one: _known(one.registers), right=True, least_width=90),
     Column("spilled", lambda one: _known(one.spilled), right=True, least_width=100),
@@ -44,16 +45,15 @@ def profile_words(profile: Profile) -> list[str]:
     if profile.teraflops is not None:
         rates.append(f"{three_digits(profile.teraflops)} TFLOP/s")
     lines = [f"Effective: {', '.join(rates)}."] if rates else []
+    if profile.profiled_ms:
+        lines.append(
+            f"The profiled calls took {time_words(profile.profiled_ms)}; times are scaled to those of the judge."
+        )
     if profile.counters:
         lines.append(f"Counters: {', '.join(counter_words(*one) for one in profile.counters.items())}.")
     if profile.bottleneck:
         lines.append(f"{profile.bottleneck[0].upper()}{profile.bottleneck[1:]}.")
     return lines
-
-
-def counter_words(name: str, value: float) -> str:
-    """``DRAM busy 81 %``; counts have no percent sign."""
-    return f"{name} {value:.0f}" if name.startswith("registers") else f"{name} {value:.0f} %"
 
 
 def _known(value: float | None, unit: int = 1) -> str:

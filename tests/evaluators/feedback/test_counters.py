@@ -131,3 +131,11 @@ def test_ncu_is_stopped_with_all_its_processes(ncu: Path, tmp_path: Path) -> Non
     assert "stopped after" in found.refusal
     child = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/status")
     assert not child.exists() or "zombie" in child.read_text()
+
+
+def test_rates_and_clocks_have_the_units_of_their_names() -> None:
+    rates = {"dram__bytes.sum.per_second": "2,130,000,000,000", "smsp__cycles_elapsed.avg.per_second": "1,755,000,000"}
+    found = parse_readings(output({**LONG, **rates})).readings
+    assert found["DRAM GB/s"] == pytest.approx(2130)
+    assert found["SM clock MHz"] == pytest.approx(1755)
+    assert found["registers a thread"] == 168

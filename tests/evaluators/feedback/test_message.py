@@ -23,7 +23,13 @@ CORRECT = grouped(
     speedup_high=2.05,
 )
 CARD = ProblemCard(
-    problem="p", device="cuda/H", precision="fp32", input_bytes=10**9, flops=10**12, roofline_ms={"fp32": 0.4}
+    problem="p",
+    device="cuda/H",
+    precision="fp32",
+    input_bytes=10**9,
+    flops=10**12,
+    roofline_ms={"fp32": 0.4},
+    peaks={"copy": 4e12},
 )
 LAUNCHES = tuple(
     Launch(name=f"k{number}", share=share, microseconds=share * 500, launches=1.0)
@@ -35,7 +41,7 @@ def test_a_correct_kernel_against_its_parent_the_reference_and_the_roofline() ->
     text = feedback(CORRECT, changed(CORRECT, speedup=1.6), CARD)
     assert text.splitlines() == [
         "2.00 times as fast as eager PyTorch, 95 % interval 1.95 to 2.05; 1.25 times its parent's speed; 0.5 ms a call",
-        "Effective: 80 % of the roofline at fp32, 2e+03 GB/s, 2e+03 TFLOP/s.",
+        "Effective: 80 % of the roofline at fp32, 2000 GB/s (50 % of a copy's), 2000 TFLOP/s.",
     ]
 
 
@@ -50,7 +56,7 @@ def test_kernels_counters_and_bottleneck() -> None:
     )
     profile = Profile(
         launches=(main, *LAUNCHES[1:]),
-        counters={"DRAM busy": 81.2, "registers a thread": 168.0},
+        counters={"DRAM busy": 81.2, "registers a thread": 168.0, "DRAM GB/s": 2130.4, "SM clock MHz": 1755.0},
         bottleneck="memory-bound: move less",
     )
     text = feedback(replace(CORRECT, profile=profile))
@@ -59,8 +65,33 @@ def test_kernels_counters_and_bottleneck() -> None:
         "multiprocessor, 25 % occupancy (library)"
     ) in text
     assert "- 5 % 2 others" in text
-    assert "DRAM busy 81 %, registers a thread 168." in text
+    assert "DRAM busy 81 %, registers a thread 168, DRAM 2130 GB/s, SM clock 1755 MHz." in text
     assert text.endswith("Bottleneck (a guess): memory-bound: move less.")
+
+
+def test_times_are_of_a_call_and_of_a_launch() -> None:
+    main = replace(LAUNCHES[0], launches=2.0, microseconds=1510.0, blocks=2048, threads=256)
+    text = feedback(replace(CORRECT, profile=Profile(launches=(main,))))
+    assert "- 50 % k0: 3.02 ms in 2 launches of 1.51 ms, 2,048 blocks of 256 threads" in text
+
+
+@pytest.mark.parametrize(
+    ("profile", "heading"),
+    [
+        (Profile(launches=LAUNCHES), "Where the time of a call goes:"),
+        (
+            Profile(launches=LAUNCHES, profiled_ms=0.992),
+            "Where the time of a call goes (profiled calls took 992 µs, at other clocks or with kernels that overlap; "
+            "times are scaled to 500 µs):",
+        ),
+        (
+            Profile(launches=(replace(LAUNCHES[0], share=1.0),)),
+            "Where the time of a call goes (kernels run 250 µs of its 500 µs):",
+        ),
+    ],
+)
+def test_the_sum_of_the_times_agrees_with_the_call_or_the_difference_is_named(profile: Profile, heading: str) -> None:
+    assert heading in feedback(replace(CORRECT, profile=profile)).splitlines()
 
 
 @pytest.mark.parametrize("verdict", [verdict for verdict in Verdict if verdict < Verdict.CORRECT])

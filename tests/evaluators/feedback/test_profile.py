@@ -74,6 +74,17 @@ def test_launches_of_a_trace_are_summed_and_divided_by_the_calls() -> None:
     assert copy == {"name": "Memcpy DtoD", "microseconds": 2.0, "launches": 0.5}
 
 
+def test_one_kernel_in_two_shapes_is_two_entries() -> None:
+    shapes = [([64, 2, 1], 500), ([64, 2, 1], 510), ([8, 1, 1], 30)]
+    events = [
+        {"cat": "kernel", "name": "a", "dur": time, "args": {"grid": grid, "block": [32, 4, 1]}}
+        for grid, time in shapes
+    ]
+    large, small = read_launches(_launches(events, calls=1))
+    assert (large.blocks, large.threads, large.launches, large.microseconds) == (128, 128, 2, 505)
+    assert (small.blocks, small.threads, small.launches, small.microseconds) == (8, 128, 1, 30)
+
+
 # ---- the judge's side --------------------------------------------------------------------------------------------
 
 
@@ -89,7 +100,7 @@ def test_an_invalid_entry_is_left_out(reported: Any) -> None:
     assert read_launches(reported) == ()
 
 
-@pytest.mark.parametrize("field", ["registers", "spilled", "shared_memory", "occupancy", "blocks_per_sm"])
+@pytest.mark.parametrize("field", ["registers", "spilled", "shared_memory", "occupancy", "blocks_per_sm", "blocks"])
 @pytest.mark.parametrize("value", ["a", [], -1, 1e99, math.nan, True, {}])
 def test_a_wrong_detail_is_unknown(field: str, value: Any) -> None:
     (found,) = read_launches([entry(**{field: value})])
@@ -143,19 +154,40 @@ def test_rates_are_the_problems_own_over_the_kernels_time() -> None:
     assert nothing == Profile()
 
 
+def test_times_are_scaled_to_the_call() -> None:
+    # A kernel of 690 us whose launches took 846 and twice 73 us when they were profiled.
+    reported = [entry(name="gemm", microseconds=846.2), entry(name="split", microseconds=146.3, launches=2.0)]
+    found = read_profile(reported, time_ms=0.6896)
+    assert found.profiled_ms == pytest.approx(0.9925)
+    assert sum(one.microseconds * one.launches for one in found.launches) == pytest.approx(689.6)
+    assert [round(one.share, 3) for one in found.launches] == [0.853, 0.147]
+    same = read_profile(reported, time_ms=0.99)
+    assert same.profiled_ms is None
+    assert same.launches[0].microseconds == 846.2
+    many = [entry(name=f"k{number}", microseconds=10.0) for number in range(20)]
+    assert read_profile(many, time_ms=0.1).profiled_ms == pytest.approx(0.2)  # with those that are not kept
+
+
 def test_the_rates_decide_what_bounds_the_problem() -> None:
     reported = [entry(registers=32, microseconds=2400.0)]
     near = read_profile(reported, time_ms=2.5, card=CARD, precision_class="fp32", roofline=RATES)
     assert near.bottleneck.startswith("compute-bound: 80 %")
     half = read_profile(reported, time_ms=1.25, card=CARD, precision_class="half", roofline=RATES)
-    assert half.bottleneck.startswith("memory-bound")
+    assert half.bottleneck.startswith("memory-bound: 80 %")
 
 
 @pytest.mark.parametrize(
     ("launches", "facts", "begins"),
     [
-        ([launch(microseconds=10.0)], {}, "launch-bound: kernels run 10 of 1e+03 µs in 1 launch;"),
-        ([launch(spilled=96)], {"roofline_share": 0.9}, "spilling: mine keeps 96 bytes a thread"),
+        ([launch(microseconds=10.0)], {}, "launch-bound: kernels run 10 µs of 1 ms in 1 launch;"),
+        ([launch(spilled=96)], {"roofline_share": 0.5}, "spilling: mine keeps 96 bytes a thread"),
+        ([launch(spilled=48)], {"roofline_share": 0.5}, "far from the roofline"),
+        (
+            [launch(spilled=96)],
+            {"roofline_share": 0.7},
+            "at the roofline: 70 % of the roofline; at most 1.43 times faster",
+        ),
+        ([launch()], {"roofline_share": 0.9}, "at the roofline: 90 % of the roofline; little is left"),
         ([launch(spilled=96, library=True)], {"roofline_share": 0.9}, "at the roofline"),
         ([launch(share=0.3, launches=4.0)], {}, "many passes: 4 launches a call"),
         ([launch(library=True)], {}, "library-bound: 100 % of the time"),

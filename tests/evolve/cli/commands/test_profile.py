@@ -71,9 +71,9 @@ def test_what_ran_and_what_limits_it(kbevolve: Callable[..., Any], kernel: Path)
     done = kbevolve("profile", kernel, "--problem", "L1/matmul", "--device", "cpu")
     assert done.code == 0
     lines = [line.split() for line in done.out.splitlines()]
-    assert ["share", "µs", "launches", "registers", "shared_KiB", "what_ran"] in lines
+    assert ["share", "µs/call", "launches", "registers", "shared_KiB", "what_ran"] in lines
     assert ["75", "%", "300", "1", "168", "48", "mine"] in lines
-    assert ["25", "%", "50.0", "2", "-", "-", "at::native::fill"] in lines
+    assert ["25", "%", "100", "2", "-", "-", "at::native::fill"] in lines
     assert "Effective: 50 % of the roofline, 1234 GB/s." in done.out
     assert "Far from the roofline (50 %): latency." in done.out
     assert "spilled" not in done.out  # no spills were reported

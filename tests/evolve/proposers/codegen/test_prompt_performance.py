@@ -46,7 +46,7 @@ def test_the_parents_profile_is_shown_below_its_source() -> None:
     shown = text[text.index("The kernel to improve") :]
     assert (
         "```\nMeasured on this device:\nEffective: 40 % of the roofline at fp32.\n"
-        "Where the time of a call goes:\n- 100 % f: 1.9e+03 µs, 96 registers\n"
+        "Where the time of a call goes:\n- 100 % f: 1.9 ms, 96 registers\n"
         "Bottleneck (a guess): far from the roofline (40 %): latency.\n"
     ) in shown
 
