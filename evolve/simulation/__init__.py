@@ -2,5 +2,5 @@
 
 It may import `state`, `proposers` and `strategies` of `evolve`. `landscape` defines what a landscape is; `ladder` (with
 `ladders`, the named ones) and `measured` are the two kinds; `moves` turns one program into another; `simulated_llm`
-writes the children; `episode` runs one search, and `tournament` compares searchers.
+writes the children; `searcher` runs one search; `tournament` compares searchers, and `latency` compares lookaheads.
 """

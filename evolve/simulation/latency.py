@@ -113,7 +113,12 @@ def compare_lookaheads(
         seeds: searches of each lookahead.
         islands: how many; None for as many as a run has with this limit of evaluations.
         jobs: processes.
+
+    Raises:
+        UsageError: a file is no landscape.
     """
+    for name in landscapes:
+        find_landscape(name)  # a bad file is reported before anything is run
     asked = list(product(landscapes, budgets, LOOKAHEADS, range(seeds)))
     with ProcessPoolExecutor(jobs) as processes:
         found = processes.map(

@@ -70,12 +70,14 @@ class BriefMaker:
                 rng=rng,
                 champion=champion if own else None,
             )
+            # A prompt has room for one kernel beside the parents.
+            shown = choice is not None and champion in choice.inspirations
             learnt = Learnt(
                 memory=memory,
                 failures=population.failures(island),
                 history=population.history(),
                 transfer=self.context.transfer,
-                transferred_kernel=self._transferred_kernel(memory, rng("transferred kernel")),
+                transferred_kernel=None if shown else self._transferred_kernel(memory, rng("transferred kernel")),
             )
             stage = stage_of(memory.stalled, self.window)
             state = IslandState(number=island, policy=policy, stage=stage)

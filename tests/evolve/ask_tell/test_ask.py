@@ -176,6 +176,11 @@ def test_all_children_that_are_open_are_asked_for_at_once() -> None:
     ]
 
 
+def test_by_default_the_next_generation_waits_for_the_answers() -> None:
+    home = Home(chosen(islands=3, lookahead="auto", tune_share=0))
+    assert [one.question.place.child for one in home.ask().open] == [f"g1/i{island}/s0" for island in (0, 1, 2)]
+
+
 def test_a_question_is_what_a_model_is_sent() -> None:
     home, sent = Home(chosen(islands=1, tune_share=0)), []
 

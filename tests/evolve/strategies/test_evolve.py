@@ -97,13 +97,14 @@ def test_a_kernel_of_a_similar_problem_is_for_some_of_the_first_children() -> No
 @pytest.mark.parametrize(
     ("lead", "island", "backend", "expected"),
     [
-        (1.1 * FAR_AHEAD, 1, "triton", True),
-        (0.9 * FAR_AHEAD, 1, "triton", False),
-        (1.1 * FAR_AHEAD, 1, "cuda", False),  # the first islands of several on a GPU write Triton, then CUDA C++
-        (1.1 * FAR_AHEAD, 2, "triton", False),
+        # Of six islands on a GPU two write Triton, two CUDA C++, and two are free.
+        (1.1 * FAR_AHEAD, 3, "triton", True),
+        (0.9 * FAR_AHEAD, 3, "triton", False),
+        (1.1 * FAR_AHEAD, 3, "cuda", False),
+        (1.1 * FAR_AHEAD, 1, "triton", False),
+        (1.1 * FAR_AHEAD, 1, "cuda", True),
         (1.1 * FAR_AHEAD, 2, "cuda", True),
-        (1.1 * FAR_AHEAD, 4, "cuda", True),  # free
-        (1.1 * FAR_AHEAD, 0, "cuda", False),  # its own
+        (1.1 * FAR_AHEAD, 0, "triton", False),  # its own island
     ],
 )
 def test_a_champion_far_ahead_is_shown_to_islands_of_its_language(
@@ -119,15 +120,20 @@ def test_a_champion_far_ahead_is_shown_to_islands_of_its_language(
     assert champion.backend.value == backend
     story.population.end_generation()
     context = context_of(story.archive, story.run, replace(A_DOUBLE, type="cuda"), settings(islands=6))
+    similar = TransferredKernel(problem="L1/other", kernel="k", speedup=2.0, source="class ModelNew: ...")
+    context = replace(context, transfer=TransferredKnowledge(kernels=(similar,)))
     briefs = BriefMaker(context=context, population=story.population, operators=frozenset(WRITING))
-    place = {0: 0, 1: 3, 2: 1, 4: 2}[island]
-    brief = briefs.brief(generation=2, island=place, known=lambda _: False)
-    assert brief is not None
-    assert [member.kernel for member in brief.inspirations] == ([champion] if expected else [])
+
+    def made(generation: int) -> list[Brief]:
+        found = [briefs.brief(generation=one, island=island, known=lambda _: False) for one in range(generation, 20)]
+        return [brief for brief in found if brief is not None]
+
+    for brief in made(2):
+        assert [member.kernel for member in brief.inspirations] == ([champion] if expected else [])
+    instead = [brief.learnt.transferred_kernel for brief in made(2)]
+    assert (similar in instead) is not expected, "a kernel of another problem would be shown instead"
     story.population.end_generation()
-    later = briefs.brief(generation=3, island=place, known=lambda _: False)
-    assert later is not None
-    assert later.inspirations == (), "once"
+    assert not any(brief.inspirations for brief in made(3)), "once"
 
 
 def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
