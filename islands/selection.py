@@ -12,6 +12,10 @@ from kbevolve.islands.island import Island, Member
 #: A level in the key of a niche, ``m2c1d1l0`` or ``0-3-1``.
 _LEVEL = re.compile(r"\d+")
 
+#: How much faster than an island's best a new champion is that the island's next child is shown at once
+#: (docs/results/2026-11-23-lookahead.md).
+FAR_AHEAD = 1.5
+
 
 class Selection(Protocol):
     """Chooses the parents of one child."""

@@ -15,7 +15,14 @@ from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.strategies.base import Choice
 from kbevolve.evolve.strategies.operators import choose_operator, operator_shares
 from kbevolve.islands.island import Island, Member
-from kbevolve.islands.selection import NicheSelection, RankSelection, RivalSelection, Selection, inspirations
+from kbevolve.islands.selection import (
+    FAR_AHEAD,
+    NicheSelection,
+    RankSelection,
+    RivalSelection,
+    Selection,
+    inspirations,
+)
 from kbevolve.islands.stagnation import Stage, stage_of
 
 #: Parents in a run with a model: an island's best, as long as it leads to something better. Diversity is that of the
@@ -31,9 +38,6 @@ EXPLORING_RANKS = RankSelection(pressure=3.0, elite_share=0.25)
 RIVALS, RIVALS_FROM, RIVALS_AT, RIVALS_UNTIL = 0.5, 20, 40, 60
 #: Kernels that are judged before elites of other niches are shown: at first these are merely earlier kernels.
 INSPIRED_FROM = 60
-#: How much faster than an island's best a new champion is that the island's next child is shown at once, also before
-#: that (docs/results/2026-11-23-lookahead.md).
-FAR_AHEAD = 1.5
 
 
 def choose(

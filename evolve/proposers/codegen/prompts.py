@@ -23,10 +23,12 @@ from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.lessons import pair_words, percent
 from kbevolve.evolve.state.normalise import first_line, signature
 from kbevolve.islands.island import Member
+from kbevolve.islands.selection import FAR_AHEAD
 from kbevolve.islands.stagnation import Stage
 
 #: Longest kernel shown as an inspiration, characters (about 2500 tokens); a longer one would drown the parent.
-INSPIRATION_LENGTH = 8000
+#: One that is far ahead of the parent may (about 10,000 tokens): fast kernels of large models have 20,000 characters.
+INSPIRATION_LENGTH, CHAMPION_LENGTH = 8000, 32_000
 
 #: Most lines of each kind: failures, tried ideas (the newest), techniques.
 SHOWN_FAILURES, SHOWN_TRIED, SHOWN_TECHNIQUES = 5, 20, 10
@@ -208,7 +210,7 @@ def _writing(brief: Brief) -> dict[str, Any]:
     else:
         title = SAME
         own = (one for one in brief.inspirations if one.kernel.backend != Backend.TORCH)
-        inspiration = next((_shown(one, brief) for one in own if len(one.kernel.source) <= INSPIRATION_LENGTH), None)
+        inspiration = next((_shown(one, brief) for one in own if len(one.kernel.source) <= _longest(one, brief)), None)
     return {
         **_problem(brief),
         "device": brief.task.device,
@@ -220,6 +222,11 @@ def _writing(brief: Brief) -> dict[str, Any]:
         "inspiration_title": title,
         "failures": _failure_lines(brief),
     }
+
+
+def _longest(inspiration: Member, brief: Brief) -> int:
+    is_ahead = any(inspiration.fitness > FAR_AHEAD * parent.fitness for parent in brief.parents[:1])
+    return CHAMPION_LENGTH if is_ahead else INSPIRATION_LENGTH
 
 
 def _product_skeletons(brief: Brief) -> tuple[Backend, ...]:

@@ -18,7 +18,8 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search import search as search_module
 from kbevolve.evolve.search.search import Search
-from kbevolve.evolve.strategies.evolve import FAR_AHEAD, INSPIRED_FROM
+from kbevolve.evolve.strategies.evolve import INSPIRED_FROM
+from kbevolve.islands.selection import FAR_AHEAD
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
 
 SLOW = pytest.mark.slow

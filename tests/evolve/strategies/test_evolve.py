@@ -12,8 +12,8 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
 from kbevolve.evolve.strategies.brief_maker import TRANSFER_UNTIL, BriefMaker
-from kbevolve.evolve.strategies.evolve import FAR_AHEAD, RANKS, RIVALS, RIVALS_FROM, RIVALS_UNTIL, selection_at
-from kbevolve.islands.selection import NicheSelection, RivalSelection
+from kbevolve.evolve.strategies.evolve import RANKS, RIVALS, RIVALS_FROM, RIVALS_UNTIL, selection_at
+from kbevolve.islands.selection import FAR_AHEAD, NicheSelection, RivalSelection
 from kbevolve.islands.stagnation import Stage
 from tests.evolve.doubles import DEVICE, context_of, settings
 from tests.evolve.state.test_population import Story

@@ -364,6 +364,19 @@ def test_the_prompt_shows_measurements_tried_ideas_and_failures(model: ScriptedM
     assert "N = 512" in code, "the sizes of the device at hand"
 
 
+@pytest.mark.parametrize(
+    ("speedup", "characters", "shown"),
+    [(1.5, 7000, True), (1.5, 20_000, False), (4.0, 20_000, True), (4.0, 40_000, False)],
+)
+def test_a_long_kernel_is_shown_if_it_is_far_ahead(
+    model: ScriptedModel, speedup: float, characters: int, shown: bool
+) -> None:
+    long = OTHER + "#" * (characters - len(OTHER))
+    script(model, IDEAS, DIFF)
+    proposer(model).propose(brief(Operator.MUTATE, inspirations=(member(long, speedup),)))
+    assert (long in model.requests[1].last) is shown
+
+
 def test_transferred_knowledge_names_its_problem(model: ScriptedModel) -> None:
     paid = TransferredIdea(problem="L1/softmax", title="Fewer passes", technique="one-pass", gain=1.4)
     transferred = TransferredKernel(
