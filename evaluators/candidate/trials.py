@@ -153,19 +153,17 @@ def _describe(
     seen: Deviation,
     errors: Mapping[Distribution, float],
 ) -> str:
-    """What is wrong with the output of a trial; a mistake is compared with that of a second call on the same inputs."""
+    """What is wrong with the output of a trial; it is compared with that of a second call on the same inputs."""
     expected = trial.expected
     comparable = expected.comparable(candidate.outputs)
     mismatch = Mismatch(comparable, expected.truth, seen, trial.scale, names=prepared.output_names)
     before = {describe_kind(kind): error for kind, error in errors.items() if kind is not trial.transform}
     text = mismatch.text(describe_kind(trial.transform, trial.inputs), dict(list(before.items())[:_SHOWN_KINDS]))
-    if mismatch.inaccurate:
-        return text
     try:
         candidate.trial_call(trial.inputs)
     except Rejection:
         return f"{text}\nA second call on the same inputs failed."
-    return f"{text}\n{mismatch.beside(expected.comparable(candidate.outputs), expected.truth)}"
+    return f"{text}\n{mismatch.beside(expected.comparable(candidate.outputs), expected.truth)}".rstrip()
 
 
 def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> None:

@@ -13,7 +13,7 @@ import torch
 from kbevolve.evaluators.correctness.rule import ROW_BOUND, ROW_SLACK, RUN
 from kbevolve.evaluators.correctness.truth import Deviation, Scale, as_real
 from kbevolve.evaluators.feedback.message import INACCURATE
-from kbevolve.evaluators.feedback.rounding import MAIN, describe_rounding, fit, is_concentrated, scale_by_lines
+from kbevolve.evaluators.feedback.rounding import MAIN, describe_rounding, fit, is_concentrated, largest, scale_by_lines
 from kbevolve.evaluators.feedback.wrong_elements import describe_places
 
 #: An element is plainly wrong beyond this share of its value plus the typical value of its row and column, or beyond
@@ -31,11 +31,13 @@ _FEW_TERMS = 0.5
 _ALL = 0.9
 #: The places of two runs are the same if this share of what is wrong in either run is wrong in both.
 _SAME_PLACES = 0.98
+#: Rounding is the same in each run but for the order of atomic additions; a larger share of the error is a race.
+_DIFFERS = 0.3
 #: Examples shown.
 _EXAMPLES = 5
 #: Elements examined, by device: the text needs no more, a 2 GB output would need 10 GB of temporaries, and a CPU takes
 #: some seconds for ten million.
-_EXAMINED = {"cpu": 1 << 21, "cuda": 1 << 24}
+_EXAMINED = {"cpu": 1 << 21, "cuda": 1 << 23}
 
 
 class Mismatch:
@@ -92,6 +94,9 @@ class Mismatch:
         lines = [head, *([f"Accepted before, with these errors: {before}."] if before else [])]
         if self.inaccurate:
             lines += describe_rounding(self._mine, self._right, error=self._seen.error, bound=self._scale.bound)
+            large = largest(self._differences, self._right)
+            if places := self._described(large):
+                lines.append(f"The largest errors are {places}.")
             lines.append(f"Largest differences: {self._examples(self._largest(), digits=9)}")
         else:
             lines += filter(None, [self._places(), self._sizes()])
@@ -99,8 +104,13 @@ class Mismatch:
         return "\n".join(lines)
 
     def beside(self, outputs: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> str:
-        """What the outputs of a second run on the same inputs show, in one line."""
+        """What the outputs of a second run on the same inputs show, in one line; "" for rounding that is the same."""
         mine, right = self._examined([as_real(tensor) for tensor in outputs], [as_real(tensor) for tensor in truth])
+        if self.inaccurate:
+            apart = float(_difference(mine, self._mine).square().sum() / self._differences.square().sum()) ** 0.5
+            if not apart > _DIFFERS:
+                return ""
+            return f"A second run on the same inputs differs from the first by {apart:.2g} times the error: a race?"
         again = self._plainly_wrong(mine, right)
         both, either = int((again & self._wrong).sum()), int((again | self._wrong).sum())
         same = bool(_same(mine, self._mine)[self._wrong].all())
@@ -159,8 +169,11 @@ class Mismatch:
         count = int(self._wrong.sum())
         share = f"{100 * count / self._wrong.numel():.3g} % of the elements are wrong"
         pattern = _pattern(self._mine, self._right, self._wrong)
-        places = describe_places(self._wrong, self._rows.start, self._to_the_end) if count else ""
+        places = self._described(self._wrong)
         return f"{share}{f': {pattern}' if pattern else ''}{f'; {places}' if places else ''}."
+
+    def _described(self, chosen: torch.Tensor) -> str:
+        return describe_places(chosen, self._rows.start, self._to_the_end) if bool(chosen.any()) else ""
 
     def _sizes(self) -> str:
         """How large the errors of the wrong elements are, and of which sign."""

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import torch
 
-from kbevolve.evaluators.feedback.wrong_elements import describe_places
-
 #: An element is far off where its error is more than this multiple of the median: Gaussian noise reaches 8.
 _FAR = 30.0
 #: Elements of which the median is taken.
@@ -95,8 +93,14 @@ def is_concentrated(differences: torch.Tensor, mine: torch.Tensor, right: torch.
     return float(squares[far].sum()) > MAIN * float(squares.sum())
 
 
+def largest(differences: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """A mask of the elements with the largest errors relative to their lines; empty where all errors are equal."""
+    relative = differences / scale_by_lines(right)
+    return relative > _LARGE * relative.square().mean().sqrt()
+
+
 def describe_rounding(mine: torch.Tensor, right: torch.Tensor, error: float, bound: float) -> Iterator[str]:
-    """Lines on the error of an output, both fp64: bias and scatter in the unit of the limit, and where it is largest.
+    """Lines on the error of an output, both fp64: bias and scatter in the unit of the limit.
 
     Args:
         mine: the output, or the rows of it that are examined.
@@ -118,18 +122,16 @@ def describe_rounding(mine: torch.Tensor, right: torch.Tensor, error: float, bou
         "too small in magnitude."
     )
     yield _cause(found, bias, scatter, bound)
-    relative = (mine - right).abs().nan_to_num(0.0) / scale_by_lines(right)
-    large = relative > _LARGE * relative.square().mean().sqrt()
-    if places := describe_places(large, 0, True) if bool(large.any()) else "":
-        yield f"The largest errors are {places}."
 
 
 def _cause(found: Fit, bias: float, scatter: float, bound: float) -> str:
     if found.share < MAIN:
         size = next((f", of the size that {words} leave" for least, words in _SCATTERS if scatter >= least), "")
-        return (
-            f"Mostly scatter{size if bound < _SCATTERS[-1][0] else ''}: operands or partial results have too few bits."
+        size = size if bound < _SCATTERS[-1][0] else ""
+        missing = (
+            f", or {100 * scatter**2:.2g} % of the terms of each sum are missing" if scatter >= _SCATTERS[0][0] else ""
         )
+        return f"Mostly scatter{size}: operands or partial results have too few bits{missing}."
     accepted = "; without it the output would be accepted" if scatter <= bound else ""
     if found.c > 0:
         return (

@@ -183,6 +183,20 @@ def test_the_same_code_on_both_sides_is_a_tie(evaluate: Evaluate) -> None:
             """,
             "wrong values",
         ),
+        ("return torch.relu(x + self.bias) * (1 - 3e-4)", "Mostly a bias toward zero"),
+        (
+            "y = torch.relu(x + self.bias)\ny[..., -100:] = -1\nreturn y",
+            "by the same values: an index, a bound or the formula, not a race.",
+        ),
+        (
+            """
+            self.n = getattr(self, 'n', 0) + 1
+            y = torch.relu(x + self.bias)
+            y[:, 9 + self.n % 2::128] += 1
+            return y
+            """,
+            "made other elements wrong (0 % are wrong in both): a race",
+        ),
     ],
 )
 def test_wrong_answers_are_wrong(evaluate: Evaluate, body: str, words: str) -> None:

@@ -135,6 +135,30 @@ def test_launches_come_with_registers_and_occupancy(candidate: ModuleType) -> No
     assert launch.blocks_per_sm > 10
 
 
+def test_one_kernel_in_two_sizes_has_two_entries(candidate: ModuleType) -> None:
+    model, large, small = candidate.ModelNew().eval(), *(torch.rand(1 << bits, device="cuda") for bits in (24, 20))
+
+    def call() -> None:
+        model(large)
+        model(small)
+
+    call()
+    found = read_profile(profile(call), time_ms=1.0).launches
+    assert [one.name for one in found] == ["doubled_kernel", "doubled_kernel"]
+    assert [one.blocks for one in found] == [1 << 14, 1 << 10]
+    assert found[0].threads is not None
+    assert found[0].threads >= 32
+
+
+def test_times_are_scaled_to_a_call_that_is_shorter(candidate: ModuleType) -> None:
+    model, inputs = candidate.ModelNew().eval(), torch.rand(1 << 24, device="cuda")
+    model(inputs)
+    found = read_profile(profile(lambda: model(inputs)), time_ms=0.001)
+    assert found.profiled_ms is not None
+    assert found.profiled_ms > 0.001
+    assert found.launches[0].microseconds == pytest.approx(1.0)
+
+
 def test_library_kernels_are_distinguished_from_own_ones() -> None:
     matrix = torch.rand(1024, 1024, device="cuda")
     found = read_profile(profile(lambda: torch.relu(matrix @ matrix)), time_ms=1.0)
@@ -153,3 +177,6 @@ def test_counters_are_read_or_refused_in_a_line() -> None:
     assert "doubled_kernel" in found.kernel
     assert 10 < found.readings["DRAM busy"] <= 100
     assert found.readings["registers a thread"] >= 8
+    assert 100 < found.readings["DRAM GB/s"] < 20_000
+    assert 300 < found.readings["SM clock MHz"] < 4_000
+    assert "shared memory busy" in found.readings

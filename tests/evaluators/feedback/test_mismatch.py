@@ -116,6 +116,25 @@ def test_a_second_run_tells_races_from_wrong_indices() -> None:
     assert "by other values: memory that is read before it is written" in found.beside([others], [PRODUCT])
 
 
+def test_a_race_in_most_elements_is_told_from_rounding() -> None:
+    noise = 1e-3 * PRODUCT.std() * torch.randn(2, *PRODUCT.shape)
+    first, second = (PRODUCT + one for one in noise)
+    found = mismatch_of(first.float(), PRODUCT)
+    assert found.inaccurate
+    assert "differs from the first by 1.4 times the error: a race?" in found.beside([second.float()], [PRODUCT])
+    assert found.beside([first.float()], [PRODUCT]) == ""
+
+
+def test_coarse_rounding_of_every_other_column_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = PRODUCT.float()
+    output[:, 1::8] += 3e-4 * torch.randn(ROWS, COLUMNS // 8) * PRODUCT.std()
+    output += 2e-5 * torch.randn(ROWS, COLUMNS) * PRODUCT.std()
+    assert "The largest errors are along axis 1 only index 1 modulo 8." in describe(output.float(), PRODUCT)
+    output[100:, 1::8] += 3e-4 * torch.randn(ROWS - 100, COLUMNS // 8) * PRODUCT.std()
+    monkeypatch.setitem(mismatch._EXAMINED, "cpu", 50 * COLUMNS)
+    assert "a last tile" not in describe(output.float(), PRODUCT)
+
+
 def test_the_first_run_is_remembered_although_the_second_overwrites_it() -> None:
     output = RIGHT.clone()  # fp64 needs no conversion, and so might not be copied
     output[3] = 5
@@ -165,6 +184,7 @@ def test_a_split_without_its_low_parts_is_scatter_of_a_known_size() -> None:
     assert "got = (1" not in text
     text = describe(LEFT.bfloat16().float() @ OTHER.bfloat16().float(), PRODUCT)
     assert "of the size that bf16 operands leave" in text
+    assert re.search(r"too few bits, or 0\.000\d+ % of the terms of each sum are missing", text)
     assert "low parts" not in describe(LEFT.bfloat16().float() @ OTHER.bfloat16().float(), PRODUCT, "tf32")
 
 
