@@ -1,145 +1,25 @@
 """Kernels of every kind, honest and not, through a real judge and real workers on the CPU."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Evaluation, Kernel, Verdict
-from kbevolve.configs.errors import EvaluatorError
-from kbevolve.configs.problem import Problem, parse_problem
-from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.feedback.message import is_inaccurate
 from kbevolve.evaluators.judging import pipeline
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.paired_timing import Round
-from kbevolve.evaluators.lint import LintReport
-from kbevolve.evaluators.lint.process import LintProcess
-from kbevolve.evaluators.lint.report import not_python
 from kbevolve.evaluators.timing.clock import ClocksDisagree
-
-PROBLEM = """
-import torch
-from torch import nn
-
-ROWS, COLUMNS = 48, 64
-
-
-class Model(nn.Module):
-    def __init__(self, columns):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(columns, columns))
-
-    def forward(self, x):
-        return torch.relu(x @ self.weight)
-
-
-def get_inputs():
-    return [torch.rand(ROWS, COLUMNS)]
-
-
-def get_init_inputs():
-    return [COLUMNS]
-"""
-
-#: A candidate with one part to be replaced.
-HONEST = """
-import os, sys, time
-import torch
-from torch import nn
-
-
-class ModelNew(nn.Module):
-    def __init__(self, columns):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(columns, columns))
-
-    def forward(self, x):
-        {body}
-"""
-
-CPP = r'''
-import ctypes
-import torch
-from torch import nn
-from torch.utils.cpp_extension import load
-
-SOURCE = r"""
-extern "C" void layer(const float* x, const float* w, float* y, long rows, long columns) {
-  for (long i = 0; i < rows; i++)
-    for (long j = 0; j < columns; j++) {
-      float sum = 0;
-      for (long k = 0; k < columns; k++) sum += x[i * columns + k] * w[k * columns + j];
-      y[i * columns + j] = sum > 0 ? sum : 0;
-    }
-}
-"""
-with open("layer.cpp", "w") as file:
-    file.write(SOURCE)
-library = ctypes.CDLL(load("layer", ["layer.cpp"], is_python_module=False))
-
-
-class ModelNew(nn.Module):
-    def __init__(self, columns):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(columns, columns))
-
-    def forward(self, x):
-        y = torch.empty(x.shape)
-        pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, self.weight, y)]
-        library.layer(*pointers, ctypes.c_long(x.shape[0]), ctypes.c_long(x.shape[1]))
-        return y
-'''
-
-RIGHT = "return torch.relu(x @ self.weight)"
-SETTINGS = EvaluationSettings(
-    trials=4,
-    warmup=1,
-    rounds=3,
-    calls_per_round=3,
-    timing_seconds=0.3,
-    build_seconds=60,
-    import_seconds=4,
-    run_seconds=4,
-    total_seconds=60,
-)
-
-Evaluate = Callable[[str], Evaluation]
-
-
-def problem_of(source: str = PROBLEM) -> Problem:
-    return parse_problem(source, name="tests/layer", path=Path("layer.py"))
-
-
-def candidate(body: str, *, first: str = "") -> str:
-    return first + HONEST.format(body=textwrap.indent(textwrap.dedent(body).strip(), " " * 8).strip())
-
-
-@pytest.fixture(scope="module")
-def judge() -> Iterator[Judge]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_API_KEY", "sk-very-secret")  # for the test that no worker sees it
-        # What the lint refuses must be caught without it, too: a filter is no defence.
-        patch.setattr(LintProcess, "lint", lambda _, text, **__: LintReport(tags=(), refusal=not_python(text)))
-        with Judge(find_device("cpu"), SETTINGS) as made:
-            yield made
-
-
-@pytest.fixture
-def evaluate(judge: Judge) -> Evaluate:
-    return lambda source: judge.evaluate(problem_of(), Kernel.from_source(source))
+from tests.evaluators.judging.layer import CPP, HONEST, RIGHT, SETTINGS, Evaluate, candidate
 
 
 def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
@@ -172,94 +52,6 @@ def test_compiled_cpp_is_correct(evaluate: Evaluate) -> None:
     found = evaluate(CPP)
     assert found.verdict is Verdict.CORRECT, found.message
     assert found.execution.build_seconds > 0.05
-
-
-WRONG = {
-    "wrong value": ("return torch.relu(x @ self.weight) * 1.5", "1.5 times the right value"),
-    "wrong shape": ("return torch.relu(x @ self.weight)[:-1]", "shape (47, 64); the reference's has (48, 64)"),
-    "wrong dtype": ("return torch.relu(x @ self.weight).double()", "dtype float64; the reference's has float32"),
-    "NaN": ("return torch.relu(x @ self.weight) * float('nan')", "all NaN"),
-    "two outputs": ("return (torch.relu(x @ self.weight), 3)", "a tuple of 2"),
-    "nothing": ("return None", "None"),
-    "a subclass": ("return torch.relu(x @ self.weight).as_subclass(type('T', (torch.Tensor,), {}))", "subclass"),
-    "half precision inside": (
-        "return torch.relu((x.half() @ self.weight.half()).float())",
-        "not accurate enough",
-    ),
-    "unwritten memory": ("return torch.empty(x.shape)", "wrong values"),
-    "a skipped branch": ("return x @ self.weight", "wrong values"),
-    "an answer kept for its input's address": (
-        """
-        if not hasattr(self, 'kept') or self.kept[0] != x.data_ptr():
-            self.kept = (x.data_ptr(), torch.relu(x @ self.weight))
-        return self.kept[1]
-        """,
-        "wrong values",
-    ),
-    "the first answer for ever": (
-        """
-        if not hasattr(self, 'kept'):
-            self.kept = torch.relu(x @ self.weight)
-        return self.kept
-        """,
-        "wrong values",
-    ),
-}
-
-
-#: Their form is wrong, so there is nothing to compare.
-FORMLESS = ("wrong shape", "wrong dtype", "two outputs", "nothing", "a subclass")
-
-
-@pytest.mark.parametrize("kind", WRONG)
-def test_wrong_answers_are_wrong(evaluate: Evaluate, kind: str) -> None:
-    body, words = WRONG[kind]
-    found = evaluate(candidate(body))
-    assert found.verdict is Verdict.WRONG, (found.verdict, found.message)
-    # Unwritten memory may hold anything, and whether the trials or the timed calls catch the kept answer depends on
-    # where the allocator puts each trial's input; a kernel that is wrong when timed has no single error.
-    if kind == "an answer kept for its input's address":
-        words = words if words in found.message else "when it was timed"
-    assert words in found.message
-    assert found.timing.speedup is None
-    if kind not in ("unwritten memory", "an answer kept for its input's address"):
-        assert (found.accuracy.error is None) == (kind in (*FORMLESS, "NaN"))
-
-
-#: Wrong kernels -> what their message says, and whether it is about rounding.
-REPORTS = {
-    "return torch.relu(x @ self.weight) * (1 - 2e-4)": ("Mostly a bias toward zero", True),
-    "self.n = getattr(self, 'n', 0) + 1; y = torch.relu(x @ self.weight); y[:, 8 + self.n % 8] += 3; return y": (
-        "A second run on the same inputs made other elements wrong (0 % are wrong in both): a race",
-        False,
-    ),
-    "y = torch.relu(x @ self.weight); y[:, 60:] = 7; return y": (
-        "made the same elements wrong by the same values: an index, a bound or the formula, not a race.",
-        False,
-    ),
-    "self.n = getattr(self, 'n', 0) + 1; assert self.n < 2; return x.sqrt()": (
-        "\nA second call on the same inputs failed.",
-        False,
-    ),
-    "return torch.relu(x.abs() @ self.weight)": (
-        "\nAccepted before, with these errors: inputs as get_inputs() draws them",
-        False,
-    ),
-}
-
-
-@pytest.mark.parametrize("body", REPORTS)
-def test_a_message_names_inputs_limit_and_cause(evaluate: Evaluate, body: str) -> None:
-    words, inaccurate = REPORTS[body]
-    found = evaluate(candidate(body))
-    assert found.verdict is Verdict.WRONG, found.message
-    assert words in found.message
-    assert is_inaccurate(found) == inaccurate
-    first = found.message.splitlines()[0]
-    assert ("on inputs as get_inputs() draws them, none negative: " in first) == ("abs" not in body)
-    assert ("on inputs of both signs and mixed sizes: " in first) == ("abs" in body)
-    assert "limit 5e-05 (the reference: " in first
-    assert not re.search(r"\d{12}", found.message)  # seeds have 62 bits
 
 
 FAILING = {
@@ -450,41 +242,6 @@ def test_nothing_is_left_behind(evaluate: Evaluate) -> None:
     assert found.verdict is Verdict.CRASHED
     assert set(Path(tempfile.gettempdir()).glob(f"kbevolve-*-{os.getpid()}-*")) == before
     assert not [pid for pid in _processes() if marker in _command_line(pid)]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("return torch.relu(x @ self.weight)", "return undefined_name", "forward() fails on cpu: NameError"),
-        ("return [COLUMNS]", "return [COLUMNS, object()]", "Model fails"),
-        ("return torch.relu(x @ self.weight)", "return torch.rand(48, 64)", "random or unstable"),
-        ("return [torch.rand(ROWS, COLUMNS)]", "raise OSError('no data')", "get_inputs() fails"),
-    ],
-)
-def test_a_broken_reference_is_an_infrastructure_failure(judge: Judge, old: str, new: str, words: str) -> None:
-    with pytest.raises(EvaluatorError) as caught:
-        judge.evaluate(problem_of(PROBLEM.replace(old, new)), Kernel.from_source(candidate(RIGHT)))
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-#: What the problem's forward returns.
-REFERENCE = "torch.relu(x @ self.weight)"
-
-
-@pytest.mark.slow
-def test_a_random_reference_is_refused_unless_forced_and_dropout_is_not(judge: Judge) -> None:
-    noisy = problem_of(PROBLEM.replace(REFERENCE, f"{REFERENCE} + 1e-6 * torch.rand(48, 64)"))
-    found = judge.evaluate(noisy, Kernel.from_source(candidate(RIGHT)))
-    assert found.verdict is Verdict.REFUSED
-    assert "the problem is random" in found.message
-    with Judge(judge.device, SETTINGS.model_copy(update={"force": True})) as forced:
-        assert forced.evaluate(noisy, Kernel.from_source(candidate(RIGHT))).verdict is Verdict.CORRECT
-    dropout = "nn.functional.dropout(x.new_ones(64), 0.5, self.training)"
-    trained = problem_of(PROBLEM.replace(REFERENCE, f"{REFERENCE} * {dropout}"))
-    found = judge.evaluate(trained, Kernel.from_source(candidate(RIGHT)))
-    assert found.verdict is Verdict.CORRECT, found.message
-    assert "dropout" in found.tags
 
 
 def test_an_error_that_nothing_foresees_is_the_kernels_own_crash(

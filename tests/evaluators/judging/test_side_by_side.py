@@ -18,7 +18,7 @@ from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.judge import Judge, width_for
 from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
-from tests.evaluators.judging.test_judge import PROBLEM, RIGHT, candidate, problem_of
+from tests.evaluators.judging.layer import PROBLEM, RIGHT, candidate, problem_of
 
 CPU = find_device("cpu")
 SETTINGS = EvaluationSettings(
