@@ -1,117 +1,19 @@
 """Real workers request builds from a pool, and load the libraries as torch would."""
 
 import contextlib
-import os
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from kbevolve.archive.records import Verdict
-from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.build_protocol import BuilderUnavailable, BuildResult
-from kbevolve.evaluators.sandbox.forkserver import ForkServer
-from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
-from tests.evaluators.builds.sources import LIBRARY, MODULE
-
-CPU = find_device("cpu")
-MODEL = "\nclass ModelNew:\n    pass\n"
-INLINE = f"""
-from torch.utils.cpp_extension import load_inline
-SOURCE = r'''{MODULE}'''
-built = load_inline("three", SOURCE, no_implicit_headers=True)
-assert built.three() == 3
-assert built.__name__ == "three"
-"""
-LOAD = f"""
-import ctypes, os
-from torch.utils import cpp_extension
-os.makedirs("folder")
-with open("folder/twice.cpp", "w") as file:
-    file.write(r'''{LIBRARY}''')
-path = cpp_extension.load("twice", ["folder/twice.cpp"], is_python_module=False, extra_cflags=["-O3"])
-assert path is None or path.endswith("twice.so"), path
-where = path or os.path.join(os.environ["TORCH_EXTENSIONS_DIR"], "twice", "twice.so")
-assert ctypes.CDLL(where).twice(21) == 42
-"""
-#: It includes a file beside the source.
-INCLUDING = LOAD.replace("twice", "beside").replace("int beside", "int twice").replace(").beside(", ").twice(")
-INCLUDING = INCLUDING.replace("folder", "company").replace("r'''extern", "r'''#include \"two.h\"\nextern")
-INCLUDING = INCLUDING.replace("with open", "open('company/two.h', 'w').write('#define TWO 2')\nwith open")
-
-
-def named(name: str) -> str:
-    """The inline extension under another name."""
-    return INLINE.replace('load_inline("three"', f'load_inline("{name}"').replace('== "three"', f'== "{name}"')
-
-
-class WorkerWithPool:
-    """A worker with a build pool, and a record of its requests."""
-
-    def __init__(self, pool: BuildPool, fork_server: ForkServer | None) -> None:
-        self.pool = pool
-        self.requests: list[Message] = []
-        self.away: list[str] = []
-        self.worker = Worker(CPU, fork_server)
-        self.worker.wait_ready()
-        self.worker.builder = self.build
-        self.worker.while_compiling = self.leave
-
-    def build(self, request: Message, *, seconds: float) -> Future[BuildResult]:
-        self.requests.append(request)
-        return self.pool.builder(request, seconds=seconds)
-
-    @contextlib.contextmanager
-    def leave(self) -> Iterator[None]:
-        self.away.append("left")
-        try:
-            yield
-        finally:
-            self.away.append("back")
-
-    def load(self, source: str, *, seconds: float = 30.0, build_seconds: float = 60.0) -> Message:
-        request = {"request": "import", "source": source + MODEL}
-        return self.worker.ask(request, seconds=seconds, build_seconds=build_seconds)
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
-    with closing(BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path_factory.mktemp("disk_cache")))) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="module")
-def module_worker(pool: BuildPool, fork_server: ForkServer | None) -> Iterator[WorkerWithPool]:
-    place = WorkerWithPool(pool, fork_server)
-    yield place
-    place.worker.kill()
-
-
-@pytest.fixture
-def shared(module_worker: WorkerWithPool) -> WorkerWithPool:
-    """A worker for several tests, whose extensions have different names."""
-    module_worker.requests.clear()
-    module_worker.away.clear()
-    module_worker.worker.built.clear()
-    return module_worker
-
-
-@pytest.fixture
-def place(pool: BuildPool, fork_server: ForkServer | None) -> Iterator[WorkerWithPool]:
-    """A worker for one test."""
-    place = WorkerWithPool(pool, fork_server)
-    yield place
-    place.worker.kill()
+from tests.evaluators.builds.pooled import INCLUDING, INLINE, LOAD, WorkerWithPool, named
+from tests.evaluators.builds.sources import LIBRARY
 
 
 def test_load_and_load_inline_use_the_pool(shared: WorkerWithPool) -> None:
@@ -365,100 +267,3 @@ def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
     place.worker.deadline = time.monotonic() + 2.5
     assert place.load(INLINE, seconds=2.0, build_seconds=2.0) == {"ok": True}
     assert place.worker.deadline > time.monotonic() + 0.5
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [
-        '{"phase": "loading"}',
-        '{"phase": "building", "build": null}{"phase": "building", "build": null}',
-    ],
-    ids=["loading before building", "building twice"],
-)
-def test_forged_phases_end_the_worker(place: WorkerWithPool, messages: str) -> None:
-    """The candidate writes messages in its worker's name."""
-    parts = messages.replace("}{", "}\n{").splitlines()
-    forged = (
-        "import os, time\n"
-        "for descriptor in map(int, os.listdir('/proc/self/fd')):\n"
-        "    if os.path.exists(f'/proc/self/fd/{descriptor}') or True:\n"
-        "        try: name = os.readlink(f'/proc/self/fd/{descriptor}')\n"
-        "        except OSError: continue\n"
-        "        if name.startswith('socket:'):\n"
-        f"            for part in {parts!r}:\n"
-        "                os.write(descriptor, len(part).to_bytes(4, 'big') + part.encode())\n"
-        "time.sleep(20)\n"
-    )
-    with pytest.raises(Rejection) as ended:
-        place.load(forged)
-    assert ended.value.verdict is Verdict.CRASHED
-
-
-#: The candidate asks for a build in its worker's name, and goes on sending instead of waiting.
-FLOOD = r"""
-import json, os, time
-(connection,) = [
-    int(name) for name in os.listdir("/proc/self/fd")
-    if os.path.exists(f"/proc/self/fd/{name}") and os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
-]
-def send(message):
-    os.write(connection, len(message).to_bytes(4, "big") + message)
-def ask(**more):
-    tree = {"phase": "building", "build": {"name": "flood", "sources": [["main.cpp", SOURCE]]} | more}
-    send(json.dumps(tree).encode())
-"""
-FLOODS = {
-    "bytes while it builds": "ask()\nfor _ in range(1500):\n    os.write(connection, bytes(1 << 20))",
-    "messages while it builds": 'ask()\nfor _ in range(3_000_000):\n    send(b\'{"phase": "building"}\')',
-    "many builds": "for _ in range(1000):\n    ask()\n    os.read(connection, 1 << 20)",
-    "an endless message": "os.write(connection, bytes([255] * 4))\nwhile True: os.write(connection, bytes(1 << 20))",
-    "many small values": "send(b'{\"phase\": [' + b'{},' * 2_600_000 + b'{}]}')\ntime.sleep(20)",
-    "unused fields": "for _ in range(40):\n    ask(junk=[[]] * 400_000)\n    os.read(connection, 1 << 20)",
-    "output while it builds": "ask()\nfor _ in range(300):\n    os.write(1, bytes(1 << 20))\nos._exit(1)",
-}
-
-
-@pytest.mark.parametrize(
-    "how", [pytest.param(how, marks=pytest.mark.slow if how == "unused fields" else ()) for how in FLOODS]
-)
-def test_a_flood_while_it_builds_is_bounded(place: WorkerWithPool, how: str) -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    place.worker.builder = place.pool.builder  # without a record of requests
-    before, most = resident(), [0]
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(0.01):
-            most.append(resident())
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
-        with pytest.raises(Rejection) as ended:
-            place.load(f"SOURCE = {LIBRARY!r}\n{FLOOD}\n{FLOODS[how]}")
-    finally:
-        over.set()
-        watching.join()
-    assert ended.value.verdict is Verdict.CRASHED
-    assert max(most) - before < 150 << 20
-
-
-def test_phases_without_end_are_stopped(place: WorkerWithPool) -> None:
-    """All messages are there before the judge waits for one, so that waiting takes no time."""
-    endless = """
-import threading
-def read():
-    while True: os.read(connection, 1 << 16)
-threading.Thread(target=read, daemon=True).start()
-while True:
-    for phase in (b"building", b"loading"):
-        send(b'{"phase": "' + phase + b'"}')
-"""
-    place.worker.deadline = time.monotonic() + 3
-    began = time.monotonic()
-    with pytest.raises(Rejection) as ended:
-        place.load(FLOOD + endless)
-    assert ended.value.verdict is Verdict.TIMED_OUT
-    assert time.monotonic() - began < 15
