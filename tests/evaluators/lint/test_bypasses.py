@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from kbevolve.evaluators.lint import lint
-from tests.evaluators.lint.programs import PAIRS, Pair
+from tests.evaluators.lint.pairs import PAIRS
+from tests.evaluators.lint.programs import Pair
 
 
 @pytest.mark.parametrize("name", PAIRS)

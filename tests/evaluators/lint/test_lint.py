@@ -13,7 +13,8 @@ from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.reference import as_model_new
 from kbevolve.evaluators.lint import REFUSALS, TAGS, LintReport, lint
 from kbevolve.evolve.proposers.seeds.seeds import inductor_source
-from tests.evaluators.lint.programs import PAIRS, TRITON, extension, model
+from tests.evaluators.lint.pairs import PAIRS
+from tests.evaluators.lint.programs import TRITON, extension, model
 
 ROOT = Path(__file__).parents[3]
 SEEDS = sorted((ROOT / "configs" / "seeds").glob("L*/*/*.py"))
