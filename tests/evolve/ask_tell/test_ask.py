@@ -1,127 +1,18 @@
 """Ask and tell: people make the run that a model with the same answers makes, however often it is interrupted."""
 
-import hashlib
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kbevolve.archive.conversations import QuestionStage
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator, StopReason
-from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import EvaluatorError, UsageError
-from kbevolve.configs.settings import LLMSettings, Settings
-from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.ask_tell import ask as asking
+from kbevolve.archive.records import BirthState, Kernel, Operator, StopReason
+from kbevolve.configs.errors import UsageError
+from kbevolve.configs.settings import LLMSettings
 from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer
-from kbevolve.evolve.ask_tell.ask import AskResult, ask
-from kbevolve.evolve.llm.client import LanguageModel, Message, Reply
-from kbevolve.evolve.llm.replies import cached
-from kbevolve.evolve.proposers.factory import build_proposers
-from kbevolve.evolve.proposers.interactive import Interaction, OpenQuestion
-from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
-from kbevolve.evolve.runs import session
-from kbevolve.evolve.runs.evaluators import JudgeDevices
-from kbevolve.evolve.runs.session import open_run, run_session
-from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, settings
-
-HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
-HERE_DEVICES = JudgeDevices(devices=(HERE,), device=HERE)
-MODEL = LLMSettings(model="anna")
-
-
-def script(messages: Sequence[Message]) -> str:
-    """What anna answers: right and wrong kernels, some twice, and now and then nothing that could be used."""
-    asked = messages[-1].content
-    drawn = int(hashlib.sha256(asked.encode()).hexdigest(), 16)
-    if "JSON" in asked:
-        return json.dumps([{"title": f"Idea {drawn % 7}", "mechanism": "fewer loads", "technique": "fusion"}])
-    if drawn % 5 == 0 and len(messages) == 1:
-        return "I would rather not."
-    wrong = int(drawn % 3 == 0 and len(messages) == 1)
-    made = kernel(UNROLL=(1, 2, 4, 8)[drawn // 8 % 4], TILE=(8, 16, 32, 64)[drawn // 64 % 4], WRONG=wrong)
-    # A kernel always has the same comment: the archive keeps the first of the texts that differ in comments alone, and
-    # which one is first depends on the order of the answers.
-    return f"IDEA: both together\n```python\n{made.source}# {made.id}\n```"
-
-
-class Scripted:
-    """A `LanguageModel` that answers with `script`, until it has answered so often."""
-
-    def __init__(self, most: int = 10**6) -> None:
-        self.most = most
-        self.asked = 0
-
-    def complete(self, system: str, messages: Sequence[Message], *, child: str = "") -> Reply:
-        if self.asked >= self.most:
-            raise KeyboardInterrupt
-        self.asked += 1
-        return Reply(text=script(messages), model="anna")
-
-
-class Home:
-    """An archive with one run whose children people write."""
-
-    def __init__(self, chosen: Settings, archive: Archive | None = None) -> None:
-        self.archive = archive or Archive(":memory:")
-        self.settings = chosen.model_copy(update={"proposer": "ask"})
-        self.run = open_run(self.archive, problem(), HERE, self.settings)
-        self.devices: JudgeDevices | None = HERE_DEVICES
-
-    def ask(self, **options: Any) -> AskResult:
-        """Ask, and hand everything out that is open."""
-        asked = ask(self.archive, self.run, self.settings, devices=self.devices, **options)
-        self.archive.questions(self.run).hand_out([one.question for one in asked.open])
-        return asked
-
-    def tell(self, one: OpenQuestion, **given: Any) -> None:
-        given = given or {"reply": script(one.messages)}
-        receipt = answer(self.archive, [GivenAnswer(question=one.question.id, by="anna", **given)])
-        assert receipt.taken == (one.question.id,), receipt
-
-    def go(self, choose: Callable[[Sequence[OpenQuestion]], Sequence[OpenQuestion]] = lambda open_: open_) -> int:
-        """Ask and tell until the run is over; how often that was."""
-        for turn in range(300):
-            asked = self.ask()
-            if asked.over:
-                assert asked.reason is StopReason.GENERATIONS
-                return turn
-            for one in choose(asked.open):
-                self.tell(one)
-        raise AssertionError("the run does not end")
-
-    def resume(self, model: LanguageModel | None, **changes: Any) -> StopReason:
-        """Go on with a model, or offline."""
-        chosen = self.settings.model_copy(update=changes)
-        interaction = Interaction(questions=self.archive.questions(self.run))
-        kept = cached(lambda one, rate_limit: model, self.archive.replies(self.run))
-        proposers = build_proposers(chosen, kept, interaction)
-        ending = run_session(context_of(self.archive, self.run, HERE, chosen), HERE_DEVICES, proposers=proposers)
-        return ending.reason
-
-    def judged(self, found: Evaluation, kernel: Kernel) -> None:
-        """Bring home what was found elsewhere."""
-        assert self.archive.add_found([(problem(), kernel, found)]) == [True]
-
-    def births(self) -> list[Birth]:
-        return [replace(birth, run="", seconds=0.0) for birth in self.archive.runs.births(self.run.id)]
-
-
-@pytest.fixture(autouse=True)
-def judge(monkeypatch: pytest.MonkeyPatch) -> KnownJudge:
-    judge = KnownJudge()
-    judge.replace_judge(monkeypatch)
-    starts = (StartingKernel(kernel=kernel(), note="naive"),)
-    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
-    return judge
-
-
-def chosen(*, confirm_rounds: int = 3, **search: Any) -> Settings:
-    evaluation = {"baselines": False, "confirm_rounds": confirm_rounds}
-    some = settings(evaluation=evaluation, **{"generations": 6, "islands": 2, "tune_share": 0.2, **search})
-    return some.model_copy(update={"llm": MODEL})
+from kbevolve.evolve.llm.client import Message, Reply
+from tests.evolve.ask_tell.home import Home, Scripted, chosen
+from tests.evolve.doubles import KnownJudge, kernel
 
 
 @pytest.mark.parametrize(
@@ -297,77 +188,6 @@ def test_what_a_model_has_answered_is_not_asked_again() -> None:
     pure.resume(Scripted())
     home.go()
     assert home.births() == pure.births()
-
-
-def test_without_a_judge_kernels_wait_until_their_verdicts_come(judge: KnownJudge) -> None:
-    home = Home(chosen(islands=2, tune_share=0, generations=2, confirm_rounds=0))
-    asked = home.ask()  # the starting kernels are judged here
-    for one in asked.open:
-        home.tell(one, idea="Unroll: fewer branches", code=kernel(UNROLL=2 + 2 * one.question.place.island).source)
-    seen = judge.asked.total()
-    waiting = home.ask(judge=False)
-    assert judge.asked.total() == seen
-    assert not waiting.over
-    assert waiting.open == ()
-    assert [waits.id for _, waits in waiting.waiting] == [kernel(UNROLL=2).id, kernel(UNROLL=4).id]
-    for _, waits in waiting.waiting:
-        home.judged(judge.evaluate(problem(), waits), waits)
-    asked = home.ask(judge=False)
-    assert asked.waiting == ()
-    assert {one.question.place.generation for one in asked.open} == {2}
-
-
-def test_a_contest_is_held_by_a_judge_or_waits_for_one(judge: KnownJudge) -> None:
-    home = Home(chosen(islands=1, tune_share=0, generations=2))
-    (one,) = home.ask().open
-    home.tell(one, idea="Unroll: fewer branches", code=kernel(UNROLL=8, TILE=32).source)
-    fast = kernel(UNROLL=8, TILE=32)
-    home.judged(judge.evaluate(problem(), fast), fast)
-    waiting = home.ask(judge=False)
-    assert (waiting.over, waiting.open, waiting.waiting) == (False, (), ())
-    met = len(judge.met)
-    assert home.ask().open
-    assert len(judge.met) == met + 1
-
-
-def test_judges_are_opened_only_when_there_is_something_to_judge(
-    judge: KnownJudge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = Home(chosen(islands=1, tune_share=0))
-    (one,) = home.ask().open
-    home.tell(one)
-    monkeypatch.setattr(session, "open_judges", lambda *_, **__: pytest.fail("a judge was opened for nothing"))
-    (following,) = home.ask().open
-    assert following.question.stage is QuestionStage.CODE
-
-
-def test_a_run_of_another_device_is_not_judged_here() -> None:
-    home = Home(chosen(islands=1, tune_share=0))
-    home.tell(home.ask().open[0], idea="Unroll: fewer branches", code=kernel(UNROLL=2).source)
-    elsewhere = replace(HERE, fingerprint="another")
-    with pytest.raises(UsageError, match=r"is judged on double; this is another: give --no-judge here"):
-        ask(home.archive, home.run, home.settings, devices=JudgeDevices(devices=(elsewhere,), device=elsewhere))
-
-
-def test_questions_are_asked_and_answered_without_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    home = Home(chosen(islands=2, tune_share=0, confirm_rounds=0))
-    first, _ = home.ask().open
-    home.tell(first)
-
-    def none_here(settings: Settings) -> JudgeDevices:
-        raise EvaluatorError("torch sees 0 CUDA devices")
-
-    monkeypatch.setattr(asking, "find_judge_devices", none_here)
-    home.devices = None
-    assert len(home.ask().open) == 2, "as long as there is nothing to judge"
-    for one in home.ask().open:
-        home.tell(
-            one, **({"code": kernel(UNROLL=2).source} if one.question.stage is QuestionStage.CODE else {"passed": True})
-        )
-    with pytest.raises(UsageError, match=r"judged on double: torch sees 0 CUDA devices\. Or give --no-judge here"):
-        home.ask()
-    asked = home.ask(judge=False)
-    assert [waits.id for _, waits in asked.waiting] == [kernel(UNROLL=2).id]
 
 
 def test_strategy_openevolve_cannot_be_asked() -> None:
