@@ -4,7 +4,7 @@ from typing import Any
 
 from kbevolve.archive.champion import champion_of
 from kbevolve.archive.records import Comparison, Confirmation
-from tests.conftest import confirmation
+from tests.small_archive import confirmation
 
 
 def made(kernel: str, rival: str | None = None, **changes: Any) -> Confirmation:

@@ -14,7 +14,7 @@ from kbevolve.archive.report.curves import Curve, curve
 from kbevolve.archive.report.figures import best_so_far, save_best_so_far
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
-from tests.conftest import confirmation
+from tests.small_archive import confirmation
 
 
 def curve_of(sample: Any) -> Curve:

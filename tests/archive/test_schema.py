@@ -15,7 +15,7 @@ from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Comparison, Trait
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
-from tests.conftest import confirmation
+from tests.small_archive import confirmation
 
 
 def _number_column(db: Any) -> None:

@@ -27,7 +27,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
 from tests.archive.conftest import make_run
-from tests.conftest import confirmation
+from tests.small_archive import confirmation
 
 
 def test_births_come_in_order_of_generation_island_slot(archive: Archive, problem: Problem) -> None:

@@ -23,8 +23,8 @@ from kbevolve.evolve.runs import session
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.session import Ending, open_run, run_session
 from kbevolve.evolve.search.events import Event
-from tests.conftest import confirmation
 from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, settings, speed_of
+from tests.small_archive import confirmation
 
 DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
 HERE = JudgeDevices(devices=(DEVICE_HERE,), device=DEVICE_HERE)

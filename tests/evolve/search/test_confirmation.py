@@ -8,7 +8,7 @@ from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Comparison, Evaluation, Kernel, Verdict
 from kbevolve.evolve.search.confirmation import Champions
 from kbevolve.islands.island import Member
-from tests.conftest import confirmation
+from tests.small_archive import confirmation
 
 
 def member(name: str, shown: float, *, unquiet: float = 1.01) -> Member:

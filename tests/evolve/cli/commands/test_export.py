@@ -14,7 +14,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.cli.commands import export as command
 from kbevolve.evolve.runs import export as exporting
-from tests.conftest import confirmation
+from tests.small_archive import confirmation
 
 
 class ScriptedJudge:
