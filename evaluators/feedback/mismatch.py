@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from kbevolve.evaluators.correctness.rule import ROW_BOUND, ROW_SLACK, RUN
+from kbevolve.evaluators.correctness.rule import POISONED, ROW_BOUND, ROW_SLACK, RUN
 from kbevolve.evaluators.correctness.truth import Deviation, Scale, as_real
 from kbevolve.evaluators.feedback.message import INACCURATE
 from kbevolve.evaluators.feedback.rounding import MAIN, describe_rounding, fit, is_concentrated, largest, scale_by_lines
@@ -100,7 +100,8 @@ class Mismatch:
             lines.append(f"Largest differences: {self._examples(self._largest(), digits=9)}")
         else:
             lines += filter(None, [self._places(), self._sizes()])
-            lines.append(f"First: {self._examples(self._wrong, digits=6)}")
+            if bool(self._wrong.any()):
+                lines.append(f"First: {self._examples(self._wrong, digits=6)}")
         return "\n".join(lines)
 
     def beside(self, outputs: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> str:
@@ -167,6 +168,11 @@ class Mismatch:
     def _places(self) -> str:
         """Share and places of the wrong elements, and a simple relation of got and want."""
         count = int(self._wrong.sum())
+        if not count:
+            if math.isfinite(self._seen.error):
+                return "no element is far off."
+            share = f"{100 * POISONED:.0f} %"
+            return f"more than {share} of the elements that depend on no NaN and no infinity among the inputs are NaN."
         share = f"{100 * count / self._wrong.numel():.3g} % of the elements are wrong"
         pattern = _pattern(self._mine, self._right, self._wrong)
         places = self._described(self._wrong)

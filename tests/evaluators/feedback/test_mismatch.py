@@ -289,6 +289,21 @@ def test_every_shape_and_dtype_has_a_description(output: torch.Tensor, right: to
     assert "the same values" in found.beside([output], [right])
 
 
+def test_too_many_nan_beside_special_inputs_are_named() -> None:
+    right = RIGHT.clone()
+    right[0] = math.nan
+    output = right.float()
+    output[1:5] = math.nan  # these rows do not depend on what makes the first NaN
+    independent = torch.ones(96, 96, dtype=torch.bool)
+    expected = ExpectedOutput(truth=[right], reference=[right.float()], finite=[False], independent=[independent])
+    scale = scale_of(expected, [None], "fp32")
+    seen = deviation([output], expected, scale)
+    found = Mismatch(expected.comparable([output]), [right], seen, scale)
+    assert found.text("X", {}).splitlines()[1] == (
+        "more than 1 % of the elements that depend on no NaN and no infinity among the inputs are NaN."
+    )
+
+
 def test_kinds_that_were_accepted_are_named_with_their_errors() -> None:
     found = mismatch_of(torch.zeros_like(RIGHT))
     assert "\nAccepted before, with these errors: easy ones (1.2e-07).\n" in found.text(
