@@ -76,9 +76,11 @@ def random_profile(rng: Random) -> Profile:
             Launch(
                 name=rng.choice(NASTY), share=rng.random(), microseconds=rng.choice(NUMBERS), launches=1.5,
                 registers=rng.choice((None, 255)), occupancy=rng.choice((None, 0.5)), library=rng.random() < 0.5,
+                blocks=rng.choice((None, 1 << 40)),
             )
             for _ in range(rng.randrange(3))
         ),
+        profiled_ms=rng.choice((None, 0.7)),
         roofline_share=rng.choice((None, 0.3)),
         counters={name: rng.choice(NUMBERS) for name in rng.sample(NASTY, 2)},
         bottleneck=rng.choice(NASTY),
