@@ -92,7 +92,7 @@ def evaluation_fields(evaluation: Evaluation) -> Fields:
     """The judge's findings, without the profile (`render.profile`)."""
     timing, execution = evaluation.timing, evaluation.execution
     fields: Fields = {
-        "device": f"{evaluation.device}, {evaluation.precision}",
+        "device": f"{_device_words(evaluation.device)}, {evaluation.precision}",
         "verdict": verdict_text(evaluation.verdict),
         "message": evaluation.message,
         "error": _error_words(evaluation.accuracy),
@@ -115,11 +115,17 @@ def evaluation_fields(evaluation: Evaluation) -> Fields:
     return fields
 
 
+def _device_words(fingerprint: str) -> str:
+    """``NVIDIA H200, sm_90, torch 2.11.0, …``: a fingerprint without the type of the device."""
+    return " + ".join(one.partition("/")[2].replace("/", ", ") or one for one in fingerprint.split(" + "))
+
+
 def _error_words(accuracy: Accuracy) -> str:
     """The largest error, against that of the reference itself; "" where nothing was compared."""
     if accuracy.error is None:
         return ""
-    words = f"{accuracy.error:.2g} against fp64, {accuracy.precision_class or 'no rounding error'}"
+    found = accuracy.precision_class
+    words = f"{accuracy.error:.2g} against fp64, {f'as accurate as {found}' if found else 'more than rounding'}"
     if accuracy.reference_error is not None:
         words += f"; the reference's own {accuracy.reference_error:.2g}"
     if accuracy.worst_tile is not None:
