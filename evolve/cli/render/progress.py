@@ -52,13 +52,13 @@ class SessionRate:
         self._judged += event.done and event.evaluation is not None and not event.remembered
 
     def words(self, generation: int) -> str:
-        """``31 kernels/min, 2:10 left``; no remaining time before the first generation has ended."""
+        """``310 kernels per hour, 2:10 left``: a rate after the first verdict, a time after the first generation."""
         elapsed = monotonic() - self._started
-        words = f"{self._judged / max(elapsed, 1e-9) * 60:.0f} kernels/min"
+        words = [f"{self._judged / max(elapsed, 1e-9) * 3600:.0f} kernels per hour"] if self._judged else []
         done = generation - (self._first_generation or 0)
         if done > 0:
-            words += f", {duration_words(elapsed / done * (self._generations - generation + 1))} left"
-        return words
+            words.append(f"{duration_words(elapsed / done * (self._generations - generation + 1))} left")
+        return ", ".join(words)
 
 
 class LiveProgress(Live):
@@ -133,7 +133,8 @@ class LineProgress:
             self._say(f"{where}: best {found}, {best.kernel.id} {note}")
             return
         if event.birth is None and monotonic() - self._printed_at > QUIET_SECONDS:
-            self._say(f"{where}: {count_words(event.totals)}; {self._rate.words(event.generation)}")
+            rate = self._rate.words(event.generation)
+            self._say("; ".join(filter(None, (f"{where}: {count_words(event.totals)}", rate, _now_words(event)))))
 
     def _say(self, line: str) -> None:
         self._printed_at = monotonic()
