@@ -125,7 +125,9 @@ def _name_steps(axes: "Axes", curve: Curve) -> None:
             fontsize=7, color="white", zorder=6, bbox={"boxstyle": "circle,pad=0.22", "facecolor": INK},
         )  # fmt: skip
         lines.append(f"{number}  {_cut(step.words or birth.operator.value, 34)}")
-        lines.append(f"    {(step.gain or 1.0) - 1:+.1%} to {as_times(speedup)}, generation {birth.generation}")
+        lines.append(
+            f"    {100 * ((step.gain or 1.0) - 1):+.1f} % to {as_times(speedup)}, generation {birth.generation}"
+        )
     if created:
         axes.text(1.02, 1.0, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=8, linespacing=1.5)
 

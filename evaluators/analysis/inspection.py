@@ -14,6 +14,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.analysis.dependence import Dependence
 from kbevolve.evaluators.analysis.liveness import dead_tensors
 from kbevolve.evaluators.analysis.operations import ZERO_SHARE, Operations, count_operations, zero_tile_share
+from kbevolve.evaluators.analysis.rates import percent
 from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference, preserved_state, same_values
@@ -77,7 +78,10 @@ class Inspection:
                 f"eager takes {eager_ms * 1e3:.0f} µs a call: launches are most of it, and times are noisy"
             )
         zeros = self._zero_shares()
-        savings = [*operations.redundant[:2], *(f"{share:.0%} of input {i} are zeros" for i, share in zeros.items())]
+        savings = [
+            *operations.redundant[:2],
+            *(f"{percent(share)} of input {i} are zeros" for i, share in zeros.items()),
+        ]
         if savings:
             self._flags["reducible"] = "; ".join(savings)
         needed = sum(round(_bytes([tensor]) * (1 - zeros.get(i, 0.0))) for i, tensor in enumerate(self._inputs))

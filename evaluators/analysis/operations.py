@@ -21,6 +21,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
+from kbevolve.evaluators.analysis.rates import percent
+
 #: A result with less than this share of a product's elements is a sum or a cut-out of it.
 _KEPT_SHARE = 0.5
 #: Share of zero tiles (or of zeros in an input) above which a kernel may skip work: a triangle has half.
@@ -143,12 +145,12 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 certain += product.certain
                 required += product.operations * (1 - product.empty)
                 if product.empty:
-                    phrases.append(f"{product.empty:.0%} of an operand of a {product.name} are blocks of zeros")
+                    phrases.append(f"{percent(product.empty)} of an operand of a {product.name} are blocks of zeros")
             elif product.summed:
                 phrases.append(f"the result of a {product.name} ({product.elements:,} elements) is summed up linearly")
             elif product.used:
                 required += product.operations * product.used / product.elements
-                phrases.append(f"{product.used / product.elements:.0%} of the result of a {product.name} is used")
+                phrases.append(f"{percent(product.used / product.elements)} of the result of a {product.name} is used")
             else:
                 unused += 1
         return Operations(

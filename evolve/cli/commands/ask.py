@@ -9,7 +9,7 @@ from typing import IO, Any
 import click
 from rich.console import Console
 
-from kbevolve.archive.formatting import as_times, over_eager
+from kbevolve.archive.formatting import as_times, counted, over_eager
 from kbevolve.archive.records import Run
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
@@ -94,7 +94,7 @@ def ask(
         for line in _remarks(run, found, archive_path, pending):
             show(line)
         if pending is not None and (written := write_pending(archive, run, pending)):
-            show(f"Wrote {len(written)} kernels to {pending}. On a machine with {run.device}:")
+            show(f"Wrote {counted(len(written), 'kernel')} to {pending}. On a machine with {run.device}:")
             show(f"  {batch_command(pending)}")
     return INTERRUPTED if asked.interrupted else 0
 

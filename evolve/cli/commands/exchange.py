@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from kbevolve.archive.formatting import counted
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.options import FILE, FOLDER, archive_option, archive_words, json_line_option
 from kbevolve.evolve.cli.render.json import print_json_line
@@ -31,7 +32,7 @@ def pending(folder: Path, which: str, archive_path: Path) -> None:
     if not written:
         click.echo(f"Every kernel of run {run.id} has a verdict; nothing written.")
         return
-    click.echo(f"Wrote {len(written)} kernels of run {run.id} to {folder}. On a machine with {run.device}:")
+    click.echo(f"Wrote {counted(len(written), 'kernel')} of run {run.id} to {folder}. On a machine with {run.device}:")
     click.echo(f"  {batch_command(folder)}")
     click.echo("Then here:")
     click.echo(f"  kbevolve import results.jsonl --run {run.id}{archive_words(archive_path)}")
@@ -69,7 +70,7 @@ def _lines(report: ImportReport, results: Path, archive_path: Path) -> list[str]
     if report.torn:
         lines.append("The last line is incomplete; continue the batch to judge that kernel again.")
     if report.without_lineage:
-        lines.append(f"{report.without_lineage} of the kernels have no lineage in this archive.")
+        lines.append(f"Without lineage in this archive: {counted(report.without_lineage, 'kernel')}.")
     for run in report.runs:
         count = "some" if len(report.runs) > 1 else str(report.awaited)
         lines.append(f"A run waited for {count} of them: kbevolve resume {run}{archive_words(archive_path)}")

@@ -71,7 +71,7 @@ def test_unused_products_are_reported() -> None:
     assert (count_operations(dead).certain, count_operations(dead).required) == (0, 0)
     part = count_operations(lambda: torch.relu(A @ B)[:, :8])
     assert (part.certain, part.required) == (0, AB * 8 // 128)
-    assert part.redundant == ("6% of the result of a matrix product is used",)
+    assert part.redundant == ("6 % of the result of a matrix product is used",)
 
 
 def test_a_product_used_in_parts_is_certain() -> None:

@@ -80,7 +80,7 @@ def test_the_same_line_is_not_added_twice(target: Target, load: Any) -> None:
 def test_an_unknown_kernel_is_kept_without_lineage(target: Target, load: Any, kbevolve: Any) -> None:
     target.write(finding(UNROLL=8))
     outcome = load()
-    assert "1 of the kernels have no lineage in this archive" in outcome.out
+    assert "Without lineage in this archive: 1 kernel." in outcome.out
     assert "resume" not in outcome.out
     shown = kbevolve("archive", "show", kernel(UNROLL=8).id, "--archive", target.path)
     assert shown.code == 0, shown.err
