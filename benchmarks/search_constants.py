@@ -51,7 +51,6 @@ def variants() -> list[Variant]:
         ("inspirations from", f"{evolve}.INSPIRED_FROM", (0, 10**9)),
         ("champion far ahead", f"{evolve}.FAR_AHEAD", (1.25, 2.0, 10**9)),
         ("stale after", f"{operators}.STALE", (15, 60)),
-        ("trust in claims", "kbevolve.evolve.state.idea_choice.TRUST", (0.0, 0.5)),
         ("caution of ranks", "kbevolve.islands.island.CAUTION", (0.0, 1.0)),
     ]
     found = [Variant()]

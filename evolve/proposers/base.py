@@ -78,6 +78,9 @@ class Brief:
     island: IslandState = field(default_factory=IslandState)
     #: What a prompt may show of a kernel beside its source: results ("execution"), where its time goes ("profiler").
     feedback: frozenset[Feedback] = frozenset({"execution", "profiler"})
+    #: Calls a function with the ideas of other children in flight, and returns the idea that it chooses. It waits until
+    #: those that come before this child have chosen. Thread-safe.
+    choose_in_turn: Callable[[Callable[[tuple[Idea, ...]], Idea]], Idea] = lambda choice: choice(())
     #: Whether this run already has a kernel of this id; such a child is not worth proposing. Thread-safe.
     known: Callable[[str], bool]
     #: The only source of randomness; seeded by run, island, generation and slot.

@@ -14,7 +14,7 @@ from kbevolve.evolve.search.confirmation import Contests
 from kbevolve.evolve.search.offspring import AttemptResult, GenerationSnapshot, Offspring, OffspringInFlight
 from kbevolve.evolve.search.stopping import Stopping
 from kbevolve.evolve.state.context import RunContext
-from kbevolve.evolve.state.population import Population
+from kbevolve.evolve.state.population import OPEN_GENERATIONS, Population
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
 from kbevolve.islands.island import Entry
 from kbevolve.islands.migration import restart, ring
@@ -113,12 +113,20 @@ class Generations:
                 self._place(migrant.target, migrant.member.kernel.id, generation, "migration", written)
         self.contests.challenge(generation)
         self._end(generation)
+        self.offspring.ideas.forget(generation - OPEN_GENERATIONS)
         if self.stopping.stage is Stage.BACKTRACKING and self.population.restart_due:
             fresh = restart(self.population.islands)
             if fresh is not None:
                 self._place(fresh.target, fresh.member.kernel.id, generation, "restart", written)
         if self.population.totals.verdicts[Verdict.CORRECT]:  # else another session may add other starting kernels
             self.context.archive.add_generation_end(self.context.run.id, generation)
+
+    def recall_ideas(self, closed: int) -> None:
+        """Note the ideas of the newest generations that earlier sessions have closed: later children may know their
+        ideas, but not their results."""
+        for generation in range(max(closed - OPEN_GENERATIONS, 0), closed + 1):
+            for birth in self.context.view.births(generation):
+                self.offspring.note_idea(birth)
 
     def replay(self, generation: int) -> None:
         """Bring the population to where it was after a closed generation."""

@@ -13,6 +13,7 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Oper
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search.executor import Executor, Urgency
+from kbevolve.evolve.search.ideas_in_flight import IdeasInFlight
 from kbevolve.evolve.state.attempts import COMPARED, Failure, Likeness, NearDuplicates
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.memory import Memory
@@ -20,6 +21,8 @@ from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.strategies.brief_maker import BriefMaker
 from kbevolve.islands.source.canonical import canonical_id
 
+#: Operators whose children carry out an idea that is chosen before they are written.
+BY_IDEA = (Operator.MUTATE, Operator.REWRITE)
 #: Names of the executor's pools.
 PROPOSE, JUDGE = "propose", "judge"
 
@@ -85,6 +88,8 @@ class OffspringInFlight:
     executor: Executor
     #: Called with each attempt that is about to be judged, and with None when the work in flight changes otherwise.
     announce: Callable[[Birth | None], None]
+    #: The ideas of all children in flight.
+    ideas: IdeasInFlight = field(default_factory=IdeasInFlight, init=False)
     #: How many requests for a child are under way.
     asked: int = field(default=0, init=False)
     #: Kernel id -> the attempts that wait for its verdict; the first one submitted it.
@@ -98,6 +103,11 @@ class OffspringInFlight:
     def _repair_turns(self) -> int:
         """Without repair turns no near-duplicate is asked for again either."""
         return self.context.settings.search.repair_turns if Operator.REPAIR in self.proposers else 0
+
+    @property
+    def _shares_ideas(self) -> bool:
+        """Whether children look at each other's ideas; those of the strategies for comparison do not."""
+        return self.context.settings.search.strategy == "evolve"
 
     @property
     def judging(self) -> tuple[Birth, ...]:
@@ -125,7 +135,11 @@ class OffspringInFlight:
         self.asked += 1
         urgency = (child.generation, child.island, slot)
         brief = replace(brief, child="g{}/i{}/s{}".format(*urgency))
-        self.executor.submit(PROPOSE, urgency, partial(_timed, self.proposers[brief.operator], brief), answered)
+        work = partial(_timed, self.proposers[brief.operator], brief)
+        if slot == 0 and self._shares_ideas and brief.operator in BY_IDEA:
+            self.ideas.expect((child.generation, child.island), brief.idea)
+            work = partial(self._written, child, brief)
+        self.executor.submit(PROPOSE, urgency, work, answered)
         self.announce(None)
 
     def add(
@@ -180,6 +194,7 @@ class OffspringInFlight:
 
     def adopt(self, child: Offspring, birth: Birth) -> None:
         """Have the kernel of a written attempt judged, unless it has a verdict or is a near-duplicate."""
+        self.note_idea(birth)
         if birth.kernel is None or birth.state is BirthState.NEAR_DUPLICATE:
             self._complete(child, birth, None, remembered=False)
         elif birth.kernel in self._judged:
@@ -192,6 +207,18 @@ class OffspringInFlight:
             work = partial(self.evaluator.evaluate, self.context.problem, kernel)
             self.executor.submit(JUDGE, _urgency(birth), work, self._add_verdict)
             self.announce(birth)
+
+    def _written(self, child: Offspring, brief: Brief) -> tuple[Proposal, float]:
+        """Ask a proposer for a child that carries out an idea. Called in another thread."""
+        place = (child.generation, child.island)
+        brief = replace(brief, choose_in_turn=partial(self.ideas.choose, place, closed=child.snapshot.closed))
+        with self.ideas.being_written(place):
+            return _timed(self.proposers[brief.operator], brief)
+
+    def note_idea(self, birth: Birth) -> None:
+        """Note which idea a written attempt carries out, for the choices of others."""
+        if birth.slot == 0 and birth.idea and self._shares_ideas and birth.operator in BY_IDEA:
+            self.ideas.expect((birth.generation, birth.island), self.context.view.idea(birth.idea))
 
     def known_to(self, child: Offspring) -> Callable[[str], bool]:
         """Tells whether the run had a kernel when the child's generation was generated, also under other names, or the

@@ -68,7 +68,7 @@ class Search:
         self._settings = settings.search
         self._view = context.view
         self.population = Population(
-            settings.search.islands, context.view, since=_paid_since(context), elsewhere=context.transfer.tallies
+            settings.search.islands, context.view, since=_paid_since(context), transfer=context.transfer
         )
         self.budget = Budget.of(settings)
         #: The generation that closes next, and the children of all generations that are created and not closed.
@@ -176,6 +176,7 @@ class Search:
         self._recorded, self._replayed = newest, closed if closed is not None else newest - 1
         self.live = self._replayed < 0
         self._contests.recall()
+        self.generations.recall_ideas(self._replayed)
 
     def _may_create(self, generation: int, reason: StopReason | None) -> bool:
         """Whether a generation may be created now. Those that earlier sessions began are continued in any case.

@@ -23,7 +23,7 @@ from kbevolve.configs.settings import islands_for
 from kbevolve.evolve.simulation.landscape import Landscape, Program
 from kbevolve.evolve.simulation.searcher import Observation, Setup, run_episode
 from kbevolve.evolve.simulation.searchers.ours import OurSearcher
-from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM, Task
+from kbevolve.evolve.simulation.simulated_llm import AUTHORS, Task
 from kbevolve.evolve.simulation.tournament import find_landscape, standard_error
 
 #: Generation, child and attempt; the judge takes the smallest first.
@@ -101,6 +101,7 @@ def compare_lookaheads(
     latency: Latency,
     budgets: Sequence[int],
     seeds: int,
+    author: str = "weak",
     islands: int | None = None,
     jobs: int = 1,
 ) -> list[LatencyScore]:
@@ -111,6 +112,7 @@ def compare_lookaheads(
         latency: seconds.
         budgets: evaluations of a search.
         seeds: searches of each lookahead.
+        author: name of the simulated model.
         islands: how many; None for as many as a run has with this limit of evaluations.
         jobs: processes.
 
@@ -122,7 +124,7 @@ def compare_lookaheads(
     asked = list(product(landscapes, budgets, LOOKAHEADS, range(seeds)))
     with ProcessPoolExecutor(jobs) as processes:
         found = processes.map(
-            partial(simulated, latency=latency, islands=islands), *zip(*asked, strict=True), chunksize=4
+            partial(simulated, latency=latency, author=author, islands=islands), *zip(*asked, strict=True), chunksize=4
         )
         timelines = dict(zip(asked, found, strict=True))
     return [
@@ -138,7 +140,7 @@ def compare_lookaheads(
 
 
 def simulated(
-    landscape: str, budget: int, lookahead: int, seed: int, *, latency: Latency, islands: int | None
+    landscape: str, budget: int, lookahead: int, seed: int, *, latency: Latency, author: str, islands: int | None
 ) -> Timeline:
     """One search; as for `compare_lookaheads`."""
     watched: list[_Watched] = []
@@ -147,7 +149,7 @@ def simulated(
         watched.append(_Watched(OurSearcher(setup, lookahead=lookahead, islands=islands), setup.landscape))
         return watched[0]
 
-    run_episode(find_landscape(landscape), make, llm=SimulatedLLM(), budget=budget, seed=seed)
+    run_episode(find_landscape(landscape), make, llm=AUTHORS[author], budget=budget, seed=seed)
     (found,) = watched
     return timeline(found.children, lookahead=lookahead, latency=latency, seed=seed)
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from kbevolve.evolve.simulation.searchers.baselines import BestOfNSearcher, Gree
 from kbevolve.evolve.simulation.searchers.openevolve import OpenEvolveSearcher
 from kbevolve.evolve.simulation.searchers.ours import OurSearcher
 from kbevolve.evolve.simulation.searchers.shinka import ShinkaSearcher
-from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM
+from kbevolve.evolve.simulation.simulated_llm import AUTHORS
 
 #: Name -> searcher; ours first.
 SEARCHERS: Mapping[str, SearcherFactory] = {
@@ -60,6 +60,7 @@ def compare_searchers(
     searchers: Sequence[str] = tuple(SEARCHERS),
     budgets: Sequence[int] = BUDGETS,
     seeds: int = SEEDS,
+    author: str = "weak",
     jobs: int = 1,
 ) -> list[SearcherScore]:
     """All searchers on all landscapes.
@@ -69,6 +70,7 @@ def compare_searchers(
         searchers: names in `SEARCHERS`, ours among them: differences are to it.
         budgets: evaluations of a search.
         seeds: episodes of each searcher, paired by seed.
+        author: name of the simulated model.
         jobs: processes.
 
     Raises:
@@ -84,7 +86,8 @@ def compare_searchers(
         for searcher in searchers
     ]
     with ProcessPoolExecutor(jobs) as processes:
-        results = dict(zip(asked, processes.map(_one, asked, chunksize=_CHUNK), strict=True))
+        episodes = processes.map(partial(_one, author=author), asked, chunksize=_CHUNK)
+        results = dict(zip(asked, episodes, strict=True))
     return [
         _score(results, landscape, searcher, budget, seeds)
         for landscape in landscapes
@@ -120,9 +123,9 @@ def find_landscape(name: str) -> Landscape:
     return packaged()[name] if name in packaged() else read_landscape(Path(name))
 
 
-def _one(asked: tuple[str, str, int, int]) -> EpisodeResult:
+def _one(asked: tuple[str, str, int, int], *, author: str) -> EpisodeResult:
     landscape, searcher, budget, seed = asked
-    return run_episode(find_landscape(landscape), SEARCHERS[searcher], llm=SimulatedLLM(), budget=budget, seed=seed)
+    return run_episode(find_landscape(landscape), SEARCHERS[searcher], llm=AUTHORS[author], budget=budget, seed=seed)
 
 
 def _score(

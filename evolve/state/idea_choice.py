@@ -1,53 +1,62 @@
-"""Which of several ideas a child carries out: by what the run believes of their techniques and by what they claim."""
+"""Which of several ideas a child carries out: by their claims, as far as the author's claims come true, and by what is
+believed of their techniques.
+"""
 
 import math
 from collections.abc import Sequence
 from random import Random
 
 from kbevolve.archive.records import Idea
-from kbevolve.evolve.state.normalise import bottleneck_class
-from kbevolve.islands.credit.techniques import Experience
+from kbevolve.evolve.state.memory import Memory
+from kbevolve.evolve.state.normalise import alike, bottleneck_class
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
 
-#: Claims: what is assumed where an idea states no gain; the largest that is believed; and the part of it (of its log)
-#: that is added to what is believed of the technique. Models promise a factor of 1.3 for nearly everything: a claim
-#: should separate ideas of one technique, not outweigh what children have shown.
-UNSTATED_GAIN, BELIEVED_GAIN, TRUST = 1.1, 2.0, 0.1
 #: Share of the draws that ignore all beliefs while a run explores.
 EXPLORING_FLOOR = 0.5
-#: Factor on the worth of an idea whose technique is not one of its island's.
-STRANGERS = 0.5
+#: Share of the largest promise from which an idea promises as much.
+NEAR = 0.7
+#: Children that are taken to have worked before a technique's own: a claim is not dropped for one failure.
+WORKED = 4.0
+#: Factors on the worth of an idea whose technique is not its island's, and of one that another child carries out.
+STRANGERS, TAKEN = 0.5, 0.5
 
 
-def claim(idea: Idea) -> float:
-    """The gain that an idea claims (log), limited to `BELIEVED_GAIN`."""
-    return math.log(min(idea.expected_gain or UNSTATED_GAIN, BELIEVED_GAIN))
+def is_taken(idea: Idea, taken: Sequence[Idea]) -> bool:
+    """Whether another child carries out the same idea, perhaps in other words."""
+    return any(alike(idea.title, other.title) for other in taken)
 
 
 def draw_idea(
     ideas: Sequence[Idea],
-    experience: Experience,
+    memory: Memory,
     rng: Random,
     *,
+    taken: Sequence[Idea] = (),
     island: int = 0,
     policy: Policy = FREE,
     stage: Stage = Stage.SEARCHING,
 ) -> Idea:
-    """One of the ideas, which are not empty. Runs and simulated searches choose by this function.
+    """One of the ideas, which are not empty and of one author. Runs and simulated searches choose by this function.
 
-    Most draws take the idea that promises most: a draw from the belief about its technique against its bottleneck
-    (Thompson sampling), and a part of the gain that it claims. The others, the policy's floor, take the earlier ideas
-    more often (weight 1/position), because models name their best first.
+    As long as the author's claims predict gains better than techniques do (`islands.credit.claims`), the ideas that
+    promise most are left, each promise times the share of its technique's children that worked. Else all are, and for
+    the policy's floor any of them is taken, the earlier ones more often (weight 1/position), because models name their
+    best first. Of those that are left it is the one that is worth most by a draw from the belief about its technique
+    against its bottleneck (Thompson sampling).
     """
+    calibration = memory.calibration(ideas[0].proposed_by)
+    by_claims = calibration.trusted and all(idea.expected_gain is not None for idea in ideas)
     floor = policy.floor if stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
-    look = rng.random() >= floor
-    blind = rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
-    if not look:
-        return blind
-    worth = []
+    if not by_claims and rng.random() < floor:
+        return rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
+    promised, drawn = [], []
     for idea in ideas:
-        belief = experience.belief(idea.technique, bottleneck_class(idea.bottleneck), island)
         home = not policy.techniques or idea.technique in policy.techniques
-        worth.append((belief.draw(rng) + TRUST * claim(idea)) * (1.0 if home else STRANGERS))
-    return ideas[max(range(len(ideas)), key=worth.__getitem__)]
+        factor = (1.0 if home else STRANGERS) * (TAKEN if is_taken(idea, taken) else 1.0)
+        belief = memory.experience.belief(idea.technique, bottleneck_class(idea.bottleneck), island)
+        works = (belief.valid + WORKED) / (belief.children + WORKED)
+        promised.append(factor * works * calibration.promise(math.log(idea.expected_gain or 1.0)))
+        drawn.append(factor * belief.draw(rng))
+    left = [at for at, promise in enumerate(promised) if not by_claims or promise >= NEAR * max(promised)]
+    return ideas[max(left, key=drawn.__getitem__)]

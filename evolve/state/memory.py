@@ -4,6 +4,7 @@ The same attempts in the same order teach the same, so that a resumed or replaye
 knew. It uses no clock, and what it keeps is bounded.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -14,6 +15,7 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operat
 from kbevolve.evolve.state.knowledge import Gain, IdeaOutcome, Spending
 from kbevolve.evolve.state.lessons import EVERY, REMEMBERED, Evidence, Lesson, Pair, distil, still_valid
 from kbevolve.evolve.state.normalise import bottleneck_class, folded, signature
+from kbevolve.islands.credit.claims import Calibration
 from kbevolve.islands.credit.credit import Credit
 from kbevolve.islands.credit.posterior import Belief
 from kbevolve.islands.credit.techniques import Experience
@@ -46,6 +48,8 @@ class Memory:
     spending: Mapping[str, Spending] = field(default_factory=dict)
     #: What each technique has brought against each bottleneck.
     experience: Experience = field(default_factory=Experience)
+    #: By author (`Idea.proposed_by`): what the claims of its ideas were worth.
+    claims: Mapping[str, Calibration] = field(default_factory=dict)
     #: Title (folded) -> what came of the idea; the newest last.
     outcomes: Mapping[str, IdeaOutcome] = field(default_factory=dict)
     #: Signature -> how many kernels failed so.
@@ -74,6 +78,10 @@ class Memory:
     def outcome(self, title: str) -> IdeaOutcome | None:
         """What came of the idea of this title; None when it was not tried."""
         return self.outcomes.get(folded(title))
+
+    def calibration(self, author: str) -> Calibration:
+        """What the claims of an author's ideas are worth."""
+        return self.claims.get(author, Calibration())
 
     def exhausted(self) -> Iterator[IdeaOutcome]:
         """Ideas that should not be tried again, the newest first, at most `SHOWN_EXHAUSTED`."""
@@ -109,6 +117,11 @@ class Memory:
             pair = (idea.technique, bottleneck_class(idea.bottleneck))
             evidence = Evidence(number=learnt.births, kernel=birth.kernel or "", gain=log, signature=failure)
             outcome = (self.outcome(idea.title) or IdeaOutcome(idea=idea)).after(birth, evaluation, gain)
+            if log is not None and idea.expected_gain is not None:
+                expected = self.experience.belief(*pair, birth.island).gain
+                author = idea.proposed_by
+                calibration = self.calibration(author).after(math.log(idea.expected_gain), log, expected)
+                learnt = replace(learnt, claims={**self.claims, author: calibration})
             learnt = replace(
                 learnt,
                 experience=self.experience.with_child(*pair, birth.island, log),

@@ -6,7 +6,7 @@ kernel of the past is read from the archive when it is needed.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -17,8 +17,8 @@ from kbevolve.evolve.state.attempts import Failure, known_failures
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, Leaderboard
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.totals import RunTotals
-from kbevolve.islands.credit.posterior import Tally
-from kbevolve.islands.credit.techniques import Experience, Key
+from kbevolve.evolve.state.transfer import TransferredKnowledge
+from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.island import Entry, Island, Member, fitness_of, fittest
 from kbevolve.islands.niches import describe
 
@@ -36,11 +36,11 @@ class Population:
         islands: how many.
         ledger: what the archive holds of the run.
         since: when the run began, in seconds since 1970: what was judged before cost another run.
-        elsewhere: what other problems taught of techniques.
+        transfer: what other problems taught.
     """
 
     def __init__(
-        self, islands: int, ledger: RunView, *, since: float = 0.0, elsewhere: Mapping[Key, Tally] | None = None
+        self, islands: int, ledger: RunView, *, since: float = 0.0, transfer: TransferredKnowledge | None = None
     ) -> None:
         self.islands = [Island(index=index) for index in range(islands)]
         self.totals = RunTotals(since=since)
@@ -50,7 +50,8 @@ class Population:
         self._children: Counter[str] = Counter()
         self._failures: dict[int, dict[str, Birth]] = defaultdict(dict)
         self._recent: deque[set[str]] = deque([set()], maxlen=OPEN_GENERATIONS)
-        self._memory = Memory(experience=Experience(elsewhere=elsewhere or {}))
+        transfer = transfer or TransferredKnowledge()
+        self._memory = Memory(experience=Experience(elsewhere=transfer.tallies), claims=transfer.claims)
         #: The newest kernels that failed or were slow, by id: new kernels are compared with them.
         self.known_failures: tuple[str, ...] = ()
         #: The most that any kernel has at least shown, and how many were judged when an island was last restarted.

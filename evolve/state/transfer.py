@@ -1,4 +1,5 @@
-"""Knowledge that a run receives from runs on other problems: credit of techniques, and the best of similar problems.
+"""Knowledge that a run receives from runs on other problems: credit of techniques, what authors' claims were worth, and
+the best of similar problems.
 
 It is gathered once, when the run begins, and recorded: whatever the archive learns later, a resumed run goes on with
 what it received. A run with the seed of an earlier run of its problem receives what that one received: the same seed is
@@ -6,8 +7,9 @@ the same run. Runs of one problem transfer nothing to each other, so that they c
 """
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 
 from kbevolve.archive.records import Backend, ProblemCard, Run
 from kbevolve.archive.run_queries import precision_of
@@ -16,6 +18,7 @@ from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import Problem
 from kbevolve.evolve.state.normalise import bottleneck_class
 from kbevolve.evolve.state.replay import carried_out
+from kbevolve.islands.credit.claims import Calibration
 from kbevolve.islands.credit.posterior import Tally
 from kbevolve.islands.credit.techniques import Key
 
@@ -56,6 +59,8 @@ class TransferredKnowledge:
 
     #: By technique, and by technique and bottleneck (`Experience.elsewhere`).
     tallies: Mapping[Key, Tally] = field(default_factory=dict)
+    #: By author of ideas: what its claims were worth (`Memory.claims`).
+    claims: Mapping[str, Calibration] = field(default_factory=dict)
     kernels: tuple[TransferredKernel, ...] = ()
     ideas: tuple[TransferredIdea, ...] = ()
 
@@ -78,6 +83,7 @@ def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge
     precision = precision_of(run)
     card = archive.problems.card(run.problem, run.device, precision)
     tallies: dict[Key, Tally] = {}
+    claims: dict[str, Calibration] = {}
     kernels: dict[str, TransferredKernel] = {}
     ideas: dict[str, TransferredIdea] = {}
     for other in archive.runs.on_other_problems(run, limit=RUNS):
@@ -88,6 +94,9 @@ def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge
         for child in carried_out(archive, other):
             idea, gain = child.idea, child.gain
             keys: tuple[Key, ...] = ((idea.technique,), (idea.technique, bottleneck_class(idea.bottleneck)))
+            if gain is not None and idea.expected_gain is not None:
+                known, expected = claims.get(idea.proposed_by, Calibration()), tallies.get(keys[1], Tally()).mean
+                claims[idea.proposed_by] = known.after(math.log(idea.expected_gain), gain.log, expected)
             for key in keys:
                 tallies[key] = tallies.get(key, Tally()).with_child(gain.log if gain else None)
             if similar and gain is not None and gain.factor >= PAID:
@@ -99,6 +108,7 @@ def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge
             kernels[other.problem] = max(best, kernels.get(other.problem, best), key=lambda one: one.speedup)
     return TransferredKnowledge(
         tallies=tallies,
+        claims=claims,
         kernels=tuple(sorted(kernels.values(), key=lambda one: (-one.speedup, one.kernel))[:KERNELS]),
         ideas=tuple(sorted(ideas.values(), key=lambda one: (-one.gain, one.title))[:IDEAS]),
     )
@@ -108,7 +118,9 @@ def as_text(knowledge: TransferredKnowledge) -> str:
     """Transferred knowledge as JSON; of kernels their ids, because their sources are in the archive."""
     tallies = [[list(key), list(astuple(tally))] for key, tally in knowledge.tallies.items()]
     kernels = [astuple(one)[:3] for one in knowledge.kernels]
-    return json.dumps({"tallies": tallies, "kernels": kernels, "ideas": [astuple(one) for one in knowledge.ideas]})
+    claims = {author: asdict(one) for author, one in knowledge.claims.items()}
+    ideas = [astuple(one) for one in knowledge.ideas]
+    return json.dumps({"tallies": tallies, "claims": claims, "kernels": kernels, "ideas": ideas})
 
 
 def from_text(text: str, archive: Archive) -> TransferredKnowledge:
@@ -119,6 +131,7 @@ def from_text(text: str, archive: Archive) -> TransferredKnowledge:
             tuple(key): Tally(valid=valid, invalid=invalid, gains=gains, squares=squares)
             for key, (valid, invalid, gains, squares) in tree["tallies"]
         },
+        claims={author: Calibration(**facts) for author, facts in tree.get("claims", {}).items()},
         kernels=tuple(
             TransferredKernel(problem, kernel, speedup, archive.kernels.get(kernel).source)
             for problem, kernel, speedup in tree["kernels"]

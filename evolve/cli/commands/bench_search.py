@@ -18,6 +18,7 @@ from kbevolve.evolve.cli.render.tables import Column, print_table, say
 from kbevolve.evolve.simulation.ladders import LADDERS
 from kbevolve.evolve.simulation.latency import Latency, LatencyScore, compare_lookaheads
 from kbevolve.evolve.simulation.measured import packaged
+from kbevolve.evolve.simulation.simulated_llm import AUTHORS
 from kbevolve.evolve.simulation.tournament import BUDGETS, OURS, SEARCHERS, SEEDS, SearcherScore, compare_searchers
 from kbevolve.evolve.simulation.tournament import as_json as plain_scores
 
@@ -52,6 +53,13 @@ _LATENCY_LEGEND = (
 )
 @click.option("--searchers", "names", metavar="LIST", help=f"Only these beside {OURS}: {', '.join(SEARCHERS)}.")
 @click.option(
+    "--author",
+    type=click.Choice(list(AUTHORS)),
+    default="weak",
+    show_default=True,
+    help="The simulated model: one that often fails and promises at random, or one as a strong model was recorded.",
+)
+@click.option(
     "--latency",
     metavar="AUTHOR:JUDGE",
     help="Instead of searchers, compare values of search.lookahead where a call of a model and an evaluation take so "
@@ -66,6 +74,7 @@ def bench_search(
     seeds: int,
     budgets: str,
     names: str | None,
+    author: str,
     latency: str | None,
     islands: int | None,
     jobs: int | None,
@@ -86,6 +95,7 @@ def bench_search(
             latency=_latency(latency),
             budgets=_numbers(budgets),
             seeds=seeds,
+            author=author,
             islands=islands,
             jobs=jobs,
         )
@@ -97,7 +107,9 @@ def bench_search(
     searchers, numbers, console = tuple(dict.fromkeys((OURS, *chosen))), _numbers(budgets), Console()
     everything: list[SearcherScore] = []
     for landscape in landscapes:
-        scores = compare_searchers([landscape], searchers=searchers, budgets=numbers, seeds=seeds, jobs=jobs)
+        scores = compare_searchers(
+            [landscape], searchers=searchers, budgets=numbers, seeds=seeds, author=author, jobs=jobs
+        )
         everything += scores
         if not as_json:
             console.print(f"[bold]{scores[0].landscape}[/bold], {seeds} searches of each searcher")

@@ -1,19 +1,22 @@
-"""Filters for ideas that cannot help here, by device, task and kernel. What is unknown filters nothing."""
+"""What limits a kernel, and filters for ideas that cannot help here. What is unknown filters nothing."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbevolve.archive.records import Backend
 from kbevolve.configs.playbook import PlaybookIdea
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class
+from kbevolve.evolve.state.normalise import ARITHMETIC, MEMORY, bottleneck_class
 
 #: Share of the measured bandwidth from which a kernel counts as memory-bound: the traffic hides its arithmetic, and
 #: only less traffic or fewer passes can help.
 MEMORY_BOUND = 0.8
+#: Share of a call's device time from which libraries count as its limit.
+LIBRARY_SHARE = 0.5
 #: Techniques that need matrix units; the second keeps fp32's accuracy.
-_MATRIX, _SPLIT = "tensor-cores", "split-precision"
+_MATRIX, SPLIT = "tensor-cores", "split-precision"
 #: First architecture with matrix units.
 _MATRIX_UNITS = 70
 
@@ -34,7 +37,7 @@ def filters_for(brief: Brief, precision: Precision) -> list[IdeaFilter]:
     if brief.task.device_type == "cuda":
         architecture = re.search(r"\bsm_(\d+)", brief.task.device)
         if architecture and int(architecture[1]) < _MATRIX_UNITS:
-            found.append(IdeaFilter(reason="This device has no matrix units.", techniques=(_MATRIX, _SPLIT)))
+            found.append(IdeaFilter(reason="This device has no matrix units.", techniques=(_MATRIX, SPLIT)))
         elif precision == "fp32":
             reason = "Matrix units round fp32 operands; they are accurate enough only with operands split into parts."
             found.append(IdeaFilter(reason=reason, techniques=(_MATRIX,)))
@@ -49,6 +52,24 @@ def filters_for(brief: Brief, precision: Precision) -> list[IdeaFilter]:
         )
         found.append(IdeaFilter(reason=reason, bottlenecks=(ARITHMETIC,)))
     return found
+
+
+def limit_of(brief: Brief) -> str:
+    """The class of what limits the main parent, by its profile, or else the problem, by its card; "" when unknown."""
+    card = brief.task.card
+    of_problem = {"memory": MEMORY, "arithmetic": ARITHMETIC}[card.bound_by] if card and card.memory_ms else ""
+    if is_library_bound(brief) or "profiler" not in brief.feedback:
+        return of_problem
+    profile = brief.parents[0].evaluation.profile
+    return bottleneck_class(profile.bottleneck) if profile and profile.bottleneck else of_problem
+
+
+def is_library_bound(brief: Brief) -> bool:
+    """Whether most time of the main parent is a library's, as far as its profile shows; also without a parent."""
+    if not brief.parents or brief.parents[0].kernel.backend is Backend.TORCH:
+        return True
+    profile = brief.parents[0].evaluation.profile if "profiler" in brief.feedback else None
+    return profile is not None and sum(one.share for one in profile.launches if one.library) > LIBRARY_SHARE
 
 
 def helpful(entries: Sequence[PlaybookIdea], filters: Sequence[IdeaFilter]) -> Sequence[PlaybookIdea]:

@@ -17,11 +17,15 @@ from typing import Any
 from kbevolve.archive.records import Idea
 from kbevolve.configs.playbook import Playbook, PlaybookIdea
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea
-from kbevolve.evolve.state.normalise import bottleneck_class, folded
+from kbevolve.evolve.proposers.codegen.idea_filters import SPLIT, is_library_bound, limit_of
+from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea, is_taken
+from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class, folded
 
 #: `Idea.proposed_by` of an idea that no model had.
 PLAYBOOK = "playbook"
+
+#: Share of the playbook's ideas shown that are against what limits the kernel.
+FITTING = 2 / 3
 
 #: Longest title and mechanism, characters: titles are shown in tables, both in prompts.
 TITLE_LENGTH = 100
@@ -49,14 +53,22 @@ def parse_ideas(answer: str, playbook: Playbook, *, proposed_by: str) -> tuple[I
     return tuple(ideas.values())
 
 
-def choose_idea(ideas: Sequence[Idea], brief: Brief) -> Idea | None:
-    """One of the untried ideas (`evolve.state.idea_choice`); None when there is none."""
+def choose_idea(ideas: Sequence[Idea], brief: Brief, taken: Sequence[Idea] = ()) -> Idea | None:
+    """One of the untried ideas (`evolve.state.idea_choice`); None when there is none.
+
+    `taken`: ideas that other children in flight carry out. A child that knows of no results carries out the first idea
+    that none of them has: its author knows more than the run.
+    """
     fresh = [idea for idea in ideas if not _spent(idea.title, brief)]
-    return _chosen(fresh, brief) if fresh else None
+    if brief.learnt.memory.births == 0:
+        first = next((idea for idea in fresh if not is_taken(idea, taken)), None)
+        if first is not None:
+            return first
+    return _chosen(fresh, brief, taken) if fresh else None
 
 
-def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief) -> Idea:
-    """One of the playbook's ideas, chosen likewise; a tried one only if all were tried. `entries` is not empty."""
+def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief, taken: Sequence[Idea] = ()) -> Idea:
+    """One of the playbook's ideas; a tried one only if all were tried. `entries` is not empty."""
     ideas = [
         Idea(
             title=entry.title,
@@ -69,22 +81,30 @@ def playbook_idea(entries: Sequence[PlaybookIdea], brief: Brief) -> Idea:
         for entry in entries
     ]
     brief.rng.shuffle(ideas)
-    return _chosen([idea for idea in ideas if not _spent(idea.title, brief)] or ideas, brief)
+    return _chosen([idea for idea in ideas if not _spent(idea.title, brief)] or ideas, brief, taken)
 
 
 def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list[PlaybookIdea]:
     """The playbook's ideas to show to a child, in the order of the file.
 
-    They are the best by a draw from the beliefs about their techniques; exhausted ones only where there are no others.
+    Most are against what limits the main parent. Among those, and among the others, a draw from the beliefs about
+    their techniques decides; exhausted ones are shown only where there are no others. Where a library's fp32 products
+    are the limit, their splitting into parts is always shown.
     """
     experience, rng, family = brief.learnt.memory.experience, brief.rng, brief.island.policy.techniques
+    limit = limit_of(brief)
+    replaces_products = limit == ARITHMETIC and is_library_bound(brief)
     worth = []
     for index, entry in enumerate(entries):
         drawn = experience.belief(entry.technique, bottleneck_class(entry.bottleneck), brief.island.number).draw(rng)
         home = not family or entry.technique in family
         outcome = brief.learnt.memory.outcome(entry.title)
         worth.append((outcome is None or not outcome.exhausted, drawn * (1.0 if home else STRANGERS), index))
-    return [entries[index] for index in sorted(index for _, _, index in sorted(worth, reverse=True)[:count])]
+    ranked = [entries[index] for _, _, index in sorted(worth, reverse=True)]
+    always = [entry for entry in ranked if replaces_products and entry.technique == SPLIT]
+    fitting = [entry for entry in ranked if bottleneck_class(entry.bottleneck) == limit][: round(FITTING * count)]
+    shown = list(dict.fromkeys((*always, *fitting, *ranked)))[:count]
+    return [entry for entry in entries if entry in shown]
 
 
 def parse_gain(value: Any) -> float | None:
@@ -170,11 +190,12 @@ def _spent(title: str, brief: Brief) -> bool:
     return outcome is not None and not outcome.open
 
 
-def _chosen(ideas: Sequence[Idea], brief: Brief) -> Idea:
+def _chosen(ideas: Sequence[Idea], brief: Brief, taken: Sequence[Idea]) -> Idea:
     return draw_idea(
         ideas,
-        brief.learnt.memory.experience,
+        brief.learnt.memory,
         brief.rng,
+        taken=taken,
         island=brief.island.number,
         policy=brief.island.policy,
         stage=brief.island.stage,

@@ -96,6 +96,7 @@ def ideas(
         playbook=shortlist,
         techniques={slug: meaning for slug, meaning in playbook.techniques.items() if slug in named},
         count=count,
+        first=memory.births == 0,
     )
 
 

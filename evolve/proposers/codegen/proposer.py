@@ -117,7 +117,9 @@ class LLMProposer:
         turn = Message(role="user", content=request)
         reply = talk.ask(QuestionStage.IDEA, [turn])
         ideas = parse_ideas(reply.answer, self.playbook, proposed_by=reply.model)
-        return choose_idea(ideas, brief) or playbook_idea(entries, brief)
+        return brief.choose_in_turn(
+            lambda taken: choose_idea(ideas, brief, taken) or playbook_idea(entries, brief, taken)
+        )
 
     # ---- stage two ---------------------------------------------------------------------------------------------------
 

@@ -197,7 +197,7 @@ class OurSearcher:
         rng = self._setup.rng(self._island, self._generation, "propose")
         chosen = draw_idea(
             self._setup.llm.ideas(self._setup.landscape, program, rng),
-            self._memory.experience,
+            self._memory,
             rng,
             island=self._island,
             policy=policy_of(self._island, islands=len(self._islands), device_type=DEVICE_TYPE),

@@ -41,8 +41,8 @@ class Marked(KnownEvaluator):
 
 
 class Played:
-    """Implements `LanguageModel`: three ideas, one of each technique; a child has its parent's marks and that of its
-    idea. Keeps what it was asked."""
+    """Implements `LanguageModel`: three ideas without claims, one of each technique; a child has its parent's marks
+    and that of its idea. Keeps what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -55,7 +55,7 @@ class Played:
             ideas = [
                 {
                     "title": f"{technique} {number}", "mechanism": "m", "technique": technique,
-                    "bottleneck": "memory bandwidth", "expected_gain": 1.2,
+                    "bottleneck": "memory bandwidth",
                 }
                 for technique in TECHNIQUES
             ]  # fmt: skip
@@ -117,3 +117,26 @@ def test_scores_tell_what_worked(run: Any) -> None:
     assert any("vectorize against memory pays" in line for line in found.lessons)
     everything = of_archive(archive)
     assert (everything.ideas, everything.lessons) == (found.ideas, ())
+
+
+class Insisting(Played):
+    """The same three ideas for every child."""
+
+    def complete(self, system: str, messages: Sequence[Message], *, child: str = "") -> Reply:
+        reply = super().complete(system, messages, child=child)
+        if "JSON" not in messages[-1].content:
+            return reply
+        ideas = [{**idea, "title": f"Use {idea['technique']}"} for idea in json.loads(reply.text)]
+        return Reply(text=json.dumps(ideas), model="played")
+
+
+def test_islands_do_not_build_one_idea_twice_at_once() -> None:
+    archive = Archive(":memory:")
+    chosen = settings(generations=1, islands=3, tune_share=0, repair_turns=0, seed=3, patience=0.0)
+    record = open_run(archive, chosen)
+    writer = LLMProposer(Insisting(), LLMSettings(model="played"))
+    proposers = dict.fromkeys((Operator.MUTATE, Operator.REWRITE), writer)
+    search(archive, record, chosen, Marked(), proposers=proposers, starts=[Kernel.from_source(START)]).run()
+    ideas = archive.runs.ideas(record.id)
+    first = [ideas[one.idea].technique for one in archive.runs.births(record.id) if one.generation and one.idea]
+    assert first == list(TECHNIQUES), "the author's order, one island after the other"

@@ -10,7 +10,7 @@ from kbevolve.archive.records import Operator, Verdict
 from kbevolve.evolve.simulation.ladders import LADDERS, find_ladder
 from kbevolve.evolve.simulation.landscape import Landscape, Program, ProgramFailure, families
 from kbevolve.evolve.simulation.moves import potential
-from kbevolve.evolve.simulation.simulated_llm import Draft, SimulatedLLM, Task, judge
+from kbevolve.evolve.simulation.simulated_llm import RECORDED, Draft, SimulatedLLM, Task, judge
 
 FAITHFUL = SimulatedLLM(slips={}, repeats=0.0)
 SLIP = ProgramFailure(verdict=Verdict.BUILD_FAILED, signature="BUILD_FAILED: unexpected token")
@@ -177,3 +177,20 @@ def test_an_idea_is_carried_out_on_its_own_family() -> None:
         for operator in (Operator.MUTATE, Operator.REWRITE):
             draft = FAITHFUL.write(landscape, Task(operator=operator, parents=(start,), idea=idea), rng)
             assert any(draft.program[at] != start[at] for at in positions)
+
+
+@pytest.mark.parametrize("name", LADDERS)
+def test_the_recorded_author_claims_and_gains_as_the_model_did(name: str) -> None:
+    """Of 23 children of the recorded model 20 gained something, 0.76 of the claim in the median (logs)."""
+    landscape, rng = find_ladder(name), Random(1)
+    start = landscape.start()[0]
+    before = landscape.true_value(start) or 0.0
+    pairs = []
+    for _ in range(150):
+        idea = rng.choice(RECORDED.ideas(landscape, start, rng))
+        task = Task(operator=Operator.MUTATE, parents=(start,), idea=idea)
+        value = landscape.true_value(RECORDED.write(landscape, task, rng).program)
+        if value is not None and idea.expected_gain and idea.expected_gain > 1.1:
+            pairs.append((math.log(idea.expected_gain), value - before))
+    assert statistics.median(gain / claim for claim, gain in pairs) == pytest.approx(0.76, abs=0.15)
+    assert statistics.fmean(gain > 0 for _, gain in pairs) > 0.7

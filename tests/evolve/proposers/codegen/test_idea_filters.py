@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Operator, ProblemCard
+from kbevolve.archive.records import Backend, Kernel, Launch, Operator, ProblemCard, Profile
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
-from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class
+from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful, is_library_bound, limit_of
+from kbevolve.evolve.proposers.codegen.ideas import shortlist
+from kbevolve.evolve.state.normalise import ARITHMETIC, LATENCY, MEMORY, bottleneck_class
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import DEVICE, KnownEvaluator, brief_of, kernel, problem
 
@@ -59,3 +60,41 @@ def test_what_is_unknown_filters_nothing(unknown: dict[str, Any]) -> None:
 def test_some_ideas_always_remain() -> None:
     entries = [one for one in load_playbook().ideas if one.technique == "tensor-cores"]
     assert helpful(entries, filters_for(brief(), "fp32")) == entries
+
+
+def profiled(bottleneck: str, *, library: bool, bound_by: str = "arithmetic") -> Brief:
+    """A brief whose parent has a profile, for a problem that is bound so."""
+    launch = Launch(name="gemm", share=1.0, microseconds=1e3, launches=1, library=library)
+    found = changed(
+        KnownEvaluator().evaluate(problem(), kernel()), profile=Profile(launches=(launch,), bottleneck=bottleneck)
+    )
+    card = ProblemCard(
+        problem="p", device=DEVICE, precision="fp32", memory_ms=0.1,
+        roofline_ms={"fp32": 7.0 if bound_by == "arithmetic" else 0.1},
+    )  # fmt: skip
+    parent = Kernel(id="k", backend=Backend.CUDA, source="…")
+    return brief(card=card, parents=(Member(kernel=parent, evaluation=found, niche="m0"),))
+
+
+def test_the_limit_is_the_profiles_and_under_a_library_the_problems() -> None:
+    own = profiled("latency-bound: 12 % occupancy", library=False)
+    assert (limit_of(own), is_library_bound(own)) == (LATENCY, False)
+    under = profiled("library-bound: 98 % of the time is the libraries' (gemm)", library=True)
+    assert (limit_of(under), is_library_bound(under)) == (ARITHMETIC, True)
+    assert limit_of(profiled("", library=False, bound_by="memory")) == MEMORY
+    assert limit_of(brief(card=None, parents=())) == ""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_librarys_fp32_products_are_always_answered_with_split_operands(seed: int) -> None:
+    entries = load_playbook().ideas_for("torch.matmul(a, b)", device_type="cuda", device=HOPPER)
+    entries = tuple(helpful(entries, filters_for(brief(), "fp32")))
+
+    def kinds(asked: Brief) -> list[str]:
+        asked.rng.seed(seed)
+        return [one.technique for one in shortlist(entries, asked, 6)]
+
+    assert kinds(profiled("", library=True)).count("split-precision") == 2
+    latency = shortlist(entries, profiled("latency-bound: waits", library=False), 6)
+    assert sum(bottleneck_class(one.bottleneck) == LATENCY for one in latency) >= 4
+    assert len(latency) == 6

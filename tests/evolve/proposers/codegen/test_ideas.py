@@ -1,4 +1,5 @@
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -15,10 +16,10 @@ from kbevolve.evolve.proposers.codegen.ideas import (
     playbook_idea,
     shortlist,
 )
-from kbevolve.evolve.state.idea_choice import claim
 from kbevolve.evolve.state.knowledge import IdeaOutcome
 from kbevolve.evolve.state.memory import Memory
 from kbevolve.evolve.state.normalise import bottleneck_class, folded
+from kbevolve.islands.credit.claims import Calibration
 from kbevolve.islands.credit.techniques import Experience
 from kbevolve.islands.policy import WORK, Policy
 from tests.evolve.doubles import KnownEvaluator, brief_of, kernel, problem, tried
@@ -108,15 +109,18 @@ def knowing(*children: tuple[str, float | None], technique: str = "", times: int
     memory = Memory()
     for name, gain in children * times:
         experience = memory.experience.with_child(technique or name, "", 0, gain)
-        memory = replace(memory, experience=experience)
+        memory = replace(memory, experience=experience, births=memory.births + 1)
     return memory
 
 
 def test_the_choice_is_reproducible_and_prefers_the_first() -> None:
     ideas = [idea(name) for name in "abcd"]
-    assert choose_idea(ideas, brief(5)) == choose_idea(ideas, brief(5))
+    memory = Memory(births=1)
+    assert choose_idea(ideas, brief(5, memory=memory)) == choose_idea(ideas, brief(5, memory=memory))
     blind = Policy(name="blind", floor=1.0)
-    chosen = Counter(getattr(choose_idea(ideas, brief(seed, policy=blind)), "title", "") for seed in range(400))
+    chosen = Counter(
+        getattr(choose_idea(ideas, brief(seed, policy=blind, memory=memory)), "title", "") for seed in range(400)
+    )
     assert chosen["a"] > chosen["b"] > chosen["d"] > 20
 
 
@@ -128,15 +132,45 @@ def test_a_technique_that_never_works_is_still_chosen_sometimes() -> None:
     assert 20 < counts["async-copy"] < 90, "the floor is what it keeps"
 
 
-def test_a_bold_claim_decides_between_ideas_that_are_alike_and_no_more() -> None:
-    ideas = [idea("shy", "fusion", expected_gain=1.02), idea("bold", "fusion", expected_gain=2.0)]
-    counts = Counter(getattr(choose_idea(ideas, brief(seed)), "title", "") for seed in range(400))
-    assert counts["bold"] > 1.3 * counts["shy"] > 0
-    assert claim(idea("x", expected_gain=1000.0)) == claim(idea("x", expected_gain=2.0))
-    braggart = [idea("claims", "async-copy", expected_gain=10.0), idea("shows", "vectorize")]
-    memory = knowing(("async-copy", None), ("vectorize", 0.3), times=8)
-    counts = Counter(getattr(choose_idea(braggart, brief(seed, memory=memory)), "title", "") for seed in range(400))
-    assert counts["shows"] > 300
+def test_claims_are_followed_as_far_as_those_of_their_author_came_true() -> None:
+    ideas = [
+        idea("shows", "vectorize", expected_gain=1.1, proposed_by="m"),
+        idea("bold", expected_gain=3.0, proposed_by="m"),
+    ]
+
+    def chosen(gain: float) -> Counter[str]:
+        """After claims of a factor of 3 that were followed by this gain (log)."""
+        memory, calibration = knowing(("vectorize", 0.3), times=8), Calibration()
+        for _ in range(16):
+            calibration = calibration.after(math.log(3), gain, 0.3)
+        memory = replace(memory, births=8, claims={"m": calibration})
+        return Counter(getattr(choose_idea(ideas, brief(seed, memory=memory)), "title", "") for seed in range(200))
+
+    assert chosen(1.0)["bold"] > 150
+    assert chosen(0.2)["shows"] > 120
+
+
+def test_the_first_child_carries_out_the_first_idea_that_no_other_child_has() -> None:
+    ideas = [
+        idea("fp16 pairs through TMA"), idea("Larger tiles", expected_gain=9.0), idea("Wide loads", expected_gain=1.2)
+    ]  # fmt: skip
+    assert choose_idea(ideas, brief(1)) == ideas[0]
+    assert choose_idea(ideas, brief(1), [idea("Pairs of fp16 through TMA")]) == ideas[1]
+    assert choose_idea(ideas, brief(1), ideas[:2]) == ideas[2]
+    assert choose_idea(ideas, brief(1), ideas) in ideas, "rather twice than none"
+
+
+def test_an_idea_of_another_child_promises_half() -> None:
+    ideas = [idea("Larger tiles", expected_gain=3.0), idea("Wide loads", expected_gain=2.0)]
+    memory = Memory(births=1)
+
+    def chosen(taken: str) -> Counter[str]:
+        return Counter(
+            getattr(choose_idea(ideas, brief(seed, memory=memory), [idea(taken)]), "title", "") for seed in range(200)
+        )
+
+    assert chosen("something else")["Larger tiles"] == 200
+    assert chosen("Larger tiles!")["Wide loads"] > 100
 
 
 def test_a_tried_idea_is_not_chosen_again() -> None:
@@ -168,8 +202,10 @@ def test_one_failed_implementation_is_not_a_failed_idea() -> None:
 
 def test_islands_prefer_their_own_techniques() -> None:
     ideas = [idea("w", "cheap-math"), idea("t", "vectorize")]
-    policy = Policy(name="arithmetic", techniques=WORK)
-    counts = Counter(getattr(choose_idea(ideas, brief(seed, policy=policy)), "title", "") for seed in range(400))
+    policy, memory = Policy(name="arithmetic", techniques=WORK), Memory(births=1)
+    counts = Counter(
+        getattr(choose_idea(ideas, brief(seed, policy=policy, memory=memory)), "title", "") for seed in range(400)
+    )
     assert counts["w"] > 1.3 * counts["t"] > 0
 
 
