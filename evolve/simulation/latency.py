@@ -140,7 +140,14 @@ def compare_lookaheads(
 
 
 def simulated(
-    landscape: str, budget: int, lookahead: int, seed: int, *, latency: Latency, author: str, islands: int | None
+    landscape: str,
+    budget: int,
+    lookahead: int,
+    seed: int,
+    *,
+    latency: Latency,
+    islands: int | None,
+    author: str = "weak",
 ) -> Timeline:
     """One search; as for `compare_lookaheads`."""
     watched: list[_Watched] = []
