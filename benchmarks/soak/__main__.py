@@ -2,7 +2,7 @@
 
     python -m benchmarks.soak --children 2000 --seed 0
 
-Children, faults and the moments of blows from outside follow from the seed. Prints one JSON object last; "ok" says
+Children, faults and the moments of kills from outside follow from the seed. Prints one JSON object last; "ok" says
 whether every verdict was right, every child has exactly one evaluation in the archive, nothing was left over
 (processes, files, shared memory, descriptors, threads) and the judge's memory stayed flat.
 """

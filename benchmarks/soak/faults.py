@@ -190,7 +190,7 @@ FAULTS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patient:
+class SoakChild:
     """One child of a soak."""
 
     number: int
@@ -200,7 +200,7 @@ class Patient:
     delay: float
 
 
-def patients(count: int, seed: int) -> list[Patient]:
+def draw_children(count: int, seed: int) -> list[SoakChild]:
     """The same children, faults and moments for the same seed: each fault once in random order, then at random."""
     rng = Random(seed)
     weights = [fault.weight for fault in FAULTS]
@@ -210,15 +210,15 @@ def patients(count: int, seed: int) -> list[Patient]:
         fault = first[number] if number < len(first) else rng.choices(FAULTS, weights)[0]
         source = fault.source.replace("@NUMBER@", f"{seed}_{number}")
         found.append(
-            Patient(number=number, fault=fault, kernel=Kernel.from_source(source), delay=rng.uniform(0.0, 0.6))
+            SoakChild(number=number, fault=fault, kernel=Kernel.from_source(source), delay=rng.uniform(0.0, 0.6))
         )
     return found
 
 
-def rehearsal(count: int) -> list[Patient]:
+def rehearsal(count: int) -> list[SoakChild]:
     """So many honest children, none of which is in any soak."""
     return [
-        Patient(
+        SoakChild(
             number=number,
             fault=FAULTS[0],
             kernel=Kernel.from_source(FAULTS[0].source.replace("@NUMBER@", f"rehearsal_{number}")),

@@ -12,8 +12,8 @@ from typing import Any
 from unittest.mock import patch
 
 from benchmarks.archived import add_birth, open_run
-from benchmarks.soak.blows import blow
-from benchmarks.soak.faults import PROBLEM, Patient, patients, rehearsal
+from benchmarks.soak.faults import PROBLEM, SoakChild, draw_children, rehearsal
+from benchmarks.soak.kills import killed_from_outside
 from benchmarks.soak.leaks import Holdings, growth_mb, holdings
 from kbevolve.archive.records import Evaluation
 from kbevolve.archive.store import Archive
@@ -58,7 +58,7 @@ def soak(count: int, *, seed: int = 0, width: int = 2, verbose: bool = False) ->
             _judge_all(archive, rehearsal(width), Path(folder), width=width, verbose=False)
         before = holdings()
         with Archive(Path(folder) / "soak.db") as archive:
-            found = _judge_all(archive, patients(count, seed), Path(folder), width=width, verbose=verbose)
+            found = _judge_all(archive, draw_children(count, seed), Path(folder), width=width, verbose=verbose)
         found["left_over"] = holdings().beyond(before)
     limit = max(1.0, count / 1000) * _MOST_GROWTH
     found["ok"] = not (
@@ -67,7 +67,9 @@ def soak(count: int, *, seed: int = 0, width: int = 2, verbose: bool = False) ->
     return {"children": count, "seed": seed, "width": width, **found}
 
 
-def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width: int, verbose: bool) -> dict[str, Any]:
+def _judge_all(
+    archive: Archive, children: list[SoakChild], folder: Path, *, width: int, verbose: bool
+) -> dict[str, Any]:
     problem = parse_problem(PROBLEM, name="soak", path=Path("soak.py"))
     device = find_device("cpu")
     run = open_run(archive, problem, device, name="soak")
@@ -79,24 +81,22 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
     with Judge(device, SETTINGS, disk_cache=DiskCache(folder / "disk_cache"), width=width) as judge:
         judge.card(problem)
         with ThreadPoolExecutor(width) as callers:
-            for patient, found, errors in _in_order_of_ending(callers, judge, problem, children, width):
-                add_birth(archive, run, patient.kernel, number=patient.number, note=patient.fault.name)
+            for child, found, errors in _in_order_of_ending(callers, judge, problem, children, width):
+                add_birth(archive, run, child.kernel, number=child.number, note=child.fault.name)
                 archive.add_evaluation(found)
                 rig_errors += errors
-                verdicts[patient.fault.name][found.verdict.name] += 1
-                if found.verdict not in patient.fault.verdicts:
-                    surprises.append(
-                        f"{patient.number} {patient.fault.name}: {found.verdict.name}: {found.message[:200]}"
-                    )
+                verdicts[child.fault.name][found.verdict.name] += 1
+                if found.verdict not in child.fault.verdicts:
+                    surprises.append(f"{child.number} {child.fault.name}: {found.verdict.name}: {found.message[:200]}")
                 if len(looks) * _LOOK_EVERY <= sum(map(Counter.total, verdicts.values())):
                     looks.append(holdings())
                 if verbose:
                     print(
-                        f"{patient.number:5} {patient.fault.name:26} {found.verdict.name:12}"
+                        f"{child.number:5} {child.fault.name:26} {found.verdict.name:12}"
                         f" {found.execution.seconds:6.2f} s",
                         flush=True,
                     )
-    archived = [len(archive.kernels.evaluations(patient.kernel.id)) for patient in children]
+    archived = [len(archive.kernels.evaluations(child.kernel.id)) for child in children]
     return {
         "seconds": round(time.perf_counter() - started, 1),
         "verdicts": {name: dict(counts) for name, counts in sorted(verdicts.items())},
@@ -113,14 +113,14 @@ def _judge_all(archive: Archive, children: list[Patient], folder: Path, *, width
 
 
 def _in_order_of_ending(
-    callers: ThreadPoolExecutor, judge: Judge, problem: Problem, children: list[Patient], width: int
-) -> Iterator[tuple[Patient, Evaluation, int]]:
+    callers: ThreadPoolExecutor, judge: Judge, problem: Problem, children: list[SoakChild], width: int
+) -> Iterator[tuple[SoakChild, Evaluation, int]]:
     """Each child with its evaluation and the judge's own errors; few are asked for ahead."""
     waiting = iter(children)
-    open_: dict[Future[tuple[Evaluation, int]], Patient] = {}
+    open_: dict[Future[tuple[Evaluation, int]], SoakChild] = {}
     while True:
-        while len(open_) < 2 * width and (patient := next(waiting, None)) is not None:
-            open_[callers.submit(_judge, judge, problem, patient)] = patient
+        while len(open_) < 2 * width and (child := next(waiting, None)) is not None:
+            open_[callers.submit(_judge, judge, problem, child)] = child
         if not open_:
             return
         done, _ = wait(open_, return_when=FIRST_COMPLETED)
@@ -128,12 +128,12 @@ def _in_order_of_ending(
             yield (open_.pop(future), *future.result())
 
 
-def _judge(judge: Judge, problem: Problem, patient: Patient) -> tuple[Evaluation, int]:
+def _judge(judge: Judge, problem: Problem, child: SoakChild) -> tuple[Evaluation, int]:
     for errors in range(_TRIES - 1):
-        with suppress(EvaluatorError), blow(patient):
-            return judge.evaluate(problem, patient.kernel), errors
-    with blow(patient):
-        return judge.evaluate(problem, patient.kernel), _TRIES - 1
+        with suppress(EvaluatorError), killed_from_outside(child):
+            return judge.evaluate(problem, child.kernel), errors
+    with killed_from_outside(child):
+        return judge.evaluate(problem, child.kernel), _TRIES - 1
 
 
 @contextmanager

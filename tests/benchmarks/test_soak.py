@@ -3,17 +3,17 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.soak.faults import FAULTS, patients
+from benchmarks.soak.faults import FAULTS, draw_children
 from benchmarks.soak.leaks import Holdings, growth_mb
 from benchmarks.soak.soak import soak
 
 
 def test_a_seed_gives_the_same_faults_and_moments() -> None:
-    assert patients(50, 3) == patients(50, 3)
-    assert patients(50, 3) != patients(50, 4)
-    found = patients(2000, 0)
-    assert len({patient.kernel.id for patient in found}) == 2000
-    counts = Counter(patient.fault.name for patient in found)
+    assert draw_children(50, 3) == draw_children(50, 3)
+    assert draw_children(50, 3) != draw_children(50, 4)
+    found = draw_children(2000, 0)
+    assert len({child.kernel.id for child in found}) == 2000
+    counts = Counter(child.fault.name for child in found)
     assert set(counts) == {fault.name for fault in FAULTS}
     assert 400 < counts["honest"] < 800
 
