@@ -17,6 +17,9 @@ TILE_SLACK = 8.0
 #: they are for rows that are lost beside larger ones, not for their rounding.
 ROW_BOUND = 0.3
 ROW_SLACK = 8.0
+#: An element's error in a row may always be as large as this, four times the smallest normal number of fp32: honest
+#: kernels flush subnormal numbers to zero (`--use_fast_math`, ex2.approx.ftz), or stop an exponential before them.
+ROW_FLOOR = 4 * 2.0**-126
 #: Share of an output that may be NaN although it does not depend on the inputs that are.
 POISONED = 0.01
 

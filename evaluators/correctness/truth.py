@@ -21,6 +21,7 @@ from kbevolve.evaluators.correctness.rule import (
     CAPS,
     POISONED,
     ROW_BOUND,
+    ROW_FLOOR,
     ROW_SLACK,
     RUN,
     SLACK,
@@ -262,7 +263,8 @@ def _row_limits(expected: ExpectedOutput, index: int) -> torch.Tensor:
         [_run_norms(right if finite else _finite(right), width) for (right,) in _chunks(truth, width=width)]
     )
     own = _errors(expected.reference[index], expected, index, width=width)
-    return torch.where(sizes > 0, torch.maximum(ROW_BOUND * sizes, ROW_SLACK * own), math.inf)
+    accepted = torch.maximum(ROW_BOUND * sizes, ROW_SLACK * own).clamp(min=ROW_FLOOR * math.sqrt(width))
+    return torch.where(sizes > 0, accepted, math.inf)
 
 
 def _compared(mine: torch.Tensor, right: torch.Tensor, independent: torch.Tensor) -> torch.Tensor:

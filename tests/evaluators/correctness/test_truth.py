@@ -255,3 +255,14 @@ def test_with_nan_among_the_inputs_only_what_depends_on_it_must_be_finite() -> N
     spread = reference.clone()
     spread[10:30] = math.nan
     assert not accepts(scale, deviation([spread], expected, scale))
+
+
+@pytest.mark.parametrize(("size", "accepted"), [(1e-38, True), (1e-30, False)])
+def test_a_row_of_subnormal_numbers_may_be_flushed_to_zero(size: float, accepted: bool) -> None:
+    truth = torch.rand(SHAPE, dtype=torch.float64)
+    truth[7] *= size
+    output = truth.float()
+    output[7] = 0
+    expected = expected_of(truth)
+    scale = scale_of(expected, [None], "fp32")
+    assert accepts(scale, deviation([output], expected, scale)) is accepted
