@@ -41,7 +41,9 @@ def archive() -> None:
     """
 
 
-@archive.command(epilog="Example: kbevolve archive ls latest --best -n 10")
+@archive.command(
+    short_help="List runs, or the kernels of one run.", epilog="Example: kbevolve archive ls latest --best -n 10"
+)
 @click.argument("which", required=False, metavar="[RUN]")
 @click.option("--best", is_flag=True, help="The correct children of RUN, the best first.")
 @click.option(
@@ -71,7 +73,9 @@ def ls(
         raise ArchiveError("no run in this archive yet; start one: kbevolve run --problem L1/matmul")
 
 
-@archive.command(epilog="Example: kbevolve archive show 3f2a --source > kernel.py")
+@archive.command(
+    short_help="Show a kernel or a run in full.", epilog="Example: kbevolve archive show 3f2a --source > kernel.py"
+)
 @click.argument("which", metavar="KERNEL|RUN")
 @click.option("--source", "only_source", is_flag=True, help="Only the kernel's source.")
 @click.option("--conversation", is_flag=True, help="Also the prompts and replies of the model.")
@@ -95,7 +99,7 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
             _show_kernel(store, found, conversation=conversation, as_json=as_json)
 
 
-@archive.command(epilog="Example: kbevolve archive lineage 3f2a")
+@archive.command(short_help="Show the ancestors of a kernel.", epilog="Example: kbevolve archive lineage 3f2a")
 @click.argument("which", metavar="KERNEL")
 @click.option("--run", "run_id", help="The run, if several created the kernel.  [default: the first]")
 @json_option
@@ -115,7 +119,7 @@ def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -
         views.print_lineage(Console(), line, evaluations, ideas)
 
 
-@archive.command(epilog="Example: kbevolve archive diff 3f2a")
+@archive.command(short_help="Show what changed between two kernels.", epilog="Example: kbevolve archive diff 3f2a")
 @click.argument("first", metavar="KERNEL")
 @click.argument("second", metavar="[OTHER]", required=False)
 @archive_option
@@ -134,7 +138,9 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
     views.print_source(Console(), views.unified_diff(older, newer, labels), "diff")
 
 
-@archive.command(epilog="Example: kbevolve archive stats --problem L1/matmul")
+@archive.command(
+    short_help="Show the throughput of a run.", epilog="Example: kbevolve archive stats --problem L1/matmul"
+)
 @click.option("--run", "run_id", metavar="RUN", help="The run.  [default: the latest]")
 @click.option("--problem", "problem_name", metavar="NAME", help="The latest run of this problem.")
 @json_option

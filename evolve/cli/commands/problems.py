@@ -33,7 +33,9 @@ def problems() -> None:
     """List, show and check problems."""
 
 
-@problems.command(epilog="Example: kbevolve problems ls --kernelbench ~/KernelBench --level 1")
+@problems.command(
+    short_help="List the problems.", epilog="Example: kbevolve problems ls --kernelbench ~/KernelBench --level 1"
+)
 @click.option("--level", type=click.IntRange(min=1), help="Only this level: 1 operators, 2 fused sequences, 3 models.")
 @kernelbench_option
 def ls(level: int | None, kernelbench_dir: Path | None) -> None:
@@ -68,7 +70,10 @@ def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
     print_source(Console(), find_problem(name, kernelbench=kernelbench_dir).source_for(device_type))
 
 
-@problems.command(epilog="Example: kbevolve problems check L1/softmax --device cpu")
+@problems.command(
+    short_help="Check whether kernels can be judged on a problem.",
+    epilog="Example: kbevolve problems check L1/softmax --device cpu",
+)
 @click.argument("name")
 @device_option
 @click.option(
