@@ -61,7 +61,9 @@ def limit_of(brief: Brief) -> str:
     if is_library_bound(brief) or "profiler" not in brief.feedback:
         return of_problem
     profile = brief.parents[0].evaluation.profile
-    return bottleneck_class(profile.bottleneck) if profile and profile.bottleneck else of_problem
+    # The remedies after the colon may name other limits.
+    named = profile.bottleneck.partition(":")[0] if profile else ""
+    return bottleneck_class(named) or of_problem
 
 
 def is_library_bound(brief: Brief) -> bool:

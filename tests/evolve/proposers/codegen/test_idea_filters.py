@@ -81,6 +81,9 @@ def test_the_limit_is_the_profiles_and_under_a_library_the_problems() -> None:
     assert (limit_of(own), is_library_bound(own)) == (LATENCY, False)
     under = profiled("library-bound: 98 % of the time is the libraries' (gemm)", library=True)
     assert (limit_of(under), is_library_bound(under)) == (ARITHMETIC, True)
+    remedies = "compute-bound: 89 % of the roofline; little is left but to move fewer bytes or do less arithmetic"
+    assert limit_of(profiled(remedies, library=False, bound_by="memory")) == ARITHMETIC
+    assert limit_of(profiled("spilling: gemm keeps 96 bytes", library=False)) == ARITHMETIC
     assert limit_of(profiled("", library=False, bound_by="memory")) == MEMORY
     assert limit_of(brief(card=None, parents=())) == ""
 
