@@ -1,7 +1,7 @@
 """What the constants of the default strategy are worth on the ladders: each one varied alone, all others as committed.
 
     python -m benchmarks.search_constants [--seeds 12] [--budget 150] [--landscapes ladder-a,ladder-b] [--jobs 1]
-        [--islands 4] [--only "champion far ahead"]
+        [--islands 4] [--author recorded] [--only "champion far ahead"]
 
 Every variant searches every landscape with the same seeds as the committed constants; the seeds are not those of
 `kbevolve bench-search`, so that constants chosen here are not chosen on its tables. Printed, as a Markdown table: the
@@ -23,7 +23,7 @@ from kbevolve.archive.records import Operator
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.simulation.searcher import Setup, run_episode
 from kbevolve.evolve.simulation.searchers.ours import OurSearcher
-from kbevolve.evolve.simulation.simulated_llm import SimulatedLLM
+from kbevolve.evolve.simulation.simulated_llm import AUTHORS
 from kbevolve.evolve.simulation.tournament import find_landscape
 from kbevolve.evolve.strategies.evolve import RANKS
 
@@ -51,6 +51,7 @@ def variants() -> list[Variant]:
         ("inspirations from", f"{evolve}.INSPIRED_FROM", (0, 10**9)),
         ("champion far ahead", f"{evolve}.FAR_AHEAD", (1.25, 2.0, 10**9)),
         ("stale after", f"{operators}.STALE", (15, 60)),
+        ("ideas by claims", "kbevolve.islands.credit.claims.Calibration.trusted", (0,)),
         ("caution of ranks", "kbevolve.islands.island.CAUTION", (0.0, 1.0)),
     ]
     found = [Variant()]
@@ -77,7 +78,13 @@ class VariedSearcher(OurSearcher):
 
 
 def fractions(
-    variant: Variant, *, landscapes: Sequence[str], budget: int, seeds: int, islands: int | None = None
+    variant: Variant,
+    *,
+    landscapes: Sequence[str],
+    budget: int,
+    seeds: int,
+    islands: int | None = None,
+    author: str = "weak",
 ) -> list[float]:
     """The fraction of the optimum that each search delivers, landscape by landscape."""
     for name, value in (variant.constants or {}).items():
@@ -88,7 +95,7 @@ def fractions(
             math.exp(result.delivered - result.optimum)
             for name in landscapes
             for seed in range(FIRST_SEED, FIRST_SEED + seeds)
-            for result in (run_episode(find_landscape(name), make, llm=SimulatedLLM(), budget=budget, seed=seed),)
+            for result in (run_episode(find_landscape(name), make, llm=AUTHORS[author], budget=budget, seed=seed),)
         ]
     finally:
         mock.patch.stopall()
@@ -114,12 +121,19 @@ def main() -> None:
     parser.add_argument("--landscapes", default="ladder-a,ladder-b,ladder-c", help="ladders, packaged names or files")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--islands", type=int, help="default: as a run with this limit of evaluations")
+    parser.add_argument("--author", choices=list(AUTHORS), default="weak", help="the simulated model")
     parser.add_argument("--only", help="vary only this constant")
     asked = parser.parse_args()
     committed, *varied = variants()
     everything = [committed, *(one for one in varied if asked.only in (None, one.name))]
-    landscapes = asked.landscapes.split(",")
-    measure = partial(fractions, landscapes=landscapes, budget=asked.budget, seeds=asked.seeds, islands=asked.islands)
+    measure = partial(
+        fractions,
+        landscapes=asked.landscapes.split(","),
+        budget=asked.budget,
+        seeds=asked.seeds,
+        islands=asked.islands,
+        author=asked.author,
+    )
     with ProcessPoolExecutor(asked.jobs) as processes:
         print(table(everything, list(processes.map(measure, everything))))
 

@@ -14,8 +14,6 @@ from kbevolve.islands.stagnation import Stage
 
 #: Share of the draws that ignore all beliefs while a run explores.
 EXPLORING_FLOOR = 0.5
-#: Share of the largest promise from which an idea promises as much.
-NEAR = 0.7
 #: Children that are taken to have worked before a technique's own: a claim is not dropped for one failure.
 WORKED = 4.0
 #: Factors on the worth of an idea whose technique is not its island's, and of one that another child carries out.
@@ -39,24 +37,23 @@ def draw_idea(
 ) -> Idea:
     """One of the ideas, which are not empty and of one author. Runs and simulated searches choose by this function.
 
-    As long as the author's claims predict gains better than techniques do (`islands.credit.claims`), the ideas that
-    promise most are left, each promise times the share of its technique's children that worked. Else all are, and for
-    the policy's floor any of them is taken, the earlier ones more often (weight 1/position), because models name their
-    best first. Of those that are left it is the one that is worth most by a draw from the belief about its technique
-    against its bottleneck (Thompson sampling).
+    It is the idea that promises most: by its claim, as far as the author's claims came true (`islands.credit.claims`),
+    and by the share of its technique's children that worked. Where an idea claims nothing, or claims meant nothing so
+    far, it mostly is the one whose technique is worth most against its bottleneck in a draw from what is believed of it
+    (Thompson sampling); for the policy's floor it is any, the earlier ones more often (weight 1/position), because
+    models name their best first.
     """
     calibration = memory.calibration(ideas[0].proposed_by)
     by_claims = calibration.trusted and all(idea.expected_gain is not None for idea in ideas)
     floor = policy.floor if stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
     if not by_claims and rng.random() < floor:
         return rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
-    promised, drawn = [], []
+    worth = []
     for idea in ideas:
-        home = not policy.techniques or idea.technique in policy.techniques
-        factor = (1.0 if home else STRANGERS) * (TAKEN if is_taken(idea, taken) else 1.0)
         belief = memory.experience.belief(idea.technique, bottleneck_class(idea.bottleneck), island)
         works = (belief.valid + WORKED) / (belief.children + WORKED)
-        promised.append(factor * works * calibration.promise(math.log(idea.expected_gain or 1.0)))
-        drawn.append(factor * belief.draw(rng))
-    left = [at for at, promise in enumerate(promised) if not by_claims or promise >= NEAR * max(promised)]
-    return ideas[max(left, key=drawn.__getitem__)]
+        promise = works * calibration.promise(math.log(idea.expected_gain or 1.0))
+        home = not policy.techniques or idea.technique in policy.techniques
+        factor = (1.0 if home else STRANGERS) * (TAKEN if is_taken(idea, taken) else 1.0)
+        worth.append(factor * (promise if by_claims else belief.draw(rng)))
+    return ideas[max(range(len(ideas)), key=worth.__getitem__)]

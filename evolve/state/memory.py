@@ -118,9 +118,8 @@ class Memory:
             evidence = Evidence(number=learnt.births, kernel=birth.kernel or "", gain=log, signature=failure)
             outcome = (self.outcome(idea.title) or IdeaOutcome(idea=idea)).after(birth, evaluation, gain)
             if log is not None and idea.expected_gain is not None:
-                expected = self.experience.belief(*pair, birth.island).gain
                 author = idea.proposed_by
-                calibration = self.calibration(author).after(math.log(idea.expected_gain), log, expected)
+                calibration = self.calibration(author).after(math.log(idea.expected_gain), log)
                 learnt = replace(learnt, claims={**self.claims, author: calibration})
             learnt = replace(
                 learnt,

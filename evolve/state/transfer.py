@@ -95,8 +95,8 @@ def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge
             idea, gain = child.idea, child.gain
             keys: tuple[Key, ...] = ((idea.technique,), (idea.technique, bottleneck_class(idea.bottleneck)))
             if gain is not None and idea.expected_gain is not None:
-                known, expected = claims.get(idea.proposed_by, Calibration()), tallies.get(keys[1], Tally()).mean
-                claims[idea.proposed_by] = known.after(math.log(idea.expected_gain), gain.log, expected)
+                known = claims.get(idea.proposed_by, Calibration())
+                claims[idea.proposed_by] = known.after(math.log(idea.expected_gain), gain.log)
             for key in keys:
                 tallies[key] = tallies.get(key, Tally()).with_child(gain.log if gain else None)
             if similar and gain is not None and gain.factor >= PAID:

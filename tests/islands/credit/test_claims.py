@@ -3,7 +3,6 @@
 import csv
 import math
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 from hypothesis import given
@@ -26,31 +25,27 @@ def test_the_prior_is_fitted_on_recorded_children() -> None:
     pairs = list(zip(weights, children, strict=True))
     slope = sum(w * claim * gain for w, (claim, gain) in pairs) / sum(w * claim**2 for w, (claim, _) in pairs)
     assert prior.slope == pytest.approx(slope, abs=0.01)
-    assert prior.claim_error == pytest.approx(fmean((gain - slope * claim) ** 2 for claim, gain in children), abs=0.01)
-    assert prior.technique_error == pytest.approx(fmean(gain**2 for _, gain in children), abs=0.05)
 
 
-def test_an_author_whose_claims_come_true_is_trusted_and_a_braggart_is_not() -> None:
+def test_an_author_is_trusted_as_far_as_its_claims_come_true() -> None:
     honest = braggart = Calibration()
     for claim in (1.2, 0.3, 0.8, 0.1) * 3:
-        honest = honest.after(claim, 0.9 * claim, 0.2)
-        braggart = braggart.after(claim, 0.2, 0.2)
+        honest = honest.after(claim, 0.9 * claim)
+        braggart = braggart.after(claim, -0.5)
     assert honest.trusted
     assert honest.slope == pytest.approx(0.9, abs=0.05)
     assert not braggart.trusted
-    assert braggart.promise(1.2) < 0.65 < honest.promise(1.2)
 
 
 def test_a_claim_of_nothing_teaches_no_slope() -> None:
-    assert Calibration().after(0.0, 0.5, 0.0).slope == Calibration().slope
+    assert Calibration().after(0.0, 0.5).slope == Calibration().slope
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 8.0), LOGS, LOGS), max_size=60), st.floats(0.0, 100.0))
-def test_any_history_leaves_numbers_that_can_be_used(children: list[tuple[float, float, float]], claim: float) -> None:
+@given(st.lists(st.tuples(st.floats(0.0, 8.0), LOGS), max_size=60), st.floats(0.0, 100.0))
+def test_any_history_leaves_numbers_that_can_be_used(children: list[tuple[float, float]], claim: float) -> None:
     found = Calibration()
     for child in children:
         found = found.after(*child)
-    assert found.claim_error >= 0
-    assert found.technique_error >= 0
-    assert 0 <= found.promise(claim) < 10
     assert math.isfinite(found.slope)
+    assert abs(found.promise(claim)) < 60
+    assert 3 <= found.weight <= 30
