@@ -110,7 +110,7 @@ def test_every_tunable_parses_and_its_value_is_allowed(name: str) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "L1/matmul" else pytest.mark.slow) for name in NAMES]
+    "name", [pytest.param(name, marks=() if name == "L1/sum_reduce" else pytest.mark.slow) for name in NAMES]
 )
 def test_declared_and_random_settings_are_right(name: str, tmp_path: Path, extensions: Path) -> None:
     source, rng = source_of(name), Random(name)

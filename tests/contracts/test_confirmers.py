@@ -34,6 +34,7 @@ def confirmer(request: pytest.FixtureRequest) -> Iterator[Confirmer]:
         yield judge
 
 
+@pytest.mark.slow
 def test_every_kernel_is_timed_in_the_same_rounds_or_failed(confirmer: Confirmer) -> None:
     contest = confirmer.compete(problem(), [FIRST, WRONG, SECOND], rounds=ROUNDS)
     assert contest.times.keys() == {FIRST.id, SECOND.id}

@@ -29,7 +29,10 @@ ATTACKS = (
     ("files_in_memory", Verdict.CRASHED, "MB in files"),
 )
 
-SLOW = ("hang_on_import", "hang_in_forward", "memory_bomb")
+SLOW = (
+    "files_in_forward", "files_in_memory", "flood", "full_disk", "hang_in_forward", "hang_on_import", "many_files",
+    "memory_bomb",
+)  # fmt: skip
 
 Attack = Callable[..., Evaluation]
 
@@ -71,6 +74,7 @@ def test_attack(attack: Attack, name: str, verdict: Verdict, words: str) -> None
     assert len(found.message) <= 2100
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_is_defused(attack: Attack) -> None:
     start = time.monotonic()
     found = attack("fork_bomb")
@@ -102,6 +106,7 @@ def test_nothing_is_written_outside(attack: Attack, level: str, tmp_path: Path) 
     assert "written to []" in found.message
 
 
+@pytest.mark.slow
 def test_no_secret_is_read(attack: Attack, level: str, tmp_path: Path) -> None:
     (tmp_path / "archive.db").write_text("answers")
     found = attack("read_secrets", SECRET=tmp_path / "archive.db")
@@ -110,6 +115,7 @@ def test_no_secret_is_read(attack: Attack, level: str, tmp_path: Path) -> None:
     assert "found []" in found.message
 
 
+@pytest.mark.slow
 def test_there_is_no_network(attack: Attack, level: str) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         server.settimeout(0.2)
@@ -120,6 +126,7 @@ def test_there_is_no_network(attack: Attack, level: str) -> None:
             server.accept()
 
 
+@pytest.mark.slow
 def test_the_judge_gets_no_signal(attack: Attack, level: str) -> None:
     found = attack("kill_the_judge")
     _needs(level, "landlock")

@@ -95,6 +95,7 @@ def test_an_object_is_used_again_where_only_unread_files_change(pool: BuildPool,
     assert len(list((tmp_path / "disk_cache").rglob("library/*"))) == 2
 
 
+@pytest.mark.slow
 def test_files_that_appear_and_vanish(pool: BuildPool, tmp_path: Path) -> None:
     for number, expected in ((None, 0), (3, 3), (None, 0), (4, 4)):
         assert value(pool, reading("tested", number), tmp_path)[0] == expected
@@ -109,6 +110,7 @@ def test_another_source_may_be_included(pool: BuildPool, tmp_path: Path) -> None
         assert value(pool, BuildRequest(name="parts", sources=sources), tmp_path) == (number, True)
 
 
+@pytest.mark.slow
 def test_the_systems_headers_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They change, vanish, and appear in a folder that is searched earlier; also for another process."""
     first, second = tmp_path / "first", tmp_path / "second"

@@ -138,6 +138,7 @@ def test_a_built_library_has_traits(pool: BuildPool) -> None:
 
 
 @needs_objdump
+@pytest.mark.slow
 def test_traits_include_sources_that_were_compiled_before(pool: BuildPool) -> None:
     other = ONE_BY_ONE.replace("scale", "other")
     built(pool, other, cflags=NOT_UNROLLED)
@@ -184,6 +185,7 @@ def test_texts_of_confined_processes_are_read_with_care(tmp_path: Path) -> None:
     assert listings.listed_traits("main.cu", tmp_path, b"") is None
 
 
+@pytest.mark.slow
 def test_what_is_searched_takes_little_time(tmp_path: Path) -> None:
     """A kernel decides what names and comments stand in these texts."""
     kept = tmp_path / "out" / "kept"

@@ -21,6 +21,7 @@ from tests.evaluators.builds.sources import LIBRARY
     ],
     ids=["loading before building", "building twice"],
 )
+@pytest.mark.slow
 def test_forged_phases_end_the_worker(place: WorkerWithPool, messages: str) -> None:
     """The candidate writes messages in its worker's name."""
     parts = messages.replace("}{", "}\n{").splitlines()
@@ -93,6 +94,7 @@ def test_a_flood_while_it_builds_is_bounded(place: WorkerWithPool, how: str) -> 
     assert max(most) - before < 150 << 20
 
 
+@pytest.mark.slow
 def test_phases_without_end_are_stopped(place: WorkerWithPool) -> None:
     """All messages are there before the judge waits for one, so that waiting takes no time."""
     endless = """

@@ -95,6 +95,7 @@ def test_an_object_is_shared_between_extensions(pool: BuildPool, counted: Counte
     assert len(counted.commands) - before == 2  # the changed object and the link
 
 
+@pytest.mark.slow
 def test_no_more_compilers_at_once_than_the_width(tmp_path: Path, counted: CountedRuns) -> None:
     with closing(new_pool(tmp_path, builders=2)) as pool, ThreadPoolExecutor(6) as threads:
         list(threads.map(lambda number: pool.submit(request(f"{LIBRARY}// {number}")).result(), range(6)))
@@ -137,6 +138,7 @@ long f() { return Bomb<40, 0>::value; }
 
 
 @pytest.mark.parametrize("text", [BOMB, '#include "/dev/zero"\n'], ids=["templates", "endless include"])
+@pytest.mark.slow
 def test_an_endless_build_is_stopped_and_not_kept(tmp_path: Path, counted: CountedRuns, text: str) -> None:
     with closing(new_pool(tmp_path, seconds=1.0)) as pool:
         began = time.monotonic()

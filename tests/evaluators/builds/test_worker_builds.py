@@ -249,6 +249,7 @@ def test_an_endless_build_is_stopped(place: WorkerWithPool) -> None:
     assert place.away == ["left", "back"]
 
 
+@pytest.mark.slow
 def test_waiting_counts_against_no_limit(place: WorkerWithPool) -> None:
     """Neither for a builder nor for the device; both take longer here than the limits."""
 

@@ -35,6 +35,7 @@ def pids(fleet: Fleet) -> set[int]:
     return {judge.info.pid for judge in fleet._slots.judges}
 
 
+@pytest.mark.slow
 def test_judges_live_in_processes_of_their_own(fleet: Fleet) -> None:
     assert fleet.width == 4
     assert fleet.device == find_device("cpu")

@@ -48,6 +48,7 @@ def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
     assert found.device == find_device("cpu").fingerprint
 
 
+@pytest.mark.slow
 def test_compiled_cpp_is_correct(evaluate: Evaluate) -> None:
     found = evaluate(CPP)
     assert found.verdict is Verdict.CORRECT, found.message
@@ -144,6 +145,7 @@ def test_no_key_reaches_a_kernel(evaluate: Evaluate) -> None:
     assert "OPENAI_API_KEY" not in found.message
 
 
+@pytest.mark.slow
 def test_a_slow_kernel_is_cut_short(evaluate: Evaluate) -> None:
     start = time.monotonic()
     found = evaluate(candidate("time.sleep(0.2); " + RIGHT))
@@ -229,6 +231,7 @@ def test_threads_that_still_run_are_tagged(evaluate: Evaluate) -> None:
     assert "leaked-threads" in found.tags
 
 
+@pytest.mark.slow
 def test_nothing_is_left_behind(evaluate: Evaluate) -> None:
     marker = f"kbevolve-test-{os.getpid()}"
     body = f"""

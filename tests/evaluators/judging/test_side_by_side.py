@@ -112,6 +112,7 @@ def test_side_by_side_is_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -
     assert not beside, "a kernel was in its trials while another was timed"
 
 
+@pytest.mark.slow
 def test_a_contest_waits_until_all_evaluations_are_through(judge: Judge) -> None:
     slow = Kernel.from_source(candidate(f"time.sleep(0.05)\n{RIGHT}"))
     ended: dict[str, float] = {}
@@ -194,6 +195,7 @@ def test_a_reference_that_dies_when_it_is_timed_again_is_an_infrastructure_failu
         context.measure_reference()
 
 
+@pytest.mark.slow
 def test_memory_is_allocated_after_the_build(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that compiles for long, or does not compile, needs none."""
     allocated: list[bool] = []

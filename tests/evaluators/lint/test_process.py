@@ -81,6 +81,7 @@ def test_a_process_that_was_ended_is_started_again(reader: LintProcess, number: 
     assert reader.lint(HONEST) == lint(HONEST)
 
 
+@pytest.mark.slow
 def test_what_one_file_leaves_in_memory_does_not_refuse_the_next(reader: LintProcess) -> None:
     assert reader.lint(LARGE) == LintReport(tags=("library-only",), refusal="")
     names = "\n".join(f"torch.{'a' * 9000}{number}()" for number in range(100))

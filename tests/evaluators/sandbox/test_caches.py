@@ -85,6 +85,7 @@ def workers(fork_server: ForkServer | None) -> Iterator[list[Worker]]:
 
 
 @guarded
+@pytest.mark.slow
 def test_caches_of_a_worker_are_its_own(workers: list[Worker], tmp_path: Path, fork_server: ForkServer | None) -> None:
     first, second = workers
     with closing(BuildPool(CPU, EvaluationSettings(), DiskCache(tmp_path))) as pool:

@@ -50,6 +50,7 @@ def worker(fork_server: ForkServer) -> Iterator[Worker]:
     found.kill()
 
 
+@pytest.mark.slow
 def test_a_forked_worker_is_confined_like_a_started_one(worker: Worker) -> None:
     started = Worker(CPU)
     started.wait_attached()
@@ -78,6 +79,7 @@ def test_each_forked_worker_has_its_own_directory_environment_and_session(fork_s
     assert seen[0] != seen[1]
 
 
+@pytest.mark.slow
 def test_the_time_of_a_pause_counts_against_no_limit(worker: Worker) -> None:
     with ThreadPoolExecutor(1) as thread:
         source = f"import time\ntime.sleep(0.5){KERNEL}"
@@ -242,6 +244,7 @@ def test_many_workers_at_once(fork_server: ForkServer) -> None:
         assert list(threads.map(serve, range(12))) == [str(number) for number in range(12)]
 
 
+@pytest.mark.slow
 def test_imports_of_the_fork_server_call_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import sys, torch\n"
@@ -257,6 +260,7 @@ def test_imports_of_the_fork_server_call_no_driver(monkeypatch: pytest.MonkeyPat
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_fork_server_and_workers_die_with_a_killed_judge(tmp_path: Path) -> None:
     program = tmp_path / "judge.py"
     program.write_text(

@@ -130,6 +130,7 @@ while True:
     assert 1.5 * seconds < spent + waited < 2.2 * seconds
 
 
+@pytest.mark.slow
 def test_a_process_stopped_in_vfork_counts_as_stopped(tmp_path: Path) -> None:
     """One in 25 is stopped in vfork, where a parent cannot be stopped while its child is."""
     code = "import subprocess\nwhile True: subprocess.run(['true'], capture_output=True)"

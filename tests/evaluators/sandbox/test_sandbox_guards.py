@@ -194,6 +194,7 @@ def test_torch_compile_works_in_a_confined_worker() -> None:
 
 
 @guarded
+@pytest.mark.slow
 def test_a_helper_that_leaves_the_group_dies_with_its_worker(worker: Worker) -> None:
     # A new worker, because the fixture is shared.
     other = started(wrapped="bubblewrap" in worker.sandbox)
@@ -208,6 +209,7 @@ def test_a_helper_that_leaves_the_group_dies_with_its_worker(worker: Worker) -> 
     assert not directory.exists()
 
 
+@pytest.mark.slow
 def test_a_paused_worker_stops_and_can_be_killed(worker: Worker) -> None:
     other = started(wrapped="bubblewrap" in worker.sandbox)
     try:
@@ -243,6 +245,7 @@ def test_a_fork_bomb_is_killed_completely() -> None:
     assert not process_table.members(bomb.pid)
 
 
+@pytest.mark.slow
 def test_memory_output_and_nested_folders_have_limits() -> None:
     descriptors = len(os.listdir("/proc/self/fd"))
     greedy = started()

@@ -16,6 +16,7 @@ from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
 CPU = find_device("cpu")
 
 
+@pytest.mark.slow
 def test_a_closed_pool_says_so() -> None:
     pool = WorkerPool(CPU, DeviceGate(CPU))
     pool.close()
@@ -23,6 +24,7 @@ def test_a_closed_pool_says_so() -> None:
         pool.take()
 
 
+@pytest.mark.slow
 def test_a_spare_that_was_killed_is_skipped() -> None:
     with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool:
         spare = pool._spares[0][0].result()

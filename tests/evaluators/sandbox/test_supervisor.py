@@ -129,6 +129,7 @@ def test_a_killed_builder_leaves_no_compiler(wrapped: bool, seconds: float, tmp_
     killed(BUILDER.format(wrapped=wrapped), signal.SIGKILL, seconds, tmp_path)
 
 
+@pytest.mark.slow
 def test_helpers_that_shed_everything_die_with_their_worker() -> None:
     worker = Worker(find_device("cpu"))
     try:

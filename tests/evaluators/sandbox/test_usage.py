@@ -170,6 +170,7 @@ def test_a_worker_is_checked_when_it_is_paused(worker: Worker) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["named", "nameless", "memory"]), st.integers(0, 24)), max_size=8))
+@pytest.mark.slow
 def test_the_sum_decides(tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[str, int]]) -> None:
     folder = tmp_path_factory.mktemp("held")
     (own,) = (process for process in process_table.processes() if process.pid == os.getpid())

@@ -75,6 +75,7 @@ def test_only_workers_for_one_stream_have_few_connections() -> None:
             worker.kill()
 
 
+@pytest.mark.slow
 def test_the_next_worker_has_what_triton_compiled_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     wait_ready = Worker.wait_ready

@@ -59,6 +59,7 @@ def test_a_strange_file_is_a_miss(tmp_path: Path, tree: object) -> None:
     assert recall(Odd(tmp_path), problem="p", device=GPU, precision="fp32") == ()
 
 
+@pytest.mark.slow
 def test_every_baseline_can_be_made_and_eager_is_the_model_itself() -> None:
     model = nn.ReLU()
     assert wrap(model, EAGER) is model

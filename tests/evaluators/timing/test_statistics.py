@@ -170,6 +170,7 @@ def test_stopping_early_costs_little_of_the_95_percent(share: Callable[..., floa
     assert share(0.0, deviation, tie=0.0) <= 0.04
 
 
+@pytest.mark.slow
 def test_a_true_difference_is_seen(share: Callable[..., float]) -> None:
     assert share(math.log(1.03), 0.004) >= 0.95
     assert share(math.log(1.015), 0.001) >= 0.7

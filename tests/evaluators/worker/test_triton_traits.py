@@ -52,6 +52,7 @@ def worker(fork_server: ForkServer | None) -> Iterator[Worker]:
     ],
     ids=["no Triton", "Triton", "raises", "lies", "dies"],
 )
+@pytest.mark.slow
 def test_a_worker_reports_traits_or_none(worker: Worker, source: str, traits: tuple[Trait, ...] | None) -> None:
     prepared = cast(Any, None)  # traits do not depend on the problem
     kernel = CandidateProcess(worker, CPU, prepared, EvaluationSettings(), source + MODEL, gate=DeviceGate(CPU))

@@ -158,6 +158,7 @@ def test_one_device_is_judged_in_this_process() -> None:
         find_judge_devices(Settings.from_tree({"work": {"devices": ["cuda:77"]}}))
 
 
+@pytest.mark.slow
 def test_doctor_tells_of_ray(kbevolve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # whatever cluster runs on this machine
     config = tmp_path / "settings.yaml"

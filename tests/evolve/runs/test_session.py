@@ -147,6 +147,7 @@ def test_an_interrupted_run_has_neither_final_nor_baselines(session_with: Any) -
     assert not judge.measured_baselines
 
 
+@pytest.mark.slow
 def test_the_displays_show_the_confirmed_number(session_with: Any) -> None:
     home = session_with(KnownJudge())
     console = Console(record=True, width=150, force_terminal=False)

@@ -106,6 +106,7 @@ def test_seconds_change_nothing_but_the_hours(monkeypatch: pytest.MonkeyPatch) -
     assert sorted(value for _, value in slow.known) == sorted(value for _, value in fast.known)
 
 
+@pytest.mark.slow
 def test_fewer_author_calls_reach_a_speed_without_lookahead() -> None:
     scores = compare_lookaheads(
         ["ladder-a"], latency=Latency(author=600, judge=15), budgets=[30], seeds=24, islands=6, jobs=2

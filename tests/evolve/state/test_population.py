@@ -117,6 +117,7 @@ def test_a_champion_is_new_in_the_generation_that_created_it() -> None:
     assert story.population.new_champion is None
 
 
+@pytest.mark.slow
 def test_nothing_that_is_kept_grows_with_the_run() -> None:
     story, rng = Story(), Random(1)
     for generation in range(1, 1200):

@@ -36,6 +36,7 @@ def compare(kbevolve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
     return call
 
 
+@pytest.mark.slow
 def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: Any, tmp_path: Path) -> None:
     first = compare("--strategies", "greedy,best-of-n", "-o", "c.svg", "--json")
     assert first.code == 0, first.err
@@ -70,6 +71,7 @@ def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: A
     assert "finished" not in other.out
 
 
+@pytest.mark.slow
 def test_a_comparison_that_was_interrupted_goes_on(compare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     original, calls = command.run_session, iter(range(100))
 

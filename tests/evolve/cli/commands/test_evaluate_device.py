@@ -46,6 +46,7 @@ def call(*arguments: str) -> int:
 QUICK = ("--device", "cpu", "--set", "evaluation.rounds=3", "--set", "evaluation.calls_per_round=2")
 
 
+@pytest.mark.slow
 def test_json_is_one_object_last_on_standard_output(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     kernel, problem = files
     assert call("evaluate", kernel, "--problem", problem, "--json", *QUICK) == 0

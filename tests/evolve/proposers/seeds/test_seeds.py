@@ -172,11 +172,13 @@ def test_hand_written_kernels_of_the_device_follow(tmp_path: Path, monkeypatch: 
     assert len(starting_kernels(find_problem("L1/softmax"), "cpu", inductor=False)) == 1
 
 
+@pytest.mark.slow
 def test_the_reference_as_a_kernel_computes_the_same(tmp_path: Path) -> None:
     problem = problem_of(MODEL, tmp_path)
     assert_computes_the_same(starting_kernels(problem, "cpu", inductor=False)[0].kernel.source, problem, tmp_path)
 
 
+@pytest.mark.slow
 def test_inductor_s_failure_is_one_line_and_costs_one_kernel(tmp_path: Path) -> None:
     said: list[str] = []
     problem = problem_of(MODEL + "\nraise OSError('no licence\\nsee the manual')\n", tmp_path)
