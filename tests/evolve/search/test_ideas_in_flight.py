@@ -1,4 +1,4 @@
-"""Children choose their ideas in the order of their places, whoever answers first."""
+"""Children choose their ideas in the order of their places, in whatever order models answer."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
