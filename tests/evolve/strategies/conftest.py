@@ -29,11 +29,11 @@ IDEAS = ("Unroll the loop", "Larger tiles", "Pack pairs", "Fewer passes", "Wider
 KINDS = ("good", "wrong", "known", "broken", "good", "prose")
 
 
-def fickle(request: Request, kind: str | None = None, kinds: Sequence[str] = KINDS) -> Answer:
+def fickle(request: Request, kind: str | None = None, kinds: Sequence[str] = KINDS, *, new: bool = False) -> Answer:
     """A model as models are, but for one thing: the same request has the same answer.
 
     A third of its answers are good children; the others are wrong, broken, known already, or prose. `kind` decides
-    which of them this one is.
+    which of them this one is. With `new` no child equals another.
     """
     rng = Random(sha256(dumps(request.messages).encode()).digest())
     if "Answer with JSON" in request.last:
@@ -43,7 +43,7 @@ def fickle(request: Request, kind: str | None = None, kinds: Sequence[str] = KIN
     if kind is None:
         # Nothing in the prompt of a repair is ever different, so that prose would come again for ever.
         kind = rng.choice(KINDS[:2] if "does not work" in request.last else kinds)
-    return Answer(body=completion(_written(request, kind, rng), usage=(900, 300)))
+    return Answer(body=completion(_written(request, kind, rng, new), usage=(900, 300)))
 
 
 class Cycling:
@@ -57,7 +57,7 @@ class Cycling:
         return fickle(request, KINDS[next(self._number) % len(KINDS)] if asks_for_code else None)
 
 
-def _written(request: Request, kind: str, rng: Random) -> str:
+def _written(request: Request, kind: str, rng: Random, new: bool) -> str:
     if kind == "prose":
         return "I would rather discuss this first: what is the batch size?"
     said = "".join(one["content"] for one in request.messages)
@@ -72,6 +72,8 @@ def _written(request: Request, kind: str, rng: Random) -> str:
         child = with_values(child, {"WRONG": "1"})
     elif kind == "broken":
         child = child.replace("class ModelNew", f"broken = {rng.randrange(99)}\n\n\nclass ModelNew")
+    if new:
+        child = f"{child.rstrip()}\n\n\nNUMBER = {rng.randrange(10**9)}\n"
     if "<<<<<<< SEARCH" not in request.last:
         return f"```python\n{child}```"
     return f"I change its tiles.\n\n<<<<<<< SEARCH\n{parent}=======\n{child}>>>>>>> REPLACE"

@@ -12,7 +12,7 @@ from kbevolve.archive.records import BirthState, Operator, StopReason, Verdict
 from kbevolve.evolve.strategies import STRATEGIES
 from tests.evolve.doubles import KnownEvaluator
 from tests.evolve.loopback import Answer, Loopback, Request
-from tests.evolve.strategies.conftest import KINDS, Cycling, content, fickle, run_search, settings_of
+from tests.evolve.strategies.conftest import Cycling, content, fickle, run_search, settings_of
 
 pytestmark = pytest.mark.usefixtures("no_proxy")
 
@@ -67,7 +67,7 @@ def test_a_replayed_run_is_the_recorded_one(
 def model_for(strategy: str) -> Callable[[Request], Answer]:
     """The fickle model. A refinement sends the same request again after prose or a duplicate, and would have the same
     answer for ever: it gets new kernels only."""
-    return partial(fickle, kinds=LASTING if strategy == "refine" else KINDS)
+    return partial(fickle, kinds=LASTING, new=True) if strategy == "refine" else fickle
 
 
 @pytest.fixture(scope="module", params=EACH)

@@ -1,4 +1,4 @@
-"""Twin of 20: keeps its workspace by the address of the input, and computes the answer in it every time."""
+"""Twin of 20: keeps its workspace by the address of the input, computes in it every time, and returns a copy."""
 
 import torch
 from torch import nn
@@ -11,4 +11,4 @@ class ModelNew(nn.Module):
         key = (a.data_ptr(), b.data_ptr(), a.shape)
         if key not in WORKSPACES:
             WORKSPACES[key] = torch.empty(a.shape[0], b.shape[1])
-        return torch.mm(a, b, out=WORKSPACES[key])
+        return torch.mm(a, b, out=WORKSPACES[key]).clone()
