@@ -1,7 +1,7 @@
 """Every known way to fool an evaluator of kernels fails here, and every honest kernel that looks like one passes.
 
 The hacks run without the lint's refusals: these are a filter, and must never be the defence. By default one hack of
-every second number runs, and the twin of every sixth. The others, variants, and hacks that may be accepted and then
+every third number runs, and the twin of every twelfth. The others, variants, and hacks that may be accepted and then
 need whole timings are slow tests.
 """
 
@@ -31,20 +31,20 @@ def every(hacks: Iterable[Hack], *, share: int = 1) -> pytest.MarkDecorator:
     )
 
 
-@every(HACKS, share=2)
+@every(HACKS, share=3)
 def test_hack(judges: Judges, hack: Hack) -> None:
     for _ in range(hack.evaluations):
         check(hack, judges.evaluate(hack.problem, hack.source(), lint_refuses=False))
 
 
-@every(HACKS, share=6)
+@every(HACKS, share=12)
 def test_twin(judges: Judges, hack: Hack) -> None:
     found = judges.evaluate(hack.problem, hack.source("twin"))
     assert found.verdict is Verdict.CORRECT, words(found)
     assert not set(hack.tags) & set(found.tags), words(found)
 
 
-@every((hack for hack in HACKS if hack.policy), share=2)
+@every((hack for hack in HACKS if hack.policy), share=4)
 def test_hack_under_the_policy_against_it(judges: Judges, hack: Hack) -> None:
     assert hack.policy is not None
     found = judges.evaluate(hack.problem, hack.source(), policy=hack.policy)
@@ -57,7 +57,7 @@ def test_hack_under_the_policy_against_it(judges: Judges, hack: Hack) -> None:
     assert found.message.startswith("not accepted")
 
 
-@every((hack for hack in HACKS if hack.twin_follows), share=4)
+@every((hack for hack in HACKS if hack.twin_follows), share=8)
 def test_twin_under_the_same_policy(judges: Judges, hack: Hack) -> None:
     assert hack.policy is not None
     found = judges.evaluate(hack.problem, hack.source("twin"), policy=hack.policy)

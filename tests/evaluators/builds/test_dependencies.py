@@ -79,6 +79,7 @@ def reading(way: str, number: int | None) -> BuildRequest:
     return BuildRequest(name="read", sources=(source,), files=tuple(files.items()), cflags=flags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_file_that_is_read_in_any_way_is_part_of_the_key(pool: BuildPool, tmp_path: Path, way: str) -> None:
     assert value(pool, reading(way, 1), tmp_path) == (1, True)
@@ -101,6 +102,7 @@ def test_files_that_appear_and_vanish(pool: BuildPool, tmp_path: Path) -> None:
         assert value(pool, reading("tested", number), tmp_path)[0] == expected
 
 
+@pytest.mark.slow
 def test_another_source_may_be_included(pool: BuildPool, tmp_path: Path) -> None:
     for number in (1, 2):
         sources = (
@@ -147,6 +149,7 @@ def test_the_systems_headers_are_read_again(tmp_path: Path, monkeypatch: pytest.
         '#if __has_include("/proc/self/cwd/x.h")\n#include "/proc/self/cwd/x.h"\n#endif',
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_checked_later_is_not_kept(pool: BuildPool, tmp_path: Path, text: str) -> None:
     request = BuildRequest(
         name="x", sources=(("main.cpp", f'{text}\nextern "C" int value() {{ return 1; }}'),), files=(("x.h", ""),)

@@ -207,8 +207,9 @@ def test_a_run_with_limits_that_is_cut_anywhere_ends_as_the_undisturbed_one(
         assert facts(archive) == facts(whole), cut
 
 
-@pytest.mark.parametrize("lookahead", [pytest.param(0, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("written", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize("written", [False, True])
 def test_a_run_that_is_killed_around_the_end_of_a_generation_keeps_its_target(
     monkeypatch: pytest.MonkeyPatch, lookahead: int, written: bool
 ) -> None:

@@ -51,7 +51,9 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if number % 3 else ()) for number, name in enumerate(TEXTS)]
+)
 def test_every_reader_comes_to_an_end(name: str) -> None:
     text = TEXTS[name]
     start = time.process_time()
