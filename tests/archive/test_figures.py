@@ -104,6 +104,7 @@ def test_a_narrow_range_is_drawn_on_a_linear_axis(small_archive: Any) -> None:
 @pytest.mark.parametrize(
     "ending", ["svg", *(pytest.param(ending, marks=pytest.mark.slow) for ending in ("png", "pdf"))]
 )
+@pytest.mark.slow
 def test_figures_are_written_and_the_same_twice(small_archive: Any, tmp_path: Path, ending: str) -> None:
     drawn = curve_of(small_archive)
     first, second = tmp_path / f"a.{ending}", tmp_path / f"b.{ending.upper()}"
@@ -136,6 +137,7 @@ def test_the_headline_is_the_confirmed_number(small_archive: Any) -> None:
     assert "confirmed" not in texts(best_so_far([plain], device="d"))
 
 
+@pytest.mark.slow
 def test_anything_can_be_drawn(small_archive: Any, make_archive: Any, tmp_path: Path) -> None:
     run = small_archive.run
     empty = Curve(run=run, points=(), steps=())

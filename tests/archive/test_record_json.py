@@ -46,6 +46,7 @@ st.register_type_strategy(Mapping, lambda kind: st.dictionaries(*map(st.from_typ
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(*map(st.from_type, (Evaluation, Confirmation, Birth, Placement, ProblemCard, Run, Kernel, Idea))))
+@pytest.mark.slow
 def test_every_record_is_read_back_as_it_was_written(record: Any) -> None:
     text = json.dumps(to_json(record), allow_nan=False)
     assert repr(from_json(type(record), json.loads(text))) == repr(record), "repr, for NaN is not equal to itself"

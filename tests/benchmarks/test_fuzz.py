@@ -23,6 +23,7 @@ def test_a_seed_gives_the_same_case() -> None:
 @pytest.mark.parametrize(
     "part", [pytest.param(part, marks=pytest.mark.slow if part == "replies" else ()) for part in PARTS]
 )
+@pytest.mark.slow
 def test_the_judge_outlives_some_cases(part: str) -> None:
     _holds(part, count=COUNTS[part][0], seed=1_000_000)
 

@@ -111,6 +111,7 @@ FIELDS = {
 
 @given(st.fixed_dictionaries({}, optional={name: st.one_of(values, ANYTHING) for name, values in FIELDS.items()}))
 @hypothesis.settings(max_examples=200)
+@pytest.mark.slow
 def test_any_order_is_read_or_refused(tree: dict[str, Any]) -> None:
     try:
         request = BuildRequest.from_json(json.loads(json.dumps(tree)), architecture="9.0a")

@@ -129,6 +129,7 @@ def built(pool: BuildPool, *texts: str, cflags: tuple[str, ...] = ("-O3", "-mavx
 
 
 @needs_objdump
+@pytest.mark.slow
 def test_a_built_library_has_traits(pool: BuildPool) -> None:
     assert built(pool, VECTORISED).traits == (VECTOR, ASYNC, PACKED)
     assert built(pool, VECTORISED).seconds == 0.0

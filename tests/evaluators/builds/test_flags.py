@@ -130,6 +130,7 @@ FORBIDDEN = re.compile(r"^(?:[^-]|-$|--$)|wrapper|specs|plugin|^-B|^-o|ccbin|bin
     st.sampled_from(Tool),
 )
 @settings(max_examples=500)
+@pytest.mark.slow
 def test_nothing_else_slips_through(words: list[str], tool: Tool) -> None:
     try:
         allowed = checked(words, tool, may_read)

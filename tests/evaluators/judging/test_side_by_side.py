@@ -148,7 +148,7 @@ def test_a_kernel_that_found_no_memory_beside_others_is_evaluated_again_alone(
         assert first.result().verdict is Verdict.CORRECT
     assert found.verdict is Verdict.CRASHED
     assert [alone for kernel, alone in evaluated if kernel == greedy.id] == [False, True]
-    assert [alone for kernel, alone in evaluated if kernel == modest.id] == [False]
+    assert not any(alone for kernel, alone in evaluated if kernel == modest.id), "it may be timed again in its place"
 
 
 def test_a_reference_that_died_is_started_again(judge: Judge) -> None:
@@ -231,6 +231,7 @@ def test_width_is_one_where_the_kernel_needs_all_cores() -> None:
 
 
 @pytest.mark.parametrize(("first", "one_stream"), [("", True), ("SIDE = torch.cuda.Stream\n\n\n", False)])
+@pytest.mark.slow
 def test_kernels_of_several_streams_and_the_reference_have_a_worker_of_all_connections(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, first: str, one_stream: bool
 ) -> None:

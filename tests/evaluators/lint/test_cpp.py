@@ -78,5 +78,6 @@ def test_headers() -> None:
     ],
     ids=range(9),
 )
+@pytest.mark.slow
 def test_long_texts_are_read_soon(source: str) -> None:
     marked(source)

@@ -62,6 +62,7 @@ def test_an_honest_file_costs_little(reader: LintProcess) -> None:
     assert apart - alone < 0.005
 
 
+@pytest.mark.slow
 def test_files_beyond_a_limit_are_refused_and_the_next_is_read(
     reader: LintProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def load(worker: Worker, source: str, seconds: float = 20) -> Message:
     return worker.ask({"request": "import", "source": source + KERNEL}, seconds=seconds)
 
 
+@pytest.mark.slow
 def test_the_level_is_what_the_machine_offers(worker: Worker, request: pytest.FixtureRequest) -> None:
     expected = ["bubblewrap"] if "with bubblewrap" in request.node.name else []
     expected += [f"landlock {landlock.usable()}"] if landlock.usable() else []

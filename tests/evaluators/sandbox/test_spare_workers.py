@@ -56,6 +56,7 @@ def test_as_many_are_kept_as_are_taken_at_once_where_there_are_cores(
         assert (len(pool._spares[1]), len(pool._spares[0])) == (kept, 1), "few kernels use several streams"
 
 
+@pytest.mark.slow
 def test_workers_are_handed_out_once() -> None:
     with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool, ThreadPoolExecutor(3) as threads:
         taken = list(threads.map(lambda _: pool.take(), range(3)))

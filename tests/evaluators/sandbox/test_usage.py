@@ -147,6 +147,7 @@ def test_what_an_honest_kernel_holds_passes(worker: Worker, twin: str) -> None:
     load(worker, TWINS[twin])
 
 
+@pytest.mark.slow
 def test_the_judges_own_memory_does_not_count(worker: Worker) -> None:
     shared = SharedMemory(CPU, 1 << 30)
     try:

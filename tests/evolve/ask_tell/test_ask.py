@@ -186,6 +186,7 @@ def test_a_model_people_and_tunables_continue_one_run_in_turn() -> None:
     assert home.births()[-1].generation == 6
 
 
+@pytest.mark.slow
 def test_what_a_model_has_answered_is_not_asked_again() -> None:
     home = Home(chosen(islands=1, tune_share=0))
     assert home.resume(Scripted(most=1)) is StopReason.INTERRUPTED

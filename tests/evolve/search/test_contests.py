@@ -228,6 +228,7 @@ def cut_run(path: Path, confirmer: KnownConfirmer) -> None:
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path, step: int) -> None:
     whole, whole_confirmer = undisturbed()
     assert len(whole_confirmer.met) >= 4, "too few contests to prove anything"

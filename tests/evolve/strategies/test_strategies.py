@@ -105,6 +105,7 @@ def test_what_is_shown_of_a_kernel_follows_the_switches_of_refine() -> None:
     assert all(brief.repair is None for brief in blind)
 
 
+@pytest.mark.slow
 def test_tree_carries_the_same_idea_out_again(tmp_path: Path) -> None:
     from tests.evolve.loopback import Loopback
     from tests.evolve.strategies.conftest import fickle

@@ -85,6 +85,7 @@ BLANKS = [
 
 
 @given(st.sets(st.sampled_from(BLANKS)), st.sampled_from(("  ", "\t", " /* a */ ", " /* a\n'b */")))
+@pytest.mark.slow
 def test_a_comment_may_stand_wherever_a_blank_does(places: set[int], comment: str) -> None:
     text = "".join(comment if at in places else character for at, character in enumerate(TEXT))
     assert native_form(text) == native_form(TEXT)

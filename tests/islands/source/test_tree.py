@@ -78,6 +78,7 @@ def test_all_kernels_here() -> None:
 @pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(ODD), st.lists(st.tuples(st.integers(0, 400), st.sampled_from(SPLINTERS)), min_size=1))
+@pytest.mark.slow
 def test_a_mangled_file(text: str, splinters: list[tuple[int, str]]) -> None:
     for at, splinter in splinters:
         text = text[:at] + splinter + text[at:]

@@ -57,6 +57,7 @@ def test_json_is_one_object_last_on_standard_output(files: tuple[str, str], caps
     assert {"build", "trials", "timing"} <= found["phases"].keys()
 
 
+@pytest.mark.slow
 def test_the_report_says_verdict_and_why_and_the_exit_code_is_zero(
     files: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +111,7 @@ def test_doctor_finds_what_is_here_and_never_shows_a_key(
     assert "Kernels that work here: torch" in out
 
 
+@pytest.mark.slow
 def test_doctor_speaks_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("doctor", "--json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -59,6 +59,7 @@ def served(folder: Path, talk: Callable[[Agent], Awaitable[None]]) -> None:
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_tools_explain_themselves_and_errors_say_what_to_do(tmp_path: Path, make_archive: Any) -> None:
     sample = make_archive()
 

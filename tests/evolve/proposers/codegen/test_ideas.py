@@ -223,8 +223,8 @@ def test_the_shortlist_leaves_out_what_failed_and_keeps_the_order_of_the_file() 
     spoilt = entries[0].technique
     memory = knowing((spoilt, None), times=12)
     memory = replace(memory, experience=against(memory, entries[0].bottleneck, spoilt))
-    shown = Counter(one.title for seed in range(200) for one in shortlist(entries, brief(seed, memory=memory), 6))
-    usual = Counter(one.title for seed in range(200) for one in shortlist(entries, brief(seed), 6))
+    shown = Counter(one.title for seed in range(60) for one in shortlist(entries, brief(seed, memory=memory), 6))
+    usual = Counter(one.title for seed in range(60) for one in shortlist(entries, brief(seed), 6))
     assert shown[entries[0].title] < 0.5 * usual[entries[0].title]
     positions = [entries.index(one) for one in shortlist(entries, brief(3), 6)]
     assert positions == sorted(positions)

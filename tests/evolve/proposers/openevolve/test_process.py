@@ -56,6 +56,7 @@ def test_it_asks_for_scores_and_for_better_programs(process: OpenEvolveProcess) 
     assert process.next() == PROGRAM.replace("X = 1", "X = 2")
 
 
+@pytest.mark.slow
 def test_equal_answers_give_equal_questions(process: OpenEvolveProcess) -> None:
     answers = [edit("XY"[number % 2], 1, 2 + number) for number in range(12)]
     other = OpenEvolveProcess(program=PROGRAM, system="You make kernels fast.", models={"m": 1.0}, seed=3)
