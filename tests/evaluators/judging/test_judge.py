@@ -198,7 +198,7 @@ def test_a_kernel_that_the_judges_clock_contradicts_in_three_processes_is_refuse
 def test_a_kernel_that_is_wrong_only_when_timed_is_wrong(evaluate: Evaluate) -> None:
     body = f"""
         self.calls = getattr(self, 'calls', 0) + 1
-        if self.calls > {2 * SETTINGS.trials + 6}:
+        if self.calls > {SETTINGS.trials + 4}:  # two calls into the timing, which may end after two rounds
             return torch.zeros_like(x)
         {RIGHT}
         """
