@@ -2,14 +2,15 @@
 
 One island is free in everything. Of several on a GPU the first writes Triton and the second CUDA C++; where there is
 one language, as on a CPU, they differ in the family of techniques of their ideas. The last of three or more is free and
-exploratory: it chooses its ideas with little regard to credit, and asks its models at a higher temperature.
+exploratory: it asks its models at a higher temperature, and where credit of techniques chooses among ideas, it mostly
+chooses without it.
 """
 
 from dataclasses import dataclass
 
 from kbevolve.archive.records import Backend
 
-#: Share of ideas that are chosen without looking at credit, and on an exploratory island.
+#: Share of ideas that are chosen without looking at credit, where credit chooses; and on an exploratory island.
 FLOOR, EXPLORATORY_FLOOR = 0.15, 0.6
 #: Factor on the temperature of the settings on an exploratory island (1.0 for the usual 0.8), and the highest
 #: temperature that all endpoints accept.

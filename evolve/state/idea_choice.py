@@ -1,6 +1,4 @@
-"""Which of several ideas a child carries out: by their claims, as far as the author's claims come true, and by what is
-believed of their techniques.
-"""
+"""Which of several ideas a child carries out: by what they claim; without claims, by what is believed of techniques."""
 
 import math
 from collections.abc import Sequence
@@ -8,7 +6,8 @@ from random import Random
 
 from kbevolve.archive.records import Idea
 from kbevolve.evolve.state.memory import Memory
-from kbevolve.evolve.state.normalise import alike, bottleneck_class
+from kbevolve.evolve.state.normalise import bottleneck_class, same_idea
+from kbevolve.islands.credit.posterior import LARGEST_GAIN
 from kbevolve.islands.policy import FREE, Policy
 from kbevolve.islands.stagnation import Stage
 
@@ -22,7 +21,7 @@ STRANGERS, TAKEN = 0.5, 0.5
 
 def is_taken(idea: Idea, taken: Sequence[Idea]) -> bool:
     """Whether another child carries out the same idea, perhaps in other words."""
-    return any(alike(idea.title, other.title) for other in taken)
+    return any(same_idea(idea.title, other.title) for other in taken)
 
 
 def draw_idea(
@@ -37,23 +36,25 @@ def draw_idea(
 ) -> Idea:
     """One of the ideas, which are not empty and of one author. Runs and simulated searches choose by this function.
 
-    It is the idea that promises most: by its claim, as far as the author's claims came true (`islands.credit.claims`),
-    and by the share of its technique's children that worked. Where an idea claims nothing, or claims meant nothing so
-    far, it mostly is the one whose technique is worth most against its bottleneck in a draw from what is believed of it
+    It is the idea that is worth most: by its claim, times the share of its technique's children that worked. Where an
+    idea claims nothing, or larger claims of this author were not followed by larger gains (`islands.credit.claims`), it
+    mostly is the one whose technique is worth most against its bottleneck in a draw from what is believed of it
     (Thompson sampling); for the policy's floor it is any, the earlier ones more often (weight 1/position), because
     models name their best first.
     """
-    calibration = memory.calibration(ideas[0].proposed_by)
-    by_claims = calibration.trusted and all(idea.expected_gain is not None for idea in ideas)
+    trusted = memory.calibration(ideas[0].proposed_by).trusted
+    by_claims = trusted and all(idea.expected_gain is not None for idea in ideas)
     floor = policy.floor if stage is Stage.SEARCHING else max(policy.floor, EXPLORING_FLOOR)
     if not by_claims and rng.random() < floor:
         return rng.choices(ideas, [1 / position for position in range(1, len(ideas) + 1)])[0]
     worth = []
     for idea in ideas:
         belief = memory.experience.belief(idea.technique, bottleneck_class(idea.bottleneck), island)
-        works = (belief.valid + WORKED) / (belief.children + WORKED)
-        promise = works * calibration.promise(math.log(idea.expected_gain or 1.0))
+        if by_claims:
+            works = (belief.valid + WORKED) / (belief.children + WORKED)
+            gain = works * min(math.log(idea.expected_gain or 1.0), LARGEST_GAIN)
+        else:
+            gain = belief.draw(rng)
         home = not policy.techniques or idea.technique in policy.techniques
-        factor = (1.0 if home else STRANGERS) * (TAKEN if is_taken(idea, taken) else 1.0)
-        worth.append(factor * (promise if by_claims else belief.draw(rng)))
+        worth.append(gain * (1.0 if home else STRANGERS) * (TAKEN if is_taken(idea, taken) else 1.0))
     return ideas[max(range(len(ideas)), key=worth.__getitem__)]

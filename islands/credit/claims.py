@@ -30,12 +30,8 @@ class Calibration:
         """Whether larger claims were followed by larger gains at all."""
         return self.slope > 0
 
-    def promise(self, claim: float) -> float:
-        """The gain that a claim lets expect; a claim is at least 0."""
-        return self.slope * min(claim, LARGEST_GAIN)
-
     def after(self, claim: float, gain: float) -> "Calibration":
-        """After a valid child: what its idea claimed, and what it gained."""
+        """After a valid child: what its idea claimed, at least 0, and what it gained."""
         claim, gain = min(claim, LARGEST_GAIN), min(max(gain, -LARGEST_GAIN), LARGEST_GAIN)
         says = 1 / (FINE**2 + claim**2)
         weight = self.weight + says * claim**2

@@ -1,6 +1,9 @@
 """Failures, bottlenecks and titles in other words count as one."""
 
+import csv
 from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from kbevolve.evolve.state.normalise import (
     MEMORY,
     bottleneck_class,
     first_line,
+    same_idea,
     signature,
 )
 from tests.evolve.doubles import KnownEvaluator, kernel, problem
@@ -59,3 +63,22 @@ def test_words_have_a_class(words: str, expected: str) -> None:
 
 def test_all_of_the_playbook_has_one() -> None:
     assert all(bottleneck_class(idea.bottleneck) for idea in load_playbook().ideas)
+
+
+def test_ideas_of_a_recorded_model_are_the_same_where_their_titles_say_so() -> None:
+    """Titles of the ideas for the first children of three problems; islands had not seen each other's."""
+    with open(Path(__file__).with_name("titles.csv")) as file:
+        ideas = [(row["problem"], row["island"], row["title"]) for row in csv.DictReader(file)]
+    pairs = [
+        (one[2], other[2])
+        for one, other in combinations(ideas, 2)
+        if one[0] == other[0] and one[1] != other[1] and same_idea(one[2], other[2])
+    ]
+    assert len(pairs) == 26
+    assert ("M-fastest tile order", "Tile order with x row tiles fastest") in pairs
+    assert not any("fp32 register tile" in one and "mma.sync m16n8k16" in other for one, other in pairs)
+
+
+def test_titles_of_fillers_are_not_the_same() -> None:
+    assert not same_idea("on the one", "in the")
+    assert same_idea("Larger tiles.", "larger-tiles")

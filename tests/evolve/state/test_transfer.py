@@ -10,6 +10,7 @@ from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.evolve.state.transfer import TransferredKnowledge, alike, as_text, from_text, gather, received_by
+from kbevolve.islands.credit.claims import Calibration
 from tests.evolve.doubles import DEVICE
 
 TEXT = '"""A problem."""\n\n\nclass Model: ...  # {}\n\n\ndef get_inputs(): ...\n\n\ndef get_init_inputs(): ...\n'
@@ -39,7 +40,14 @@ def create(
     for number, speedup in enumerate([1.0, *speedups]):
         mark = "" if torch else "import triton  # @triton.jit\n\n@triton.jit\ndef k(): ...\n\n\n"
         kernel = Kernel.from_source(f"{mark}class ModelNew: {run.problem[:4]} = {number}, {technique!r}\n")
-        idea = Idea(title=f"{technique} {number}", mechanism="m", technique=technique, bottleneck="memory")
+        idea = Idea(
+            title=f"{technique} {number}",
+            mechanism="m",
+            technique=technique,
+            bottleneck="memory",
+            expected_gain=2.0,
+            proposed_by="m",
+        )
         child = Birth(
             run=run.id, generation=number, island=0, slot=0, operator=Operator.MUTATE, state=BirthState.CREATED,
             parents=(kernels[0].id,) if kernels else (), kernel=kernel.id, idea=idea.id,
@@ -118,6 +126,7 @@ def test_a_legacy_survives_being_written() -> None:
     create(archive, add_run(archive, LOGSUMEXP, "lse-1"), [1.5, 1.1, None])
     given = gather(archive, add_run(archive, SOFTMAX, "softmax-1"), SOFTMAX)
     assert given.kernels
+    assert given.claims["m"].slope < Calibration().slope, "a factor of 2 was claimed each time"
     assert from_text(as_text(given), archive) == given
 
 
