@@ -1,8 +1,6 @@
 """Builds for a real GPU: the pool builds, the worker loads; Triton leaves the device while it compiles."""
 
-import contextlib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 
@@ -14,13 +12,9 @@ from kbevolve.evaluators.builds.build_request import BuildRequest
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.sandbox.build_protocol import BuildResult
-from kbevolve.evaluators.sandbox.worker import Worker
-from kbevolve.evaluators.worker.channel import Message
+from tests.evaluators.builds.pooled import WorkerWithPool
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
-
-MODEL = "\nclass ModelNew:\n    pass\n"
 
 CUDA_SOURCE = r"""
 #include <torch/extension.h>
@@ -86,32 +80,8 @@ assert torch.equal(y, 2 * x)
 WRONG_TRITON = TRITON.replace("tl.load(source", "tl.no_such_thing(source")
 
 
-class WorkerWithPool:
-    """A worker with a build pool, and a record of when it left the device."""
-
-    def __init__(self, pool: BuildPool) -> None:
-        self.pool = pool
-        self.requests: list[Message] = []
-        self.away: list[str] = []
-        self.worker = Worker(find_device("cuda"))
-        self.worker.wait_ready()
-        self.worker.builder = self.build
-        self.worker.while_compiling = self.leave
-
-    def build(self, request: Message, *, seconds: float) -> Future[BuildResult]:
-        self.requests.append(request)
-        return self.pool.builder(request, seconds=seconds)
-
-    @contextlib.contextmanager
-    def leave(self) -> Iterator[None]:
-        self.away.append("left")
-        try:
-            yield
-        finally:
-            self.away.append("back")
-
-    def load(self, source: str) -> Message:
-        return self.worker.ask({"request": "import", "source": source + MODEL}, seconds=60, build_seconds=180)
+def worker_on_gpu(pool: BuildPool) -> WorkerWithPool:
+    return WorkerWithPool(pool, device=find_device("cuda"))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +94,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildPool]:
 
 @pytest.fixture
 def place(pool: BuildPool) -> Iterator[WorkerWithPool]:
-    place = WorkerWithPool(pool)
+    place = worker_on_gpu(pool)
     yield place
     place.worker.kill()
 
@@ -158,7 +128,7 @@ def test_it_is_built_with_light_headers_for_this_gpu_only(pool: BuildPool, tmp_p
 
 def test_the_next_worker_loads_it_without_a_build(place: WorkerWithPool, pool: BuildPool) -> None:
     assert place.load(INLINE) == {"ok": True}, place.worker.printed
-    following = WorkerWithPool(pool)
+    following = worker_on_gpu(pool)
     try:
         assert following.load(INLINE) == {"ok": True}, following.worker.printed
         assert following.worker.built[0].seconds == 0
@@ -209,7 +179,7 @@ def with_header(how: str, factor: int, flags: Sequence[str] = (), linked: Sequen
 @pytest.mark.parametrize("how", INCLUDES)
 def test_a_child_with_another_header_does_not_get_its_parents_object(pool: BuildPool, how: str) -> None:
     for factor, compiled in ((2, True), (3, True), (2, False)):
-        place = WorkerWithPool(pool)
+        place = worker_on_gpu(pool)
         try:
             assert place.load(with_header(how, factor)) == {"ok": True}, place.worker.printed
             (build,) = place.worker.built
@@ -252,7 +222,7 @@ for file in Path(os.environ["TRITON_CACHE_DIR"]).rglob("*"):
         file.write_bytes(b"poison")
 """
     assert place.load(TRITON + poison) == {"ok": True}, place.worker.printed
-    following = WorkerWithPool(pool)
+    following = worker_on_gpu(pool)
     try:
         assert following.load(TRITON) == {"ok": True}, following.worker.printed
     finally:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 
 from kbevolve.evaluators.builds.pool import BuildPool
-from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.sandbox.build_protocol import BuildResult
 from kbevolve.evaluators.sandbox.forkserver import ForkServer
 from kbevolve.evaluators.sandbox.worker import Worker
@@ -58,11 +58,11 @@ def named(name: str) -> str:
 class WorkerWithPool:
     """A worker with a build pool, and a record of its requests."""
 
-    def __init__(self, pool: BuildPool, fork_server: ForkServer | None) -> None:
+    def __init__(self, pool: BuildPool, fork_server: ForkServer | None = None, device: Device = CPU) -> None:
         self.pool = pool
         self.requests: list[Message] = []
         self.away: list[str] = []
-        self.worker = Worker(CPU, fork_server)
+        self.worker = Worker(device, fork_server)
         self.worker.wait_ready()
         self.worker.builder = self.build
         self.worker.while_compiling = self.leave
@@ -79,6 +79,6 @@ class WorkerWithPool:
         finally:
             self.away.append("back")
 
-    def load(self, source: str, *, seconds: float = 30.0, build_seconds: float = 60.0) -> Message:
+    def load(self, source: str, *, seconds: float = 60.0, build_seconds: float = 180.0) -> Message:
         request = {"request": "import", "source": source + MODEL}
         return self.worker.ask(request, seconds=seconds, build_seconds=build_seconds)
