@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbevolve.archive.formatting import percent_words
 from kbevolve.archive.records import Backend
 from kbevolve.configs.playbook import PlaybookIdea
 from kbevolve.configs.settings import Precision
@@ -47,8 +48,8 @@ def filters_for(brief: Brief, precision: Precision) -> list[IdeaFilter]:
     share = card.memory_ms / time_ms if card and card.memory_ms and time_ms else 0.0
     if share >= MEMORY_BOUND:
         reason = (
-            f"The kernel already moves its bytes at {min(share, 1.0):.0%} of the bandwidth that this device reaches: "
-            "less arithmetic cannot make it faster."
+            f"The kernel already moves its bytes at {percent_words(min(share, 1.0))} of the bandwidth that this device "
+            "reaches: less arithmetic cannot make it faster."
         )
         found.append(IdeaFilter(reason=reason, bottlenecks=(ARITHMETIC,)))
     return found

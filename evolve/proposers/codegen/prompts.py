@@ -11,6 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from kbevolve.archive.formatting import percent_words
 from kbevolve.archive.records import Backend, Idea, Operator
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Feedback, Libraries, Precision
@@ -262,7 +263,7 @@ def _technique_lines(brief: Brief) -> list[str]:
     for pair in sorted(worth, key=lambda pair: (-worth[pair].improvement, pair))[:SHOWN_TECHNIQUES]:
         belief, worked = worth[pair], experience.tally(*pair).valid > 0
         those = f", those to change the speed by {percent(belief.gain)}" if worked else "; none has yet"
-        lines.append(f"{pair_words(pair)}: {belief.validity:.0%} of its kernels are expected to work{those}")
+        lines.append(f"{pair_words(pair)}: {percent_words(belief.validity)} of its kernels are expected to work{those}")
     return lines
 
 

@@ -29,7 +29,7 @@ CARD = ProblemCard(
     flops=412_000_000_000, required_flops=388_000_000_000, eager_ms=12.0, memory_ms=0.094,
     peaks={"copy": 4.4e12, "fp64": 60e12, "fp32": 50e12, "tf32": 400e12, "fp16": 750e12, "bf16": 800e12},
     resources={"L2": 50 << 20, "shared": 227 << 10, "SM shared": 228 << 10, "registers": 65536},
-    roofline_ms={"fp32": 1.455}, flags={"reducible": "48% of an operand of a matrix product are blocks of zeros"},
+    roofline_ms={"fp32": 1.455}, flags={"reducible": "48 % of an operand of a matrix product are blocks of zeros"},
 )  # fmt: skip
 IDEA = Idea(title="t", mechanism="m", technique="fusion")
 
@@ -55,7 +55,7 @@ def test_every_bound_states_what_it_assumes() -> None:
         "of which 24.0 GFLOP can be saved: at the measured peaks 7.76 ms in fp32, 2.91 ms in 3 TF32, 1.55 ms in 3 "
         "fp16, 2.91 ms in 6 bf16.",
         "So arithmetic bounds it, at 1.55 ms if each byte moves once and nothing is padded; eager PyTorch takes 12 ms.",
-        "Reducible: 48% of an operand of a matrix product are blocks of zeros.",
+        "Reducible: 48 % of an operand of a matrix product are blocks of zeros.",
     ]
 
 

@@ -46,7 +46,7 @@ def test_arithmetic_cannot_help_a_memory_bound_kernel() -> None:
     assert not any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(bound, "tf32"))
     assert any(bottleneck_class(one.bottleneck) == ARITHMETIC for one in shown(free, "tf32"))
     (found,) = filters_for(bound, "tf32")
-    assert "at 83% of the bandwidth" in found.reason
+    assert "at 83 % of the bandwidth" in found.reason
 
 
 @pytest.mark.parametrize(

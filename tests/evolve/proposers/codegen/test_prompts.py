@@ -109,7 +109,7 @@ def test_filtered_ideas_are_neither_proposed_nor_listed(model: ScriptedModel) ->
     script(model, IDEAS, DIFF)
     proposer(model).propose(brief(Operator.MUTATE, card=card, stage=Stage.EXPLORING))
     asked = model.requests[0].last
-    assert "already moves its bytes at 93% of the bandwidth" in asked
+    assert "already moves its bytes at 93 % of the bandwidth" in asked
     assert "\n- cheap-math: " not in asked
     assert "\n- fusion: " in asked
     assert "There has been no improvement for long" in asked
