@@ -98,7 +98,7 @@ def _files_near(path: Path) -> str:
     if not folder.is_dir():
         return f"There is no folder {folder} either."
     names = [entry.name for entry in folder.glob("*.py")]
-    return f"In {folder.resolve()}: {nearest(path.name, names)}"
+    return f"Looked for .py files in {folder.resolve()}. {nearest(path.name, names)}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

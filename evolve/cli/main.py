@@ -90,8 +90,9 @@ def _run(argv: list[str], *, debug: bool) -> int:
         if debug:
             traceback.print_exc()
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
-        click.echo(f"kbevolve: {message}", err=True)
-        if isinstance(error, click.UsageError) and error.ctx is not None:
+        help_itself = message.startswith("Usage: ")  # of a group that was called without a command
+        click.echo(message if help_itself else f"kbevolve: {message}", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None and not help_itself:
             click.echo(f"See: {error.ctx.command_path} --help", err=True)
         return 2 if isinstance(error, click.UsageError | UsageError) else 1
     except Exception as error:

@@ -78,7 +78,7 @@ def find_ladder(name: str) -> Ladder:
         UsageError: there is none of this name.
     """
     if name not in LADDERS:
-        raise UsageError(f"no ladder {name!r}; {nearest(name, LADDERS)}")
+        raise UsageError(f"no ladder {name!r}. {nearest(name, LADDERS)}")
     return draw_ladder(name, LADDERS[name])
 
 

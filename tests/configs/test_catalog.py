@@ -69,7 +69,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(name: str, near: str) -> N
 
 def test_a_missing_file_is_answered_with_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "softmax.py").write_text(TINY)
-    assert complaint(str(tmp_path / "sofmax.py")).endswith(f"In {tmp_path}: Nearest: softmax.py.")
+    assert complaint(str(tmp_path / "sofmax.py")).endswith(f"Looked for .py files in {tmp_path}. Nearest: softmax.py.")
     assert "no folder" in complaint(str(tmp_path / "nowhere" / "softmax.py"))
 
 

@@ -14,7 +14,7 @@ from kbevolve.archive.formatting import percent_words
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.cli.options import json_line_option, names_in
 from kbevolve.evolve.cli.render.json import print_json_line
-from kbevolve.evolve.cli.render.tables import Column, print_table, say
+from kbevolve.evolve.cli.render.tables import Column, explain, print_table
 from kbevolve.evolve.simulation.ladders import LADDERS
 from kbevolve.evolve.simulation.latency import Latency, LatencyScore, compare_lookaheads
 from kbevolve.evolve.simulation.measured import packaged
@@ -117,7 +117,7 @@ def bench_search(
     if as_json:
         print_json_line(plain_scores(everything))
     else:
-        say(console, _LEGEND)
+        explain(console, _LEGEND)
 
 
 def _print(console: Console, scores: Sequence[SearcherScore]) -> None:
@@ -156,7 +156,7 @@ def _bench_lookahead(
     if as_json:
         print_json_line([asdict(one) for one in everything])
     else:
-        say(console, _LATENCY_LEGEND)
+        explain(console, _LATENCY_LEGEND)
 
 
 def _change(mean: float, error: float, digits: int) -> str:

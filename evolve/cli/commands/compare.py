@@ -30,7 +30,7 @@ from kbevolve.evolve.cli.options import (
 from kbevolve.evolve.cli.render.formats import counts_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import LiveProgress
-from kbevolve.evolve.cli.render.tables import Column, print_table, say
+from kbevolve.evolve.cli.render.tables import Column, explain, print_table, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
@@ -205,7 +205,7 @@ def _print(console: Console, table: Mapping[str, Mapping[str, Any]]) -> None:
             Column("dollars", lambda name: _dollar_words(table[name]["dollars"]), right=True),
         ]
     print_table(console, columns, table)
-    say(
+    explain(
         console,
         "at N: lower end of the 95 % interval of the best kernel's speedup over eager after N evaluations, starting "
         "kernels included; the mean over seeds, with its 95 % interval from three seeds on. Published: speedups of "

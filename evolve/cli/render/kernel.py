@@ -170,11 +170,13 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> Fields:
 
 
 def print_source(console: Console, source: str, language: str = "python") -> None:
-    """Print source: in the terminal's own colours, for any background; unchanged in a pipe."""
+    """Print source: in the terminal's own colours, for any background; unchanged in a pipe.
+
+    Long lines are left to the terminal, so that what is copied from it still compiles.
+    """
     if console.is_terminal:
-        console.print(
-            Syntax(printable(source), language, theme="ansi_dark", background_color="default", word_wrap=True)
-        )
+        colours = Syntax("", language, theme="ansi_dark", background_color="default")
+        console.print(colours.highlight(printable(source)), soft_wrap=True, end="")
     else:
         click.echo(source, nl=not source.endswith("\n"))
 

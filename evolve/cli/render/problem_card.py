@@ -32,7 +32,7 @@ def card_fields(card: ProblemCard, flaws: tuple[Flaw, ...]) -> Mapping[str, str 
         "writes": size_words(card.output_bytes),
         "computes": f"{operation_words(card.flops)} in products" if card.flops else "no matrix products",
         "bound by": f"{card.bound_by}{intensity}",
-        "products": ", ".join(f"{way} {time_words(time)}" for way, time in product_times(card).items()) or "–",
+        "products": ", ".join(f"{way} {time_words(time)}" for way, time in product_times(card).items()),
         "eager": time_words(card.eager_ms) + (f", {share} of the roofline" if card.task_roofline_ms else ""),
         "roofline": _by_class(card.roofline_ms),
         "floor": _by_class(card.floor_ms) if any(card.floor_ms.values()) else "none known with certainty",

@@ -38,6 +38,11 @@ def say(console: Console, line: str, style: str = "") -> None:
     console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
+def explain(console: Console, text: str) -> None:
+    """Print what a table means: wrapped between words on a terminal, one line in a pipe."""
+    console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal)
+
+
 def print_fields(console: Console, fields: Mapping[str, str | Text]) -> None:
     """Print the names and values that are not empty, in two columns; long values wrap within theirs."""
     shown = {name: value for name, value in fields.items() if value}

@@ -7,7 +7,7 @@ from kbevolve.archive.formatting import counted, duration_words, percent_words, 
 from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.archive.throughput import DeviceUse, PhaseTime, Throughput
 from kbevolve.evolve.cli.render.formats import counts_words
-from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table, say
+from kbevolve.evolve.cli.render.tables import Column, explain, print_fields, print_table
 
 _PHASE_COLUMNS: tuple[Column[PhaseTime], ...] = (
     Column("phase", lambda one: one.name, flexible=True),
@@ -36,12 +36,12 @@ def print_throughput(console: Console, throughput: Throughput) -> None:
     print_table(console, _PHASE_COLUMNS, throughput.phases)
     console.print()
     print_table(console, _DEVICE_COLUMNS, throughput.devices)
-    for line in (
-        "Seconds per child; share: of the seconds of all evaluations.",
-        "Busy: share of the wall time with at least one kernel on the device; timed alone: with one kernel in timing",
-        "and no other process. Gaps are in seconds, and include contests of champions.",
-    ):
-        say(console, line, "dim")
+    explain(
+        console,
+        "Phases: seconds per child; share: of the seconds of all evaluations. Busy: share of the wall time with at "
+        "least one kernel on the device; timed alone: with one kernel in timing and no other process. Gaps are in "
+        "seconds, and include contests of champions.",
+    )
 
 
 def _fields(throughput: Throughput) -> dict[str, str | Text]:

@@ -112,7 +112,7 @@ def test_a_name_decides_everything_and_another_seed_gives_another_ladder() -> No
 
 
 def test_an_unknown_ladder_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"no ladder 'ladder-d'; Nearest: .*ladder-a"):
+    with pytest.raises(UsageError, match=r"no ladder 'ladder-d'. Nearest: .*ladder-a"):
         find_ladder("ladder-d")
 
 

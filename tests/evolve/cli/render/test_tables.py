@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from kbevolve.evolve.cli.render.tables import Column, print_table, printable
+from kbevolve.evolve.cli.render.kernel import print_source
+from kbevolve.evolve.cli.render.tables import Column, explain, print_table, printable
 
 COLUMNS: tuple[Column[tuple[str, str | Text, str, str]], ...] = (
     Column("kernel", lambda row: row[0]),
@@ -56,3 +57,23 @@ def test_nothing_is_obeyed_by_a_terminal() -> None:
     console = Console(file=out, force_terminal=True, width=80, color_system=None)
     print_table(console, [Column("what", lambda row: row)], ["a\x1b[2J[red]b"])
     assert "a[2J[red]b" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 120])
+def test_an_explanation_is_wrapped_between_words_on_a_terminal_only(width: int) -> None:
+    words = "Fraction of the fastest possible speed after so many evaluations, " * 4
+    shown = io.StringIO()
+    explain(Console(file=shown, force_terminal=True, width=width, color_system=None), words)
+    assert all(len(line) <= width for line in shown.getvalue().splitlines())
+    assert shown.getvalue().split() == words.split()
+    piped = io.StringIO()
+    explain(Console(file=piped, width=width), words)
+    assert piped.getvalue() == words + "\n"
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_source_that_is_copied_from_a_terminal_is_the_source(end: str) -> None:
+    source = "x = 1  # " + "a long remark " * 20 + "\n\n\ndef f():\n    return x" + end
+    out = io.StringIO()
+    print_source(Console(file=out, force_terminal=True, width=80, color_system=None), source)
+    assert out.getvalue() == source.removesuffix("\n") + "\n"
