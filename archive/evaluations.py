@@ -83,6 +83,26 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCost:
+    """What it costs to launch a call, measured in the candidate's process: for information, never for a verdict.
+
+    The speedup here is not the judge's: the kernel gets the same inputs in every call, and no output is checked.
+    """
+
+    #: Median milliseconds until a call returns to the host while the device is busy, of the kernel and of the eager
+    #: reference. A call that waits for the device includes that wait.
+    host_ms: float
+    reference_host_ms: float
+    #: Mean milliseconds of a call as KernelBench times it (`cuda_event`), of the kernel and of the eager reference, and
+    #: the quotient. Its events begin on a device that is soon idle, so that slow launches are inside.
+    kernelbench_ms: float
+    kernelbench_reference_ms: float
+    kernelbench_speedup: float
+    #: Kernels, copies and fills that a call launches; None where the profiler saw none.
+    launches: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """Where a correct kernel's time goes."""
 
@@ -100,6 +120,8 @@ class Profile:
     counters: Mapping[str, float] = field(default_factory=dict)
     #: One line: what most likely limits it.
     bottleneck: str = ""
+    #: What it costs to launch a call; None on a CPU, which has no launches, and where it was not measured.
+    launch_cost: LaunchCost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

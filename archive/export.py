@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from kbevolve import __version__
+from kbevolve.archive.formatting import launching_fields
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run, Timing
 
 #: First and last line of the block; an older block is replaced when a file is exported again.
@@ -55,6 +56,7 @@ def exported_source(
         **(
             {"confirmed": f"{_speedup(confirmation)}, in the {confirmation.purpose} of its run"} if confirmation else {}
         ),
+        **launching_fields(evaluation),
         "measured": f"{moment:%Y-%m-%d %H:%M} UTC",
         "again with": command,
     }

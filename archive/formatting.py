@@ -67,6 +67,20 @@ def time_words(milliseconds: float | None) -> str:
     return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
 
 
+def launching_fields(evaluation: Evaluation) -> dict[str, str]:
+    """What KernelBench's timing shows, and the host's time to launch a call; empty where they were not measured."""
+    cost = evaluation.profile.launch_cost if evaluation.profile else None
+    if cost is None:
+        return {}
+    speedup = over_eager(as_times(cost.kernelbench_speedup), cost.kernelbench_speedup)
+    launches = f"{cost.launches:.3g} a call, for which" if cost.launches else "for a call"
+    times = f"{time_words(cost.kernelbench_ms)}, eager {time_words(cost.kernelbench_reference_ms)}"
+    return {
+        "KernelBench": f"{speedup}, {times}, by its way of timing (cuda_event), which includes slow launches",
+        "launches": f"{launches} the host needs {time_words(cost.host_ms)}, eager {time_words(cost.reference_host_ms)}",
+    }
+
+
 def duration_words(seconds: float) -> str:
     """``0:42`` or ``1:02:03``."""
     minutes, second = divmod(round(seconds), 60)

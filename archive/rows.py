@@ -135,8 +135,7 @@ def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
 
 
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    if get_origin(kind) is UnionType:
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)  # only "X | None" occurs
+    kind = _present(kind)
     if kind in (bool, Path):
         return partial(kind)
     if kind in (str, int, float):
@@ -148,9 +147,17 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
 
 def _revived(kind: Any, value: Any) -> Any:
     """The value of this type that `_plain` wrote."""
+    if value is None:
+        return None
+    kind = _present(kind)
     if get_origin(kind) is tuple:
         return tuple(_revived(get_args(kind)[0], one) for one in value)
     if hasattr(kind, "__dataclass_fields__"):
         types = types_of(kind)  # a later version may store more fields in the same column
         return kind(**{name: _revived(types[name], one) for name, one in value.items() if name in types})
     return member(kind, value) if isinstance(kind, type) and issubclass(kind, Enum) else value
+
+
+def _present(kind: Any) -> Any:
+    """X for ``X | None``, the only union that occurs."""
+    return next(one for one in get_args(kind) if one is not NoneType) if get_origin(kind) is UnionType else kind

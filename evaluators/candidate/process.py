@@ -43,6 +43,8 @@ _LONGEST_NAME = 1000
 _LEAST_MS = 1e-6
 #: One of so many timed calls has its inputs compared afterwards, at random.
 _COMPARED = 4
+#: The time limit for measuring launches, in limits of a call: two calls, however long, or some more of 0.2 s together.
+_LAUNCH_COST_CALLS = 3
 #: A reported time may exceed the judge's own by this factor, because a GPU's clock differs a little from the judge's.
 _CLOCK_SLACK = 1.01
 
@@ -63,6 +65,16 @@ class Call:
     aliases_input: bool
     #: What the candidate left changed in its process, by short names (`worker.integrity`).
     changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCost:
+    """What it costs to launch a call (`worker.launch_cost`): untrusted, for information."""
+
+    #: Milliseconds of the host until the call returns.
+    host_ms: float
+    #: Milliseconds of the call as KernelBench times it.
+    kernelbench_ms: float
 
 
 class CandidateProcess:
@@ -196,6 +208,15 @@ class CandidateProcess:
         seconds = self._settings.run_seconds + self._settings.build_seconds
         return self._ask(self._request("profile"), seconds).get("launches")
 
+    def launch_cost(self, inputs: list[torch.Tensor]) -> CallCost:
+        """What it costs to launch a call (`worker.launch_cost`), as the worker reports it; CUDA only."""
+        self._write(self._prepared.input_places, inputs)
+        asked = time.perf_counter()
+        reply = self._ask(self._request("launch_cost"), _LAUNCH_COST_CALLS * self._settings.run_seconds)
+        wall_ms = 1e3 * (time.perf_counter() - asked)
+        with reading_a_reply():
+            return CallCost(**{name: _milliseconds(reply.get(name), wall_ms) for name in ("host_ms", "kernelbench_ms")})
+
     def traits(self) -> tuple[Trait, ...] | None:
         """The traits that the worker finds in its compiled Triton kernels; None where it has none. Never a rejection.
 
@@ -296,7 +317,10 @@ def _time_of(reply: Message, wall_ms: float) -> float:
     times = reply.get("times_ms")
     if not isinstance(times, list) or len(times) != 1:
         raise Rejection(Verdict.CRASHED, "its process sent a reply without a time")
-    value = times[0]
+    return _milliseconds(times[0], wall_ms)
+
+
+def _milliseconds(value: Any, wall_ms: float) -> float:
     if not isinstance(value, float) or not _LEAST_MS <= value <= _CLOCK_SLACK * wall_ms:
         raise Rejection(Verdict.REFUSED, "not accepted: its process reported an impossible time")
     return value

@@ -7,8 +7,9 @@ separates memory-bound from compute-bound kernels.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kbevolve.archive.records import Launch, ProblemCard
+from kbevolve.archive.records import Launch, LaunchCost, ProblemCard
 from kbevolve.evaluators.analysis.rates import duration, percent
+from kbevolve.evaluators.feedback.launching import launches_limit, launching_words
 from kbevolve.evaluators.feedback.passes import kernel_ms, passes_words, product_launch
 
 #: Below this share of kernel time in a call's time the device waits for launches.
@@ -33,6 +34,7 @@ _LOW_OCCUPANCY = 0.25
 #: From this share of library time on, the candidate's own kernels hardly matter.
 _LIBRARY_SHARE = 0.8
 
+_LAUNCH_BOUND = "launch-bound"
 #: Names of the readings of `counters` that are used here.
 DRAM, SM, TENSOR, STALL = "DRAM busy", "SM busy", "tensor cores busy", "stalled: "
 
@@ -45,15 +47,20 @@ def bottleneck(
     limit: str = "",
     counters: Mapping[str, float] | None = None,
     card: ProblemCard | None = None,
+    launch_cost: LaunchCost | None = None,
 ) -> str:
-    """The most likely limit of a kernel, in one line, and passes that could go; "" when nothing is known.
+    """The most likely limit of a kernel, in one line, and passes and launches that could go; "" when nothing is known.
 
     The launches are those of one call, the longest first; the counters are of the longest, in percent, by the names
     above. `limit` is what bounds the problem's roofline: "memory", "arithmetic" or "". With the problem's card, the
     launch that computes the products is compared with their rate.
     """
     found = next(_findings(launches, time_ms, roofline_share, limit, counters or {}, card), "")
-    return "; ".join(filter(None, (found, passes_words(launches))))
+    lines = [found, passes_words(launches)]
+    if not found.startswith(_LAUNCH_BOUND):
+        first = launches_limit(launches, time_ms, launch_cost)
+        lines.insert(0 if first else len(lines), launching_words(launches, time_ms, launch_cost))
+    return "; ".join(filter(None, lines))
 
 
 def _findings(
@@ -69,7 +76,7 @@ def _findings(
     busy_ms = kernel_ms(launches)
     if busy_ms < _BUSY * time_ms and any(one.registers is not None for one in launches):  # a CPU has no launches
         yield (
-            f"launch-bound: kernels run {duration(busy_ms)} of {duration(time_ms)} in {count:.3g} "
+            f"{_LAUNCH_BOUND}: kernels run {duration(busy_ms)} of {duration(time_ms)} in {count:.3g} "
             f"launch{'' if count == 1 else 'es'}; fewer launches, less work in Python, or a CUDA graph"
         )
     near = share is not None and share >= _NEAR_ROOFLINE

@@ -14,6 +14,7 @@ from kbevolve.evaluators.analysis.rates import (
     teraflops,
     three_digits,
 )
+from kbevolve.evaluators.feedback.launching import launching_line
 from kbevolve.evaluators.feedback.passes import kernel_ms, product_launch
 
 #: How the message of a kernel begins that failed because of rounding.
@@ -73,11 +74,11 @@ def speed_line(evaluation: Evaluation, parent: Evaluation | None = None) -> str:
 
 
 def performance(evaluation: Evaluation, card: ProblemCard | None = None) -> list[str]:
-    """Lines on a correct kernel's share of the roofline, its launches, counters and bottleneck."""
+    """Lines on a correct kernel's share of the roofline, its launches and what they cost, counters and bottleneck."""
     profile = evaluation.profile or Profile()
-    product = product_launch(profile.launches, card)
-    lines = [_roofline(evaluation, card), *_launches(profile, evaluation.timing.time_ms), str(product or "")]
-    lines.append(_counters(profile))
+    product, time_ms = product_launch(profile.launches, card), evaluation.timing.time_ms
+    lines = [_roofline(evaluation, card), *_launches(profile, time_ms), str(product or ""), _counters(profile)]
+    lines.append(launching_line(profile.launches, time_ms or 0.0, profile.launch_cost))
     if profile.bottleneck:
         lines.append(f"Bottleneck (a guess): {profile.bottleneck}.")
     return [line for line in lines if line]

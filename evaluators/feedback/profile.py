@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kbevolve.archive.records import Launch, ProblemCard, Profile
+from kbevolve.archive.records import Launch, LaunchCost, ProblemCard, Profile
 from kbevolve.evaluators.analysis.rates import bytes_of, gigabytes_per_second, roofline_share, teraflops
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.feedback.bottleneck import bottleneck
@@ -45,12 +45,16 @@ def read_profile(
     card: ProblemCard | None = None,
     precision_class: str | None = None,
     roofline: Roofline | None = None,
+    launch_cost: LaunchCost | None = None,
 ) -> Profile:
     """The profile in a worker's reply (`worker.profiling.profile`); without the problem's card there are no rates.
 
-    `time_ms` is a call as the judge timed it; the profiler lengthens its own.
+    `time_ms` is a call as the judge timed it; the profiler lengthens its own. The launches are counted here.
     """
-    launches, profiled_ms = calibrated(read_launches(reported), time_ms)
+    everything = read_launches(reported)
+    launches, profiled_ms = calibrated(everything[:MOST_LAUNCHES], time_ms)
+    if launch_cost is not None:
+        launch_cost = replace(launch_cost, launches=sum(one.launches for one in everything) or None)
     share = roofline_share(card, precision_class, time_ms)
     limit = limit_of(card, precision_class, roofline)
     return Profile(
@@ -59,7 +63,10 @@ def read_profile(
         gigabytes_per_second=gigabytes_per_second(card, time_ms),
         teraflops=teraflops(card, time_ms),
         roofline_share=share,
-        bottleneck=bottleneck(launches, time_ms=time_ms, roofline_share=share, limit=limit, card=card),
+        bottleneck=bottleneck(
+            launches, time_ms=time_ms, roofline_share=share, limit=limit, card=card, launch_cost=launch_cost
+        ),
+        launch_cost=launch_cost,
     )
 
 
@@ -77,7 +84,13 @@ def calibrated(launches: tuple[Launch, ...], time_ms: float) -> tuple[tuple[Laun
 
 def with_counters(profile: Profile, readings: Mapping[str, float], *, time_ms: float) -> Profile:
     """The profile with readings of `counters`, which show the bottleneck better than times do."""
-    line = bottleneck(profile.launches, time_ms=time_ms, roofline_share=profile.roofline_share, counters=readings)
+    line = bottleneck(
+        profile.launches,
+        time_ms=time_ms,
+        roofline_share=profile.roofline_share,
+        counters=readings,
+        launch_cost=profile.launch_cost,
+    )
     return replace(profile, counters=dict(readings), bottleneck=line)
 
 
@@ -107,7 +120,7 @@ def read_launches(reported: Any) -> tuple[Launch, ...]:
             threads=_integer(entry.get("threads"), _MOST_REGISTERS),
             library=LIBRARY.search(entry["name"][:1000]) is not None,
         )
-        for microseconds, launches, entry in timed[:MOST_LAUNCHES]
+        for microseconds, launches, entry in timed
     )
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,7 +14,7 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.analysis.card import card_for
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.candidate.output_check import OutputChecker
-from kbevolve.evaluators.candidate.process import Call, CandidateProcess
+from kbevolve.evaluators.candidate.process import Call, CallCost, CandidateProcess
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
@@ -95,6 +96,8 @@ class ProblemContext:
         self.card = replace(self.card, eager_ms=self.undisturbed.ms)
         #: To be entered before a kernel gets memory: as many as fit side by side.
         self.memory = threading.BoundedSemaphore(self._fitting(width))
+        #: What it costs to launch a call of the reference; None where it is not measured.
+        self.reference_cost = self.launch_cost(self.reference)
 
     def _card(self, *, fresh: bool = False) -> ProblemCard:
         judge, prepared = self.judge, self.prepared
@@ -155,6 +158,18 @@ class ProblemContext:
     def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:
         """Whether a time is below the card's floor for a precision class."""
         return time_ms < _FLOOR_SHARE * self.card.floor_ms.get(precision_class or "", 0.0)
+
+    def launch_cost(self, process: CandidateProcess) -> CallCost | None:
+        """What it costs to launch a call; None on a CPU, without profiles, and where the process fails.
+
+        It informs people and proposers, so a failure has no consequence. It takes some 0.2 s, or two calls.
+        """
+        if self.device.type == "cpu" or not self.judge.settings.profile:
+            return None
+        with self.judge.gate.exclusive() as waited, suppress(Rejection):
+            process.worker.deadline += waited
+            return process.launch_cost(self.prepared.trial(0).inputs)
+        return None
 
     def measure_reference(self) -> float:
         """Milliseconds of an undisturbed call of the reference, measured now; EvaluatorError when it fails."""

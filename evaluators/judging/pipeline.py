@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from random import Random
 
-from kbevolve.archive.records import Evaluation, Execution, Kernel, Verdict, changed
+from kbevolve.archive.records import Evaluation, Execution, Kernel, LaunchCost, Verdict, changed
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.analysis.roofline import roofline_of
 from kbevolve.evaluators.builds.resources import completed, merged
@@ -248,9 +248,11 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
     worth = (found.timing.speedup_low or 0.0) >= _WORTH_PROFILING * context.best_speedup
     if not context.judge.settings.profile or not worth or found.timing.time_ms is None:
         return found
-    with phases("profile"), candidate.on_device():
+    with phases("profile"):
+        cost = _launch_cost(context, candidate)  # first, because the profiler makes launches slower
         try:
-            launches = candidate.profile(context.prepared.trial(0).inputs)
+            with candidate.on_device():
+                launches = candidate.profile(context.prepared.trial(0).inputs)
         except Rejection:  # the verdict and the times are valid; only the feedback is shorter
             return found
     roofline = roofline_of(context.device, disk_cache=context.judge.disk_cache)
@@ -261,6 +263,22 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
             card=context.card,
             precision_class=found.accuracy.precision_class,
             roofline=roofline,
+            launch_cost=cost,
         )
     kernels = merged(build.resources for build in candidate.worker.built)
     return replace(found, profile=completed(profile, kernels))
+
+
+def _launch_cost(context: ProblemContext, candidate: CandidateProcess) -> LaunchCost | None:
+    """What it costs to launch a call, beside the reference; None where either is not known."""
+    reference = context.reference_cost
+    own = context.launch_cost(candidate) if reference else None
+    if reference is None or own is None:
+        return None
+    return LaunchCost(
+        host_ms=own.host_ms,
+        reference_host_ms=reference.host_ms,
+        kernelbench_ms=own.kernelbench_ms,
+        kernelbench_reference_ms=reference.kernelbench_ms,
+        kernelbench_speedup=reference.kernelbench_ms / own.kernelbench_ms,
+    )

@@ -22,8 +22,8 @@ from kbevolve.evaluators.worker.ptx import compiled_kernels
 #: Seconds of profiled calls, and most calls: the share of each kernel is stable long before that.
 _SECONDS = 0.2
 _MOST_CALLS = 10
-#: Most entries, the longest first. They explain a model of hundreds of launches.
-_MOST_ENTRIES = 12
+#: Most entries, the longest first. The judge counts the launches of all, and keeps the first few.
+_MOST_ENTRIES = 200
 #: Most operations in a report.
 _MOST_OPERATIONS = 1000
 #: How the names of torch's operations begin.

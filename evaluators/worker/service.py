@@ -18,6 +18,7 @@ from kbevolve.evaluators.worker.build_watch import BuildWatch
 from kbevolve.evaluators.worker.candidate import FormatError, build_model, describe_error, import_candidate, state_of
 from kbevolve.evaluators.worker.channel import Channel, Message
 from kbevolve.evaluators.worker.integrity import changes, process_state
+from kbevolve.evaluators.worker.launch_cost import launch_cost
 from kbevolve.evaluators.worker.memory import open_shared
 from kbevolve.evaluators.worker.modes import set_modes
 from kbevolve.evaluators.worker.outputs import Returned, dirty_free_memory, facts_of, settle
@@ -131,6 +132,8 @@ class Service:
                     return self._time(request)
                 case "profile":
                     return self._profile(request)
+                case "launch_cost":
+                    return self._launch_cost(request)
                 case "operations":
                     return self._operations(request)
                 case "traits":
@@ -225,6 +228,14 @@ class Service:
         with torch.no_grad():
             self._call(inputs, request)
             return {"ok": True, "launches": profile(lambda: self._call(inputs, request))}
+
+    def _launch_cost(self, request: Message) -> Message:
+        assert self._forward is not None
+        forward = self._forward
+        inputs = unpack(request["inputs"], [view.clone() for view in self._views(request["tensors"])])
+        self._prepare_call()
+        with torch.no_grad():
+            return {"ok": True, **launch_cost(lambda: forward(*inputs), self._device)}
 
     def _operations(self, request: Message) -> Message:
         assert self._forward is not None

@@ -20,8 +20,8 @@ _view = torch.Tensor.view
 _sum = torch.Tensor.sum
 # What the methods of torch.cuda call in the end; a torch without CUDA has none of it.
 _synchronize: Any = getattr(torch._C, "_cuda_synchronize", None)
-_record: Any = getattr(torch._C._CudaEventBase, "record", None)
-_elapsed: Any = getattr(torch._C._CudaEventBase, "elapsed_time", None)
+record: Any = getattr(torch._C._CudaEventBase, "record", None)
+elapsed: Any = getattr(torch._C._CudaEventBase, "elapsed_time", None)
 
 #: `CU_LIMIT_PERSISTING_L2_CACHE_SIZE` of the driver's cuCtxSetLimit.
 _PERSISTING_L2 = 0x06
@@ -38,7 +38,7 @@ class Stopwatch:
         self._driver: Any = None
         if device.type == "cuda":
             self._stream = torch.cuda.default_stream(device)
-            self._start, self._end = _event(), _event()
+            self._start, self._end = new_event(), new_event()
             self._driver = ctypes.CDLL("libcuda.so.1")
 
     def time(
@@ -81,15 +81,15 @@ class Stopwatch:
         for buffer, content in zip(buffers, contents, strict=True):
             _copy(buffer, content)
         self._flush_l2()
-        _record(self._start, self._stream)
+        record(self._start, self._stream)
         output = call()
-        _record(self._end, self._stream)
+        record(self._end, self._stream)
         torch.cuda.set_stream(self._stream)
         delivered = deliver(output)
         poison(buffers)
         del output
         synchronize()
-        return float(_elapsed(self._start, self._end)), delivered
+        return float(elapsed(self._start, self._end)), delivered
 
     def _reset_l2(self) -> None:
         """Reset the part of the L2 that is reserved for persisting lines, which survive a flush."""
@@ -127,5 +127,6 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return _view(flat, torch.uint8)
 
 
-def _event() -> torch.cuda.Event:
+def new_event() -> torch.cuda.Event:
+    """An event that measures time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -11,7 +11,18 @@ from kbevolve import __version__
 from kbevolve.archive.export import exported_source, without_header
 from kbevolve.archive.lineage import main_line
 from kbevolve.archive.parts import grouped
-from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Kernel, Operator, Run, Verdict
+from kbevolve.archive.records import (
+    Backend,
+    Birth,
+    BirthState,
+    Evaluation,
+    Kernel,
+    LaunchCost,
+    Operator,
+    Profile,
+    Run,
+    Verdict,
+)
 
 RUN = Run(id="matmul-1", problem_name="L1/matmul", problem="0123", device="cpu/x", seed=3, settings="{}")
 EVALUATION = grouped(Evaluation,
@@ -31,7 +42,7 @@ SOURCES = {
 }
 
 
-def export(kernel: Kernel, *, note: str = "BLOCK 8 -> 16") -> str:
+def export(kernel: Kernel, *, note: str = "BLOCK 8 -> 16", evaluation: Evaluation = EVALUATION) -> str:
     line = [
         Birth(
             run=RUN.id, generation=7 - n, island=0, slot=0, operator=Operator.TUNE, state=BirthState.CREATED,
@@ -41,7 +52,7 @@ def export(kernel: Kernel, *, note: str = "BLOCK 8 -> 16") -> str:
     ]  # fmt: skip
     return exported_source(
         kernel,
-        EVALUATION,
+        evaluation,
         run=RUN,
         device="A Test Processor, 2 threads",
         line=line,
@@ -104,6 +115,22 @@ def test_the_header_says_where_it_comes_from() -> None:
         f"{1:016x}  g6    tune           -   BLOCK",
     ):
         assert part in text
+
+
+def test_the_header_names_kernelbenchs_way_of_timing_and_the_hosts_time_where_they_were_measured() -> None:
+    kernel = Kernel.from_source(SOURCES["docstring"])
+    cost = LaunchCost(
+        host_ms=0.038, reference_host_ms=0.02, launches=7.0, kernelbench_ms=0.6, kernelbench_reference_ms=2.1,
+        kernelbench_speedup=3.5,
+    )  # fmt: skip
+    text = export(kernel, evaluation=dataclasses.replace(EVALUATION, profile=Profile(launch_cost=cost)))
+    assert "# KernelBench 3.50× over eager, 600 µs, eager 2.1 ms, by its way of timing (cuda_event)" in text
+    assert "# launches    7 a call, for which the host needs 38 µs, eager 20 µs" in text
+    assert max(len(line) for line in text.splitlines() if line.startswith("#")) <= 120
+    unknown = dataclasses.replace(cost, launches=None)
+    text = export(kernel, evaluation=dataclasses.replace(EVALUATION, profile=Profile(launch_cost=unknown)))
+    assert "# launches    for a call the host needs 38 µs, eager 20 µs" in text
+    assert "KernelBench" not in export(kernel)
 
 
 def test_every_correct_kernel_of_a_run_can_be_exported(small_archive: Any) -> None:

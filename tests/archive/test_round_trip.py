@@ -17,6 +17,7 @@ from kbevolve.archive.records import (
     Idea,
     Kernel,
     Launch,
+    LaunchCost,
     Measurement,
     Operator,
     Placement,
@@ -84,7 +85,19 @@ def random_profile(rng: Random) -> Profile:
         roofline_share=rng.choice((None, 0.3)),
         counters={name: rng.choice(NUMBERS) for name in rng.sample(NASTY, 2)},
         bottleneck=rng.choice(NASTY),
+        launch_cost=rng.choice((None, random_launch_cost(rng))),
     )  # fmt: skip
+
+
+def random_launch_cost(rng: Random) -> LaunchCost:
+    return LaunchCost(
+        host_ms=rng.choice(NUMBERS),
+        reference_host_ms=rng.choice(NUMBERS),
+        kernelbench_ms=rng.choice(NUMBERS),
+        kernelbench_reference_ms=rng.choice(NUMBERS),
+        kernelbench_speedup=rng.choice(NUMBERS),
+        launches=rng.choice((None, 7.0)),
+    )
 
 
 def random_confirmation(rng: Random, run: Run, kernel: str, rival: str | None, generation: int) -> Confirmation:

@@ -14,6 +14,7 @@ from kbevolve.archive.formatting import (
     as_times,
     confirmed_words,
     interval_words,
+    launching_fields,
     over_eager,
     published_words,
     speedup_words,
@@ -105,6 +106,7 @@ def evaluation_fields(evaluation: Evaluation) -> Fields:
         fields["comparison"] = comparison_words(timing.comparison, "eager")
     if timing.speedup_best is not None:
         fields["over best"] = f"{as_times(timing.speedup_best)} the fastest baseline, {timing.best_baseline}"
+    fields |= launching_fields(evaluation)
     spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in execution.phases.items() if seconds >= 0.05)
     fields |= {
         "code shows": ", ".join(evaluation.compiled.traits or ()),

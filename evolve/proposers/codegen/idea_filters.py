@@ -8,6 +8,7 @@ from kbevolve.archive.formatting import percent_words
 from kbevolve.archive.records import Backend
 from kbevolve.configs.playbook import PlaybookIdea
 from kbevolve.configs.settings import Precision
+from kbevolve.evaluators.feedback.launching import launches_matter
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.normalise import ARITHMETIC, MEMORY, bottleneck_class
 
@@ -73,6 +74,14 @@ def is_library_bound(brief: Brief) -> bool:
         return True
     profile = brief.parents[0].evaluation.profile if "profiler" in brief.feedback else None
     return profile is not None and sum(one.share for one in profile.launches if one.library) > LIBRARY_SHARE
+
+
+def is_launch_heavy(brief: Brief) -> bool:
+    """Whether fewer or cheaper launches of the main parent can help, as far as its profile shows."""
+    found = brief.parents[0].evaluation if brief.parents and "profiler" in brief.feedback else None
+    if found is None or found.profile is None or found.timing.time_ms is None:
+        return False
+    return launches_matter(found.profile.launches, found.timing.time_ms, found.profile.launch_cost)
 
 
 def helpful(entries: Sequence[PlaybookIdea], filters: Sequence[IdeaFilter]) -> Sequence[PlaybookIdea]:

@@ -17,15 +17,18 @@ from typing import Any
 from kbevolve.archive.records import Idea
 from kbevolve.configs.playbook import Playbook, PlaybookIdea
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.proposers.codegen.idea_filters import SPLIT, is_library_bound, limit_of
+from kbevolve.evolve.proposers.codegen.idea_filters import SPLIT, is_launch_heavy, is_library_bound, limit_of
 from kbevolve.evolve.state.idea_choice import STRANGERS, draw_idea, is_taken
-from kbevolve.evolve.state.normalise import ARITHMETIC, bottleneck_class, folded
+from kbevolve.evolve.state.normalise import ARITHMETIC, LAUNCHES, bottleneck_class, folded
 
 #: `Idea.proposed_by` of an idea that no model had.
 PLAYBOOK = "playbook"
 
 #: Share of the playbook's ideas shown that are against what limits the kernel.
 FITTING = 2 / 3
+
+#: Ideas against the cost of launches, of the playbook's ideas shown, where launches matter but may not be the limit.
+LAUNCH_IDEAS = 2
 
 #: Longest title and mechanism, characters: titles are shown in tables, both in prompts.
 TITLE_LENGTH = 100
@@ -89,7 +92,7 @@ def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list
 
     Most are against what limits the main parent. Among those, and among the others, a draw from the beliefs about
     their techniques decides; exhausted ones are shown only where there are no others. Where a library's fp32 products
-    are the limit, their splitting into parts is always shown.
+    are the limit, their splitting into parts is always shown; where launches cost the host much, two ideas against it.
     """
     experience, rng, family = brief.learnt.memory.experience, brief.rng, brief.island.policy.techniques
     limit = limit_of(brief)
@@ -102,6 +105,8 @@ def shortlist(entries: Sequence[PlaybookIdea], brief: Brief, count: int) -> list
         worth.append((outcome is None or not outcome.exhausted, drawn * (1.0 if home else STRANGERS), index))
     ranked = [entries[index] for _, _, index in sorted(worth, reverse=True)]
     always = [entry for entry in ranked if replaces_products and entry.technique == SPLIT]
+    if is_launch_heavy(brief):
+        always += [entry for entry in ranked if bottleneck_class(entry.bottleneck) == LAUNCHES][:LAUNCH_IDEAS]
     fitting = [entry for entry in ranked if bottleneck_class(entry.bottleneck) == limit][: round(FITTING * count)]
     shown = list(dict.fromkeys((*always, *fitting, *ranked)))[:count]
     return [entry for entry in entries if entry in shown]

@@ -109,7 +109,7 @@ def test_a_wrong_detail_is_unknown(field: str, value: Any) -> None:
 
 def test_shares_order_and_length() -> None:
     reported = [entry(name=f"k{number}", microseconds=float(number), launches=2) for number in range(1, 40)]
-    found = read_launches(reported)
+    found = read_profile(reported, time_ms=1.0).launches
     assert len(found) == MOST_LAUNCHES
     assert found[0].name == "k39"
     assert found[0].microseconds == 19.5

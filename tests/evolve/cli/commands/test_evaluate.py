@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Comparison, Launch, Profile, Verdict
+from kbevolve.archive.records import Comparison, Launch, LaunchCost, Profile, Verdict
 from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel
 
 #: Everything that a script may rely on.
@@ -15,8 +15,13 @@ PROMISED = {
     "speedup_best", "best_baseline", "sandbox", "profile", "card_flags",
 }  # fmt: skip
 PROFILE = Profile(
-    launches=(Launch(name="my_kernel", share=1.0, microseconds=12.0, launches=1.0),), bottleneck="memory bandwidth"
-)
+    launches=(Launch(name="my_kernel", share=1.0, microseconds=12.0, launches=1.0),),
+    bottleneck="memory bandwidth",
+    launch_cost=LaunchCost(
+        host_ms=0.038, reference_host_ms=0.02, launches=7.0,
+        kernelbench_ms=1.06, kernelbench_reference_ms=2.7, kernelbench_speedup=2.547,
+    ),
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -50,6 +55,8 @@ def test_json_is_one_line_that_holds_what_is_promised(evaluate: Any) -> None:
     assert facts["comparison"] == "faster"
     assert facts["card_flags"] == {"launch-bound": "a call takes 20 µs"}
     assert facts["profile"]["launches"][0]["name"] == "my_kernel"
+    cost = facts["profile"]["launch_cost"]
+    assert (cost["kernelbench_speedup"], cost["host_ms"], cost["launches"]) == (2.547, 0.038, 7.0)
     assert (facts["speedup_best"], facts["best_baseline"]) == (None, None)
     assert judge.closed
 
@@ -99,7 +106,8 @@ def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
     out = evaluate(judge, "--baselines").out
     for part in (
         "launch-bound", "a call takes 20 µs", "a tie with eager", "the fastest baseline, compile", "2.5e-05",
-        "torch-ops", "landlock 7", "my_kernel", "emory bandwidth", "fp32",
+        "torch-ops", "landlock 7", "my_kernel", "emory bandwidth", "fp32", "2.55× over eager, 1.06 ms, eager 2.7 ms",
+        "7 a call, for which the host needs 38 µs, eager 20 µs",
     ):  # fmt: skip
         assert part in out
 

@@ -1,17 +1,24 @@
 """Ideas that cannot help are filtered, where enough is known."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Backend, Kernel, Launch, Operator, ProblemCard, Profile
+from kbevolve.archive.records import Backend, Kernel, Launch, LaunchCost, Operator, ProblemCard, Profile
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.settings import Precision
 from kbevolve.evolve.proposers.base import Brief
-from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful, is_library_bound, limit_of
+from kbevolve.evolve.proposers.codegen.idea_filters import (
+    filters_for,
+    helpful,
+    is_launch_heavy,
+    is_library_bound,
+    limit_of,
+)
 from kbevolve.evolve.proposers.codegen.ideas import shortlist
-from kbevolve.evolve.state.normalise import ARITHMETIC, LATENCY, MEMORY, bottleneck_class
+from kbevolve.evolve.state.normalise import ARITHMETIC, LATENCY, LAUNCHES, MEMORY, bottleneck_class
 from kbevolve.islands.island import Member
 from tests.evolve.doubles import DEVICE, KnownEvaluator, brief_of, kernel, problem
 
@@ -101,3 +108,36 @@ def test_a_librarys_fp32_products_are_always_answered_with_split_operands(seed: 
     latency = shortlist(entries, profiled("latency-bound: waits", library=False), 6)
     assert sum(bottleneck_class(one.bottleneck) == LATENCY for one in latency) >= 4
     assert len(latency) == 6
+
+
+def with_host_ms(asked: Brief, host_ms: float) -> Brief:
+    """The brief with a parent whose host needs so long to launch a call; its device needs 1 ms."""
+    cost = LaunchCost(
+        host_ms=host_ms,
+        reference_host_ms=0.1,
+        kernelbench_ms=1.0,
+        kernelbench_reference_ms=2.0,
+        kernelbench_speedup=2.0,
+    )
+    (parent,) = asked.parents
+    assert parent.evaluation.profile is not None
+    found = changed(parent.evaluation, profile=replace(parent.evaluation.profile, launch_cost=cost))
+    return replace(asked, parents=(replace(parent, evaluation=found),))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_where_the_host_takes_long_to_launch_ideas_against_launches_are_always_shown(seed: int) -> None:
+    entries = load_playbook().ideas_for("torch.matmul(a, b)", device_type="cuda", device=HOPPER)
+
+    def count(asked: Brief) -> int:
+        asked.rng.seed(seed)
+        return sum(bottleneck_class(one.bottleneck) == LAUNCHES for one in shortlist(entries, asked, 6))
+
+    bound = profiled("compute-bound: 70 % of the roofline", library=False)
+    light, heavy = with_host_ms(bound, 0.1), with_host_ms(bound, 0.3)
+    assert (is_launch_heavy(bound), is_launch_heavy(light), is_launch_heavy(heavy)) == (False, False, True)
+    assert count(heavy) >= 2
+    assert not is_launch_heavy(replace(heavy, feedback=frozenset()))
+    limit = profiled("launch-bound: the host takes longer to launch a call than the device to run it", library=False)
+    assert limit_of(limit) == LAUNCHES
+    assert count(with_host_ms(limit, 2.0)) >= 4
