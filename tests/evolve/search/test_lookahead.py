@@ -337,17 +337,3 @@ def test_a_finished_run_goes_further_as_if_it_had_never_paused() -> None:
     # Where it paused, all verdicts were in before the next generation was bred: it need not end alike, but it must end.
     assert archive.runs.summary(archive.runs.get()).stopped is StopReason.GENERATIONS
     assert archive.runs.summary(archive.runs.get()).births == whole.runs.summary(whole.runs.get()).births
-
-
-def test_an_exhausted_run_stops_when_its_open_generations_are_closed() -> None:
-    tiny = Kernel.from_source("PACK = 0  # tune: 0, 1\n\nclass ModelNew: ...\n")
-    archive, asked = Archive(":memory:"), settings(generations=50, lookahead=3)
-    run = open_run(archive, asked)
-    evaluator = KnownEvaluator()
-    assert search(archive, run, asked, evaluator, starts=[tiny], width=4).run() is StopReason.EXHAUSTED
-    births = archive.runs.births(run.id)
-    assert births[-1].generation < 12
-    assert len({birth.generation for birth in births if birth.kernel}) <= 2, "equal kernels were created again"
-    again = search(archive, run, asked, evaluator, starts=[tiny], width=4)
-    assert again.run() is StopReason.EXHAUSTED
-    assert archive.runs.births(run.id) == births

@@ -207,3 +207,17 @@ def test_observers_see_every_child_once() -> None:
         observer=lambda event: done.append(event.birth.id) if event.birth and event.done else None,
     ).run()
     assert done == [birth.id for birth in archive.runs.births(run.id)]
+
+
+def test_an_exhausted_run_stops_when_its_open_generations_are_closed() -> None:
+    tiny = Kernel.from_source("PACK = 0  # tune: 0, 1\n\nclass ModelNew: ...\n")
+    archive, asked = Archive(":memory:"), settings(generations=50, lookahead=3)
+    run = open_run(archive, asked)
+    evaluator = KnownEvaluator()
+    assert search(archive, run, asked, evaluator, starts=[tiny], width=4).run() is StopReason.EXHAUSTED
+    births = archive.runs.births(run.id)
+    assert births[-1].generation < 12
+    assert len({birth.generation for birth in births if birth.kernel}) <= 2, "equal kernels were created again"
+    again = search(archive, run, asked, evaluator, starts=[tiny], width=4)
+    assert again.run() is StopReason.EXHAUSTED
+    assert archive.runs.births(run.id) == births
