@@ -94,6 +94,7 @@ class BriefMaker:
             learnt, state = Learnt(), IslandState()
             if choice is not None:
                 learnt = Learnt(
+                    # It counts no births and holds no claims, so that the author's first idea is carried out.
                     memory=Memory(outcomes=memory.outcomes) if choice.learnt else Memory(),
                     failures=choice.failures,
                     history=population.history() if choice.learnt else (),

@@ -5,11 +5,12 @@ from typing import get_args
 
 import pytest
 
-from kbevolve.archive.records import BirthState, Operator, StopReason
+from kbevolve.archive.records import BirthState, Idea, Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import SettingsError, UsageError
 from kbevolve.configs.settings import SearchSettings, Settings
 from kbevolve.evolve.proposers.base import Brief, Proposal
+from kbevolve.evolve.proposers.codegen.ideas import choose_idea
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.strategies import STRATEGIES, check_strategy, fitted
@@ -103,6 +104,25 @@ def test_what_is_shown_of_a_kernel_follows_the_switches_of_refine() -> None:
     assert [brief.operator for brief in blind] == [Operator.REWRITE, Operator.MUTATE, Operator.MUTATE]
     assert [brief.operator for brief in informed] == [Operator.REWRITE, Operator.REPAIR, Operator.REPAIR]
     assert all(brief.repair is None for brief in blind)
+
+
+@pytest.mark.parametrize("strategy", ["best-of-n", "refine", "greedy", "tree"])
+def test_a_baseline_carries_out_the_first_idea_however_much_is_known(strategy: str) -> None:
+    ideas = tuple(
+        Idea(title=title, mechanism="m", technique="t", expected_gain=gain)
+        for title, gain in (("one", 1.1), ("two", 2.0))
+    )
+    chosen = []
+
+    def answer(brief: Brief) -> Proposal:
+        chosen.append(choose_idea(ideas, brief))
+        child = kernel(TILE=brief.rng.choice((8, 16, 32, 64)), UNROLL=brief.rng.choice((1, 2, 4, 8)))
+        return Proposal(state=BirthState.CREATED, kernel=child, note="a child")
+
+    proposers = {operator: ScriptedProposer(answer) for operator in Operator if operator is not Operator.SEED}
+    run_search(Archive(":memory:"), settings_of(strategy, generations=6, islands=1, lookahead=0), proposers=proposers)
+    assert len(chosen) >= 6
+    assert set(chosen) == {ideas[0]}
 
 
 @pytest.mark.slow
