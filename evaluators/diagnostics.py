@@ -76,7 +76,7 @@ def _torch() -> Diagnostic:
 
 
 def _gpu() -> Diagnostic:
-    remedy = "without one kernels are judged on the CPU"
+    remedy = "without one, kernels are judged on the CPU"
     try:
         import torch
 

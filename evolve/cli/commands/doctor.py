@@ -15,7 +15,7 @@ from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
 from kbevolve.evaluators.diagnostics import Diagnostic, diagnose, working_backends
 from kbevolve.evolve.cli.options import FILE, json_option
 from kbevolve.evolve.cli.render.json import print_json
-from kbevolve.evolve.cli.render.tables import say
+from kbevolve.evolve.cli.render.tables import print_fields, say
 
 
 @click.command(epilog="Example: kbevolve doctor")
@@ -30,9 +30,7 @@ def doctor(config: Path | None, as_json: bool) -> None:
         print_json({"findings": findings, "backends": backends})
         return
     console = Console(highlight=False)
-    width = max(len(finding.name) for finding in findings)
-    for finding in findings:
-        console.print(_line(finding, width), soft_wrap=True)
+    print_fields(console, {finding.name: _detail(finding) for finding in findings})
     working = ", ".join(name for name, works in backends.items() if works)
     missing = ", ".join(name for name, works in backends.items() if not works)
     say(console, f"\nKernels that work here: {working or 'none'}" + (f"; not: {missing}" if missing else ""))
@@ -98,9 +96,8 @@ def _key(settings: LLMSettings) -> str:
     return f"a key in {variable}" if os.environ.get(variable) else f"no key in {variable}"
 
 
-def _line(finding: Diagnostic, width: int) -> Text:
-    mark, style = ("✓", "green") if finding.found else ("–", "yellow")
-    line = Text.assemble((mark, style), f" {finding.name:<{width}}  {finding.detail or 'not found'}")
+def _detail(finding: Diagnostic) -> Text:
+    detail = Text.assemble(("✓", "green") if finding.found else ("–", "yellow"), f" {finding.detail or 'not found'}")
     if not finding.found and finding.remedy:
-        line.append(f"; {finding.remedy}", style="dim")
-    return line
+        detail.append(f"; {finding.remedy}", style="dim")
+    return detail

@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
 from kbevolve.configs.settings import LLMSettings
-from kbevolve.evaluators.diagnostics import readable
+from kbevolve.evaluators.diagnostics import Diagnostic, readable
 from kbevolve.evolve.cli.commands.doctor import language_model
 
 
@@ -40,3 +42,19 @@ def test_it_says_what_a_kernel_can_still_read() -> None:
     assert both.found
     assert "names and sizes" in alone.detail
     assert "names and sizes" not in both.detail
+
+
+def test_a_line_has_name_mark_detail_and_what_to_do(kbevolve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        Diagnostic(name="C++ compiler", found=True, detail="g++ 12", remedy="not shown"),
+        Diagnostic(name="triton", found=False, remedy="pip install triton"),
+    ]
+    for name, parts in {
+        "diagnose": found,
+        "more_devices": [],
+        "working_backends": {"cpp": True, "triton": False},
+    }.items():
+        monkeypatch.setattr(f"kbevolve.evolve.cli.commands.doctor.{name}", lambda *_, parts=parts: parts)
+    lines = kbevolve("doctor").out.splitlines()
+    assert lines[:2] == ["C++ compiler  ✓ g++ 12", "triton        – not found; pip install triton"]
+    assert lines[-1] == "Kernels that work here: cpp; not: triton"
