@@ -63,8 +63,8 @@ def time_words(milliseconds: float | None) -> str:
     if milliseconds is None:
         return "–"
     if milliseconds < 1:
-        return f"{milliseconds * 1000:.3g} µs"
-    return f"{milliseconds:.3g} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.3g} s"
+        return f"{three_digits(milliseconds * 1000)} µs"
+    return f"{three_digits(milliseconds)} ms" if milliseconds < 1000 else f"{three_digits(milliseconds / 1000)} s"
 
 
 def launching_fields(evaluation: Evaluation) -> dict[str, str]:

@@ -76,7 +76,7 @@ def test_the_best_kernel_is_measured_again_and_written(
 ) -> None:
     outcome = export()
     assert outcome.code == 0, outcome.err
-    assert "2.50× [2.40, 2.60] over eager (800 µs, eager 2 ms)" in outcome.out
+    assert "2.50× [2.40, 2.60] over eager (800 µs, eager 2.00 ms)" in outcome.out
     text = (tmp_path / "best.py").read_text()
     assert Kernel.from_source(text).id == small_archive.best
     assert "2.500 times PyTorch eager, 95 % interval 2.400 to 2.600" in text

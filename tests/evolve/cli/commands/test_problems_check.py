@@ -120,8 +120,9 @@ def test_a_model_learns_what_helps_and_not_what_the_judge_looks_at() -> None:
     }  # fmt: skip
     text = "\n".join(card_lines(replace(CARD, flags=flags)))
     assert text == (
-        "It must read 134 MB and write 67.1 MB (50 µs at the measured bandwidth), and computes 137 GFLOP in products.\n"
-        "So arithmetic bounds it, at 1.1 ms if each byte moves once and nothing is padded; "
+        "It must read 134 MB and write 67.1 MB (50.0 µs at the measured bandwidth), and computes 137 GFLOP in "
+        "products.\n"
+        "So arithmetic bounds it, at 1.10 ms if each byte moves once and nothing is padded; "
         "eager PyTorch takes 2.67 ms.\n"
         "Launch-bound: eager takes 12 µs a call.\n"
         "Dead-code: the answer does not depend on fc.weight.\n"
@@ -149,5 +150,5 @@ def test_doubts_are_named() -> None:
     fields = card_fields(replace(CARD, flags={"low-signal": "weak", "in-place": "forward changes input 0"}), ())
     assert str(fields["verdict"]) == "accepted, with doubts: low-signal"
     assert str(fields["in-place"]) == "forward changes input 0"
-    assert fields["roofline"] == "fp32 1.1 ms, tf32 360 µs, half 200 µs"
+    assert fields["roofline"] == "fp32 1.10 ms, tf32 360 µs, half 200 µs"
     assert fields["eager"] == "2.67 ms, 41 % of the roofline"

@@ -51,10 +51,11 @@ CUDA = 'import torch\nSOURCE = "__global__ void f() {}"\nclass ModelNew(torch.nn
 
 def test_every_bound_states_what_it_assumes() -> None:
     assert card_lines(CARD) == [
-        "It must read 201 MB and write 201 MB (94 µs at the measured bandwidth), and computes 412 GFLOP in products, "
+        "It must read 201 MB and write 201 MB (94.0 µs at the measured bandwidth), and computes 412 GFLOP in products, "
         "of which 24.0 GFLOP can be saved: at the measured peaks 7.76 ms in fp32, 2.91 ms in 3 TF32, 1.55 ms in 3 "
         "fp16, 2.91 ms in 6 bf16.",
-        "So arithmetic bounds it, at 1.55 ms if each byte moves once and nothing is padded; eager PyTorch takes 12 ms.",
+        "So arithmetic bounds it, at 1.55 ms if each byte moves once and nothing is padded; eager PyTorch takes "
+        "12.0 ms.",
         "Reducible: 48 % of an operand of a matrix product are blocks of zeros.",
     ]
 
