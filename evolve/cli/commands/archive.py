@@ -45,7 +45,9 @@ def archive() -> None:
     short_help="List runs, or the kernels of one run.", epilog="Example: kbevolve archive ls latest --best -n 10"
 )
 @click.argument("which", required=False, metavar="[RUN]")
-@click.option("--best", is_flag=True, help="The correct children of RUN, the best first.")
+@click.option(
+    "--best", is_flag=True, help="The correct children of RUN, best first: by the lower ends of their intervals."
+)
 @click.option(
     "--verdict",
     type=click.Choice([verdict.name.lower().replace("_", "-") for verdict in Verdict]),

@@ -125,11 +125,17 @@ def _print(console: Console, scores: Sequence[SearcherScore]) -> None:
     for one in scores:
         by_searcher.setdefault(one.searcher, {})[one.budget] = one
     budgets = sorted({one.budget for one in scores})
+    last = budgets[-1]
 
     def at(budget: int) -> Column[dict[int, SearcherScore]]:
-        return Column(f"at {budget}", lambda by_budget: _mean_words(by_budget[budget]), right=True)
+        # Where there is no room for all, the larger budgets are shown.
+        return Column(
+            f"at {budget}",
+            lambda by_budget: _mean_words(by_budget[budget]),
+            right=True,
+            least_width=0 if budget == last else 1,
+        )
 
-    last = budgets[-1]
     columns: list[Column[dict[int, SearcherScore]]] = [
         Column("searcher", lambda by_budget: by_budget[last].searcher),
         *map(at, budgets),

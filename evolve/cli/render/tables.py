@@ -12,6 +12,10 @@ from rich.text import Text
 Record = TypeVar("Record")
 
 
+#: Blanks between columns, and characters that are left of a flexible column at least.
+_GAP, _CUT = 2, 12
+
+
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Record]):
     """One column of a table."""
@@ -22,7 +26,8 @@ class Column(Generic[Record]):
     _: KW_ONLY
     #: Aligned at the right, for numbers.
     right: bool = False
-    #: Hidden on terminals narrower than this (columns of characters); 0 never.
+    #: Hidden on terminals narrower than this (columns of characters), and where the table has no room: columns of a
+    #: larger least width first, then the left ones. 0 never.
     least_width: int = 0
     #: May be cut with an ellipsis; the other columns are never cut.
     flexible: bool = False
@@ -81,19 +86,34 @@ def _text(cell: Text | str | int) -> Text:
 
 
 def _terminal_table(console: Console, columns: Sequence[Column[Record]], rows: Sequence[Sequence[Text]]) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    shown = [index for index, column in enumerate(columns) if console.width >= column.least_width]
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
+    widths = [max([len(column.name), *(row[index].cell_len for row in rows)]) for index, column in enumerate(columns)]
+    shown = _fitting(console.width, columns, widths)
     for index in shown:
         column = columns[index]
         table.add_column(
             column.name,
             justify="right" if column.right else "left",
             no_wrap=not column.flexible,  # rich takes width from columns that may wrap, and crops the others
-            min_width=None if column.flexible else max([len(column.name), *(row[index].cell_len for row in rows)]),
+            min_width=None if column.flexible else widths[index],
         )
     for row in rows:
         table.add_row(*(row[index] for index in shown))
     return table
+
+
+def _fitting(width: int, columns: Sequence[Column[Record]], widths: Sequence[int]) -> list[int]:
+    """The columns that a terminal has room for."""
+    shown = [index for index, column in enumerate(columns) if width >= column.least_width]
+    least = [
+        min(natural, _CUT) if column.flexible else natural for column, natural in zip(columns, widths, strict=True)
+    ]
+    while sum(least[index] + _GAP for index in shown) - _GAP > width:
+        first = max(shown, key=lambda index: columns[index].least_width)
+        if not columns[first].least_width:
+            break
+        shown.remove(first)
+    return shown
 
 
 def _plain_lines(columns: Sequence[Column[Record]], rows: Sequence[Sequence[Text]]) -> Iterable[str]:

@@ -51,6 +51,24 @@ def test_a_terminal_gets_lines_that_fit(width: int) -> None:
     assert lines[2].rstrip().endswith("…") == (width < 260)
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"), [(80, ["run", "best"]), (90, ["run", "best", "state"]), (130, list("rbsd"))]
+)
+def test_a_column_without_room_is_left_out_and_never_cropped(width: int, shown: list[str]) -> None:
+    columns: tuple[Column[str], ...] = (
+        Column("run", lambda row: "gemm_bias_relu-20261123-154334-50e0"),
+        Column("best", lambda row: "0.763× (confirmed) [0.626, 0.929]", right=True),
+        Column("state", lambda row: "evaluations", least_width=78),
+        Column("device", lambda row: "cpu/AMD EPYC avx2/2 threads", least_width=79, flexible=True),
+    )
+    out = io.StringIO()
+    print_table(Console(file=out, force_terminal=True, width=width, color_system=None), columns, ["row"])
+    head, line = out.getvalue().splitlines()
+    assert [name[: len(one)] for name, one in zip(head.split(), shown, strict=True)] == shown
+    assert line.startswith("gemm_bias_relu-20261123-154334-50e0  0.763× (confirmed) [0.626, 0.929]")
+    assert ("evaluations" in line) == (len(shown) > 2)
+
+
 def test_nothing_is_obeyed_by_a_terminal() -> None:
     assert printable("a\x1b[2J\x07b\n\tc") == "a[2Jb\n\tc"
     out = io.StringIO()
