@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbevolve.archive.formatting import as_times, verdict_words
+from kbevolve.archive.formatting import CONFIRMED, as_times, verdict_words
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.report.curves import Curve, Point
 from kbevolve.archive.report.style import (
@@ -59,7 +59,8 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
     axes.set_ylabel("speedup over eager")
     lowest.set_xlabel("children evaluated")
     if axes.get_legend_handles_labels()[1]:
-        look = {"loc": "upper left", "ncols": _COLOURED_ISLANDS} if single else {"loc": "lower right"}
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": _COLOURED_ISLANDS, "borderaxespad": 0.2}
+        look = above if single else {"loc": "lower right"}
         axes.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, handletextpad=0.3, columnspacing=1.0, **look)
     _title(figure, curves, device)
     return figure
@@ -159,7 +160,7 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     """Two lines at the left: the result; then run, device and date."""
     run = curves[0].run
     best = max(curves, key=lambda one: one.published or 0.0, default=None)
-    finding = f"{_best_words(best)} the speed of eager" if best and best.published else "nothing correct yet"
+    finding = _best_words(best, " the speed of eager") if best and best.published else "nothing correct yet"
     islands = len({point.birth.island for point in curves[0].points})
     what = (
         f"{curves[0].children} children on {islands} islands, run {run.id}"
@@ -180,9 +181,9 @@ def _failures(curve: Curve) -> dict[Verdict, list[int]]:
     return failures
 
 
-def _best_words(curve: Curve) -> str:
-    """``1.94×``, or ``1.94× (confirmed)`` when that was measured again in a contest."""
-    return as_times(curve.published or 0.0) + (" (confirmed)" if curve.champion else "")
+def _best_words(curve: Curve, unit: str = "") -> str:
+    """``1.94×``, or ``1.94× (confirmed)`` when that was measured again in a contest; `unit` follows the number."""
+    return as_times(curve.published or 0.0) + unit + (f" {CONFIRMED}" if curve.champion else "")
 
 
 def _run_label(curve: Curve) -> str:

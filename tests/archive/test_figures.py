@@ -132,7 +132,7 @@ def test_the_headline_is_the_confirmed_number(small_archive: Any) -> None:
     champion = confirmation(small_archive.run.id, small_archive.best, speedup=1.23)
     drawn = dataclasses.replace(plain, champion=champion)
     assert drawn.published == 1.23
-    assert "1.23× (confirmed) the speed of eager" in texts(best_so_far([drawn], device="d"))
+    assert "1.23× the speed of eager (confirmed)" in texts(best_so_far([drawn], device="d"))
     assert f"{drawn.run.id}: 1.23× (confirmed) after" in texts(best_so_far([drawn, plain], device="d"))
     assert "confirmed" not in texts(best_so_far([plain], device="d"))
 
