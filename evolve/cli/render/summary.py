@@ -82,8 +82,9 @@ def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
     words = f"{over_eager(as_times(champion.speedup), champion.speedup)} {CONFIRMED}"
     names = [EAGER, *(one.name for one in baselines if one.speedup is not None)]
     if len(names) > 1:
-        over = as_times(over_best(champion.speedup, baselines))
-        words += f", {over} over the best of {', '.join(names[:-1])} and {names[-1]} ({best(baselines).name})"
+        ratio = over_best(champion.speedup, baselines)
+        over = f"{as_times(ratio)} {'over' if ratio >= 1 else 'of the speed of'} the best of"
+        words += f", {over} {', '.join(names[:-1])} and {names[-1]} ({best(baselines).name})"
     failed = [f"{one.name} failed: {one.failure}" for one in baselines if one.speedup is None]
     return "; ".join([words, *failed])
 

@@ -253,6 +253,8 @@ def test_eager_is_a_baseline_itself() -> None:
     slow = Baseline(name="compile", speedup=0.5, low=0.4, high=0.6)
     assert best_words(champion, ()) == "3.00× over eager (confirmed)"
     assert best_words(champion, (slow,)).endswith("3.00× over the best of eager and compile (eager)")
+    behind = best_words(confirmation("r", "k", speedup=0.5), (slow,))
+    assert behind == "0.500× of eager's speed (confirmed), 0.500× of the speed of the best of eager and compile (eager)"
 
 
 def test_the_display_shows_what_several_judges_do(session_with: Any) -> None:
