@@ -91,7 +91,7 @@ def check_format(file: Path) -> None:
 def draw_eager(axes: "Axes") -> None:
     """A line at the speed of eager, named at its right end: starting kernels, at the left, are often as fast."""
     axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    where = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "bottom"}
+    where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "bottom"}
     axes.text(0.995, 1.0, "eager", fontsize=8, color=GREY, **where)
 
 
