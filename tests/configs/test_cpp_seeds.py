@@ -1,6 +1,5 @@
-"""The hand-written C++ seeds: tunables that parse, right answers at every setting tried, shapes nothing divides."""
+"""The hand-written C++ seeds: right answers at every setting tried, shapes nothing divides."""
 
-import importlib.util
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 import kbevolve.configs
 from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
+from tests.imported import imported
 
 torch = pytest.importorskip("torch")
 SEEDS = Path(kbevolve.configs.__file__).parent / "seeds"
@@ -33,17 +33,6 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
         yield folder
-
-
-def imported(source: str, folder: Path, name: str) -> ModuleType:
-    path = folder / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 #: Name -> [(constructor arguments, input shapes)], none of which divides by a vector, a tile or a block.
@@ -92,20 +81,6 @@ def assert_right(name: str, module: ModuleType) -> None:
         assert all(torch.equal(x, kept) for x, kept in zip(inputs, before, strict=True))
         error = (answer.double() - truth).norm() / truth.norm().clamp_min(1e-30)
         assert error < TOLERANCE, f"{name} {shapes}: error {error:.1e}"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_tunable_parses_and_its_value_is_allowed(name: str) -> None:
-    source = source_of(name)
-    lines = [line for line in source.splitlines() if "tune:" in line]
-    tunables = declared(source)
-    assert len(tunables) == len(lines)
-    assert 5 <= len(tunables) <= 9
-    for tunable, line in zip(tunables, lines, strict=True):
-        # A value outside its list would have become one more choice.
-        assert line.endswith("// tune: " + ", ".join(tunable.choices))
-        assert 2 <= len(tunable.choices) <= 5
-        assert f"``{tunable.name}``" in source, f"{tunable.name}: the docstring does not say what it does"
 
 
 @needs_compiler

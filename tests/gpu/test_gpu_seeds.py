@@ -1,11 +1,8 @@
 """The hand-written Triton and CUDA seeds on a GPU: right answers at every setting tried, shapes nothing divides."""
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ import torch
 
 from kbevolve.configs.seeds import seed_files
 from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
+from tests.imported import imported
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,18 +33,6 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
         yield folder
-
-
-def imported(source: str, folder: Path, name: str) -> ModuleType:
-    path = folder / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def uniform(*shape: int) -> torch.Tensor:

@@ -1,10 +1,8 @@
 """What launches cost on a real device: the host's time, and what KernelBench's way of timing shows of it."""
 
-import importlib.util
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +16,7 @@ from kbevolve.evaluators.worker.launch_cost import launch_cost
 from kbevolve.evaluators.worker.timing import Stopwatch
 from tests.gpu.test_judge_cuda import SETTINGS, candidate, problem
 from tests.gpu.test_profile_cuda import TRITON
+from tests.imported import imported
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -95,18 +94,9 @@ def test_the_judge_reports_launches_and_the_hosts_time_of_kernel_and_reference()
 
 
 @pytest.fixture
-def triton(tmp_path: Path) -> Iterator[ModuleType]:
+def triton(tmp_path: Path) -> ModuleType:
     """A Triton kernel that doubles a tensor."""
-    path = tmp_path / "doubling.py"
-    path.write_text(TRITON)
-    spec = importlib.util.spec_from_file_location("doubling", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["doubling"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["doubling"]
+    return imported(TRITON, tmp_path, "doubling")
 
 
 def test_a_triton_kernel_that_is_looked_up_once_costs_the_host_less(triton: ModuleType) -> None:

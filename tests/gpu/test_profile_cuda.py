@@ -1,8 +1,6 @@
 """PyTorch's own ways to run a model, the profiler and the counters, on a real device."""
 
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +14,7 @@ from kbevolve.evaluators.feedback.counters import read_counters
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.worker.baselines import Replayed, wrap
 from kbevolve.evaluators.worker.profiling import profile
+from tests.imported import imported
 
 pytestmark = [
     pytest.mark.gpu,
@@ -67,20 +66,9 @@ class InPlace(nn.Module):
 
 
 @pytest.fixture
-def candidate(tmp_path: Path) -> Iterator[ModuleType]:
+def candidate(tmp_path: Path) -> ModuleType:
     """The Triton kernel, imported as a worker imports it."""
-    import importlib.util
-
-    path = tmp_path / "candidate.py"
-    path.write_text(TRITON)
-    spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["candidate"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["candidate"]
+    return imported(TRITON, tmp_path, "candidate")
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 Where all tests pass, `prompts.VERIFIED` may name the language and the device.
 """
 
-import importlib.util
 from collections.abc import Callable
 from itertools import product as combinations
 from typing import Any
@@ -15,6 +14,7 @@ from kbevolve.evaluators.correctness import rule
 from kbevolve.evolve.proposers.codegen.prompts import skeleton_text
 from kbevolve.evolve.proposers.tuning.constraints import fits
 from kbevolve.evolve.proposers.tuning.tunables import declared, with_values
+from tests.imported import imported
 
 pytestmark = [
     pytest.mark.gpu,
@@ -45,13 +45,7 @@ CASES = [(name, number) for name in SOURCES for number in range(len(variants(nam
 @pytest.fixture(scope="module")
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., torch.Tensor]:
     name, number = request.param
-    path = tmp_path_factory.mktemp("skeleton") / f"{name}{number}.py"  # Triton reads its kernels' text from a file
-    path.write_text(variants(name)[number])
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = imported(variants(name)[number], tmp_path_factory.mktemp("skeleton"), f"{name}{number}")
     found: Callable[..., torch.Tensor] = module.product
     return found
 
