@@ -14,6 +14,7 @@ from kbevolve.evolve.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -43,6 +44,21 @@ def test_documented_commands_parse(document: str, line: str) -> None:
     parse(words)
     for setting in (word.partition("=")[0] for before, word in itertools.pairwise(words) if before == "--set"):
         assert setting in Settings.names()
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda page: page.name)
+def test_what_a_page_names_is_there(document: Path) -> None:
+    """Links, files and settings; pages of results speak of their day."""
+    text = document.read_text()
+    missing = [link for link in re.findall(r"\]\(([^)#:]+)\)", text) if not (document.parent / link).exists()]
+    named = re.findall(r"`([^`\n]+)`", text)
+    packages = "configs|archive|islands|evaluators|evolve|benchmarks|tests|docs"
+    missing += [word for word in named if re.fullmatch(rf"({packages})/[\w./-]*", word) and not (ROOT / word).exists()]
+    sections = {setting.partition(".")[0] for setting in Settings.names() if "." in setting}
+    for word in named:
+        setting = re.fullmatch(rf"(?:--set )?((?:{'|'.join(sections)})\.[a-z_]+)(=.*)?", word)
+        missing += [word] if setting and setting[1] not in Settings.names() else []
+    assert not missing
 
 
 def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
