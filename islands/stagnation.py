@@ -12,7 +12,7 @@ class Stage(IntEnum):
     """How a run searches, in order."""
 
     SEARCHING = 0  # as always
-    EXPLORING = 1  # flatter ranks, more rewrites, fresh ideas
+    EXPLORING = 1  # flatter ranks, more draws that follow no credit, bold ideas
     BACKTRACKING = 2  # the worst island restarts from the best of another; parents from niches with few children
     OVER = 3  # no more progress is expected
 

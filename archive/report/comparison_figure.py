@@ -43,7 +43,7 @@ def comparison(tracks: Mapping[str, Sequence[Track]], *, problem: str, device: s
     scale_speedups(axes, [best or 1.0 for runs in tracks.values() for one in runs for best in one.best])
     axes.set_xlim(0, budget * 1.015)
     draw_eager(axes)
-    axes.set_ylabel("speedup over eager of the best so far, at least")
+    axes.set_ylabel("speedup over eager of the best so far, lower end")
     axes.set_xlabel("evaluations, starting kernels included")
     if ranked:
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, labelspacing=1.2)
