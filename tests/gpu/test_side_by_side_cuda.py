@@ -52,6 +52,7 @@ def test_a_forked_worker_has_a_gpu(pool: WorkerPool) -> None:
     assert pool._can_fork
 
 
+@pytest.mark.alone  # its kernels need most of the device's memory
 @pytest.mark.slow
 def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
     problem = find_problem("L1/softmax")

@@ -46,8 +46,8 @@ HIDDEN_RESULT = "its results are not shown"
 #: Languages of new kernels on each type of device.
 DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
 #: Language -> what a device's description holds where tests/gpu/test_skeletons_cuda.py passed: there its skeletons of
-#: an fp32-accurate product (`skeleton_*_sm90.jinja`) are shown. None has been run yet.
-VERIFIED: Mapping[Backend, tuple[str, ...]] = {}
+#: an fp32-accurate product (`skeleton_*_sm90.jinja`) are shown.
+VERIFIED: Mapping[Backend, tuple[str, ...]] = {Backend.CUDA: ("sm_90",), Backend.TRITON: ("sm_90", "Triton 3.6")}
 LANGUAGES = {Backend.CPP: "C++", Backend.CUDA: "CUDA C++", Backend.TRITON: "Triton", Backend.TORCH: "torch"}
 
 
