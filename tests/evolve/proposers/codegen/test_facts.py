@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import grouped
-from kbevolve.archive.records import Backend, Evaluation, Idea, Kernel, Operator, ProblemCard, Verdict
+from kbevolve.archive.records import Evaluation, Idea, Kernel, Operator, ProblemCard, Verdict
 from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.correctness import rule
 from kbevolve.evolve.proposers.codegen import prompts
