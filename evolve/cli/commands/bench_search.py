@@ -42,7 +42,13 @@ _LATENCY_LEGEND = (
     metavar="FILE",
     help="A landscape in the format of docs/landscapes.md, instead of all that come with kbevolve; may be given again.",
 )
-@click.option("--ladder", "ladders", multiple=True, metavar="NAME", help=f"One of {', '.join(LADDERS)} instead of all.")
+@click.option(
+    "--ladder",
+    "ladders",
+    type=click.Choice(list(LADDERS)),
+    multiple=True,
+    help="A landscape that is drawn from a seed, instead of all that come with kbevolve; may be given again.",
+)
 @click.option("--seeds", type=click.IntRange(min=2), default=SEEDS, show_default=True, help="Searches of each.")
 @click.option(
     "--budgets",

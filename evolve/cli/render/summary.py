@@ -43,7 +43,7 @@ _COLUMNS: tuple[Column[_Shown], ...] = (
     Column(
         "eager", lambda one: time_words((one[2] or one[0].evaluation.timing).reference_ms), right=True, least_width=96
     ),
-    Column("made by", lambda one: one[1].operator.value),
+    Column("made by", lambda one: one[1].operator.value, least_width=90),
     Column("what", lambda one: one[1].note, flexible=True),
 )
 

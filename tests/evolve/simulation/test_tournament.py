@@ -80,6 +80,12 @@ def test_an_unknown_searcher_or_budget_is_refused(options: list[str], words: str
     assert words in str(done.exception)
 
 
+def test_an_unknown_ladder_is_answered_with_the_known_ones() -> None:
+    done = CliRunner().invoke(bench_search, ["--ladder", "ladder-d"])
+    assert done.exit_code == 2
+    assert "'ladder-d' is not one of 'ladder-a'" in done.output
+
+
 def test_measured_landscapes_come_with_the_package() -> None:
     """At least three spaces of 500 settings each, several timings of each."""
     assert {"layernorm", "matmul", "softmax"} <= set(packaged())
