@@ -16,7 +16,7 @@ from kbevolve.evaluators.builds.dependencies import Reads, reads_of
 from kbevolve.evaluators.builds.headers import FILES, Headers, LightHeaders, is_precompilable, lighter
 from kbevolve.evaluators.builds.listings import LINKED_LATER, listed_traits, with_listing
 from kbevolve.evaluators.builds.resources import merged, read_ptxas, without_ptxas
-from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_directory, is_readable, made, run
+from kbevolve.evaluators.builds.sandboxed_compiler import CompilerRun, build_directory, made, readable_paths, run
 from kbevolve.evaluators.builds.traits import united
 from kbevolve.evaluators.sandbox.build_protocol import BuildResult, FailureReason
 
@@ -134,7 +134,7 @@ class BuildJob:
         if len(found) < len(reports):
             return None
         folders = self._commands.folders
-        return reads_of(directory, found, files=files, folders=folders, began=began, readable=is_readable)
+        return reads_of(directory, found, files=files, folders=folders, began=began, readable=readable_paths())
 
     # ---- the link --------------------------------------------------------------------------------------------------
 

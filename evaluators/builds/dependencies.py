@@ -14,7 +14,7 @@ from pathlib import Path
 #: Where a compiler finds its own files in a build directory, and those that the judge writes for each compile.
 _OWN = ("out", "tmp", "light")
 #: The words of make's rules: blanks, # and backslashes are escaped.
-_WORD = re.compile(r"(?:\\[ #\\]|[^\s\\]|\\(?!\n))+")
+_WORD = re.compile(r"(?:[^\s\\]++|\\[ #\\]|\\(?!\n))+")
 _ESCAPED = re.compile(r"\\([ #\\])")
 #: Larger files (torch's libraries have a gigabyte) count as changed when their size or time does.
 _MOST_BYTES = 32 << 20
@@ -52,6 +52,13 @@ class FileDigests:
         except OSError:
             return ""
         return known[1]
+
+    def size(self, path: str) -> int:
+        """Bytes of a file, as they were when its digest was computed; 0 for what is no file."""
+        known = self._known.get(path)
+        if known is None:
+            return os.path.getsize(path) if os.path.isfile(path) else 0
+        return known[0][2]
 
     def unchanged(self, reads: Reads, files: Mapping[str, str]) -> bool:
         """Whether all is as it was read; `files`: digests of the request's files."""
@@ -92,7 +99,7 @@ def reads_of(
         path = name if name.startswith("/") else os.path.normpath(directory / "work" / name)
         inside = os.path.relpath(path, directory / "work") if path.startswith(f"{directory}/") else None
         if inside is None:
-            room -= min(os.path.getsize(path), _MOST_BYTES) if os.path.isfile(path) else 0
+            room -= min(DIGESTS.size(path), _MOST_BYTES)
             if room < 0 or not readable(path):
                 return None
             result[path] = DIGESTS.of(path, changed_before=before)

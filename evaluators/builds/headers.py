@@ -31,7 +31,7 @@ from kbevolve.evaluators.builds.build_request import BuildRequest, digest
 from kbevolve.evaluators.builds.compiler import toolchain
 from kbevolve.evaluators.builds.dependencies import DIGESTS, reads_of
 from kbevolve.evaluators.builds.flags import is_plain
-from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, is_readable, made, run
+from kbevolve.evaluators.builds.sandboxed_compiler import build_directory, made, readable_paths, run
 from kbevolve.evaluators.disk_cache import DiskCache
 
 _GUARD = "#pragma once\n"
@@ -187,7 +187,7 @@ class Headers:
             rules, header = made(directory, "read"), directory / "out" / "header"
             if ran.code or rules is None or not header.is_file() or header.is_symlink():
                 return False
-            reads = reads_of(directory, [rules], files={}, began=began, readable=is_readable)
+            reads = reads_of(directory, [rules], files={}, began=began, readable=readable_paths())
             if reads is None:
                 return False
             self._directory.mkdir(parents=True, exist_ok=True)

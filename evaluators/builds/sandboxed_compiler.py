@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,11 +100,16 @@ def short_lines(text: str) -> str:
 
 def is_readable(path: str) -> bool:
     """Whether every compiler may read this absolute path."""
-    folder = os.path.dirname(path) if os.path.isfile(path) and not os.path.islink(path) else path
-    return bool(path) and _is_readable(folder, tuple(map(os.environ.get, _FOLDERS_DEPEND_ON)))
+    return readable_paths()(path)
 
 
-@functools.lru_cache(maxsize=4096)
+def readable_paths() -> Callable[[str], bool]:
+    """`is_readable`, with the variables as they are now: for thousands of paths."""
+    variables = tuple(map(os.environ.get, _FOLDERS_DEPEND_ON))
+    return lambda path: bool(path) and _is_readable(path, variables)
+
+
+@functools.lru_cache(maxsize=1 << 14)
 def _is_readable(path: str, variables: tuple[str | None, ...]) -> bool:
     return f"{os.path.realpath(path)}/".startswith(_readable_folders(variables))
 

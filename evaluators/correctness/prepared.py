@@ -3,7 +3,7 @@
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import torch
@@ -22,8 +22,8 @@ from kbevolve.evaluators.device.memory import free_bytes, release_cache
 from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
 from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 
-#: Share of the free memory for inputs and expected outputs of trials; worker processes need the rest. Trials that do
-#: not fit are computed again for each kernel.
+#: Share of the free memory for inputs and expected outputs of trials; worker processes need the rest. Where not all
+#: fit, inputs are drawn again for each kernel, and expected outputs that do not fit are computed again.
 _KEPT_SHARE = 1 / 3
 #: Share of the free memory that the inputs of one round may take.
 _ROUND_SHARE = 1 / 8
@@ -85,13 +85,15 @@ class PreparedProblem:
         self.allows_changed_rows = False
         self._draws = self._choose_draws(settings.trials)
         self._lay_out_tensors(self._draws[0])
-        self._kept: dict[Draw, tuple[list[torch.Tensor], ExpectedOutput]] = {}
-        capacity = self._capacity()
+        self._kept: dict[Draw, tuple[list[torch.Tensor] | None, ExpectedOutput]] = {}
+        self._room = _KEPT_SHARE * free_bytes(device)
+        #: Whether all trials fit into memory as they are, those with the second weights included.
+        self._fits = (len(self._draws) + 2) * self._trial_bytes <= self._room
         #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
-        self._scales, self.nominal_means = self._measure(self._draws, keep=capacity)
+        self._scales, self.nominal_means = self._measure(self._draws)
         #: Timed calls of one round whose inputs fit into memory side by side.
         self.most_calls = max(1, int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1)))
-        self._prepare_second_weights(keep=capacity > len(self._draws))
+        self._prepare_second_weights()
 
     @property
     def trials(self) -> int:
@@ -112,15 +114,16 @@ class PreparedProblem:
         return self._scales[self._draws[0]]
 
     def _trial(self, draw: Draw, scale: Scale, *, weights: Weights | None = None) -> Trial:
-        if draw in self._kept:
-            inputs, expected = self._kept[draw]
-        else:
+        inputs, expected = self._kept.get(draw, (None, None))
+        if expected is None:
             with self._lock:
                 inputs, expected = self.solve(draw, weights)
                 release_cache(self.device)
+        elif inputs is None:
+            inputs = self.inputs(draw)
         return Trial(transform=draw.transform, inputs=inputs, expected=expected, scale=scale)
 
-    def _prepare_second_weights(self, *, keep: bool) -> None:
+    def _prepare_second_weights(self) -> None:
         """Other weights and one trial with them, unless the problem has no weights.
 
         Weights that are the same under both seeds are changed, where the reference stays accurate: `second_weights[0]`
@@ -149,8 +152,7 @@ class PreparedProblem:
             if tensors is plain or usable:
                 self.second_weights.append(Weights(seed=seed, tensors=tensors))
                 self._second.append((draw, scale))
-                if keep:
-                    self._kept[draw] = inputs, expected
+                self._keep(draw, inputs, expected)
 
     def _lay_out_arguments(self) -> None:
         #: Structure of the constructor arguments (`worker.values.pack`), and the tensors in it.
@@ -290,39 +292,47 @@ class PreparedProblem:
         structure, inputs = self.reference.inputs(draw.seed, nominal)
         return [tensor.contiguous() for tensor in self.reference.output(structure, inputs)[1]]
 
-    def _capacity(self) -> int:
-        """Number of trials that fit into memory."""
-        return int(_KEPT_SHARE * free_bytes(self.device) / max(self._trial_bytes, 1))
+    def _keep(self, draw: Draw, inputs: list[torch.Tensor], expected: ExpectedOutput) -> None:
+        """Keep a trial, if there is room; the inputs only of the first one, which timing warms up with, or of all."""
+        parts = [*expected.truth, *expected.reference, *(expected.independent or [])]
+        kept = None if self._kept and not self._fits else inputs
+        size = sum(tensor.nbytes for tensor in (*parts, *(kept or ())))
+        if size <= self._room:
+            self._room -= size
+            self._kept[draw] = kept, expected
 
-    def _measure(self, draws: Sequence[Draw], *, keep: int) -> tuple[dict[Draw, Scale], list[torch.Tensor | None]]:
+    def _measure(self, draws: Sequence[Draw]) -> tuple[dict[Draw, Scale], list[torch.Tensor | None]]:
         """The scale of every draw, from the mean of its distribution; also that mean of the nominal draws.
 
-        The first `keep` trials stay in memory: timing warms up with the very first.
+        Trials stay in memory, the first ones if there is no room for all.
         """
         transforms = [draw.transform for draw in draws]
-        sums: dict[Distribution, list[torch.Tensor]] = {}
+        sums: dict[Distribution, list[torch.Tensor | None]] = {}
+        scales: dict[Draw, Scale] = {}
         for draw in draws:
-            solved = self.solve(draw)
-            if len(self._kept) < keep:
-                self._kept[draw] = solved
-            truth = solved[1].truth
-            if draw.transform in sums:
-                for total, tensor in zip(sums[draw.transform], truth, strict=True):
-                    total += tensor
-            elif transforms.count(draw.transform) > 1:
+            inputs, expected = self.solve(draw)
+            if transforms.count(draw.transform) == 1:
+                scales[draw] = self._scale_alone(expected)
+                if not self._fits and draw.transform is not nominal:
+                    expected = replace(expected, reference=[])  # only outputs on nominal inputs are compared with it
+            elif draw.transform in sums:
+                for total, tensor in zip(sums[draw.transform], expected.truth, strict=True):
+                    if total is not None:
+                        total += tensor
+            else:
                 # In fp32 where memory is short: a mean needs no more precision.
-                sums[draw.transform] = [tensor.clone() if keep >= len(draws) else tensor.float() for tensor in truth]
-        scales = {}
+                sums[draw.transform] = [
+                    (tensor.clone() if self._fits else tensor.float()) if tensor.is_floating_point() else None
+                    for tensor in expected.truth
+                ]
+            self._keep(draw, inputs, expected)
+        means = {
+            transform: [None if total is None else total.div_(transforms.count(transform)) for total in totals]
+            for transform, totals in sums.items()
+        }
         for draw in draws:
-            _, expected = self._kept.get(draw) or self.solve(draw)
-            totals: list[torch.Tensor] | list[None] = sums.get(draw.transform) or [None] * len(expected.truth)
-            means = [
-                total / transforms.count(draw.transform) if total is not None and tensor.is_floating_point() else None
-                for total, tensor in zip(totals, expected.truth, strict=True)
-            ]
-            scales[draw] = scale_of(expected, means, self.precision)
-            if draw is draws[0]:
-                nominal_means = means
-        sums.clear()
+            if draw not in scales:
+                _, expected = self._kept.get(draw) or self.solve(draw)
+                scales[draw] = scale_of(expected, means[draw.transform], self.precision)
         release_cache(self.device)
-        return scales, nominal_means
+        return scales, means.get(nominal) or [None] * len(self.output_places)

@@ -36,10 +36,10 @@ _FLOOR_SHARE = 0.9
 #: Most calls of the reference, and seconds, to find its undisturbed time. On a quiet machine a few calls suffice.
 _MEASURED_CALLS = 100
 _MEASURE_SECONDS = 2.0
-#: Share of the free memory that kernels in trials side by side may use. The estimate for each is: a process, and three
-#: times its inputs and outputs (shared with the judge, its own, and as much for intermediate results).
-_CANDIDATES_SHARE = 0.7
-_COPIES = 3
+#: Share of the free memory that kernels in trials side by side may use. The estimate for each is: a process, its inputs
+#: and outputs twice (shared with the judge, and its own), and its outputs once more, for one that is read again later.
+#: One that lacks memory for intermediate results is tried again without others (`judge.Judge`).
+_CANDIDATES_SHARE = 0.8
 _PROCESS_BYTES = 1 << 30
 
 
@@ -112,7 +112,8 @@ class ProblemContext:
 
     def _fitting(self, width: int) -> int:
         free = _CANDIDATES_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
-        return max(1, min(width, int(free / (_COPIES * self.prepared.shared_bytes))))
+        shared, inputs = self.prepared.shared_bytes, self.prepared.input_bytes
+        return max(1, min(width, int(free / (3 * shared - inputs))))
 
     def start(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> CandidateProcess:
         """A fresh worker for one kernel, which is not loaded yet; `one_stream`: it works on one CUDA stream only."""

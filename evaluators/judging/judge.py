@@ -1,6 +1,7 @@
 """The judge of one device: evaluates kernels, holds contests, measures baselines."""
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,9 @@ _OUT_OF_MEMORY = "out of memory"
 #: and the judge and its timing have two.
 _WIDEST = 16
 _TIMING_CORES = 2
+#: Seconds for which a thread may keep the interpreter while others wait for it. With Python's default, 5 ms, the thread
+#: that times a kernel waits at each call for threads that read replies and reports of builds.
+_SWITCH_SECONDS = 0.0005
 
 
 def width_for(device: Device, asked: int = 0) -> int:
@@ -93,6 +97,9 @@ class Judge:
             shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
         """
         self.device, self.settings, self.width = device, settings, width
+        self._switch_seconds = sys.getswitchinterval()
+        if width > 1:
+            sys.setswitchinterval(_SWITCH_SECONDS)
         on_cpu, gate = device.type == "cpu", DeviceGate(device)
         connections = 0 if on_cpu else settings.connections
         disk_cache = disk_cache or DiskCache()
@@ -126,6 +133,7 @@ class Judge:
         self._context.workers.close()
         self._context.builds.close()
         self._context.lint.close()
+        sys.setswitchinterval(self._switch_seconds)
 
     def card(self, problem: Problem) -> ProblemCard:
         """What is known about a problem on this device; EvaluatorError when the reference fails."""
@@ -179,7 +187,7 @@ class Judge:
     def _evaluate_beside_others(
         self, problem: Problem, kernel: Kernel, found: Evaluation, phases: Phases
     ) -> Evaluation:
-        """Evaluate a kernel beside others; again alone if it found no memory beside them, or the reference died."""
+        """Evaluate a kernel beside others; again alone if it or the judge found no memory, or the reference died."""
         context = None
         try:
             with self._admission.shared(problem.id) as slot:
@@ -189,7 +197,7 @@ class Judge:
                 done = None if context.broken else self._evaluate(context, kernel, found, phases)
             if done and not (slot.was_shared and _lacked_memory(done)):
                 return done
-        except EvaluatorError:
+        except (EvaluatorError, torch.OutOfMemoryError):
             if context is None:  # the problem itself cannot be set up
                 raise
         with self._alone_with(problem) as context:

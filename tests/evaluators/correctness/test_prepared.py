@@ -129,16 +129,42 @@ def test_a_trial_that_does_not_fit_is_computed_again_with_the_same_result(monkey
     assert one.scale.reference_error < 1e-5
 
 
-def test_the_first_trials_that_fit_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_not_all_trials_fit_the_first_are_kept_without_what_can_be_drawn_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole = prepare("self.layer(x)")
-    monkeypatch.setattr(PreparedProblem, "_capacity", lambda self: 2)
-    problem = prepare("self.layer(x)")
     assert len(whole._kept) == whole.trials + 1, "all, and the one with other weights"
+    assert whole.trial(1).inputs[0] is whole.trial(1).inputs[0]
+    assert whole.trial(1).expected.reference
+    # Inputs 512 bytes, the truth 1024, the reference's output 512: the first as a whole, the second's truth.
+    monkeypatch.setattr(prepared, "free_bytes", lambda device: int(3500 / prepared._KEPT_SHARE))
+    problem = prepare("self.layer(x)")
     assert list(problem._kept) == problem._draws[:2]
+    assert transforms_of(problem)[:3] == [nominal, signed, nominal]
     assert problem.trial(0).inputs[0] is problem.trial(0).inputs[0]
-    one, other = problem.trial(2), problem.trial(2)
+    assert problem.trial(0).expected.reference
+    one, other = problem.trial(1), problem.trial(1)
     assert one.inputs[0] is not other.inputs[0]
+    assert torch.equal(one.inputs[0], other.inputs[0])
+    assert one.expected.truth[0] is other.expected.truth[0]
+    assert not one.expected.reference, "outputs on changed inputs are compared with the truth only"
+    one, other = problem.trial(2), problem.trial(2)
+    assert one.expected.truth[0] is not other.expected.truth[0]
     assert torch.equal(one.expected.truth[0], other.expected.truth[0])
+    assert torch.equal(one.expected.reference[0], other.expected.reference[0])
+
+
+def test_scales_are_the_same_whether_trials_fit_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = iter([*range(1, 1000), *range(1, 1000)])
+    monkeypatch.setattr(prepared.secrets, "randbits", lambda bits: next(seeds))
+    whole = prepare("self.layer(x)")
+    seeds = iter(range(1, 1000))
+    monkeypatch.setattr(prepared, "_KEPT_SHARE", 0.0)
+    bare = prepare("self.layer(x)")
+    for number in range(whole.trials):
+        one, other = whole.trial(number).scale, bare.trial(number).scale
+        assert one.spread == pytest.approx(other.spread, rel=1e-6)
+        assert one.bound == other.bound
 
 
 def test_the_truth_is_in_fp64() -> None:

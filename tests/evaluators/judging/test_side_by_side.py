@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.errors import EvaluatorError
@@ -149,6 +150,23 @@ def test_a_kernel_that_found_no_memory_beside_others_is_evaluated_again_alone(
     assert found.verdict is Verdict.CRASHED
     assert [alone for kernel, alone in evaluated if kernel == greedy.id] == [False, True]
     assert not any(alone for kernel, alone in evaluated if kernel == modest.id), "it may be timed again in its place"
+
+
+def test_where_the_judge_finds_no_memory_beside_others_the_kernel_is_evaluated_again_alone(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone: list[bool] = []
+    real = pipeline.evaluate_in_process
+
+    def short_of_memory(*given: object) -> Evaluation:
+        alone.append(judge._admission._exclusive)
+        if not alone[-1]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("kbevolve.evaluators.judging.judge.evaluate_in_process", short_of_memory)
+    assert judge.evaluate(problem_of(), HONEST).verdict is Verdict.CORRECT
+    assert alone == [False, True]
 
 
 def test_a_reference_that_died_is_started_again(judge: Judge) -> None:
