@@ -166,7 +166,8 @@ def test_where_the_judge_finds_no_memory_beside_others_the_kernel_is_evaluated_a
 
     monkeypatch.setattr("kbevolve.evaluators.judging.judge.evaluate_in_process", short_of_memory)
     assert judge.evaluate(problem_of(), HONEST).verdict is Verdict.CORRECT
-    assert alone == [False, True]
+    assert alone[:2] == [False, True]
+    assert all(alone[1:]), "a doubtful timing is repeated"
 
 
 def test_a_reference_that_died_is_started_again(judge: Judge) -> None:
