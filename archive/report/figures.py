@@ -58,10 +58,9 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
     _scale(axes, curves)
     axes.set_ylabel("speedup over eager")
     lowest.set_xlabel("children evaluated")
-    if axes.get_legend_handles_labels()[1]:
-        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": _COLOURED_ISLANDS, "borderaxespad": 0.2}
-        look = above if single else {"loc": "lower right"}
-        axes.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, handletextpad=0.3, columnspacing=1.0, **look)
+    above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 1 + _COLOURED_ISLANDS, "borderaxespad": 0.2}
+    look = above if single else {"loc": "lower right"}
+    axes.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, handletextpad=0.3, columnspacing=1.0, **look)
     _title(figure, curves, device)
     return figure
 
