@@ -1,7 +1,7 @@
 """`kbevolve problems`: list, show and check problems. Only checking runs one and imports torch."""
 
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 from rich.console import Console
@@ -10,14 +10,20 @@ from kbevolve.archive.record_json import plain
 from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
 from kbevolve.configs.errors import ProblemError, UsageError
 from kbevolve.configs.flaws import known_flaws
+from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
+from kbevolve.evaluators.graph.records import Graph
 from kbevolve.evolve.cli.options import json_option, kernelbench_option
+from kbevolve.evolve.cli.render.graph import graph_tree, print_graph
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_source
 from kbevolve.evolve.cli.render.problem_card import card_fields
 from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table
 from kbevolve.evolve.cli.settings_options import device_option
+
+if TYPE_CHECKING:
+    from kbevolve.evaluators.graph.measure import MeasuredGraph
 
 _COLUMNS: tuple[Column[tuple[str, str, str, str]], ...] = (
     Column("problem", lambda one: one[0]),
@@ -61,13 +67,33 @@ def ls(level: int | None, kernelbench_dir: Path | None) -> None:
     show_default=True,
     help="The text for this device: on a CPU, CPU_SIZES replace the module constants.",
 )
+@click.option("--graph", is_flag=True, help="Show the regions of the reference's graph instead, with their times.")
+@json_option
 @kernelbench_option
-def show(name: str, device_type: str, kernelbench_dir: Path | None) -> None:
-    """Show a problem's source.
+def show(name: str, device_type: str, graph: bool, as_json: bool, kernelbench_dir: Path | None) -> None:
+    """Show a problem's source, or what it computes.
 
     NAME is a built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER.
+
+    With --graph the reference is traced, in strict fp32, and cut into regions, each of which one kernel can compute:
+    what it reads and computes, its bytes and operations, its time at the roofline, and its time in eager PyTorch where
+    this machine has the device.
     """
-    print_source(Console(), find_problem(name, kernelbench=kernelbench_dir).source_for(device_type))
+    problem = find_problem(name, kernelbench=kernelbench_dir)
+    if not graph:
+        if as_json:
+            raise UsageError("--json shows a graph; add --graph")
+        print_source(Console(), problem.source_for(device_type))
+        return
+
+    from kbevolve.evaluators.graph.process import graph_for
+
+    found = graph_for(problem, device_type, "fp32")
+    times = _measured(found, problem, device_type)
+    if as_json:
+        print_json(graph_tree(times.graph if times else found, times))
+    else:
+        print_graph(Console(), times.graph if times else found, times)
 
 
 @problems.command(
@@ -110,6 +136,20 @@ def check(
     print_fields(
         Console(), {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)}
     )
+
+
+def _measured(graph: Graph, problem: Problem, device_type: str) -> "MeasuredGraph | None":
+    """The graph with times; None where this machine has no such device."""
+    import torch
+
+    if device_type == "cuda" and not torch.cuda.is_available():
+        return None
+    from kbevolve.evaluators.analysis.roofline import roofline_of
+    from kbevolve.evaluators.device.devices import find_device
+    from kbevolve.evaluators.graph.measure import measured
+
+    device = find_device(device_type)
+    return measured(graph, problem, device, "fp32", roofline_of(device))
 
 
 def _level(name: str) -> int:

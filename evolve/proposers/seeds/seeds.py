@@ -1,10 +1,6 @@
 """The starting kernels of a problem: the reference itself, hand-written ones, and the code of torch.compile; and
 kernels in files that the user names."""
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +11,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.text_file import read_text
+from kbevolve.evaluators.program import ProgramError, run_program
 
 #: Seconds that torch.compile may take. On two cores a built-in problem takes 4 to 6, up to 23 when they are busy
 #: (measured); the largest models of KernelBench have about a hundred layers to trace.
@@ -93,7 +90,11 @@ def inductor_source(
     with tempfile.TemporaryDirectory(prefix="kbevolve-inductor-") as folder:
         reference, kernel = Path(folder, "reference.py"), Path(folder, "kernel.py")
         reference.write_text(problem.source_for(device_type), encoding="utf-8")
-        _run_inductor([str(reference), str(kernel), device_type, _DTYPES[precision]], seconds)
+        words = [str(reference), str(kernel), device_type, _DTYPES[precision]]
+        try:
+            run_program("kbevolve.evolve.proposers.seeds.inductor", words, seconds=seconds)
+        except ProgramError as error:
+            raise InductorError(str(error)) from None
         if not kernel.exists():
             raise InductorError("it succeeded but wrote no file")
         return kernel.read_text(encoding="utf-8")
@@ -101,26 +102,3 @@ def inductor_source(
 
 def _start(source: str, note: str) -> StartingKernel:
     return StartingKernel(kernel=Kernel.from_source(source), note=note)
-
-
-def _run_inductor(arguments: list[str], seconds: float) -> None:
-    """Run the program `inductor`; a time-out or an interruption kills its process group."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbevolve.evolve.proposers.seeds.inductor", *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A group of its own, so that the compilers that it started end with it.
-        start_new_session=True,
-    )
-    try:
-        _, complaint = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise InductorError(f"not done after {seconds:g} s") from None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-    if process.returncode != 0:
-        last = complaint.strip().splitlines()[-1:] or [f"its process ended with status {process.returncode}"]
-        raise InductorError(last[0])

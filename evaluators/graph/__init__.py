@@ -1,0 +1,4 @@
+"""The graph of a problem's reference: traced without data, in canonical forms, cut into regions.
+
+May import every package of evaluators/ from `worker` to `analysis`.
+"""
