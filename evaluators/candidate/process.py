@@ -43,7 +43,7 @@ _LONGEST_NAME = 1000
 _LEAST_MS = 1e-6
 #: One of so many timed calls has its inputs compared afterwards, at random.
 _COMPARED = 4
-#: The time limit for measuring launches, in limits of a call: two calls, however long, or some more of 0.2 s together.
+#: The time limit for measuring launches, in limits of a call: two calls, however long, or some more of 0.05 s together.
 _LAUNCH_COST_CALLS = 3
 #: A reported time may exceed the judge's own by this factor, because a GPU's clock differs a little from the judge's.
 _CLOCK_SLACK = 1.01

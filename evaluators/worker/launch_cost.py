@@ -16,8 +16,8 @@ from kbevolve.evaluators.worker.timing import elapsed, new_event, record, synchr
 _clock = time.perf_counter_ns
 _fill = torch.Tensor.fill_
 
-#: Most calls, after one that is not counted, and seconds after which no third one begins.
-_MOST_CALLS, _SECONDS = 30, 0.2
+#: Most calls, after one that is not counted, and seconds after which no third one begins: other kernels wait meanwhile.
+_MOST_CALLS, _SECONDS = 10, 0.05
 #: What KernelBench writes before each call, as 8-byte integers: 256 MiB.
 _FLUSHED = 32 << 20
 

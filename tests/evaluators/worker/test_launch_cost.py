@@ -80,4 +80,4 @@ def test_a_long_call_is_timed_once_and_a_short_one_more_often(device: SimulatedD
     assert device.calls == 2
     device.calls = 0
     costs(device, kernels(device, 1, device_us=1.0, host_us=1.0))
-    assert device.calls == 31
+    assert device.calls == 11
