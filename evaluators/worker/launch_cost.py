@@ -52,6 +52,8 @@ def launch_cost(call: Callable[[], Any], device: torch.device) -> dict[str, floa
         returned = _clock()
         record(end, stream)
         synchronize()
+        if not times_ms:
+            began = _clock()
         times_ms.append(float(elapsed(start, end)))
         hosts_ms.append((returned - called) / 1e6)
     del output
