@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kbevolve.evaluators.graph.records import Argument, Graph, Node, Ref, Region, TorchConstant
+from kbevolve.evaluators.graph.records import Graph, Node, Ref, Region, TorchConstant
 
 
 class GraphRun:
@@ -17,6 +17,7 @@ class GraphRun:
         self._graph = graph
         self._device = next((tensor.device for tensor in (*inputs, *model.parameters())), torch.device("cpu"))
         trace = graph.trace
+        self._calls = {node.name: self._prepared(node) for node in trace.nodes}
         self._values: dict[str, torch.Tensor] = dict(zip(trace.inputs, inputs, strict=True))
         for name in trace.parameters:
             self._values[name] = attrgetter(name.removeprefix("self."))(model)
@@ -46,9 +47,8 @@ class GraphRun:
     def compute(self, region: Region) -> dict[str, torch.Tensor]:
         """The outputs of a region whose operands exist; nothing is kept."""
         inside: dict[str, torch.Tensor] = {}
-        nodes = {node.name: node for node in self._graph.trace.nodes}
         for name in region.nodes:
-            inside |= self._call(nodes[name], inside)
+            inside |= self._call(name, inside)
         return {operand.value: inside[operand.value] for operand in region.outputs}
 
     def value(self, name: str, inside: Mapping[str, torch.Tensor] | None = None) -> torch.Tensor:
@@ -58,32 +58,40 @@ class GraphRun:
                 return known[name]
         node = self._graph.trace.producer[name]
         assert node.view, f"{name} is read before its region has run"
-        return self._call(node, inside or {})[name]
+        return self._call(node.name, inside or {})[name]
 
     def outputs(self) -> list[torch.Tensor]:
         """What the model returns, after all regions have run."""
         return [self.value(name) for name in self._graph.trace.outputs]
 
-    def _call(self, node: Node, inside: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        namespace, packet, overload = node.op.split(".")
-        operator = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
-        positional, named = [], {}
-        for parameter in operator._schema.arguments:
-            if parameter.name in node.arguments:
-                value = self._real(node.arguments[parameter.name], inside)
-            elif parameter.name == "device" and (not node.reads or not parameter.has_default_value()):
-                value = self._device
-            else:
-                continue
-            if parameter.kwarg_only:
-                named[parameter.name] = value
-            else:
-                positional.append(value)
-        result = operator(*positional, **named)
+    def _call(self, name: str, inside: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        node, operator, positional, named = self._calls[name]
+        result = operator(
+            *(self._real(argument, inside) for argument in positional),
+            **{key: self._real(argument, inside) for key, argument in named.items()},
+        )
         results = result if isinstance(result, tuple | list) else (result,)
         return dict(zip(node.outputs, results, strict=True))
 
-    def _real(self, argument: Argument, inside: Mapping[str, torch.Tensor]) -> Any:
+    def _prepared(self, node: Node) -> tuple[Node, Any, list[Any], dict[str, Any]]:
+        """The node, its operator, and its arguments in the order and under the names that the operator takes."""
+        namespace, packet, overload = node.op.split(".")
+        operator = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in operator._schema.arguments:
+            argument: Any = node.arguments.get(parameter.name)
+            if parameter.name == "device" and (not node.reads or not parameter.has_default_value()):
+                argument = self._device
+            elif parameter.name not in node.arguments and parameter.kwarg_only:
+                continue
+            if parameter.kwarg_only:
+                named[parameter.name] = argument
+            else:
+                positional.append(argument)
+        return node, operator, positional, named
+
+    def _real(self, argument: Any, inside: Mapping[str, torch.Tensor]) -> Any:
         if isinstance(argument, Ref):
             return self.value(argument.value, inside)
         if isinstance(argument, TorchConstant):

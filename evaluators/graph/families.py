@@ -23,18 +23,19 @@ _BY_NAME = {
     "cosine_embedding_loss cosine_similarity pairwise_distance soft_margin_loss",
     Family.POOLING: "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
     "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d "
-    "max_pool2d_with_indices max_pool3d_with_indices upsample_nearest2d upsample_bilinear2d pixel_shuffle",
+    "max_pool2d_with_indices max_pool3d_with_indices",
     Family.MOVEMENT: "cat stack clone contiguous reshape flatten index index_select gather embedding flip roll repeat "
     "pad constant_pad_nd tril triu zeros ones full empty arange zeros_like ones_like full_like empty_like eye "
     "linspace new_zeros new_ones new_full diag diag_embed tile repeat_interleave slice_scatter select_scatter scatter "
     "index_put scatter_add masked_select one_hot meshgrid randn rand randn_like rand_like copy unfold im2col "
-    "channel_shuffle einops tensor_split scalar_tensor diagonal_scatter _to_copy to reflection_pad2d replication_pad2d",
+    "channel_shuffle pixel_shuffle scalar_tensor diagonal_scatter _to_copy to reflection_pad2d replication_pad2d "
+    "upsample_nearest2d upsample_bilinear2d",
 }
 _FAMILY = {name: family for family, names in _BY_NAME.items() for name in names.split()}
-#: Forms that patterns make of pointwise nodes and others of theirs alone are pointwise. The nodes of these are, too,
-#: though torch does not tag them.
-_POINTWISE = {"masked_fill", "where", "dropout", "type_as", "to", "clamp", "softplus", "prelu", "celu", "rsub", "glu"}
-_POINTWISE |= {"hardswish", "mish", "hardsigmoid", "selu", "hardshrink", "softshrink", "logit"}
+#: Pointwise operators that not every version of torch tags.
+_POINTWISE = {"masked_fill", "where", "dropout", "type_as", "to", "clamp", "softplus", "prelu", "celu", "rsub"}
+_POINTWISE |= {"hardswish", "mish", "hardsigmoid", "selu", "hardshrink", "softshrink", "logit", "leaky_relu", "elu"}
+_POINTWISE |= {"relu", "relu6", "gelu", "silu", "hardtanh", "threshold", "rrelu_with_noise", "log_sigmoid", "clamp_min"}
 #: Arguments that are no constants of a template.
 _IGNORED = {"training", "momentum", "cudnn_enabled", "train", "dropout_p", "dropout", "non_blocking", "layout", "copy"}
 #: ATen's names of operands -> ours.

@@ -1,9 +1,11 @@
 """Times, rooflines and structure of a graph's regions, from one run on the problem's own inputs and weights."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +17,12 @@ from kbevolve.evaluators.analysis.conditions import judging_conditions
 from kbevolve.evaluators.analysis.inspection import WEIGHT_SEED
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
-from kbevolve.evaluators.correctness.reference import Reference
+from kbevolve.evaluators.correctness.reference import Reference, preserved_state
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import release_cache
 from kbevolve.evaluators.graph.execution import GraphRun
 from kbevolve.evaluators.graph.records import Graph, Operand, Region
+from kbevolve.evaluators.worker.values import unpack
 
 #: Most timed calls of a region after a first one, and the seconds after which no further call starts.
 _CALLS, _SECONDS = 7, 0.3
@@ -53,15 +56,18 @@ def measured(graph: Graph, problem: Problem, device: Device, precision: str, roo
             # Models that draw random numbers draw the same ones, in the same order.
             torch.manual_seed(_INPUT_SEED)
             expected = reference.returned(structure, inputs)
-            eager_ms = _milliseconds(lambda: reference.returned(structure, inputs), device)
+            # Copies, because the model may change them.
+            arguments = unpack(structure, [tensor.clone() for tensor in inputs])
+            with preserved_state(reference.model):
+                eager_ms = _milliseconds(partial(reference.model, *arguments), device)
+            del arguments
             torch.manual_seed(_INPUT_SEED)
             execution = GraphRun(graph, reference.model, inputs)
             regions = []
             for region in graph.regions:
                 operands = tuple(_with_structure(operand, execution) for operand in region.operands)
-                state = torch.get_rng_state()
-                region_ms = _milliseconds(lambda region=region: execution.compute(region), device)  # type: ignore[misc]
-                torch.set_rng_state(state)
+                with torch.random.fork_rng([device.index] if device.type == "cuda" else []):
+                    region_ms = _milliseconds(partial(execution.compute, region), device)
                 execution.run(region)
                 regions.append(
                     replace(
@@ -71,7 +77,7 @@ def measured(graph: Graph, problem: Problem, device: Device, precision: str, roo
                         roofline_ms=_roofline(region, roofline, task_class),
                     )
                 )
-            difference = max(map(_difference, execution.outputs(), expected), default=0.0)
+            difference = max(map(difference_of, execution.outputs(), expected), default=0.0)
     except torch.OutOfMemoryError:
         raise EvaluatorError(
             f"{problem.name}: not enough memory on {device.description} to time its regions; use smaller sizes"
@@ -125,6 +131,9 @@ def _milliseconds(call: Callable[[], Any], device: Device) -> float:
     return statistics.median(times)
 
 
-def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    distance = torch.linalg.vector_norm(one.double() - other.double())
-    return float((distance / torch.linalg.vector_norm(other.double()).clamp_min(1e-300)).nan_to_num())
+def difference_of(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Relative; equal infinities and NaN are no difference, unequal ones an infinite one."""
+    same = (one == other) | ((one != one) & (other != other))
+    distance = float(torch.linalg.vector_norm((one.double() - other.double()).masked_fill(same, 0.0)))
+    whole = float(torch.linalg.vector_norm(other[other.isfinite()].double()))
+    return distance / (whole or 1.0) if math.isfinite(distance) else math.inf

@@ -7,7 +7,7 @@ where a node has several ("max_1[0]").
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -265,6 +265,6 @@ class Graph:
             counts[region.family] += len(region.nodes)
         return counts
 
-    def total(self, field_of: str, families: Sequence[Family] = tuple(Family)) -> float:
-        """The sum of a number of the regions, e.g. "flops"."""
-        return sum(getattr(region, field_of) or 0 for region in self.regions if region.family in families)
+    def total(self, number: str) -> float:
+        """The sum over the regions of one of their numbers, e.g. "flops"; those that were not measured count 0."""
+        return sum(getattr(region, number) or 0 for region in self.regions)

@@ -9,7 +9,7 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.graph.measure import MeasuredGraph, measured, structure_of
+from kbevolve.evaluators.graph.measure import MeasuredGraph, difference_of, measured, structure_of
 from kbevolve.evaluators.graph.regions import cut
 from kbevolve.evaluators.graph.tracer import trace_source
 
@@ -83,3 +83,19 @@ def test_a_reference_that_fails_says_so() -> None:
     problem = parse_problem(broken, name="mine", path=Path("mine.py"))
     with pytest.raises(EvaluatorError, match=r"forward\(\) fails"):
         measured(cut(trace_source(SOURCE, torch.float32)), problem, DEVICE, "fp32", RATES)
+
+
+def test_the_difference_of_answers() -> None:
+    inf, nan = float("inf"), float("nan")
+    found = [
+        difference_of(torch.tensor(one), torch.tensor(other))
+        for one, other in [
+            ([1.0, -inf, nan], [1.0, -inf, nan]),
+            ([3.0, 4.5], [3.0, 4.0]),
+            ([1.0, nan], [1.0, 2.0]),
+            ([1.0, 2.0], [1.0, inf]),
+            ([0.0], [0.0]),
+            ([True, False], [True, True]),
+        ]
+    ]
+    assert found == [0.0, 0.1, inf, inf, 0.0, pytest.approx(2**-0.5)]
