@@ -38,6 +38,15 @@ def shared_again(device: Device) -> Iterator[None]:
         yield
 
 
+def is_wanted(device: Device) -> bool:
+    """Whether a process waits to hold the device alone; asked by one that shares it and can leave it at any moment."""
+    try:
+        with _locked(device, "turn", fcntl.LOCK_SH | fcntl.LOCK_NB):
+            return False
+    except BlockingIOError:
+        return True
+
+
 @contextmanager
 def _locked(device: Device, name: str, operation: int) -> Iterator[None]:
     digest = hashlib.sha256(f"{device.type}:{_card(device)}".encode()).hexdigest()[:12]

@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -19,7 +19,7 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, AbsentJudges, JudgeDevices, Judges, open_judges
-from kbevolve.evolve.runs.starts import dealt, given_starts, new_starts, recorded_starts
+from kbevolve.evolve.runs.starts import dealt, given_starts, inductor_start, new_starts, recorded_starts
 from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Observer
@@ -111,9 +111,15 @@ def run_session(
     check_strategy(settings, proposers)
     search: Search | None = None
     try:
-        opened: AbstractContextManager[Judges | AbsentJudges]
-        opened = nullcontext(absent) if absent else open_judges(devices, settings, judge=judge)
-        with _session(context) as elapsed, opened as judges:
+        is_replay = absent is not None and context.view.last_generation() is not None
+        starts = recorded_starts(context) if is_replay else dealt(new_starts(context), settings.search.islands)
+        # The device on which this machine times kernels while torch.compile generates its own.
+        device = None if absent or devices.cluster else devices.devices[0]
+        with (
+            _session(context) as elapsed,
+            inductor_start(context, starts, device, say) as generated,
+            nullcontext(absent) if absent else open_judges(devices, settings, judge=judge) as judges,
+        ):
             context = _with_knowledge(context, judges, say)
             search = Search(
                 context,
@@ -121,9 +127,8 @@ def run_session(
                 evaluator=judges,
                 confirmer=judges,
                 width=judges.width,
-                starts=recorded_starts(context)
-                if absent and context.view.last_generation() is not None
-                else dealt(new_starts(context, say), settings.search.islands),
+                starts=starts,
+                generated=generated,
                 elapsed=elapsed,
                 observer=observer,
             )

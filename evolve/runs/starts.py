@@ -1,9 +1,19 @@
-"""The starting kernels of a run: the problem's own, and those that the user gave."""
+"""The starting kernels of a run: the problem's own, those that the user gave, and that of torch.compile."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
+from kbevolve.archive.records import Kernel
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.proposers.seeds.seeds import StartingKernel, read_kernel, starting_kernels
+from kbevolve.evaluators.device.devices import Device
+from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
+from kbevolve.evolve.proposers.seeds.seeds import (
+    INDUCTOR,
+    GeneratedStart,
+    StartingKernel,
+    read_kernel,
+    starting_kernels,
+)
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.migration import deal
@@ -21,19 +31,54 @@ def given_starts(settings: Settings) -> tuple[StartingKernel, ...]:
     )
 
 
-def new_starts(context: RunContext, say: Callable[[str], None]) -> tuple[StartingKernel, ...]:
-    """The starting kernels; none when generation 0 is over, because Inductor takes seconds to generate its own."""
-    if context.view.last_generation():
+def new_starts(context: RunContext) -> tuple[StartingKernel, ...]:
+    """The starting kernels that need not be generated; none when generation 0 is over."""
+    if _is_over(context):
         return ()
+    return starting_kernels(context.problem, context.device.type) + given_starts(context.settings)
+
+
+@contextmanager
+def inductor_start(
+    context: RunContext,
+    starts: Iterable[Iterable[StartingKernel]],
+    device: Device | None,
+    say: Callable[[str], None],
+) -> Iterator[GeneratedStart | None]:
+    """Let torch.compile begin to generate a starting kernel; leaving the context ends it.
+
+    Args:
+        context: the run.
+        starts: the other starting kernels of each island.
+        device: as for `InductorProcess`.
+        say: shows why there is none to the user.
+
+    Yields:
+        A function that waits for the kernel, and returns None when there is none. None when none is wanted, or it is
+        one of `starts` already.
+    """
     settings = context.settings
-    found = starting_kernels(
-        context.problem,
-        context.device.type,
-        inductor=settings.inductor_seed,
-        precision=settings.evaluation.precision,
-        say=say,
-    )
-    return found + given_starts(settings)
+    known = any(start.note == INDUCTOR for island in starts for start in island)
+    if known or not settings.inductor_seed or _is_over(context):
+        yield None
+        return
+    precision = settings.evaluation.precision
+    with InductorProcess(context.problem, context.device.type, precision=precision, device=device) as process:
+
+        def start() -> StartingKernel | None:
+            try:
+                return StartingKernel(kernel=Kernel.from_source(process.source()), note=INDUCTOR)
+            except InductorError as error:
+                if not process.closed:
+                    say(f"no starting kernel from torch.compile: {error}")
+                return None
+
+        yield start
+
+
+def _is_over(context: RunContext) -> bool:
+    """Whether generation 0 is over."""
+    return context.view.last_ended() is not None or bool(context.view.last_generation())
 
 
 def recorded_starts(context: RunContext) -> list[list[StartingKernel]]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, Placement, Verdict
 from kbevolve.evolve.proposers.base import Proposal, Proposer
-from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import GeneratedStart, StartingKernel
 from kbevolve.evolve.search.confirmation import Contests
-from kbevolve.evolve.search.offspring import AttemptResult, GenerationSnapshot, Offspring, OffspringInFlight
+from kbevolve.evolve.search.offspring import PROPOSE, AttemptResult, GenerationSnapshot, Offspring, OffspringInFlight
 from kbevolve.evolve.search.stopping import Stopping
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import OPEN_GENERATIONS, Population
@@ -33,6 +33,8 @@ class Generations:
     proposers: Mapping[Operator, Proposer]
     #: Starting kernels of each island.
     starts: Sequence[Sequence[StartingKernel]]
+    #: Waits for one more starting kernel, the last one of every island; None when there is none.
+    generated: GeneratedStart | None
     contests: Contests
     stopping: Stopping
     #: Called with each result, and what it changed in its niche.
@@ -52,32 +54,53 @@ class Generations:
             memory=self.population.memory(),
             failures=self.population.known_failures,
         )
-        create = self._create_starts if generation == 0 else self._create_child
         islands = range(self.context.settings.search.islands)
-        return [child for island in islands for child in create(snapshot, island, known.get(island, {}))]
+        if generation == 0:
+            return self._create_starts(snapshot, known)
+        return [self._create_child(snapshot, island, known.get(island, {})) for island in islands]
 
     def _create_starts(
-        self, snapshot: GenerationSnapshot, island: int, recorded: Mapping[int, Birth]
+        self, snapshot: GenerationSnapshot, recorded: Mapping[int, Mapping[int, Birth]]
     ) -> list[Offspring]:
-        """The starting kernels of an island, each a child of its own."""
-        children = []
-        for slot, start in enumerate(self.starts[island]):
-            child = Offspring(snapshot=snapshot, island=island)
-            children.append(child)
-            if slot in recorded:
-                self.offspring.adopt(child, recorded[slot])
-            else:
-                proposal = Proposal(state=BirthState.CREATED, kernel=start.kernel, note=start.note)
-                self.offspring.add(child, slot, proposal, Operator.SEED)
+        """The starting kernels of all islands, each a child of its own.
+
+        The generated one is the last of each island: the others are judged meanwhile, and their slots do not depend
+        on whether it exists. Without it, its children are complete and have no attempt.
+        """
+        children: list[Offspring] = []
+        waiting: list[tuple[Offspring, int]] = []
+
+        def add(child: Offspring, slot: int, start: StartingKernel) -> None:
+            proposal = Proposal(state=BirthState.CREATED, kernel=start.kernel, note=start.note)
+            self.offspring.add(child, slot, proposal, Operator.SEED)
+
+        def add_generated(start: StartingKernel | None) -> None:
+            for child, slot in waiting:
+                if start is None:
+                    child.done = True
+                else:
+                    add(child, slot, start)
+
+        for island, starts in enumerate(self.starts):
+            generated = () if self.generated is None else (None,)
+            for slot, start in enumerate((*starts, *generated)):
+                child = Offspring(snapshot=snapshot, island=island)
+                children.append(child)
+                if slot in recorded.get(island, {}):
+                    self.offspring.adopt(child, recorded[island][slot])
+                elif start is not None:
+                    add(child, slot, start)
+                else:
+                    waiting.append((child, slot))
+        if self.generated is not None and waiting:
+            self.offspring.executor.submit(PROPOSE, (0, 0, 0), self.generated, add_generated)
         return children
 
-    def _create_child(
-        self, snapshot: GenerationSnapshot, island: int, recorded: Mapping[int, Birth]
-    ) -> list[Offspring]:
+    def _create_child(self, snapshot: GenerationSnapshot, island: int, recorded: Mapping[int, Birth]) -> Offspring:
         child = Offspring(snapshot=snapshot, island=island, recorded=recorded)
         if 0 in recorded:
             self.offspring.adopt(child, recorded[0])
-            return [child]
+            return child
         generation, earlier = snapshot.generation, self.offspring.known_to(child)
         view, tuner = self.context.view, self.proposers.get(Operator.TUNE)
         # Operators whose proposer is asked in this thread, in order: so each child knows the ones before it.
@@ -94,7 +117,7 @@ class Generations:
         else:
             ask = self.offspring.ask if brief.operator in in_order else self.offspring.ask_later
             ask(child, 0, brief, tuple(parent.kernel.id for parent in brief.parents))
-        return [child]
+        return child
 
     def close(self, generation: int, offspring: Sequence[Offspring], *, recorded: bool) -> None:
         """Close a generation: in the order of its attempts, each as soon as it is complete.

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from random import Random
@@ -21,7 +22,7 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.llm.client import Message, Reply
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt, Proposal, Proposer
-from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import GeneratedStart, StartingKernel
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.proposers.tuning.tunables import values_of
 from kbevolve.evolve.search.events import Observer
@@ -290,6 +291,12 @@ def open_run(archive: Archive, chosen: Settings, run_id: str = "double-1") -> Ru
     return run
 
 
+def replace_starts(monkeypatch: pytest.MonkeyPatch, *starts: StartingKernel) -> None:
+    """Let a session start from these kernels; torch.compile generates none."""
+    monkeypatch.setattr("kbevolve.evolve.runs.session.new_starts", lambda *_: starts)
+    monkeypatch.setattr("kbevolve.evolve.runs.session.inductor_start", lambda *_: nullcontext())
+
+
 def context_of(archive: Archive, run: Run, device: Device, chosen: Settings) -> RunContext:
     return RunContext(archive=archive, run=run, problem=problem(), device=device, settings=chosen)
 
@@ -302,6 +309,7 @@ def search(
     *,
     proposers: Mapping[Operator, Proposer] | None = None,
     starts: Sequence[Kernel] | None = None,
+    generated: GeneratedStart | None = None,
     confirmer: KnownConfirmer | None = None,
     width: int = 1,
     observer: Observer | None = None,
@@ -315,6 +323,7 @@ def search(
         proposers=proposers or {Operator.TUNE: tuner, Operator.CROSS: tuner},
         evaluator=evaluator,
         starts=[hand] * chosen.search.islands,
+        generated=generated,
         confirmer=confirmer,
         width=width,
         observer=observer,

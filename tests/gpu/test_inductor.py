@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Backend
+from kbevolve.archive.records import Backend, Kernel
 from kbevolve.configs.catalog import find_problem
-from kbevolve.evolve.proposers.seeds.seeds import inductor_source, starting_kernels
+from kbevolve.evolve.proposers.seeds.inductor_process import inductor_source
 
 pytestmark = pytest.mark.gpu
 
@@ -41,5 +41,4 @@ def test_its_backend_is_triton() -> None:
 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
-    start = starting_kernels(find_problem("L1/gelu"), "cuda", inductor=True)[-1]
-    assert start.kernel.backend is Backend.TRITON
+    assert Kernel.from_source(inductor_source(find_problem("L1/gelu"), "cuda")).backend is Backend.TRITON

@@ -12,7 +12,7 @@ import pytest
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.reference import as_model_new
 from kbevolve.evaluators.lint import REFUSALS, TAGS, LintReport, lint
-from kbevolve.evolve.proposers.seeds.seeds import inductor_source
+from kbevolve.evolve.proposers.seeds.inductor_process import inductor_source
 from tests.evaluators.lint.pairs import PAIRS
 from tests.evaluators.lint.programs import TRITON, extension, model
 

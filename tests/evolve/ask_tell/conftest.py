@@ -3,8 +3,7 @@
 import pytest
 
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
-from kbevolve.evolve.runs import session
-from tests.evolve.doubles import KnownJudge, kernel
+from tests.evolve.doubles import KnownJudge, kernel, replace_starts
 
 
 @pytest.fixture(autouse=True)
@@ -12,5 +11,5 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> KnownJudge:
     judge = KnownJudge()
     judge.replace_judge(monkeypatch)
     starts = (StartingKernel(kernel=kernel(), note="naive"),)
-    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
+    replace_starts(monkeypatch, *starts)
     return judge

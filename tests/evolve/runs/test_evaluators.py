@@ -19,7 +19,7 @@ from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.session import open_run, run_session
 from tests.evaluators.simulated import NAME
 from tests.evolve.cli.commands.test_run import KERNEL, PROBLEM, RUN, type_in
-from tests.evolve.doubles import KnownJudge, context_of, kernel, problem
+from tests.evolve.doubles import KnownJudge, context_of, kernel, problem, replace_starts
 
 TREE: dict[str, Any] = {
     "search": {"generations": 5, "islands": 3, "migration_every": 2, "seed": 3, "lookahead": 1},
@@ -39,7 +39,7 @@ SMALL = (
 def bred(path: Path, monkeypatch: pytest.MonkeyPatch, **work: Any) -> dict[str, Any]:
     """The archive of a run with simulated judges: everything but moments, seconds and who judged."""
     starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
-    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
+    replace_starts(monkeypatch, *starts)
     monkeypatch.setattr(session.secrets, "token_hex", lambda _: "0000")
     settings = Settings.from_tree({**TREE, "work": work})
     devices = find_judge_devices(settings)
@@ -130,7 +130,7 @@ def test_a_run_of_a_cluster_goes_on_with_a_device_of_this_machine(
     settings = Settings.from_tree({**TREE, "search": {"generations": 0, "islands": 1}, "work": work})
     with Archive(tmp_path / "kbevolve.db") as archive:
         open_run(archive, problem(), find_device("cpu"), settings)
-    monkeypatch.setattr(session, "new_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
+    replace_starts(monkeypatch, StartingKernel(kernel=kernel(), note="naive"))
     KnownJudge().replace_judge(monkeypatch)
     monkeypatch.chdir(tmp_path)
     assert "no Ray cluster at" in kbevolve("resume").err

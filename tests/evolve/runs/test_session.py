@@ -19,11 +19,10 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.cli.render.progress import LineProgress, LiveProgress
 from kbevolve.evolve.cli.render.summary import best_words, print_summary
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
-from kbevolve.evolve.runs import session
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.session import Ending, open_run, run_session
 from kbevolve.evolve.search.events import Event
-from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, settings, speed_of
+from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, replace_starts, settings, speed_of
 from tests.small_archive import confirmation
 
 DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
@@ -59,7 +58,7 @@ def session_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Session]:
     def with_judge(judge: KnownJudge) -> Session:
         judge.replace_judge(monkeypatch)
         starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
-        monkeypatch.setattr(session, "new_starts", lambda *_: starts)
+        replace_starts(monkeypatch, *starts)
         return Session()
 
     return with_judge

@@ -14,7 +14,7 @@ from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
 from kbevolve.islands.island import Member
-from tests.evolve.doubles import PROBLEM_TEXT, KnownEvaluator, KnownJudge, brief_of, kernel, problem
+from tests.evolve.doubles import PROBLEM_TEXT, KnownEvaluator, KnownJudge, brief_of, kernel, problem, replace_starts
 from tests.evolve.strategies.conftest import settings_of
 
 RUN = ("run", "--problem", "double.py", "--device", "cpu", "--generations", "3", "--set", "evaluation.confirm_rounds=2")
@@ -25,7 +25,7 @@ def type_in(kbevolve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> A
     """The command line in a folder of its own, with a judge that knows all speeds."""
     (tmp_path / "double.py").write_text(PROBLEM_TEXT)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "new_starts", lambda *_: (StartingKernel(kernel=kernel(), note="naive"),))
+    replace_starts(monkeypatch, StartingKernel(kernel=kernel(), note="naive"))
     KnownJudge().replace_judge(monkeypatch)
     return kbevolve
 

@@ -12,7 +12,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.commands import compare as command
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs import session
-from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel
+from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel, replace_starts
 from tests.evolve.loopback import Loopback
 from tests.evolve.strategies.conftest import fickle
 
@@ -25,7 +25,7 @@ def compare(kbevolve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
     (tmp_path / "double.py").write_text(PROBLEM_TEXT)
     monkeypatch.chdir(tmp_path)
     starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(TILE=16), note="tiled"))
-    monkeypatch.setattr(session, "new_starts", lambda *_: starts)
+    replace_starts(monkeypatch, *starts)
     words = ("--problem", "double.py", "--device", "cpu", "--max-evaluations", BUDGET, "--seeds", 2)
     short = ("--set", "evaluation.confirm_rounds=2")
 

@@ -1,0 +1,94 @@
+"""A program of ours in a process of its own: it waits for its turn, is paused while a kernel is timed, ends in time."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kbevolve.evaluators.device import lock
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.program import Program, ProgramError, run_program
+
+#: In place of Python: waits as the program does, and then works in a child until it is killed.
+WORKING = "#!/bin/sh\ncat\n(while :; do touch {mark}; sleep 0.02; done) &\nwait\n"
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Replaces the interpreter; returns the file that it touches while it works."""
+
+    def replaced(text: str) -> Path:
+        mark, python = tmp_path / "alive", tmp_path / "python"
+        python.write_text(text.format(mark=mark))
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+        return mark
+
+    return replaced
+
+
+def works(mark: Path) -> bool:
+    """Whether it works now."""
+    mark.unlink(missing_ok=True)
+    time.sleep(0.4)
+    return mark.exists()
+
+
+@contextmanager
+def waiting(process: Program) -> Iterator[list[ProgramError]]:
+    """A thread waits for its end; yields the error that it gets after the process is killed."""
+    found: list[ProgramError] = []
+
+    def wait() -> None:
+        with pytest.raises(ProgramError) as error:
+            process.wait()
+        found.append(error.value)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    with process:
+        yield found
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_it_works_from_when_it_is_asked_and_ends_with_its_context(program: Callable[[str], Path]) -> None:
+    mark = program(WORKING)
+    process = Program("module", [], seconds=60)
+    assert not works(mark), "it did not wait"
+    with waiting(process) as found:
+        assert works(mark)
+    assert str(found[0]) == "it was ended"
+    assert process.closed
+    assert not works(mark), "its child lives on"
+
+
+def test_it_is_paused_while_a_kernel_is_timed(program: Callable[[str], Path]) -> None:
+    mark, device = program(WORKING), find_device("cpu")
+    with waiting(Program("module", [], seconds=60, device=device)):
+        assert works(mark)
+        with lock.exclusive(device):
+            assert not works(mark)
+        assert works(mark), "it was not resumed"
+
+
+def test_its_process_group_ends_with_its_time(program: Callable[[str], Path]) -> None:
+    mark = program(WORKING)
+    with Program("module", [], seconds=0.5) as process:
+        with pytest.raises(ProgramError, match=r"not done after 0\.5 s"):
+            process.wait()
+        assert mark.exists(), "its child never ran"
+        assert not works(mark), "its child lives on"
+
+
+def test_its_last_line_is_the_reason(program: Callable[[str], Path]) -> None:
+    program("#!/bin/sh\necho one >&2\necho no licence >&2\nexit 1\n")
+    with pytest.raises(ProgramError, match="no licence"):
+        run_program("module", [], seconds=20)
+    program("#!/bin/sh\nexit 3\n")
+    with pytest.raises(ProgramError, match="its process ended with status 3"):
+        run_program("module", [], seconds=20)

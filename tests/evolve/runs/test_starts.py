@@ -1,0 +1,56 @@
+"""The starting kernel of torch.compile in a run: when it is generated, and what is said without it."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.store import Archive
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, StartingKernel
+from kbevolve.evolve.runs.starts import inductor_start
+from kbevolve.evolve.state.context import RunContext
+from tests.evolve.doubles import context_of, kernel, open_run, settings
+
+
+@pytest.fixture
+def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunContext:
+    """A new run; in place of Python, a program that fails with one line."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\ncat\necho no licence >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    archive, chosen = Archive(":memory:"), settings()
+    return context_of(archive, open_run(archive, chosen), find_device("cpu"), chosen)
+
+
+def test_the_run_says_why_torch_compile_gave_no_kernel(context: RunContext) -> None:
+    said: list[str] = []
+    with inductor_start(context, [], None, said.append) as generated:
+        assert generated is not None
+        assert generated() is None
+    assert said == ["no starting kernel from torch.compile: no licence"]
+
+
+def test_nothing_is_said_when_the_session_ended_it(context: RunContext) -> None:
+    said: list[str] = []
+    with inductor_start(context, [], None, said.append) as generated:
+        assert generated is not None
+    assert generated() is None
+    assert not said
+
+
+@pytest.mark.parametrize("case", ["not wanted", "recorded", "generation 0 is over"])
+def test_it_is_not_generated_without_need(case: str, context: RunContext) -> None:
+    starts: list[Any] = []
+    if case == "not wanted":
+        context = replace(context, settings=context.settings.model_copy(update={"inductor_seed": False}))
+    elif case == "recorded":
+        starts = [[StartingKernel(kernel=kernel(), note=INDUCTOR)]]
+    else:
+        context.archive.add_generation_end(context.run.id, 0)
+        context = context_of(context.archive, context.run, context.device, context.settings)
+    with inductor_start(context, starts, None, print) as generated:
+        assert generated is None
