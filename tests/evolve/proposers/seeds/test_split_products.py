@@ -1,0 +1,107 @@
+"""Inductor's code gets a template's products in place of a library's, each with a tunable."""
+
+import ast
+from typing import Any
+
+import pytest
+import torch
+
+from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.tuning.constraints import fits
+from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
+
+#: As Inductor writes it for a GPU, with its products alone.
+CODE = '''"""What torch.compile (Inductor) generates, called by a ModelNew."""
+
+import torch._inductor.config
+
+torch._inductor.config.compile_threads = 1
+
+import torch
+from torch._inductor.select_algorithm import extern_kernels
+reinterpret_tensor = torch._C._dynamo.guards._reinterpret_tensor
+
+
+class Runner:
+    def call(self, args):
+        a, b, bias = args
+        buf0 = torch.empty(4, 6)
+        extern_kernels.mm(a, reinterpret_tensor(b, (5, 6), (1, 5), 0), out=buf0)
+        buf1 = torch.empty(4, 6)
+        extern_kernels.addmm(bias, a, reinterpret_tensor(b, (5, 6), (1, 5), 0), alpha=1, beta=2, out=buf1)
+        buf2 = extern_kernels.convolution(buf0[None], buf1[None, :1, :1], stride=(1,), padding=(0,), dilation=(1,),
+            transposed=False, output_padding=(0,), groups=4, bias=None) if 0 else buf0 + buf1
+        return buf2
+'''
+
+
+class Doubles:
+    """Stand for the template's functions, and count their calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def mm(self, a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> None:
+        self.calls.append("mm")
+        torch.mm(a, b, out=out)
+
+    def addmm(self, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor, **scalars: float) -> None:
+        self.calls.append("addmm")
+        torch.addmm(c, a, b, out=out, **scalars)
+
+
+def run(source: str, doubles: Doubles) -> torch.Tensor:
+    """The result of the file's Runner; the template, which needs Triton, is cut out."""
+    body = source.replace(template("split_products"), "")
+    names: dict[str, Any] = {"split_mm": doubles.mm, "split_addmm": doubles.addmm}
+    exec(body, names)
+    torch.manual_seed(0)
+    found: torch.Tensor = names["Runner"]().call([torch.randn(4, 5), torch.randn(6, 5), torch.randn(6)])
+    return found
+
+
+def test_each_product_is_the_templates_unless_its_tunable_says_otherwise() -> None:
+    source = with_split_products(CODE)
+    assert source is not None
+    assert source.startswith('"""What torch.compile')
+    ast.parse(source)
+    switches = {one.name: one.choices for one in declared(source) if one.name.startswith("PRODUCT")}
+    assert switches == {"PRODUCT_0": ("1", "0"), "PRODUCT_1": ("1", "0")}
+    doubles, library = Doubles(), Doubles()
+    split = run(source, doubles)
+    plain = run(with_values(source, {"PRODUCT_0": "0"}), library)
+    assert doubles.calls == ["mm", "addmm"]
+    assert library.calls == ["addmm"]
+    assert torch.equal(split, plain)
+    assert torch.equal(split, run(CODE, Doubles()))
+
+
+def test_many_products_share_the_last_tunable() -> None:
+    call = "        extern_kernels.mm(a, reinterpret_tensor(b, (5, 6), (1, 5), 0), out=buf0)\n"
+    source = with_split_products(CODE.replace(call, 9 * call))
+    assert source is not None
+    assert sum(one.name.startswith("PRODUCT") for one in declared(source)) == 6
+    doubles = Doubles()
+    run(with_values(source, {"PRODUCT_5": "0"}), doubles)
+    assert doubles.calls == 5 * ["mm"]
+
+
+@pytest.mark.parametrize("text", ["mm(a, b)", "convolution(a, b, out=c)", "_scaled_mm(a, b, out=c)"])
+def test_other_calls_stay(text: str) -> None:
+    assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
+
+
+def test_names_of_the_template_are_its_own() -> None:
+    """They stand beside those of Inductor's code and of the user's file."""
+    tree = ast.parse(template("split_products"))
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    names += [one.name for one in declared(template("split_products"))]
+    assert names
+    assert all(name.lower().startswith("split_") for name in names)
+
+
+def test_its_tiles_fit_into_shared_memory() -> None:
+    text = template("split_products")
+    assert fits(text, values_of(text))
+    assert not fits(text, values_of(text) | {"SPLIT_K": "64", "SPLIT_STAGES": "4"})

@@ -1,0 +1,108 @@
+"""Products of fp16 pairs, and Inductor's code with them, on a device of sm_90."""
+
+import importlib.util
+from collections.abc import Mapping
+from itertools import product as combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kbevolve.archive.records import Kernel, Verdict
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.configs.templates import template
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evolve.proposers.seeds.seeds import inductor_source
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.tuning.tunables import with_values
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0), reason="no device of sm_90"
+    ),
+]
+
+#: batch, M, N, K.
+SHAPES = [
+    (1, 256, 256, 64),
+    (2, 70, 33, 45),
+    (1, 5, 200, 31),
+    (3, 129, 64, 100),
+    (1, 1000, 777, 3000),
+    (70, 96, 130, 64),
+]
+SETTINGS: list[dict[str, str]] = [
+    {},
+    {"SPLIT_M": "64", "SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "3", "SPLIT_GROUP": "1"},
+    {"SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "2"},
+]
+
+
+@pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
+def split(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    path = tmp_path / "split_products.py"  # Triton reads its kernels' text from a file
+    settings: Mapping[str, str] = request.param
+    path.write_text(with_values(template("split_products"), settings))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def drawn(rows: int, columns: int, batch: int, turned: bool) -> torch.Tensor:
+    """Rows (of what is returned) of many sizes; `turned`: columns of it lie side by side."""
+    tensor = torch.randn(batch, rows, columns, device="cuda") * 2.0 ** torch.randint(
+        -20, 20, (batch, rows, 1), device="cuda"
+    )
+    return tensor.mT.contiguous().mT if turned else tensor
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_product_of_any_strides_is_as_accurate_as_fp32(split: Any, shape: tuple[int, int, int, int]) -> None:
+    torch.manual_seed(0)
+    batch, M, N, K = shape
+    for a_turned, b_turned, kind in combinations((False, True), (False, True), ("none", "bias", "whole")):
+        a, b = drawn(M, K, batch, a_turned), torch.randn(batch, N, K, device="cuda").mT
+        b = b if b_turned else b.contiguous()
+        c = {
+            "none": None,
+            "bias": torch.randn(N, device="cuda").expand(batch, M, N),
+            "whole": torch.randn(batch, M, N, device="cuda"),
+        }[kind]
+        out = torch.full((batch, N, M), torch.nan, device="cuda").mT
+        split.split_product(a, b, out, c, alpha=0.5, beta=2.0)
+        truth = a.double() @ b.double()
+        if c is not None:
+            truth = 0.5 * truth + 2 * c.double()
+        error = ((out - truth).norm(dim=2) / truth.norm(dim=2)).max()
+        assert error < 3e-6, (a_turned, b_turned, kind)
+
+
+def test_what_is_not_finite_stays_in_its_own_rows(split: Any) -> None:
+    a, b = torch.randn(200, 300, device="cuda"), torch.randn(300, 100, device="cuda")
+    a[3, 5], a[7, 9], b[100, 11] = torch.nan, torch.inf, -torch.inf
+    out = torch.empty(200, 100, device="cuda")
+    split.split_mm(a, b, out=out)
+    assert torch.equal(out.isfinite(), (a @ b).isfinite())
+
+
+@pytest.mark.parametrize("name", ["L2/gemm_bias_relu", "L1/matmul"])
+def test_inductors_code_with_split_products_is_right_and_faster(name: str, tmp_path: Path) -> None:
+    problem = find_problem(name)
+    source = with_split_products(inductor_source(problem, "cuda"))
+    assert source is not None
+    settings = EvaluationSettings(profile=False, baselines=False)
+    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
+        found = judge.evaluate(problem, Kernel.from_source(source))
+    assert found.verdict is Verdict.CORRECT, found.message
+    print(f"{name}: {found.timing.speedup:.2f} times eager, error {found.accuracy.error:.1e}")
+    assert found.accuracy.precision_class == "fp32"
+    assert found.timing.speedup is not None
+    assert found.timing.speedup > 1.3
