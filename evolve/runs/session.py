@@ -19,7 +19,7 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, AbsentJudges, JudgeDevices, Judges, open_judges
-from kbevolve.evolve.runs.starts import dealt, given_starts, inductor_start, new_starts, recorded_starts
+from kbevolve.evolve.runs.starts import dealt, given_starts, inductor_starts, new_starts, recorded_starts
 from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Observer
@@ -117,7 +117,7 @@ def run_session(
         device = None if absent or devices.cluster else devices.devices[0]
         with (
             _session(context) as elapsed,
-            inductor_start(context, starts, device, say) as generated,
+            inductor_starts(context, starts, device, say) as generated,
             nullcontext(absent) if absent else open_judges(devices, settings, judge=judge) as judges,
         ):
             context = _with_knowledge(context, judges, say)

@@ -1,4 +1,4 @@
-"""The starting kernels of a run: the problem's own, those that the user gave, and that of torch.compile."""
+"""The starting kernels of a run: the problem's own, those that the user gave, and those of torch.compile."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,14 +9,19 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.seeds import (
     INDUCTOR,
-    GeneratedStart,
+    SPLIT_PRODUCTS,
+    GeneratedStarts,
     StartingKernel,
     read_kernel,
     starting_kernels,
 )
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.islands.migration import deal
+
+#: What a device's fingerprint holds where split products are offered: their test in tests/gpu passed there.
+_SPLIT_DEVICE = "/sm_90/"
 
 
 def given_starts(settings: Settings) -> tuple[StartingKernel, ...]:
@@ -39,13 +44,13 @@ def new_starts(context: RunContext) -> tuple[StartingKernel, ...]:
 
 
 @contextmanager
-def inductor_start(
+def inductor_starts(
     context: RunContext,
     starts: Iterable[Iterable[StartingKernel]],
     device: Device | None,
     say: Callable[[str], None],
-) -> Iterator[GeneratedStart | None]:
-    """Let torch.compile begin to generate a starting kernel; leaving the context ends it.
+) -> Iterator[GeneratedStarts | None]:
+    """Let torch.compile begin to generate starting kernels; leaving the context ends it.
 
     Args:
         context: the run.
@@ -54,8 +59,7 @@ def inductor_start(
         say: shows why there is none to the user.
 
     Yields:
-        A function that waits for the kernel, and returns None when there is none. None when none is wanted, or it is
-        one of `starts` already.
+        A function that waits for the kernels. None when none is wanted, or they are among `starts` already.
     """
     settings = context.settings
     known = any(start.note == INDUCTOR for island in starts for start in island)
@@ -65,15 +69,21 @@ def inductor_start(
     precision = settings.evaluation.precision
     with InductorProcess(context.problem, context.device.type, precision=precision, device=device) as process:
 
-        def start() -> StartingKernel | None:
+        def generated() -> tuple[StartingKernel, ...]:
             try:
-                return StartingKernel(kernel=Kernel.from_source(process.source()), note=INDUCTOR)
+                source = process.source()
             except InductorError as error:
                 if not process.closed:
                     say(f"no starting kernel from torch.compile: {error}")
-                return None
+                return ()
+            starts = {INDUCTOR: source}
+            if precision == "fp32" and _SPLIT_DEVICE in context.device.fingerprint:
+                starts[SPLIT_PRODUCTS] = with_split_products(source) or ""
+            return tuple(
+                StartingKernel(kernel=Kernel.from_source(text), note=note) for note, text in starts.items() if text
+            )
 
-        yield start
+        yield generated
 
 
 def _is_over(context: RunContext) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Operator, Placement, Verdict
 from kbevolve.evolve.proposers.base import Proposal, Proposer
-from kbevolve.evolve.proposers.seeds.seeds import GeneratedStart, StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import MOST_GENERATED, GeneratedStarts, StartingKernel
 from kbevolve.evolve.search.confirmation import Contests
 from kbevolve.evolve.search.offspring import PROPOSE, AttemptResult, GenerationSnapshot, Offspring, OffspringInFlight
 from kbevolve.evolve.search.stopping import Stopping
@@ -34,7 +34,7 @@ class Generations:
     #: Starting kernels of each island.
     starts: Sequence[Sequence[StartingKernel]]
     #: Waits for one more starting kernel, the last one of every island; None when there is none.
-    generated: GeneratedStart | None
+    generated: GeneratedStarts | None
     contests: Contests
     stopping: Stopping
     #: Called with each result, and what it changed in its niche.
@@ -64,26 +64,26 @@ class Generations:
     ) -> list[Offspring]:
         """The starting kernels of all islands, each a child of its own.
 
-        The generated one is the last of each island: the others are judged meanwhile, and their slots do not depend
-        on whether it exists. Without it, its children are complete and have no attempt.
+        The generated ones are the last of each island: the others are judged meanwhile, and their slots do not depend
+        on whether those exist. The child of one that does not is complete and has no attempt.
         """
         children: list[Offspring] = []
-        waiting: list[tuple[Offspring, int]] = []
+        waiting: list[tuple[Offspring, int, int]] = []
 
         def add(child: Offspring, slot: int, start: StartingKernel) -> None:
             proposal = Proposal(state=BirthState.CREATED, kernel=start.kernel, note=start.note)
             self.offspring.add(child, slot, proposal, Operator.SEED)
 
-        def add_generated(start: StartingKernel | None) -> None:
-            for child, slot in waiting:
-                if start is None:
-                    child.done = True
+        def add_generated(generated: Sequence[StartingKernel]) -> None:
+            for child, slot, number in waiting:
+                if number < len(generated):
+                    add(child, slot, generated[number])
                 else:
-                    add(child, slot, start)
+                    child.done = True
 
+        to_come = (None,) * MOST_GENERATED if self.generated is not None else ()
         for island, starts in enumerate(self.starts):
-            generated = () if self.generated is None else (None,)
-            for slot, start in enumerate((*starts, *generated)):
+            for slot, start in enumerate((*starts, *to_come)):
                 child = Offspring(snapshot=snapshot, island=island)
                 children.append(child)
                 if slot in recorded.get(island, {}):
@@ -91,7 +91,7 @@ class Generations:
                 elif start is not None:
                     add(child, slot, start)
                 else:
-                    waiting.append((child, slot))
+                    waiting.append((child, slot, slot - len(starts)))
         if self.generated is not None and waiting:
             self.offspring.executor.submit(PROPOSE, (0, 0, 0), self.generated, add_generated)
         return children

@@ -15,7 +15,7 @@ from typing import Any
 from kbevolve.archive.records import Operator, StopReason
 from kbevolve.evaluators.evaluator import Confirmer, Evaluator
 from kbevolve.evolve.proposers.base import Proposer
-from kbevolve.evolve.proposers.seeds.seeds import GeneratedStart, StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import GeneratedStarts, StartingKernel
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.confirmation import Contests
 from kbevolve.evolve.search.events import Event, Observer
@@ -44,7 +44,7 @@ class Search:
         proposers: the proposer of each operator; without MUTATE the run is offline.
         evaluator: the judge.
         starts: the starting kernels of each island.
-        generated: waits for one more starting kernel, of every island; None when there is none.
+        generated: waits for more starting kernels, for every island; None when there are none.
         confirmer: holds contests; None publishes first evaluations.
         width: how many kernels the judge takes at once, each in a thread of its own.
         elapsed: returns the seconds that all sessions of the run have lasted.
@@ -58,7 +58,7 @@ class Search:
         proposers: Mapping[Operator, Proposer],
         evaluator: Evaluator,
         starts: Sequence[Sequence[StartingKernel]],
-        generated: GeneratedStart | None = None,
+        generated: GeneratedStarts | None = None,
         confirmer: Confirmer | None = None,
         width: int = 1,
         elapsed: Callable[[], float] = lambda: 0.0,

@@ -22,7 +22,7 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evolve.llm.client import Message, Reply
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt, Proposal, Proposer
-from kbevolve.evolve.proposers.seeds.seeds import GeneratedStart, StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import GeneratedStarts, StartingKernel
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.proposers.tuning.tunables import values_of
 from kbevolve.evolve.search.events import Observer
@@ -294,7 +294,7 @@ def open_run(archive: Archive, chosen: Settings, run_id: str = "double-1") -> Ru
 def replace_starts(monkeypatch: pytest.MonkeyPatch, *starts: StartingKernel) -> None:
     """Let a session start from these kernels; torch.compile generates none."""
     monkeypatch.setattr("kbevolve.evolve.runs.session.new_starts", lambda *_: starts)
-    monkeypatch.setattr("kbevolve.evolve.runs.session.inductor_start", lambda *_: nullcontext())
+    monkeypatch.setattr("kbevolve.evolve.runs.session.inductor_starts", lambda *_: nullcontext())
 
 
 def context_of(archive: Archive, run: Run, device: Device, chosen: Settings) -> RunContext:
@@ -309,7 +309,7 @@ def search(
     *,
     proposers: Mapping[Operator, Proposer] | None = None,
     starts: Sequence[Kernel] | None = None,
-    generated: GeneratedStart | None = None,
+    generated: GeneratedStarts | None = None,
     confirmer: KnownConfirmer | None = None,
     width: int = 1,
     observer: Observer | None = None,

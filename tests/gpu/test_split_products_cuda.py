@@ -16,7 +16,7 @@ from kbevolve.configs.templates import template
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
-from kbevolve.evolve.proposers.seeds.seeds import inductor_source
+from kbevolve.evolve.proposers.seeds.inductor_process import inductor_source
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 

@@ -1,4 +1,4 @@
-"""The starting kernel of torch.compile in a run: when it is generated, and what is said without it."""
+"""The starting kernels of torch.compile in a run: when they are generated, and what is said without them."""
 
 import sys
 from dataclasses import replace
@@ -9,8 +9,8 @@ import pytest
 
 from kbevolve.archive.store import Archive
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, StartingKernel
-from kbevolve.evolve.runs.starts import inductor_start
+from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, SPLIT_PRODUCTS, StartingKernel
+from kbevolve.evolve.runs.starts import inductor_starts
 from kbevolve.evolve.state.context import RunContext
 from tests.evolve.doubles import context_of, kernel, open_run, settings
 
@@ -28,17 +28,17 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunContext:
 
 def test_the_run_says_why_torch_compile_gave_no_kernel(context: RunContext) -> None:
     said: list[str] = []
-    with inductor_start(context, [], None, said.append) as generated:
+    with inductor_starts(context, [], None, said.append) as generated:
         assert generated is not None
-        assert generated() is None
+        assert generated() == ()
     assert said == ["no starting kernel from torch.compile: no licence"]
 
 
 def test_nothing_is_said_when_the_session_ended_it(context: RunContext) -> None:
     said: list[str] = []
-    with inductor_start(context, [], None, said.append) as generated:
+    with inductor_starts(context, [], None, said.append) as generated:
         assert generated is not None
-    assert generated() is None
+    assert generated() == ()
     assert not said
 
 
@@ -52,5 +52,26 @@ def test_it_is_not_generated_without_need(case: str, context: RunContext) -> Non
     else:
         context.archive.add_generation_end(context.run.id, 0)
         context = context_of(context.archive, context.run, context.device, context.settings)
-    with inductor_start(context, starts, None, print) as generated:
+    with inductor_starts(context, starts, None, print) as generated:
         assert generated is None
+
+
+@pytest.mark.parametrize(
+    ("architecture", "precision", "notes"),
+    [
+        ("sm_90", "fp32", [INDUCTOR, SPLIT_PRODUCTS]),
+        ("sm_90", "tf32", [INDUCTOR]),
+        ("sm_80", "fp32", [INDUCTOR]),
+    ],
+)
+def test_products_are_split_where_the_task_and_the_device_ask_for_it(
+    architecture: str, precision: str, notes: list[str], context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import torch\nextern_kernels.mm(a, b, out=c)\nclass ModelNew: ...\n"
+    monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.source", lambda self: source)
+    device = replace(context.device, fingerprint=f"cuda/NVIDIA X/{architecture}/torch 2.13")
+    evaluation = context.settings.evaluation.model_copy(update={"precision": precision})
+    chosen = context.settings.model_copy(update={"evaluation": evaluation})
+    with inductor_starts(replace(context, device=device, settings=chosen), [], None, print) as generated:
+        assert generated is not None
+        assert [start.note for start in generated()] == notes

@@ -1,4 +1,4 @@
-"""A starting kernel that is generated while the others are judged: the archive does not depend on when it is ready."""
+"""Starting kernels are generated while others are judged: the archive does not depend on when they are ready."""
 
 import threading
 from typing import Any
@@ -12,7 +12,7 @@ from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from tests.evolve.doubles import KnownEvaluator, kernel
 from tests.evolve.search.test_lookahead import STARTS, chosen, facts, make
 
-GENERATED = StartingKernel(kernel=kernel(TILE=64), note="generated")
+GENERATED = (StartingKernel(kernel=kernel(TILE=64), note="generated"),)
 
 
 class Releasing(KnownEvaluator):
@@ -38,7 +38,7 @@ def undisturbed() -> Archive:
 def test_the_others_are_judged_meanwhile_and_nothing_else_changes() -> None:
     evaluator = Releasing(len(STARTS))
 
-    def slowly() -> StartingKernel:
+    def slowly() -> tuple[StartingKernel, ...]:
         assert evaluator.judged.wait(20), "the other starting kernels wait for it"
         return GENERATED
 
@@ -53,9 +53,17 @@ def test_the_others_are_judged_meanwhile_and_nothing_else_changes() -> None:
 
 def test_without_it_the_run_is_as_if_none_was_wanted() -> None:
     archive, other = Archive(":memory:"), Archive(":memory:")
-    make(archive, chosen(1), "offline", KnownEvaluator(), generated=lambda: None).run()
+    make(archive, chosen(1), "offline", KnownEvaluator(), generated=tuple).run()
     make(other, chosen(1), "offline", KnownEvaluator()).run()
     assert facts(archive) == facts(other)
+
+
+def test_two_take_a_slot_each() -> None:
+    archive = Archive(":memory:")
+    two = (*GENERATED, StartingKernel(kernel=kernel(TILE=32), note="generated too"))
+    make(archive, chosen(1), "offline", KnownEvaluator(), generated=lambda: two).run()
+    births = [birth for birth in archive.runs.births(archive.runs.get().id) if birth.generation == 0]
+    assert [birth.note for birth in births] == 3 * ["seed", "seed", "generated", "generated too"]
 
 
 @pytest.mark.parametrize("ready", [False, True])
@@ -65,7 +73,7 @@ def test_a_run_that_was_interrupted_in_generation_0_ends_like_the_undisturbed_on
     interrupted = Releasing(len(STARTS), interrupt_at=len(STARTS)) if ready else KnownEvaluator(interrupt_at=1)
     late = threading.Event()
 
-    def generate() -> StartingKernel | None:
+    def generate() -> tuple[StartingKernel, ...]:
         if not ready:
             late.wait(20)
         return GENERATED
