@@ -121,6 +121,22 @@ class CandidateProcess:
             self.worker.deadline += waited
             yield
 
+    @contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Run beside kernels in their trials. No kernel waits for it; on a GPU it is paused while one is timed.
+
+        The pauses do not count against it. On a CPU its compilers work on the cores on which kernels are timed, so
+        there it has to be waited for.
+        """
+        if self._device.type == "cpu":
+            with self.on_device():
+                yield
+            return
+        began, clock = time.monotonic(), self.worker.clock
+        with self._gate.in_background(self.worker):
+            yield
+        self.worker.deadline += time.monotonic() - began - (self.worker.clock - clock)
+
     @property
     def outputs(self) -> list[torch.Tensor]:
         """The outputs of the last call, in the judge's memory; valid until the next call."""

@@ -2,8 +2,8 @@
 
 A thread holds the gate for one call, which takes milliseconds, and not for a whole kernel. A thread that wants the
 device alone goes first, because timing limits the throughput of the pipeline. While a compiler runs, a thread leaves
-the gate (`DeviceGate.released`). A worker that starts takes seconds and holds no candidate yet: no thread waits for
-it, but it is paused while a kernel is timed (`DeviceGate.in_background`).
+the gate (`DeviceGate.released`). A worker that starts or imports a kernel takes seconds and needs the device little: no
+thread waits for it, but it is paused while a kernel is timed (`DeviceGate.in_background`).
 """
 
 import threading

@@ -155,8 +155,11 @@ def is_doubtful(found: Evaluation) -> bool:
 
 
 def build(candidate: CandidateProcess, phases: Phases) -> None:
-    """Import a kernel, which builds what it asks for; Rejection when that fails."""
-    with phases("build"), candidate.on_device():
+    """Import a kernel, which builds what it asks for; Rejection when that fails.
+
+    Importing large libraries takes seconds, for which no other kernel waits.
+    """
+    with phases("build"), candidate.in_background():
         candidate.load()
 
 

@@ -34,7 +34,7 @@ from kbevolve.evaluators.sandbox.process_table import (
     processor_time,
 )
 from kbevolve.evaluators.sandbox.usage import Allowance, TooMuch, check
-from kbevolve.evaluators.worker.channel import LARGEST, Message
+from kbevolve.evaluators.worker.channel import Message
 
 #: Seconds that a start may take: importing torch from a cold disk takes tens of seconds.
 _START_SECONDS = 120.0
@@ -44,8 +44,8 @@ _BUILD_POLL_SECONDS = 0.03
 _MOST_BUILDS = 32
 #: Seconds that a worker has to read the reply to a build, which it waits for.
 _REPLY_SECONDS = 10.0
-#: Characters of a compiler's log that are sent to a worker.
-_MOST_LOG = LARGEST // 16
+#: Characters of a compiler's log that are sent to a worker: the socket takes them from the judge while it is paused.
+_MOST_LOG = 1 << 16
 
 
 class Worker:
@@ -147,6 +147,11 @@ class Worker:
         except Rejection as failure:
             raise self._stopped or failure from None
         return reply
+
+    @property
+    def clock(self) -> float:
+        """Seconds by a monotonic clock that does not advance while it is paused."""
+        return self._group.clock
 
     @property
     def processes(self) -> int:
