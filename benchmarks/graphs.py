@@ -4,8 +4,8 @@
 
 Traces every built-in problem and every problem of levels 1 to 3, at the sizes of a GPU, in this process. With --device
 the regions also run there on the problem's inputs: their answer is compared with the reference's, and their times are
-summed. FILE gets one JSON object a problem; those in it already are left out. At the end comes the table of
-docs/graph.md, and what was not traced, has no family or gave another answer.
+summed. Operations are compared with what torch counts. FILE gets one JSON object a problem; those in it already are
+left out. At the end comes the table of docs/graph.md, and what was not traced, has no family, or differs.
 """
 
 import argparse
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.references import read
 from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
@@ -32,12 +34,14 @@ from kbevolve.evaluators.graph.tracer import trace_source
 def read_graph(name: str, checkout: Path, device_name: str | None) -> dict[str, Any]:
     """One line of the file."""
     problem = find_problem(name, kernelbench=checkout)
+    source = problem.source_for("cpu" if device_name == "cpu" else "cuda")
     started = time.monotonic()
     try:
-        graph = cut(trace_source(problem.source_for("cpu" if device_name == "cpu" else "cuda"), torch.float32))
+        graph = cut(trace_source(source, torch.float32))
     except Exception as error:
         return {"problem": name, "reason": str(error) if isinstance(error, UntraceableError) else reason(error)}
     line: dict[str, Any] = {"problem": name, "trace_seconds": round(time.monotonic() - started, 2), **counts(graph)}
+    line |= {"torch_flops": torch_count(source, graph)}
     if device_name:
         device = find_device(device_name)
         try:
@@ -47,6 +51,22 @@ def read_graph(name: str, checkout: Path, device_name: str | None) -> dict[str, 
         except (KBEvolveError, RuntimeError) as error:
             line |= {"not_run": " ".join(str(error).split())[:300]}
     return line
+
+
+def torch_count(source: str, graph: Graph) -> int | None:
+    """The operations that torch counts; None where the model needs data, or every step of a recurrent layer."""
+    if graph.nodes_by_family()[Family.RECURRENCE]:
+        return None
+    namespace: dict[str, Any] = {"__name__": "reference"}
+    exec(source, namespace)
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+            model, inputs = namespace["Model"](*namespace["get_init_inputs"]()).eval(), namespace["get_inputs"]()
+            with FlopCounterMode(display=False) as counter:
+                model(*inputs)
+    except DataDependentOutputException:
+        return None
+    return counter.get_total_flops()
 
 
 def counts(graph: Graph) -> dict[str, Any]:
@@ -100,6 +120,8 @@ def main() -> None:
         for key in ("reason", "not_run"):
             if key in line:
                 print(f"- {line['problem']}: {line[key]}")
+        if line.get("torch_flops", line.get("flops")) not in (None, line.get("flops")):
+            print(f"- {line['problem']}: {line['flops']} operations, torch counts {line['torch_flops']}")
         if line.get("others") or float(str(line.get("difference", 0))) > 1e-5:
             print(f"- {line['problem']}: other {line.get('others')}, difference {line.get('difference')}")
 
