@@ -2,9 +2,9 @@
 
     python -m benchmarks.latency --out FILE [--problem L1/matmul] [--kernel FILE --of PROBLEM] [--kernelbench DIR]
 
-For each problem, with empty caches: a run of a few starting kernels, with the second in which each verdict came after
-the command was given; then one judge, which gets the children of the throughput mix one after the other (those with
-torch's headers left out), twice. FILE gets one JSON object a verdict; the table of phases is printed.
+For each problem, with empty caches: a run of the starting kernels alone, with the second after the command in which
+each evaluation began and had its verdict; then one judge, which gets the children of the throughput mix one after the
+other (without those that need torch's headers). FILE gets one JSON object a verdict; the table of phases is printed.
 """
 
 import argparse
@@ -20,7 +20,6 @@ from unittest.mock import patch
 
 from benchmarks.throughput import lines
 from benchmarks.throughput.child import Kind
-from benchmarks.throughput.copies import copies
 from benchmarks.throughput.mix import children, small_children
 from benchmarks.throughput.problems import problems
 from kbevolve.archive.records import Kernel
@@ -32,33 +31,27 @@ from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.disk_cache import VARIABLE
 from kbevolve.evaluators.judging.judge import Judge, width_for
 
-#: Passes over the children. In the second one workers are warm, and what a first build prepares is there.
-TIMES = 1
-#: Kernels of the run.
-STARTS = 4
+#: What ends a run after its starting kernels are judged.
+STARTS_ALONE = ("--generations", "0", "--no-baselines", "--set", "evaluation.confirm_rounds=0")
 
 
 @contextmanager
 def empty_cache() -> Iterator[Path]:
-    """A folder that holds the judge's cache meanwhile."""
+    """A folder that holds the judge's cache and torch.compile's meanwhile."""
     with (
         tempfile.TemporaryDirectory(prefix="kbevolve-latency-") as folder,
-        patch.dict(os.environ, {VARIABLE: f"{folder}/cache"}),
+        patch.dict(os.environ, {VARIABLE: f"{folder}/cache", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}),
     ):
         yield Path(folder)
 
 
 def run(problem: str, out: Path, options: Sequence[str]) -> None:
-    """The command `run`, and a line for each of its verdicts."""
+    """The command `run` with these options, and a line for each of its verdicts, in the order in which they began."""
     with empty_cache() as folder:
         archive = folder / "run.db"
-        command = ["run", "--problem", problem, "--archive", str(archive), "--no-baselines"]
+        command = ["run", "--problem", problem, "--archive", str(archive), *STARTS_ALONE, *options]
         started = time.time()
-        subprocess.run(
-            [sys.executable, "-m", "kbevolve", *command, "--max-evaluations", str(STARTS), *options],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        subprocess.run([sys.executable, "-m", "kbevolve", *command], check=True, stdout=subprocess.DEVNULL)
         with Archive(archive) as archive_of_run:
             found = archive_of_run.runs.evaluations(archive_of_run.runs.get().id)
         for number, one in enumerate(sorted(found.values(), key=lambda one: one.execution.started_at)):
@@ -109,9 +102,11 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small children, which need no GPU")
     options = parser.parse_args()
     device = find_device(options.device)
+    chosen = ["--device", options.device]
     if options.kernel:
         problem = find_problem(options.of, kernelbench=options.kernelbench)
-        run(options.of, options.out, ["--kernelbench", str(options.kernelbench)] if options.kernelbench else [])
+        checkout = ["--kernelbench", str(options.kernelbench)] if options.kernelbench else []
+        run(options.of, options.out, [*chosen, *checkout])
         judge(
             problem, [(file.stem, Kernel.from_source(file.read_text())) for file in options.kernel], device, options.out
         )
@@ -119,9 +114,8 @@ def main() -> None:
         known = problems(small=options.small)
         mix = [one for one in (small_children() if options.small else children()) if one.kind is not Kind.INLINE]
         for name in options.problem or known:
-            run(name, options.out, [])
-            theirs = copies([one for one in mix if one.problem == name], TIMES)
-            judge(known[name], [(one.name, one.kernel) for one in theirs], device, options.out)
+            run(name, options.out, chosen)
+            judge(known[name], [(one.name, one.kernel) for one in mix if one.problem == name], device, options.out)
     print(table(lines.read(options.out)))
 
 
