@@ -1,6 +1,7 @@
 """Parametric code that starting kernels are put together from. Nothing here imports a template: each is text.
 
-`split_products.py`: fp32-accurate products on the tensor cores of sm_90, for products of any strides, in Triton.
+For fp32-accurate results on the tensor cores of sm_90, in Triton, from operands split into pairs of fp16:
+`split_products.py` has products of any strides, and `split_convolution.py`, which needs it, convolutions.
 """
 
 from pathlib import Path

@@ -39,15 +39,46 @@ SHAPES = [
 SETTINGS: list[dict[str, str]] = [
     {},
     {"SPLIT_M": "64", "SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "3", "SPLIT_GROUP": "1"},
-    {"SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "2"},
+    {"SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "2", "CONV_M": "64", "CONV_N": "32", "CONV_K": "16"},
 ]
+#: Input, filters, and what differs from a step of 1 without padding.
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
+    ((2, 5, 9, 11), (7, 5, 3, 3), {"padding": (1, 1)}),
+    ((2, 3, 223, 221), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
+    ((2, 20, 33, 32), (70, 20, 3, 2), {"dilation": (2, 3), "padding": (2, 0)}),
+    ((3, 64, 400), (128, 64, 5), {"stride": (2,), "padding": (1,)}),
+    ((1, 4, 16, 17, 18), (5, 4, 3, 2, 3), {"stride": (2, 1, 1), "padding": (1, 0, 1)}),
+    ((16, 64, 56, 56), (256, 64, 1, 1), {}),
+]
+
+
+@pytest.mark.parametrize(("inputs", "filters", "options"), CONVOLUTIONS)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_convolution_is_as_accurate_as_fp32_and_has_torchs_strides(
+    split: Any, inputs: tuple[int, ...], filters: tuple[int, ...], options: dict[str, tuple[int, ...]], last: bool
+) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(inputs, device="cuda"), torch.randn(filters, device="cuda")
+    if last and len(inputs) == 4:
+        x, weight = (tensor.to(memory_format=torch.channels_last) for tensor in (x, weight))
+    bias, dims = torch.randn(filters[0], device="cuda"), len(inputs) - 2
+    asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims} | options
+    found = split.split_convolution(
+        x, weight, **asked, transposed=False, output_padding=(0,) * dims, groups=1, bias=bias
+    )
+    positions = (asked["stride"], asked["padding"], asked["dilation"], False, (0,) * dims, 1)
+    truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
+    assert found.shape == truth.shape
+    assert (found - truth).norm() < 1e-6 * truth.norm()
+    if dims == 2:
+        assert found.stride() == torch.convolution(x, weight, bias, *positions).stride()
 
 
 @pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
 def split(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     path = tmp_path / "split_products.py"  # Triton reads its kernels' text from a file
     settings: Mapping[str, str] = request.param
-    path.write_text(with_values(template("split_products"), settings))
+    path.write_text(with_values(f"{template('split_products')}\n\n{template('split_convolution')}", settings))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -1,22 +1,23 @@
 """Inductor's code with its products on the tensor cores: a second starting kernel for fp32 tasks on sm_90.
 
-Inductor fuses what is around a product and leaves the product to a library, which computes it in strict fp32 without
-tensor cores. Here each such call becomes one of a template that splits its operands into pairs of fp16
-(`configs/templates/split_products.py`), or stays the library's, as a tunable of that call says.
+Inductor fuses what is around a product or a convolution and leaves it to a library, which computes it in strict fp32
+without tensor cores. Here each such call becomes one of a template that splits its operands into pairs of fp16
+(`configs/templates`), or stays the library's, as a tunable of that call says.
 """
 
 import ast
 
 from kbevolve.configs.templates import template
 
-#: Calls of Inductor's code that have a counterpart in the template.
+#: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
+_CONVOLUTION = "convolution"
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
 _MOST_TUNABLES = 6
 
 
 def with_split_products(source: str) -> str | None:
-    """A file of Inductor's code with split products; None where it has no product that a library computes.
+    """A file of Inductor's code with split products; None where a library computes nothing of it.
 
     Args:
         source: from `inductor.wrap`, of an fp32 task.
@@ -37,18 +38,21 @@ def with_split_products(source: str) -> str | None:
         text[begin:end] = f"(split_{function.attr} if {name} else extern_kernels.{function.attr})".encode()
     names = range(min(len(functions), _MOST_TUNABLES))
     switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
+    templates = template("split_products")
+    if any(function.attr == _CONVOLUTION for function in functions):
+        templates += f"\n\n{template('split_convolution')}"
     place = starts[_first_statement(source)]
-    text[place:place] = (
-        f"{template('split_products')}\n\n# 1: a split product; 0: the library's.\n{switches}\n\n".encode()
-    )
+    text[place:place] = f"{templates}\n\n# 1: a split product; 0: the library's.\n{switches}\n\n".encode()
     return text.decode()
 
 
 def _product(node: ast.AST) -> ast.Attribute | None:
-    """The function of a call that writes a product to a buffer of its caller."""
+    """The function of a call that a template can take over."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, keywords=keywords):
-            if function.attr in _PRODUCTS and any(keyword.arg == "out" for keyword in keywords):
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in keywords}
+            plain = given.get("transposed") == "False" and given.get("groups") == "1"
+            if (function.attr in _PRODUCTS and "out" in given) or (function.attr == _CONVOLUTION and plain):
                 return function
     return None
 

@@ -87,21 +87,41 @@ def test_many_products_share_the_last_tunable() -> None:
     assert doubles.calls == 5 * ["mm"]
 
 
-@pytest.mark.parametrize("text", ["mm(a, b)", "convolution(a, b, out=c)", "_scaled_mm(a, b, out=c)"])
+def test_a_convolution_brings_its_template() -> None:
+    call = "extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
+    source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
+    assert source is not None
+    ast.parse(source)
+    assert template("split_convolution") in source
+    assert "found = (split_convolution if PRODUCT_0 else extern_kernels.convolution)(a, b, stride" in source
+    assert template("split_convolution") not in (with_split_products(CODE) or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mm(a, b)",
+        "_scaled_mm(a, b, out=c)",
+        "convolution(a, b, transposed=True, groups=1)",
+        "convolution(a, b, transposed=False, groups=2)",
+    ],
+)
 def test_other_calls_stay(text: str) -> None:
     assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
 
 
-def test_names_of_the_template_are_its_own() -> None:
+@pytest.mark.parametrize("name", ["split_products", "split_convolution"])
+def test_names_of_a_template_are_its_own(name: str) -> None:
     """They stand beside those of Inductor's code and of the user's file."""
-    tree = ast.parse(template("split_products"))
+    tree = ast.parse(template(name))
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    names += [one.name for one in declared(template("split_products"))]
+    names += [one.name for one in declared(template(name))]
     assert names
-    assert all(name.lower().startswith("split_") for name in names)
+    assert all(name.lower().startswith(("split_", "conv_")) for name in names)
 
 
-def test_its_tiles_fit_into_shared_memory() -> None:
-    text = template("split_products")
+def test_tiles_fit_into_shared_memory() -> None:
+    text = f"{template('split_products')}\n{template('split_convolution')}"
     assert fits(text, values_of(text))
     assert not fits(text, values_of(text) | {"SPLIT_K": "64", "SPLIT_STAGES": "4"})
+    assert not fits(text, values_of(text) | {"CONV_N": "128", "CONV_K": "64", "CONV_STAGES": "4"})
