@@ -94,8 +94,9 @@ class Forms:
         self._kept = {*trace.outputs, *trace.written.values()}
         self._made: dict[str, Form] = {}
         for node in trace.nodes:
+            tanh = "_tanh" if node.arguments.get("approximate") == "tanh" else ""
             form = Form(
-                kind=_SAME.get(node.kind, node.kind),
+                kind=_SAME.get(node.kind, node.kind) + tanh,
                 arguments=_with_plain_dim(node, trace),
                 nodes=(node,),
                 outputs=node.outputs,
@@ -155,10 +156,13 @@ class Forms:
             yield found
 
     def _operands(self, pattern: StepPattern, form: Form, found: Found) -> Iterator[Found]:
-        given = list(form.arguments.values())[: len(pattern.operands)]
-        if len(given) < len(pattern.operands) or not pattern.named.keys() <= form.arguments.keys():
+        count = len(pattern.operands)
+        given = list(form.arguments.values())[:count]
+        if len(given) < count or not pattern.named.keys() <= form.arguments.keys():
             return
-        if form.arguments.get("alpha", 1) != 1 and form.kind in ("add", "sub"):
+        # An argument that the pattern does not mention must be one that changes nothing.
+        rest = {name: value for name, value in list(form.arguments.items())[count:] if name not in pattern.named}
+        if any(value not in (None, False) and (name, value) != ("alpha", 1) for name, value in rest.items()):
             return
         orders = [given, given[::-1]] if form.kind in ("add", "mul") and len(given) == 2 else [given]
         named = [(pattern.named[name], form.arguments[name]) for name in pattern.named]

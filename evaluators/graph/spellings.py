@@ -22,6 +22,7 @@ _CUBE = (call("pow", X, 3), call("mul", X, call("mul", X, X)))
 _SCALED_CUBE = (call("mul", 0.044715, _CUBE), call("mul", call("mul", call("mul", 0.044715, X), X), X))
 _CUBIC = call("add", X, _SCALED_CUBE)
 _GELU_TANH = call("tanh", call("mul", math.sqrt(2 / math.pi), _CUBIC))
+_LENGTH = call("norm", X, Wildcard("ord"), DIM, True)
 _SIX = (call("clamp|hardtanh", call("add", X, 3), 0, 6), call("relu6", call("add", X, 3)))
 _LARGEST = (call("amax", X, DIM, keepdim=True), call("max", X, DIM, keepdim=True))
 _EXPONENTIAL = (call("exp", call("sub", X, _LARGEST)), call("exp", X))
@@ -81,11 +82,8 @@ SPELLINGS: tuple[tuple[str, Pattern], ...] = (
     ("layer_norm", call("add", call("mul", call("layer_norm", X, dim=DIM, eps=EPS), WEIGHT), BIAS)),
     ("rms_norm", _over_root(X, _MEAN_SQUARE)),
     ("rms_norm", call("mul", call("rms_norm", X, dim=DIM, eps=EPS), WEIGHT)),
-    (
-        "normalize",
-        call("div", X, call("expand_as", call("clamp_min", call("norm", X, Wildcard("ord"), DIM, True), EPS))),
-    ),
-    ("normalize", call("div", X, call("norm", X, Wildcard("ord"), DIM, True))),
+    ("normalize", call("div", X, call("expand_as", call("clamp_min", _LENGTH, EPS), X))),
+    ("normalize", call("div", X, _LENGTH)),
     ("normalize", call("div", X, call("norm", X, Wildcard("ord")))),
     ("mean_norm", call("div", X, call("mean", call("abs", X), DIM, True))),
     ("mse_loss", call("mean", (call("pow", call("sub", X, Y), 2), call("square", call("sub", X, Y))))),

@@ -33,7 +33,7 @@ from kbevolve.evaluators.graph.records import (
 _IDENTITIES = {
     "alias", "clone", "contiguous", "detach", "detach_", "dropout", "alpha_dropout", "feature_dropout", "expand",
     "expand_as", "flatten", "identity", "lift_fresh", "lift_fresh_copy", "reshape", "to", "_to_copy", "type_as",
-    "view", "positive",
+    "view", "positive", "slice",
 }  # fmt: skip
 #: By torch's own numbers.
 _FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)

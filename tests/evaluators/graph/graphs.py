@@ -8,10 +8,11 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from kbevolve.evaluators.analysis.operations import count_operations
-from kbevolve.evaluators.graph.execution import run
+from kbevolve.evaluators.graph.execution import GraphRun, run
 from kbevolve.evaluators.graph.records import Graph, Region
 from kbevolve.evaluators.graph.regions import cut
 from kbevolve.evaluators.graph.tracer import trace
+from tests.evaluators.graph.forms import compute, product_result
 
 
 class Made(nn.Module):
@@ -32,9 +33,11 @@ def graph_of(build: Callable[[], nn.Module], draw: Callable[[], Sequence[Any]], 
     torch.manual_seed(0)
     model = build().eval()
     inputs = list(draw())
+    tensors = [one.clone() for one in tree_leaves(inputs) if isinstance(one, torch.Tensor)]
     with torch.no_grad():
+        check_records(graph, model, tensors)
         torch.manual_seed(1)
-        answer = run(graph, model, [one.clone() for one in tree_leaves(inputs) if isinstance(one, torch.Tensor)])
+        answer = run(graph, model, tensors)
         torch.manual_seed(1)
         expected = [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, torch.Tensor)]
     assert len(answer) == len(expected)
@@ -43,6 +46,22 @@ def graph_of(build: Callable[[], nn.Module], draw: Callable[[], Sequence[Any]], 
     if counted:
         assert graph.total("flops") == count_operations(lambda: model(*inputs)).total
     return graph
+
+
+def check_records(graph: Graph, model: nn.Module, inputs: Sequence[torch.Tensor]) -> None:
+    """Each region whose form has a meaning gives the same result from its record alone."""
+    running = GraphRun(graph, model, inputs)
+    for region in graph.regions:
+        operands = {}
+        for operand in region.operands:
+            value, spec = running.value(operand.value), operand.spec
+            operands[operand.role] = value.as_strided(spec.shape, spec.stride, value.storage_offset())
+        result = next(iter(running.compute(region).values()))
+        mine = compute(region, operands, result)
+        if mine is not None:
+            other = product_result(region.contraction, result) if region.contraction else result
+            torch.testing.assert_close(mine.reshape(other.shape), other, equal_nan=True, rtol=1e-4, atol=1e-5)
+        running.run(region)
 
 
 def graph_of_call(

@@ -116,6 +116,7 @@ SPELT = {
         lambda x: x * 0.5 * (1.0 + torch.erf(x * 0.70710678)),
     ],
     "gelu_tanh": [
+        lambda x: F.gelu(x, approximate="tanh"),
         lambda x: 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0)))),
         lambda x: 0.5 * (x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))),
     ],
@@ -162,6 +163,31 @@ def test_a_part_that_is_read_elsewhere_stays_outside_a_pattern() -> None:
     # Another tensor under the root is no RMS norm.
     graph = graph_of_call(lambda x, y: x / torch.sqrt(y.pow(2).mean(1, keepdim=True) + 1e-5), (6, 8), (6, 8))
     assert [region.form for region in graph.regions] == ["pow", "mean", "add sqrt div"]
+
+
+@pytest.mark.parametrize(
+    ("forward", "forms"),
+    [
+        (lambda x, y: ((x - y) ** 2).mean(1), ["sub pow", "mean"]),  # not over all elements
+        (lambda x, y: x / torch.norm(x, dim=1), ["norm", "div"]),  # by row, but divides the columns
+        (lambda x, y: x + torch.sub(x, y.sigmoid(), alpha=2) * y, ["sigmoid sub mul add"]),
+        (lambda x, y: torch.div(x, 1 + x.abs(), rounding_mode="floor"), ["abs add div"]),
+        (lambda x, y: x - torch.logsumexp(y, 1, keepdim=True), ["logsumexp", "sub"]),
+        (lambda x, y: x * torch.tanh(F.softplus(x, beta=2)), ["softplus tanh mul"]),
+        (lambda x, y: torch.exp(x) / torch.exp(y).sum(0, keepdim=True), ["exp", "sum", "exp div"]),
+    ],
+)
+def test_what_only_looks_like_a_spelling_is_none(forward: Callable[..., Any], forms: list[str]) -> None:
+    assert [region.form for region in graph_of_call(forward, (6, 6), (6, 6)).regions] == forms
+
+
+def test_a_softmax_in_another_dtype_is_no_attention() -> None:
+    def forward(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.softmax(q @ k.mT, dim=-1, dtype=torch.float64).float() @ v
+
+    graph = graph_of_call(forward, (3, 5, 8), (3, 5, 8), (3, 5, 8))
+    assert [region.form for region in graph.regions] == ["matmul", "softmax", "to", "matmul"]
+    assert graph.region["softmax"].constants["dtype"] == "float64"
 
 
 def written_out(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
