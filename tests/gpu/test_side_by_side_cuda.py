@@ -86,6 +86,28 @@ def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_no_kernel_waits_while_another_is_imported(tmp_path: Path) -> None:
+    problem = find_problem("L1/matmul")
+    quick = as_model_new(problem.source_for("cuda"))
+    slow = f"{quick}\nimport time\ntime.sleep(8)\n"
+    with (
+        Judge(find_device("cuda"), SETTINGS, disk_cache=DiskCache(tmp_path), width=2) as judge,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        judge.card(problem)
+        imported = threads.submit(judge.evaluate, problem, Kernel.from_source(slow))
+        time.sleep(1)
+        found = judge.evaluate(problem, Kernel.from_source(quick))
+        assert not imported.done()
+        last = imported.result()
+    print(found.execution.phases, last.execution.phases)
+    assert found.verdict is last.verdict is Verdict.CORRECT
+    assert found.execution.phases["device wait"] < 2
+    assert last.execution.phases["build"] > 8
+    assert found.timing.speedup == pytest.approx(1, rel=0.02)
+
+
+@pytest.mark.slow
 @pytest.mark.alone  # the largest of these problems takes 40 GB
 @pytest.mark.parametrize("name", ["L1/matmul", "L1/softmax", "L2/attention_scores", "L3/transformer_block"])
 def test_a_context_for_one_stream_is_as_fast_as_any(tmp_path: Path, name: str) -> None:
