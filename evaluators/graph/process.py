@@ -21,7 +21,7 @@ TRACE_SECONDS = 180.0
 #: Bytes of data of the process. Nothing of the model is allocated; torch itself takes under one GB.
 MEMORY_BYTES = 8 << 30
 #: Version of the traces' content; another number makes cached traces invalid.
-_FORMAT = 1
+_FORMAT = 2
 _DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 

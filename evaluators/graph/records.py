@@ -116,6 +116,10 @@ class Trace:
     #: Values that forward() returns, and those of the state or the inputs that it replaces: name -> new value.
     outputs: tuple[str, ...]
     written: Mapping[str, str]
+    #: The arguments of forward() and its result as `worker.values.pack` writes them.
+    #: Tensors are numbered as in `inputs` and `outputs`.
+    takes: Any
+    returns: Any
     nodes: tuple[Node, ...]
     #: Small tensors that forward() makes from numbers: value -> the elements.
     literals: Mapping[str, tuple[float, ...]]

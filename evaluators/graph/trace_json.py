@@ -12,6 +12,8 @@ def to_tree(trace: Trace) -> dict[str, Any]:
         "inputs": list(trace.inputs),
         "outputs": list(trace.outputs),
         "written": dict(trace.written),
+        "takes": trace.takes,
+        "returns": trace.returns,
         "nodes": [
             [node.name, node.op, _plain_each(node.arguments), list(node.outputs), node.view, node.pointwise]
             for node in trace.nodes
@@ -28,6 +30,8 @@ def from_tree(tree: Any) -> Trace:
             inputs=tuple(tree["inputs"]),
             outputs=tuple(tree["outputs"]),
             written=dict(tree["written"]),
+            takes=tree["takes"],
+            returns=tree["returns"],
             nodes=tuple(
                 Node(
                     name=name,

@@ -14,9 +14,9 @@ from unittest import mock
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
 from kbevolve.evaluators.graph.records import (
     Argument,
@@ -28,6 +28,7 @@ from kbevolve.evaluators.graph.records import (
     UntraceableError,
     refs,
 )
+from kbevolve.evaluators.worker.values import Unpackable, pack
 
 #: Operators that return their argument's values; without them where the strides are the same, too.
 _IDENTITIES = {
@@ -37,6 +38,8 @@ _IDENTITIES = {
 }  # fmt: skip
 #: By torch's own numbers.
 _FORMATS = (torch.contiguous_format, torch.preserve_format, torch.channels_last, torch.channels_last_3d)
+#: Stands for any tensor in a structure.
+_TENSOR = torch.empty(0)
 #: Elements of a tensor that a trace may hold.
 _MOST_ELEMENTS = 4096
 _DROPOUTS = ("dropout", "alpha_dropout", "feature_dropout")
@@ -174,7 +177,9 @@ class _Reader:
             else:
                 raise UntraceableError(f"{node.op} {node.target} is no operator")
         outputs, written = [], {}
-        for spec, leaf in zip(signature.output_specs, returned, strict=True):
+        call = self._program.call_spec
+        pairs = list(zip(returned, signature.output_specs, strict=True))
+        for leaf, spec in pairs:
             if isinstance(leaf, torch.fx.Node):
                 value = str(self._values[leaf])
                 if spec.kind is OutputKind.USER_OUTPUT:
@@ -189,10 +194,18 @@ class _Reader:
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             written=written,
+            takes=self._taken(),
+            returns=_packed([leaf for leaf, spec in pairs if spec.kind is OutputKind.USER_OUTPUT], call.out_spec),
             nodes=tuple(nodes),
             literals={value: elements for value, elements in self._literals.items() if value in used},
             tensors={value: spec for value, spec in self._tensors.items() if value in used},
         )
+
+    def _taken(self) -> Any:
+        """The structure of forward()'s arguments."""
+        specs = [one for one in self._program.graph_signature.input_specs if one.kind is InputKind.USER_INPUT]
+        leaves = [one.arg.value if isinstance(one.arg, ConstantArgument) else one for one in specs]
+        return _packed(leaves, self._program.call_spec.in_spec)["tuple"][0]
 
     def _read(self, node: torch.fx.Node) -> None:
         if node.target is getitem:
@@ -260,6 +273,15 @@ class _Reader:
         if value is None or isinstance(value, bool | int | float | str):
             return value
         raise UntraceableError(f"an argument is a {type(value).__name__}")
+
+
+def _packed(leaves: Sequence[Any], spec: Any) -> Any:
+    """The structure of arguments or results; leaves that are no plain values are tensors."""
+    plain = [leaf if leaf is None or isinstance(leaf, bool | int | float | str) else _TENSOR for leaf in leaves]
+    try:
+        return pack(tree_unflatten(plain, spec), [])
+    except Unpackable as error:
+        raise UntraceableError(f"forward() takes or returns {error}") from None
 
 
 def _elements(tensor: Any) -> tuple[float, ...]:

@@ -56,6 +56,8 @@ def graph_tree(graph: Graph, times: MeasuredGraph | None) -> dict[str, Any]:
             "inputs": trace.inputs,
             "outputs": trace.outputs,
             "written": trace.written,
+            "takes": trace.takes,
+            "returns": trace.returns,
             "literals": trace.literals,
             "nodes": trace.nodes,
             "tensors": trace.tensors,

@@ -173,12 +173,15 @@ def test_a_state_that_forward_replaces_is_an_output() -> None:
 
 def test_several_inputs_and_outputs_of_any_structure() -> None:
     class Several(nn.Module):
-        def forward(self, pair: list[torch.Tensor], flag: bool, factor: float) -> dict[str, torch.Tensor]:
-            return {"sum": pair[0] + pair[1], "view": pair[0].t(), "same": pair[1], "scaled": pair[0] * factor}
+        def forward(self, pair: list[torch.Tensor], flag: bool, factor: float) -> dict[str, torch.Tensor | None]:
+            return {"sum": pair[0] + pair[1], "view": pair[0].t(), "none": None, "scaled": pair[0] * factor}
 
     graph = graph_of(Several, lambda: [[torch.randn(3, 4), torch.randn(3, 4)], True, 2.5])
     assert len(graph.trace.inputs) == 2
-    assert len(graph.trace.outputs) == 4
+    assert graph.trace.takes == {"tuple": [{"list": [{"tensor": 0}, {"tensor": 1}]}, True, 2.5]}
+    pairs = [["sum", {"tensor": 0}], ["view", {"tensor": 1}], ["none", None], ["scaled", {"tensor": 2}]]
+    assert graph.trace.returns == {"dict": pairs}
+    assert len(graph.trace.outputs) == 3
 
 
 def test_random_numbers_and_unused_code() -> None:

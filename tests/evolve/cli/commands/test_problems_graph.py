@@ -89,7 +89,8 @@ def test_without_the_device_the_sizes_are_its_own_and_the_times_are_dashes(
 def test_scripts_get_all_that_a_template_needs(kbevolve: Callable[..., Any], path: Path) -> None:
     tree = json.loads(kbevolve("problems", "show", path, "--graph", "--device", "cpu", "--json").out)
     assert tree.keys() == {
-        "regions", "inputs", "outputs", "written", "literals", "nodes", "tensors", "eager_ms", "difference"
+        "regions", "inputs", "outputs", "written", "takes", "returns", "literals", "nodes", "tensors", "eager_ms",
+        "difference",
     }  # fmt: skip
     linear, relu, matmul = tree["regions"]
     assert linear.keys() == {
@@ -105,6 +106,7 @@ def test_scripts_get_all_that_a_template_needs(kbevolve: Callable[..., Any], pat
     assert matmul["consumers"] == {"matmul": ["return"]}
     assert tree["nodes"][1]["arguments"] == {"self": {"value": "linear"}}
     assert tree["inputs"] == ["x", "y"]
+    assert (tree["takes"], tree["returns"]) == ({"tuple": [{"tensor": 0}, {"tensor": 1}]}, {"tensor": 0})
     assert tree["difference"] == 0
     assert relu["eager_ms"] > 0
 
