@@ -22,6 +22,9 @@ TRACE_SECONDS = 180.0
 MEMORY_BYTES = 8 << 30
 #: Version of the traces' content; another number makes cached traces invalid.
 _FORMAT = 2
+#: One thread: shapes need no more, and each one's stack counts as data. No GPU: a model that asks whether there is one
+#: is traced alike everywhere.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 _DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
@@ -58,8 +61,7 @@ def traced(problem: Problem, device_type: str, precision: str, *, seconds: float
             reference.write_text(problem.source_for(device_type), encoding="utf-8")
             words = [str(reference), str(out), _DTYPES[precision]]
             try:
-                # One thread: shapes need no more, and each one's stack counts as data.
-                run_program(f"{__package__}", words, seconds=seconds, environment={"OMP_NUM_THREADS": "1"})
+                run_program(f"{__package__}", words, seconds=seconds, environment=_ENVIRONMENT)
                 tree = json.loads(out.read_text(encoding="utf-8"))
             except (ProgramError, OSError, ValueError) as error:
                 raise UntraceableError(f"{problem.name} cannot be traced: {error}") from None
