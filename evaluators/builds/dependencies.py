@@ -8,6 +8,7 @@ import hashlib
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class FileDigests:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], str]] = {}
+        # Builds that end together read the same headers: the first one computes their digests.
+        self._computing = threading.Lock()
 
     def of(self, path: str, *, changed_before: int | None = None, whole: bool = False) -> str:
         """The digest; "" for what is missing, no file or folder, or not older than `changed_before`, in nanoseconds.
@@ -48,7 +51,10 @@ class FileDigests:
             identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, whole)
             known = self._known.get(path)
             if known is None or known[0] != identity:
-                known = self._known[path] = identity, _digest(path, found, whole=whole)
+                with self._computing:
+                    known = self._known.get(path)
+                    if known is None or known[0] != identity:
+                        known = self._known[path] = identity, _digest(path, found, whole=whole)
         except OSError:
             return ""
         return known[1]

@@ -65,7 +65,11 @@ class DrawPlanner:
         self._can_judge = can_judge
 
     def plan(self, first: Draw, count: int) -> PlannedDraws:
-        """`count` draws, nominal ones and one of each kind of `KINDS` in turn, and then one of each other kind."""
+        """`count` draws, nominal ones and one of each kind of `KINDS` in turn, and then one of each other kind.
+
+        Each of the others takes the place of a nominal draw, as long as there is one behind the first: every timed call
+        is on nominal inputs, and checked, too.
+        """
         usable: list[Distribution] = []
         extra: list[Draw] = []
         for kind in KINDS:
@@ -74,11 +78,15 @@ class DrawPlanner:
             extra += map(Draw.of, found[1:])
         for kind in EXTRA_KINDS:
             extra += map(Draw.of, self._usable(kind))
-        draws = [first, *map(Draw.of, plan_transforms(count, usable)[1:])]
         constants, fixed = self._changed_constants()
+        others = [*extra, *self._repetitions(first), *constants]
+        planned = list(plan_transforms(count, usable)[1:])
+        for _ in others:
+            if nominal in planned:
+                planned.remove(nominal)
         tags = {"nominal-inputs-only": not usable, "constant-input": fixed}
         return PlannedDraws(
-            draws=[*draws, *extra, *self._repetitions(first), *constants],
+            draws=[first, *map(Draw.of, planned), *others],
             tags=tuple(tag for tag, holds in tags.items() if holds),
             changed_rows=self._can_judge(Draw.of(alone)),
         )

@@ -284,7 +284,7 @@ def describe_kind(distribution: Distribution, tensors: Sequence[torch.Tensor] = 
 def plan_transforms(trials: int, usable: Sequence[Distribution]) -> tuple[Distribution, ...]:
     """The distributions of the trials: nominal and transformed ones in turn, one of each usable kind.
 
-    7 trials cover all four kinds once and the nominal distribution three times.
+    7 trials cover all four kinds once and the nominal distribution three times, of which `DrawPlanner` replaces some.
     """
     turn: list[Distribution] = list(chain.from_iterable((nominal, transform) for transform in usable)) or [nominal]
     if len(usable) > 2:

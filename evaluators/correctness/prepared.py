@@ -27,6 +27,8 @@ from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 _KEPT_SHARE = 1 / 3
 #: Share of the free memory that the inputs of one round may take.
 _ROUND_SHARE = 1 / 8
+#: Nominal draws of which the mean of the truth is taken, those that are no trials included.
+_AVERAGED = 3
 #: Special numbers are tried where at least this share of the reference's answer stays finite.
 _FINITE_SHARE = 0.5
 #: A reference whose output differs this much from its own fp64 output is random or unstable: it is no yardstick.
@@ -307,9 +309,11 @@ class PreparedProblem:
         Trials stay in memory, the first ones if there is no room for all.
         """
         transforms = [draw.transform for draw in draws]
+        more = max(0, _AVERAGED - transforms.count(nominal)) if len(draws) > 1 else 0
+        transforms += [nominal] * more
         sums: dict[Distribution, list[torch.Tensor | None]] = {}
         scales: dict[Draw, Scale] = {}
-        for draw in draws:
+        for draw in (*draws, *(Draw.of(nominal) for _ in range(more))):
             inputs, expected = self.solve(draw)
             if transforms.count(draw.transform) == 1:
                 scales[draw] = self._scale_alone(expected)
@@ -325,7 +329,8 @@ class PreparedProblem:
                     (tensor.clone() if self._fits else tensor.float()) if tensor.is_floating_point() else None
                     for tensor in expected.truth
                 ]
-            self._keep(draw, inputs, expected)
+            if draw in draws:
+                self._keep(draw, inputs, expected)
         means = {
             transform: [None if total is None else total.div_(transforms.count(transform)) for total in totals]
             for transform, totals in sums.items()

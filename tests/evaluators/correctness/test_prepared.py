@@ -62,13 +62,31 @@ def transforms_of(problem: PreparedProblem) -> list[Callable[..., object]]:
 
 def test_trials_alternate_distributions_and_no_two_are_equal() -> None:
     problem = prepare("self.scale * nn.functional.linear(x, self.layer.weight)", trials=7)
-    kinds = [nominal, signed, nominal, heterogeneous, nominal, enlarged, diminished, special, Only(alone, 0)]
+    # Special numbers and a repetition take the place of the second and third nominal draw.
+    kinds = [nominal, signed, heterogeneous, enlarged, diminished, special, Only(alone, 0)]
     assert transforms_of(problem) == kinds
     drawn = [problem.trial(number).inputs[0] for number in range(4)]
     assert all(not torch.equal(drawn[i], drawn[j]) for i in range(4) for j in range(i))
     assert float(drawn[0].min()) >= 0
     assert float(drawn[1].min()) < 0
-    assert [problem.trial(number).transform for number in range(9)] == kinds
+    assert [problem.trial(number).transform for number in range(7)] == kinds
+
+
+def test_the_mean_is_of_three_nominal_draws_however_many_are_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[object] = []
+    real = PreparedProblem.solve
+    monkeypatch.setattr(
+        PreparedProblem, "solve", lambda self, draw, *rest: solved.append(draw) or real(self, draw, *rest)
+    )
+    problem = prepare("self.layer(x)", trials=7)
+    assert transforms_of(problem).count(nominal) == 1
+    begun = len(solved)
+    _, means = problem._measure(problem._draws)
+    averaged = {draw for draw in solved[begun:] if draw.transform is nominal}  # type: ignore[attr-defined]
+    assert len(averaged) == 3
+    truths = [problem.solve(draw)[1].truth[0] for draw in averaged]  # type: ignore[arg-type]
+    assert means[0] is not None
+    assert torch.allclose(means[0], sum(truths) / 3, rtol=1e-12)  # type: ignore[arg-type]
 
 
 def test_every_preparation_draws_anew() -> None:
@@ -79,7 +97,7 @@ def test_every_preparation_draws_anew() -> None:
 
 def test_a_reference_defined_on_positive_numbers_gets_only_those() -> None:
     problem = prepare("torch.log(x + 0.1)", trials=6)
-    assert transforms_of(problem)[:6] == [nominal, shrunk, nominal, mixed_rows, nominal, scaled_128x]
+    assert transforms_of(problem)[:5] == [nominal, shrunk, mixed_rows, nominal, scaled_128x]
     assert problem.tags == ()
 
 
@@ -87,7 +105,7 @@ def test_a_reference_without_usable_transforms_is_tagged() -> None:
     # arccos is defined on [-1, 1] and the root above 0.49: every transform leaves that range.
     problem = prepare("torch.arccos(x) + torch.sqrt(x - 0.49)", "[0.5 + torch.rand(16, 8) / 2]")
     # Special numbers make a few elements NaN; the others are compared.
-    assert transforms_of(problem) == [nominal] * 4 + [special]
+    assert transforms_of(problem) == [nominal] * 3 + [special]
     assert problem.tags == ("nominal-inputs-only",)
 
 
@@ -140,7 +158,7 @@ def test_where_not_all_trials_fit_the_first_are_kept_without_what_can_be_drawn_a
     monkeypatch.setattr(prepared, "free_bytes", lambda device: int(3500 / prepared._KEPT_SHARE))
     problem = prepare("self.layer(x)")
     assert list(problem._kept) == problem._draws[:2]
-    assert transforms_of(problem)[:3] == [nominal, signed, nominal]
+    assert transforms_of(problem)[:3] == [nominal, signed, heterogeneous]
     assert problem.trial(0).inputs[0] is problem.trial(0).inputs[0]
     assert problem.trial(0).expected.reference
     one, other = problem.trial(1), problem.trial(1)
