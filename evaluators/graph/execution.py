@@ -8,6 +8,9 @@ import torch
 
 from kbevolve.evaluators.graph.records import Graph, Node, Ref, Region, TorchConstant
 
+#: A library may return other strides here than where the graph was traced; then a view is a copy.
+_IN_PLACE_OF = {"aten.view.default": torch.ops.aten.reshape.default}
+
 
 class GraphRun:
     """One run of a graph. Regions run in the graph's order; a value is freed after its last reader."""
@@ -89,7 +92,7 @@ class GraphRun:
                 named[parameter.name] = argument
             else:
                 positional.append(argument)
-        return node, operator, positional, named
+        return node, _IN_PLACE_OF.get(node.op, operator), positional, named
 
     def _real(self, argument: Any, inside: Mapping[str, torch.Tensor]) -> Any:
         if isinstance(argument, Ref):

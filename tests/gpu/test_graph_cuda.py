@@ -51,6 +51,7 @@ def measure(problem: Problem, precision: str) -> MeasuredGraph:
     return measured(graph, problem, device, precision, roofline_of(device))
 
 
+@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_regions_give_the_reference_s_answer(precision: str) -> None:
     found = measure(parse_problem(MIXED, name="mixed", path=Path("mixed.py")), precision)

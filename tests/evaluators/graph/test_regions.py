@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from kbevolve.evaluators.graph.execution import run
 from kbevolve.evaluators.graph.records import Family, TensorSpec
-from tests.evaluators.graph.graphs import graph_of, graph_of_call, only
+from tests.evaluators.graph.graphs import Made, graph_of, graph_of_call, only
 
 
 @pytest.mark.parametrize(
@@ -215,3 +216,12 @@ def test_a_pointwise_step_of_another_depth_joins_its_only_reader() -> None:
     # The sum behind the product is deeper than tanh(x), which nothing else reads.
     graph = graph_of_call(lambda x, w: torch.tanh(x) + torch.relu(x @ w), (8, 8), (8, 8))
     assert [region.form for region in graph.regions] == ["matmul", "tanh relu add"]
+
+
+def test_a_graph_runs_where_a_library_returns_other_strides() -> None:
+    """As on a GPU, whose convolutions may put channels last: what was a view is a copy there."""
+    graph = graph_of_call(lambda conv, x: conv(x).flatten(1) * 2, (2, 3, 8, 8), layers=lambda: [nn.Conv2d(3, 4, 3)])
+    model = Made(lambda conv, x: conv(x).flatten(1) * 2, [nn.Conv2d(3, 4, 3)]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        torch.testing.assert_close(run(graph, model, [x])[0], model(x))
