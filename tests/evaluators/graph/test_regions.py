@@ -220,8 +220,12 @@ def test_a_pointwise_step_of_another_depth_joins_its_only_reader() -> None:
 
 def test_a_graph_runs_where_a_library_returns_other_strides() -> None:
     """As on a GPU, whose convolutions may put channels last: what was a view is a copy there."""
-    graph = graph_of_call(lambda conv, x: conv(x).flatten(1) * 2, (2, 3, 8, 8), layers=lambda: [nn.Conv2d(3, 4, 3)])
-    model = Made(lambda conv, x: conv(x).flatten(1) * 2, [nn.Conv2d(3, 4, 3)]).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    graph = graph_of_call(
+        lambda conv, x: torch.relu_(conv(x)).flatten(1), (2, 3, 8, 8), layers=lambda: [nn.Conv2d(3, 4, 3)]
+    )
+    model = Made(lambda conv, x: torch.relu_(conv(x)).flatten(1), [nn.Conv2d(3, 4, 3)]).to(
+        memory_format=torch.channels_last
+    )  # type: ignore[call-overload]
     x = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
     with torch.no_grad():
         torch.testing.assert_close(run(graph, model, [x])[0], model(x))
