@@ -33,21 +33,47 @@ def split_exponent(top_ptr, at, mask):
 
 
 @triton.jit
-def split_pair(
-    src, top, hi_ptr, lo_ptr, R, K, s_batch, s_row, s_k, d_batch, d_row, d_k, BR: tl.constexpr, BK: tl.constexpr
-):
-    # Rows times their power of two, as hi + lo in fp16. Behind the last k come zeros.
+def split_list(bad, index, count_ptr, list_ptr):
+    # Append the indices of numbers that are not finite to a list, which is empty but for rare inputs.
+    if tl.max(bad.to(tl.int32)) > 0:
+        place = tl.atomic_add(count_ptr + tl.zeros_like(index), 1, mask=bad)
+        tl.store(list_ptr + place, index, mask=bad)
+
+
+@triton.jit
+def split_pair(src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, s_batch, s_row, s_k, d_batch, d_row, d_k,
+               BR: tl.constexpr, BK: tl.constexpr):
+    # Rows times their power of two, as hi + lo in fp16. Behind the last k come zeros. What is not finite is listed and
+    # counts as zero: times hi and times lo it could be infinite with both signs.
     row = tl.program_id(0) * BR + tl.arange(0, BR)
     k = tl.program_id(1) * BK + tl.arange(0, BK)
     batch = tl.program_id(2).to(tl.int64)
     at = batch * s_batch + row.to(tl.int64)[:, None] * s_row + k.to(tl.int64)[None, :] * s_k
     v = tl.load(src + at, mask=(row < R)[:, None] & (k < K)[None, :], other=0.0)
-    s = v * (split_exponent(top, batch * R + row, row < R) << 23).to(tl.float32, bitcast=True)[:, None]
+    finite = tl.abs(v) < float("inf")
+    split_list(~finite, (batch * R + row)[:, None] * K + k[None, :], count_ptr, list_ptr)
+    power = (split_exponent(top, batch * R + row, row < R) << 23).to(tl.float32, bitcast=True)
+    s = tl.where(finite, v, 0.0) * power[:, None]
     hi = s.to(tl.float16)
-    lo = tl.where(tl.abs(v) < float("inf"), s - hi.to(tl.float32), 0.0).to(tl.float16)
     to = batch * d_batch + row.to(tl.int64)[:, None] * d_row + k.to(tl.int64)[None, :] * d_k
     tl.store(hi_ptr + to, hi, mask=(row < R)[:, None])
-    tl.store(lo_ptr + to, lo, mask=(row < R)[:, None])
+    tl.store(lo_ptr + to, (s - hi.to(tl.float32)).to(tl.float16), mask=(row < R)[:, None])
+
+
+@triton.jit
+def split_spread(count_ptr, list_ptr, x_ptr, other_ptr, out_ptr, R, K, N, x_batch, x_row, x_k, s_batch, s_k, s_n,
+                 o_batch, o_row, o_n, alpha, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    # Add what the listed numbers x[batch, row, k] contribute to out[batch, row, :]: alpha x other[batch, k, :].
+    for number in range(tl.program_id(0), tl.load(count_ptr), PROGRAMS):
+        index = tl.load(list_ptr + number).to(tl.int64)
+        k = index % K
+        row = index // K % R
+        batch = index // K // R
+        v = alpha * tl.load(x_ptr + batch * x_batch + row * x_row + k * x_k)
+        for n0 in range(0, N, BLOCK):
+            n = (n0 + tl.arange(0, BLOCK)).to(tl.int64)
+            other = tl.load(other_ptr + batch * s_batch + k * s_k + n * s_n, mask=n < N, other=0.0)
+            tl.atomic_add(out_ptr + batch * o_batch + row * o_row + n * o_n, v * other, mask=n < N)
 
 
 @triton.jit
@@ -56,29 +82,8 @@ def split_inverse(top_ptr, at, mask):
 
 
 @triton.jit
-def split_write(
-    acc,
-    ta_ptr,
-    tb_ptr,
-    c_ptr,
-    out_ptr,
-    batch,
-    m0,
-    n0,
-    M,
-    N,
-    c_batch,
-    c_m,
-    c_n,
-    o_batch,
-    o_m,
-    o_n,
-    alpha,
-    beta,
-    HAS_C: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-):
+def split_write(acc, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0, n0, M, N, c_batch, c_m, c_n, o_batch, o_m, o_n,
+                alpha, beta, HAS_C: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
     m = m0 + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
     inside = (m < M)[:, None] & (n < N)[None, :]
@@ -101,35 +106,9 @@ def split_tile(desc, row, k, plane, k_plane, K_MAJOR: tl.constexpr):
 
 
 @triton.jit
-def split_gemm(
-    ah_desc,
-    al_desc,
-    bh_desc,
-    bl_desc,
-    ta_ptr,
-    tb_ptr,
-    c_ptr,
-    out_ptr,
-    M,
-    N,
-    KP,
-    c_batch,
-    c_m,
-    c_n,
-    o_batch,
-    o_m,
-    o_n,
-    alpha,
-    beta,
-    A_K: tl.constexpr,
-    B_K: tl.constexpr,
-    HAS_C: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    STAGES: tl.constexpr,
-):
+def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_ptr, M, N, KP, c_batch, c_m, c_n,
+               o_batch, o_m, o_n, alpha, beta, A_K: tl.constexpr, B_K: tl.constexpr, HAS_C: tl.constexpr,
+               BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, GROUP: tl.constexpr, STAGES: tl.constexpr):
     # out = alpha a b + beta c. A tile has two halves of BN columns, which share one partial sum's registers.
     batch = tl.program_id(1).to(tl.int64)
     tiles_m = tl.cdiv(M, BM)
@@ -157,109 +136,51 @@ def split_gemm(
         q = tl.dot(ah, b1l.T, q)
         q = tl.dot(ah, b1h.T, q)
         acc1 += q
-    split_write(
-        acc0,
-        ta_ptr,
-        tb_ptr,
-        c_ptr,
-        out_ptr,
-        batch,
-        m0,
-        n0,
-        M,
-        N,
-        c_batch,
-        c_m,
-        c_n,
-        o_batch,
-        o_m,
-        o_n,
-        alpha,
-        beta,
-        HAS_C,
-        BM,
-        BN,
-    )
-    split_write(
-        acc1,
-        ta_ptr,
-        tb_ptr,
-        c_ptr,
-        out_ptr,
-        batch,
-        m0,
-        n0 + BN,
-        M,
-        N,
-        c_batch,
-        c_m,
-        c_n,
-        o_batch,
-        o_m,
-        o_n,
-        alpha,
-        beta,
-        HAS_C,
-        BM,
-        BN,
-    )
+    split_write(acc0, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0, n0, M, N, c_batch, c_m, c_n, o_batch, o_m, o_n,
+                alpha, beta, HAS_C, BM, BN)
+    split_write(acc1, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0, n0 + BN, M, N, c_batch, c_m, c_n, o_batch, o_m, o_n,
+                alpha, beta, HAS_C, BM, BN)
 
 
 def split_operand(x, block):
-    """hi and lo of x [batch, rows, K] as descriptors, the bits of each row's largest, whether k is side by side, K."""
+    """hi and lo of x [batch, rows, K] as descriptors, each row's largest, whether k is side by side, K, the list."""
     batch, rows, K = x.shape
     k_major = x.stride(2) <= x.stride(1)
     kp = triton.cdiv(K, SPLIT_K) * SPLIT_K
     shape = (batch, rows, kp) if k_major else (batch, kp, triton.cdiv(rows, 8) * 8)
     hi, lo = (torch.empty(shape, device=x.device, dtype=torch.float16) for _ in range(2))
-    top = torch.zeros((batch, rows), device=x.device, dtype=torch.int32)
+    zeros = torch.zeros(batch * rows + 1, device=x.device, dtype=torch.int32)
+    top, count = zeros[1:], zeros[:1]
+    listed = torch.empty(x.numel(), device=x.device, dtype=torch.int32 if x.numel() < 2**31 else torch.int64)
     br, bk = (32, SPLIT_K) if k_major else (128, 16)
     row_tiles, k_tiles = triton.cdiv(rows, br), kp // bk
     steps = max(1, k_tiles * row_tiles * batch // 2048)
     split_largest[(row_tiles, triton.cdiv(k_tiles, steps), batch)](
-        x, top, rows, K, *x.stride(), STEPS=steps, BR=br, BK=bk
-    )
+        x, top, rows, K, *x.stride(), STEPS=steps, BR=br, BK=bk)
     d_row, d_k = (hi.stride(1), 1) if k_major else (1, hi.stride(1))
     split_pair[(row_tiles, k_tiles, batch)](
-        x, top, hi, lo, rows, K, *x.stride(), hi.stride(0), d_row, d_k, BR=br, BK=bk
-    )
+        x, top, hi, lo, count, listed, rows, K, *x.stride(), hi.stride(0), d_row, d_k, BR=br, BK=bk)
     tile = [block, SPLIT_K] if k_major else [SPLIT_K, block]
     flat = (batch * shape[1], shape[2])
-    return *(TensorDescriptor.from_tensor(part.view(flat), tile) for part in (hi, lo)), top, k_major, kp
+    parts = (TensorDescriptor.from_tensor(part.view(flat), tile) for part in (hi, lo))
+    return *parts, top, k_major, kp, (count, listed)
 
 
 def split_product(a, b, out, c=None, alpha=1.0, beta=1.0):
     """out = alpha a b + beta c for fp32 a [batch, M, K], b [batch, K, N], c and out [batch, M, N] of any strides."""
-    (batch, M, _), N = a.shape, b.shape[2]
-    ah, al, ta, a_k, kp = split_operand(a, SPLIT_M)
-    bh, bl, tb, b_k, _ = split_operand(b.mT, SPLIT_N)
+    (batch, M, K), N = a.shape, b.shape[2]
+    ah, al, ta, a_k, kp, a_list = split_operand(a, SPLIT_M)
+    bh, bl, tb, b_k, _, b_list = split_operand(b.mT, SPLIT_N)
     c_strides = (0, 0, 0) if c is None else c.stride()
     split_gemm[(triton.cdiv(M, SPLIT_M) * triton.cdiv(N, 2 * SPLIT_N), batch)](
-        ah,
-        al,
-        bh,
-        bl,
-        ta,
-        tb,
-        out if c is None else c,
-        out,
-        M,
-        N,
-        kp,
-        *c_strides,
-        *out.stride(),
-        alpha,
-        beta,
-        A_K=a_k,
-        B_K=b_k,
-        HAS_C=c is not None,
-        BM=SPLIT_M,
-        BN=SPLIT_N,
-        BK=SPLIT_K,
-        GROUP=SPLIT_GROUP,
-        STAGES=SPLIT_STAGES,
-        num_warps=8 if SPLIT_M == 128 else 4,
-    )
+        ah, al, bh, bl, ta, tb, out if c is None else c, out, M, N, kp, *c_strides, *out.stride(), alpha, beta,
+        A_K=a_k, B_K=b_k, HAS_C=c is not None, BM=SPLIT_M, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP,
+        STAGES=SPLIT_STAGES, num_warps=8 if SPLIT_M == 128 else 4)
+    turned = out.mT
+    for listed, x, other, into in ((a_list, a, b, out), (b_list, b.mT, a.mT, turned)):
+        split_spread[(256,)](
+            *listed, x, other, into, x.shape[1], K, other.shape[2], *x.stride(), *other.stride(), *into.stride(), alpha,
+            PROGRAMS=256, BLOCK=1024)
     return out
 
 

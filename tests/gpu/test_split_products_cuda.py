@@ -121,7 +121,21 @@ def test_what_is_not_finite_stays_in_its_own_rows(split: Any) -> None:
     a[3, 5], a[7, 9], b[100, 11] = torch.nan, torch.inf, -torch.inf
     out = torch.empty(200, 100, device="cuda")
     split.split_mm(a, b, out=out)
-    assert torch.equal(out.isfinite(), (a @ b).isfinite())
+    right = a @ b
+    assert torch.equal(out.isnan(), right.isnan())
+    assert torch.equal(out[right.isinf()], right[right.isinf()])
+
+
+def test_a_convolution_takes_over_what_is_not_finite(split: Any) -> None:
+    x, weight = torch.randn(2, 8, 40, 44, device="cuda"), torch.randn(24, 8, 3, 3, device="cuda")
+    x[0, 3, 5, 7], x[0, 1, 20, 21], x[1, 0, 0, 0], x[1, 2, 39, 1] = torch.nan, torch.inf, -torch.inf, torch.inf
+    positions = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1)}
+    found = split.split_convolution(
+        x, weight, **positions, transposed=False, output_padding=(0, 0), groups=1, bias=None
+    )
+    right = torch.convolution(x, weight, None, *positions.values(), False, (0, 0), 1)
+    assert torch.equal(found.isnan(), right.isnan())
+    assert torch.equal(found[right.isinf()], right[right.isinf()])
 
 
 @pytest.mark.parametrize("name", ["L2/gemm_bias_relu", "L1/matmul"])
