@@ -124,12 +124,12 @@ def test_the_header_names_kernelbenchs_way_of_timing_and_the_hosts_time_where_th
         kernelbench_speedup=3.5,
     )  # fmt: skip
     text = export(kernel, evaluation=dataclasses.replace(EVALUATION, profile=Profile(launch_cost=cost)))
-    assert "# KernelBench 3.50× over eager, 600 µs, eager 2.1 ms, by its way of timing (cuda_event)" in text
-    assert "# launches    7 a call, for which the host needs 38 µs, eager 20 µs" in text
+    assert "# KernelBench 3.50× over eager, 600 µs, eager 2.10 ms, by its way of timing (cuda_event)" in text
+    assert "# launches    7 a call, for which the host needs 38.0 µs, eager 20.0 µs" in text
     assert max(len(line) for line in text.splitlines() if line.startswith("#")) <= 120
     unknown = dataclasses.replace(cost, launches=None)
     text = export(kernel, evaluation=dataclasses.replace(EVALUATION, profile=Profile(launch_cost=unknown)))
-    assert "# launches    for a call the host needs 38 µs, eager 20 µs" in text
+    assert "# launches    for a call the host needs 38.0 µs, eager 20.0 µs" in text
     assert "KernelBench" not in export(kernel)
 
 

@@ -106,8 +106,8 @@ def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
     out = evaluate(judge, "--baselines").out
     for part in (
         "launch-bound", "a call takes 20 µs", "a tie with eager", "the fastest baseline, compile", "2.5e-05",
-        "torch-ops", "landlock 7", "my_kernel", "emory bandwidth", "fp32", "2.55× over eager, 1.06 ms, eager 2.7 ms",
-        "7 a call, for which the host needs 38 µs, eager 20 µs",
+        "torch-ops", "landlock 7", "my_kernel", "emory bandwidth", "fp32", "2.55× over eager, 1.06 ms, eager 2.70 ms",
+        "7 a call, for which the host needs 38.0 µs, eager 20.0 µs",
     ):  # fmt: skip
         assert part in out
 
