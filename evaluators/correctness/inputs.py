@@ -40,13 +40,30 @@ Distribution = Transform | Only
 def transformed(
     transform: Distribution, tensors: Sequence[torch.Tensor], generator: torch.Generator
 ) -> list[torch.Tensor]:
-    """Each tensor transformed, or only one of them."""
+    """Each tensor transformed, or only one of them.
+
+    Of several tensors that become `special` or `outlying`, a random one has the largest elements. A kernel that scales
+    each operand by a power of two is honest, and loses what is 2^40 times smaller: in a product of two such operands
+    that would be most of the answer.
+    """
     if isinstance(transform, Only):
         one = transform
         return [
             one.transform(tensor, generator) if index == one.index else tensor for index, tensor in enumerate(tensors)
         ]
-    return [transform(tensor, generator) for tensor in tensors]
+    found = [transform(tensor, generator) for tensor in tensors]
+    if transform in (special, outlying):
+        touched = [index for index, tensor in enumerate(tensors) if found[index] is not tensor]
+        spared = int(torch.randint(len(touched), (1,), generator=generator, device=generator.device)) if touched else 0
+        for index in (index for place, index in enumerate(touched) if place != spared):
+            found[index] = _with_smaller_outliers(found[index], tensors[index])
+    return found
+
+
+def _with_smaller_outliers(changed: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+    """What `special` made of a tensor, with its finite outliers at the least size."""
+    replaced = changed.isfinite() & (changed != before) & (changed.abs() > _LEAST)
+    return torch.where(replaced, changed.sign() * _LEAST, changed)
 
 
 def nominal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

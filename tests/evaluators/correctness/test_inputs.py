@@ -185,6 +185,20 @@ def test_special_numbers_of_every_kind_are_in_few_rows() -> None:
     assert special(integers_stay, seeded()) is integers_stay
 
 
+@pytest.mark.parametrize("transform", [special, outlying])
+def test_one_of_several_inputs_has_the_largest_outliers(transform: Transform) -> None:
+    before = [numbers(64, 48), torch.arange(40), numbers(32, 32)]
+    largest = set()
+    for seed in range(20):
+        after = transformed(transform, before, seeded(seed))
+        assert after[1] is before[1]
+        sizes = [float(after[index][after[index].isfinite()].abs().max()) for index in (0, 2)]
+        assert sorted(sizes) == [2.0**20, 2.0**40]
+        assert after[0].isnan().any() == after[2].isnan().any() == (transform is special)
+        largest.add(sizes.index(2.0**40))
+    assert largest == {0, 1}
+
+
 @pytest.mark.parametrize("shape", [(50,), (40, 30), (1, 6, 7), (3, 4, 8, 8)])
 def test_one_row_and_a_few_elements_change_alone(shape: tuple[int, ...]) -> None:
     before = numbers(*shape)

@@ -24,6 +24,7 @@ from kbevolve.evaluators.correctness.inputs import (
     special,
 )
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.correctness.truth import accepts, deviation
 from kbevolve.evaluators.device.devices import find_device
 
 CPU = find_device("cpu")
@@ -183,6 +184,29 @@ def test_scales_are_the_same_whether_trials_fit_or_not(monkeypatch: pytest.Monke
         one, other = whole.trial(number).scale, bare.trial(number).scale
         assert one.spread == pytest.approx(other.spread, rel=1e-6)
         assert one.bound == other.bound
+
+
+def pairs(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Rows times powers of two as sums of two fp16 numbers, and the inverse powers; what is not finite as zero."""
+    finite = torch.where(tensor.isfinite(), tensor, 0.0).double()
+    power = 2.0 ** (14 - finite.abs().amax(1, keepdim=True).clamp(min=2.0**-120).log2().floor())
+    high = (finite * power).half().double()
+    return high, (finite * power - high).half().double(), 1 / power
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_a_product_of_fp16_pairs_is_accepted(attempt: int) -> None:
+    """An honest way to compute in the class of fp32: each row of one operand and column of the other has a scale."""
+    problem = prepare("x @ inputs[1]", "[torch.rand(64, 96), torch.rand(96, 80)]", trials=7)
+    assert special in transforms_of(problem)
+    for number in range(problem.trials):
+        trial = problem.trial(number)
+        a, b = trial.inputs
+        (ah, al, ia), (bh, bl, ib) = pairs(a), pairs(b.mT)
+        product = (ah @ bh.mT + ah @ bl.mT + al @ bh.mT) * ia * ib.mT
+        spoiled = ~(a @ b).isfinite()
+        found = torch.where(spoiled, a @ b, product.float())
+        assert accepts(trial.scale, deviation([found], trial.expected, trial.scale)), trial.transform
 
 
 def test_the_truth_is_in_fp64() -> None:
