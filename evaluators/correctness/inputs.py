@@ -115,12 +115,14 @@ def _scaled(
 def special(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """A few elements become NaN, infinite, -0, subnormal, or 2^20 to 2^40: what is finite must stay right.
 
-    They stay in a sixteenth of the rows, so that a row of them, or a column, does not make the whole answer NaN.
+    They stay in a sixteenth of the rows, so that a row of them, or a column, does not make the whole answer NaN. As far
+    as these suffice, each has a row and a column of its own: a NaN beside an infinity would hide how it is treated.
     """
     if not _changeable(tensor) or tensor.numel() < _SPECIAL_SHARE:
         return tensor
     reach = max(len(_SPECIAL), tensor.numel() // _SPECIAL_SHARE)
-    chosen = torch.randperm(reach, generator=generator, device=tensor.device)[: len(_SPECIAL)]
+    candidates = torch.randperm(reach, generator=generator, device=tensor.device)[: _CANDIDATES * len(_SPECIAL)]
+    chosen = torch.tensor(_apart(candidates.tolist(), tensor.shape[-1])[: len(_SPECIAL)], device=tensor.device)
     limit = torch.finfo(tensor.dtype).max
     values = [value if not math.isfinite(value) else max(-limit, min(limit, value)) for value in _SPECIAL]
     numbers = torch.tensor(values, dtype=tensor.dtype, device=tensor.device)
@@ -130,6 +132,22 @@ def special(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     if _symmetric(tensor):
         changed.mT[places] = changed[places]
     return changed
+
+
+def _apart(places: Sequence[int], width: int) -> list[int]:
+    """Places by their number, those first that share neither row nor column with an earlier one."""
+    rows: set[int] = set()
+    columns: set[int] = set()
+    first, rest = [], []
+    for place in places:
+        row, column = divmod(place, width)
+        if row in rows or column in columns:
+            rest.append(place)
+        else:
+            first.append(place)
+            rows.add(row)
+            columns.add(column)
+    return first + rest
 
 
 def outlying(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -248,8 +266,9 @@ scaled_16th: Transform = partial(_times, exponent=-4)
 _LEAST, _LARGEST = (2.0**exponent for exponent in OUTLIER_EXPONENTS)
 #: Numbers that `special` writes; finite ones are clamped to the dtype's range.
 _SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e-40, -1e-42, _LEAST, -(2.0**30), _LARGEST, -_LARGEST)
-#: `special` changes elements in the first 1/16 of a tensor.
+#: `special` changes elements in the first 1/16 of a tensor, chosen from this many times as many places.
 _SPECIAL_SHARE = 16
+_CANDIDATES = 8
 #: Single elements that `alone` changes.
 _FEW = 4
 #: Factor of `integers`.

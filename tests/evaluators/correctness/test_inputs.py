@@ -185,6 +185,18 @@ def test_special_numbers_of_every_kind_are_in_few_rows() -> None:
     assert special(integers_stay, seeded()) is integers_stay
 
 
+def test_a_nan_shares_neither_row_nor_column_with_an_infinity() -> None:
+    before = numbers(80, 100)
+    for seed in range(200):
+        after = special(before, seeded(seed))
+        (row, column), *others = after.isnan().nonzero().tolist()
+        assert not others
+        assert not after[row].isinf().any()
+        assert not after[:, column].isinf().any()
+        assert int(after.isinf().sum()) == 2
+    assert int(special(numbers(4, 400), seeded()).isinf().sum()) == 2, "fewer rows than numbers"
+
+
 @pytest.mark.parametrize("transform", [special, outlying])
 def test_one_of_several_inputs_has_the_largest_outliers(transform: Transform) -> None:
     before = [numbers(64, 48), torch.arange(40), numbers(32, 32)]
