@@ -49,6 +49,7 @@ def test_every_kernel_is_timed_in_the_same_rounds_or_failed(confirmer: Confirmer
     assert contest.tie >= 0.01
 
 
+@pytest.mark.slow
 def test_one_kernel_meets_the_reference_alone(confirmer: Confirmer) -> None:
     contest = confirmer.compete(problem(), [FIRST], rounds=ROUNDS)
     assert list(contest.times) == [FIRST.id]

@@ -31,7 +31,7 @@ def every(hacks: Iterable[Hack], *, share: int = 1) -> pytest.MarkDecorator:
     )
 
 
-@every(HACKS, share=3)
+@every(HACKS, share=5)
 def test_hack(judges: Judges, hack: Hack) -> None:
     for _ in range(hack.evaluations):
         check(hack, judges.evaluate(hack.problem, hack.source(), lint_refuses=False))

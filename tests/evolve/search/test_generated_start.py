@@ -66,7 +66,7 @@ def test_two_take_a_slot_each() -> None:
     assert [birth.note for birth in births] == 3 * ["seed", "seed", "generated", "generated too"]
 
 
-@pytest.mark.parametrize("ready", [False, True])
+@pytest.mark.parametrize("ready", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_run_that_was_interrupted_in_generation_0_ends_like_the_undisturbed_one(ready: bool) -> None:
     """Before or after the kernel was ready, of which the second session is given a new one."""
     archive = Archive(":memory:")
