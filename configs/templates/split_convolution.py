@@ -26,13 +26,9 @@ def conv_pair(src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s_n, s_
         index = ((n * C + c.to(tl.int64)[None, :]) * D + d) * H * W + h * W + w
         split_list(~finite, index, count_ptr, list_ptr)
         v = tl.where(finite, v, 0.0)
-    s = v * (split_exponent(top, n, True) << 23).to(tl.float32, bitcast=True)
-    hi = s.to(tl.float16)
-    lo = tl.where(tl.abs(v) < float("inf"), s - hi.to(tl.float32), 0.0).to(tl.float16)
     to = (n * PD * PH * PW + pixel.to(tl.int64))[:, None] * CP + channel[None, :]
     kept = (pixel < PD * PH * PW)[:, None] & (channel < CP)[None, :]
-    tl.store(hi_ptr + to, hi, mask=kept)
-    tl.store(lo_ptr + to, lo, mask=kept)
+    split_halves(v * (split_exponent(top, n, True) << 23).to(tl.float32, bitcast=True), hi_ptr, lo_ptr, to, kept)
 
 
 @triton.jit

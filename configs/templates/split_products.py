@@ -41,6 +41,13 @@ def split_list(bad, index, count_ptr, list_ptr):
 
 
 @triton.jit
+def split_halves(s, hi_ptr, lo_ptr, to, kept):
+    hi = s.to(tl.float16)
+    tl.store(hi_ptr + to, hi, mask=kept)
+    tl.store(lo_ptr + to, tl.where(tl.abs(s) < float("inf"), s - hi.to(tl.float32), 0.0).to(tl.float16), mask=kept)
+
+
+@triton.jit
 def split_pair(src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, s_batch, s_row, s_k, d_batch, d_row, d_k,
                BR: tl.constexpr, BK: tl.constexpr):
     # Rows times their power of two, as hi + lo in fp16. Behind the last k come zeros. What is not finite is listed and
@@ -53,11 +60,8 @@ def split_pair(src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, s_batch, s_r
     finite = tl.abs(v) < float("inf")
     split_list(~finite, (batch * R + row)[:, None] * K + k[None, :], count_ptr, list_ptr)
     power = (split_exponent(top, batch * R + row, row < R) << 23).to(tl.float32, bitcast=True)
-    s = tl.where(finite, v, 0.0) * power[:, None]
-    hi = s.to(tl.float16)
     to = batch * d_batch + row.to(tl.int64)[:, None] * d_row + k.to(tl.int64)[None, :] * d_k
-    tl.store(hi_ptr + to, hi, mask=(row < R)[:, None])
-    tl.store(lo_ptr + to, (s - hi.to(tl.float32)).to(tl.float16), mask=(row < R)[:, None])
+    split_halves(tl.where(finite, v, 0.0) * power[:, None], hi_ptr, lo_ptr, to, (row < R)[:, None])
 
 
 @triton.jit

@@ -1,7 +1,5 @@
 """Products of fp16 pairs, and Inductor's code with them, on a device of sm_90."""
 
-import importlib.util
-from collections.abc import Mapping
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evolve.proposers.seeds.inductor_process import inductor_source
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
+from tests.imported import imported
 
 pytestmark = [
     pytest.mark.gpu,
@@ -76,15 +75,8 @@ def test_a_convolution_is_as_accurate_as_fp32_and_has_torchs_strides(
 
 @pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
 def split(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    path = tmp_path / "split_products.py"  # Triton reads its kernels' text from a file
-    settings: Mapping[str, str] = request.param
-    path.write_text(with_values(f"{template('split_products')}\n\n{template('split_convolution')}", settings))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    text = f"{template('split_products')}\n\n{template('split_convolution')}"
+    return imported(with_values(text, request.param), tmp_path, "split")
 
 
 def drawn(rows: int, columns: int, batch: int, turned: bool) -> torch.Tensor:
