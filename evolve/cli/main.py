@@ -4,14 +4,19 @@ Nothing heavy is imported here, so that `kbevolve --help` is immediate.
 """
 
 import importlib
+import os
 import sys
+import threading
 import traceback
+from time import monotonic
 from typing import Any
 
 import click
 
 from kbevolve import __version__
 from kbevolve.configs.errors import KBEvolveError, UsageError, nearest
+
+_THREADS_END_SECONDS = 0.3
 
 #: Command -> (module and function in `commands/`, one line for `--help`). With the lines here, help imports no command.
 COMMANDS = {
@@ -73,7 +78,23 @@ def cli(debug: bool) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit 0 on success, 1 on failure, 2 on wrong usage."""
     argv = sys.argv[1:] if arguments is None else arguments
-    sys.exit(_run(argv, debug="--debug" in argv))
+    code = _run(argv, debug="--debug" in argv)
+    if arguments is None and _has_threads():
+        # The process is ours alone. Before 3.14 Python unwinds a daemon thread that wants to run while the interpreter
+        # ends, which aborts the process when the thread is in C++, as within torch (CPython issue 87135).
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def _has_threads() -> bool:
+    """Whether abandoned work still runs; what is about to end gets the time to do so."""
+    deadline = monotonic() + _THREADS_END_SECONDS
+    daemons = [thread for thread in threading.enumerate() if thread.daemon]
+    for thread in daemons:
+        thread.join(max(deadline - monotonic(), 0.0))
+    return any(thread.is_alive() for thread in daemons)
 
 
 def _run(argv: list[str], *, debug: bool) -> int:

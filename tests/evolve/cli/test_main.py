@@ -1,5 +1,7 @@
 """The command line before any command: help, and errors of one line."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -20,3 +22,14 @@ def test_an_unknown_option_is_one_line_and_where_to_look(kbevolve: Any) -> None:
     complaint, see = outcome.err.splitlines()
     assert complaint.startswith("kbevolve: No such option")
     assert see == "See: kbevolve archive ls --help"
+
+
+def test_work_that_was_given_up_does_not_abort_the_process() -> None:
+    """A thread that is in torch when the interpreter ends would: `terminate called without an active exception`."""
+    multiply = "import threading, torch\na = torch.randn(300, 300)\ndef work():\n    while True: a @ a\n"
+    command = "threading.Thread(target=work, daemon=True).start()\nfrom kbevolve.evolve.cli.main import main\nmain()\n"
+    done = subprocess.run(
+        [sys.executable, "-c", multiply + command, "--no-such-option"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2, done.stderr
+    assert "See: kbevolve --help" in done.stderr
