@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 from benchmarks.throughput.mix import children, small_children
 from benchmarks.throughput.problems import problems
+from kbevolve.configs.cache_directory import VARIABLE
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import VARIABLE
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.sandbox.worker import Worker
 

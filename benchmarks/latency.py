@@ -24,11 +24,11 @@ from benchmarks.throughput.mix import children, small_children
 from benchmarks.throughput.problems import problems
 from kbevolve.archive.records import Kernel
 from kbevolve.archive.store import Archive
+from kbevolve.configs.cache_directory import VARIABLE
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device, find_device
-from kbevolve.evaluators.disk_cache import VARIABLE
 from kbevolve.evaluators.judging.judge import Judge, width_for
 
 #: What ends a run after its starting kernels are judged.

@@ -28,27 +28,29 @@ def kernelbench_names(checkout: Path) -> list[str]:
     Raises:
         ProblemError: there is no such folder.
     """
-    return [f"{KERNELBENCH}{number}" for number in _kernelbench_files(checkout)]
+    return [f"{KERNELBENCH}{number}" for number in kernelbench_files(checkout)]
 
 
 def find_problem(name: str, *, kernelbench: Path | None = None) -> Problem:
     """Read a problem.
 
     Args:
-        name: a built-in problem (``L1/matmul``), a path to a ``.py`` file, or ``kernelbench:LEVEL/NUMBER``.
+        name: a built-in problem (``L1/matmul``), a path to a ``.py`` file, or ``kernelbench:LEVEL/NUMBER``, where the
+            problem's name may take the place of the number (``kernelbench:1/ReLU``) or of both (``kernelbench:ReLU``).
         kernelbench: a checkout of KernelBench: its root, the folder of ``level1``, ``level2``, …, or the parent.
 
     Raises:
         ProblemError: there is no such problem, or it is not in KernelBench's format.
     """
     if name.startswith(KERNELBENCH):
-        return _read(_find_in_checkout(name, kernelbench), name)
+        number, path = _find_in_checkout(name, kernelbench)
+        return read_problem(path, f"{KERNELBENCH}{number}")
     if name in builtin_names():
-        return _read(_BUILTIN / f"{name}.py", name)
+        return read_problem(_BUILTIN / f"{name}.py", name)
     path = Path(name).expanduser()
     if path.suffix == ".py":
         if path.is_file():
-            return _read(path, name)
+            return read_problem(path, name)
         if path.with_suffix("").as_posix() not in builtin_names():
             raise ProblemError(f"no file {path}. {_files_near(path)}")
     raise ProblemError(
@@ -57,19 +59,37 @@ def find_problem(name: str, *, kernelbench: Path | None = None) -> Problem:
     )
 
 
-def _read(path: Path, name: str) -> Problem:
+def read_problem(path: Path, name: str) -> Problem:
+    """The problem in a file, under this name.
+
+    Raises:
+        ProblemError: the file cannot be read, or is not in KernelBench's format.
+    """
     source = read_text(path, option="--problem", wants="Python file", error=ProblemError)
     return parse_problem(source, name=name, path=path)
 
 
-def _find_in_checkout(name: str, checkout: Path | None) -> Path:
+def _find_in_checkout(name: str, checkout: Path | None) -> tuple[str, Path]:
+    """Level and number, and the file."""
     wanted = name.removeprefix(KERNELBENCH)
     if checkout is None:
-        raise ProblemError(f"{name} is in a checkout of KernelBench: say where with --kernelbench DIR or KERNELBENCH")
-    files = _kernelbench_files(checkout)
-    if wanted in files:
-        return files[wanted]
-    titles = {f"{KERNELBENCH}{key} ({path.stem.partition('_')[2]})" for key, path in files.items()}
+        raise ProblemError(
+            f"{name} is in a checkout of KernelBench: `kbevolve problems fetch kernelbench` makes one; or name yours "
+            "with --kernelbench DIR or KERNELBENCH"
+        )
+    files = kernelbench_files(checkout)
+    level, _, title = wanted.lower().rpartition("/")
+    named = [
+        number
+        for number, path in files.items()
+        if wanted == number
+        or (level in ("", number.partition("/")[0]) and title in (path.stem.lower(), title_of(path).lower()))
+    ]
+    if len(named) == 1:
+        return named[0], files[named[0]]
+    if named:
+        raise ProblemError(f"{name}: there are several; write one of {', '.join(KERNELBENCH + one for one in named)}")
+    titles = {f"{KERNELBENCH}{key} ({title_of(path)})" for key, path in files.items()}
     part = wanted if wanted[-1:].isdigit() else wanted.rpartition("/")[2]
     raise ProblemError(
         f"{name}: not in {checkout}; write {KERNELBENCH}LEVEL/NUMBER, e.g. {KERNELBENCH}1/19. {_nearest(part, titles)} "
@@ -77,8 +97,17 @@ def _find_in_checkout(name: str, checkout: Path | None) -> Path:
     )
 
 
-def _kernelbench_files(checkout: Path) -> dict[str, Path]:
-    """``"1/19"`` -> ``…/level1/19_ReLU.py``, by level and number."""
+def title_of(path: Path) -> str:
+    """``ReLU`` for ``19_ReLU.py``, ``matmul`` for ``matmul.py``."""
+    return re.sub(r"^\d+_", "", path.stem).strip("_")
+
+
+def kernelbench_files(checkout: Path) -> dict[str, Path]:
+    """``"1/19"`` -> ``…/level1/19_ReLU.py``, by level and number.
+
+    Raises:
+        ProblemError: there is no such folder.
+    """
     found = {}
     # The suite is a folder with the name of its repository: users name either of them, or the parent.
     for root in (checkout, checkout / "KernelBench", checkout / "KernelBench" / "KernelBench"):

@@ -11,21 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-#: Environment variable that names the directory.
-VARIABLE = "KBEVOLVE_CACHE"
+from kbevolve.configs.cache_directory import default_directory
+
 #: Hexadecimal digits of a file's name. 96 bits keep keys apart, and the key in the file is compared, too.
 _NAME_DIGITS = 24
-
-
-def default_directory() -> Path:
-    """``$KBEVOLVE_CACHE``, else ``kbevolve`` in ``$XDG_CACHE_HOME`` or in ``~/.cache``."""
-    chosen = os.environ.get(VARIABLE)
-    if chosen:
-        return Path(chosen).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME")
-    # The specification of XDG_CACHE_HOME tells programs to ignore a relative path.
-    base = Path(home) if home and Path(home).is_absolute() else Path("~/.cache").expanduser()
-    return base / "kbevolve"
 
 
 class DiskCache:

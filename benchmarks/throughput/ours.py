@@ -18,10 +18,10 @@ from benchmarks.throughput.child import Child
 from benchmarks.throughput.copies import copies, original
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
+from kbevolve.configs.cache_directory import VARIABLE
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.disk_cache import VARIABLE
 from kbevolve.evaluators.judging.judge import Judge, width_for
 
 

@@ -11,9 +11,9 @@ from unittest.mock import patch
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.copies import copies
 from kbevolve.archive.records import Evaluation
+from kbevolve.configs.cache_directory import VARIABLE
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
-from kbevolve.evaluators.disk_cache import VARIABLE
 from kbevolve.evolve.runs.evaluators import find_judge_devices, open_judges
 
 

@@ -217,7 +217,11 @@ class Reference:
             return act()
         except Exception as error:
             text = " ".join(str(error).split())[:300]
-            remedy = "use smaller sizes" if isinstance(error, torch.OutOfMemoryError) else "repair the problem's file"
+            remedy = "repair the problem's file"
+            if isinstance(error, torch.OutOfMemoryError):
+                remedy = "use smaller sizes"
+            elif isinstance(error, ModuleNotFoundError):
+                remedy = f"install it: pip install {error.name} (all that KernelBench needs: 'kbevolve[kernelbench]')"
             raise EvaluatorError(
                 f"{self.name}: the reference's {what} fails on {self.device}: {type(error).__name__}: {text}; {remedy}"
             ) from error

@@ -8,6 +8,7 @@ import click
 
 from kbevolve.archive.report.style import FORMATS
 from kbevolve.configs.errors import UsageError, nearest
+from kbevolve.configs.fetch import fetched_folder
 
 #: The archive without --archive.
 DEFAULT_ARCHIVE = Path("kbevolve.db")
@@ -31,8 +32,14 @@ problem_option = click.option(
     "problem_name",
     required=True,
     metavar="NAME",
-    help="A built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER.",
+    help="A built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER (or its name).",
 )
+
+
+def _or_fetched(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
+    """The folder that was named, else the one of `kbevolve problems fetch`."""
+    return folder or (found if (found := fetched_folder()).is_dir() else None)
+
 
 kernelbench_option = click.option(
     "--kernelbench",
@@ -40,7 +47,8 @@ kernelbench_option = click.option(
     type=FOLDER,
     envvar="KERNELBENCH",
     show_envvar=True,
-    help="A checkout of KernelBench, for --problem kernelbench:LEVEL/NUMBER.",
+    callback=_or_fetched,
+    help="A checkout of KernelBench, for kernelbench:LEVEL/NUMBER.  [default: the one of `kbevolve problems fetch`]",
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")

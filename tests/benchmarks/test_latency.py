@@ -13,9 +13,9 @@ from benchmarks.throughput import lines
 from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
+from kbevolve.configs.cache_directory import VARIABLE
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evaluators.disk_cache import VARIABLE
 from tests.evolve.doubles import KnownEvaluator, KnownJudge, kernel, open_run, problem, search, settings
 
 

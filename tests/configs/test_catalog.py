@@ -98,11 +98,26 @@ def test_the_numbers_of_a_checkout_are_in_order_of_number(repository: Path) -> N
 
 def test_what_a_checkout_lacks_is_answered_with_the_nearest(repository: Path) -> None:
     assert "kernelbench:2/7" in complaint("kernelbench:2/6", repository)
-    assert "Nearest: kernelbench:1/2 (ReLU)." in complaint("kernelbench:1/relu", repository)
-    assert "Nearest: kernelbench:1/10 (Softmax)." in complaint("kernelbench:softmax", repository)
+    assert "Nearest: kernelbench:1/2 (ReLU)." in complaint("kernelbench:2/relu", repository)
+    assert "Nearest: kernelbench:1/10 (Softmax)." in complaint("kernelbench:soft", repository)
     for name in ("kernelbench:19", "kernelbench:5/1", "kernelbench:1/", "kernelbench:"):
         assert "write kernelbench:LEVEL/NUMBER" in complaint(name, repository)
         assert "kbevolve problems ls" in complaint(name, repository)
+
+
+def test_a_problem_of_a_checkout_is_found_by_its_title(repository: Path) -> None:
+    for name in (
+        "kernelbench:1/2",
+        "kernelbench:1/ReLU",
+        "kernelbench:relu",
+        "kernelbench:2_ReLU",
+        "kernelbench:1/2_relu",
+    ):
+        assert find_problem(name, kernelbench=repository).name == "kernelbench:1/2"
+    (repository / "KernelBench" / "level2" / "9_ReLU.py").write_text(TINY)
+    assert "there are several; write one of kernelbench:1/2, kernelbench:2/9" in complaint(
+        "kernelbench:ReLU", repository
+    )
 
 
 def test_without_a_checkout_the_remedy_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kbevolve.evaluators.disk_cache import DiskCache, default_directory
+from kbevolve.configs.cache_directory import default_directory
+from kbevolve.evaluators.disk_cache import DiskCache
 
 
 def the_file(cache: DiskCache) -> Path:

@@ -7,14 +7,15 @@ import click
 from rich.console import Console
 
 from kbevolve.archive.record_json import plain
-from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
+from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names, title_of
 from kbevolve.configs.errors import ProblemError, UsageError
+from kbevolve.configs.fetch import COMMIT, REPOSITORY, fetch_dataset, fetch_repository, fetched_folder
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
 from kbevolve.evaluators.graph.records import Graph
-from kbevolve.evolve.cli.options import json_option, kernelbench_option
+from kbevolve.evolve.cli.options import FOLDER, json_option, kernelbench_option
 from kbevolve.evolve.cli.render.graph import graph_tree, print_graph
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_source
@@ -36,7 +37,34 @@ _COLUMNS: tuple[Column[tuple[str, str, str, str]], ...] = (
 
 @click.group(epilog="Example: kbevolve problems ls --level 2")
 def problems() -> None:
-    """List, show and check problems."""
+    """List, show, check and fetch problems."""
+
+
+@problems.command(
+    short_help="Fetch the problems of KernelBench.", epilog="Example: kbevolve problems fetch kernelbench"
+)
+@click.argument("suite", type=click.Choice(["kernelbench"]))
+@click.option("--to", "folder", type=FOLDER, metavar="DIR", help="Where to.  [default: kbevolve's cache]")
+@click.option("--from", "repository", default=REPOSITORY, show_default=True, metavar="URL", help="The git repository.")
+@click.option("--commit", default=COMMIT, show_default=True, help="Which commit; the list of flaws is about this one.")
+@click.option("--huggingface", is_flag=True, help="Take the data set instead (pip install 'kbevolve[huggingface]').")
+def fetch(suite: str, folder: Path | None, repository: str, commit: str, huggingface: bool) -> None:
+    """Fetch the problems of KernelBench, which kbevolve does not come with.
+
+    Every command then finds kernelbench:LEVEL/NUMBER. With --to DIR, name DIR with --kernelbench or KERNELBENCH.
+    """
+    found = folder or fetched_folder()
+    is_new = not found.exists()
+    if is_new and huggingface:
+        fetch_dataset(found)
+    elif is_new:
+        fetch_repository(found, repository=repository, commit=commit)
+    count = len(kernelbench_names(found))
+    click.echo(
+        f"{count} problems in {found}{'' if is_new else ', which was there; delete it to fetch another commit'}."
+    )
+    where = f" --kernelbench {found}" if folder else ""
+    click.echo(f"Next: kbevolve problems ls{where} --level 1, kbevolve run --problem kernelbench:1/19{where}")
 
 
 @problems.command(
@@ -164,5 +192,5 @@ def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
         return name, "", "", f"malformed: {error}"
     seeds = ",".join(path.stem for device_type in ("cpu", "cuda") for path in seed_files(problem.name, device_type))
     # KernelBench's files have no docstring, but their names say it: 19_ReLU.
-    summary = problem.summary.rstrip(".") or problem.path.stem.partition("_")[2].replace("_", " ")
+    summary = problem.summary.rstrip(".") or title_of(problem.path).replace("_", " ")
     return problem.name, "yes" if problem.cpu_sizes else "", seeds, summary

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import parse_problem
 from kbevolve.evaluators.correctness import reference
 from kbevolve.evaluators.correctness.inputs import nominal
@@ -232,3 +233,8 @@ def test_code_that_rejects_fp64_leaves_the_truth_in_single_precision() -> None:
     (found,), exact = made.truth(*made.inputs(1, nominal))
     assert not exact
     assert found.dtype == torch.float32
+
+
+def test_a_package_that_a_problem_lacks_is_named_with_the_command_that_installs_it() -> None:
+    with pytest.raises(EvaluatorError, match="No module named 'no_such_package'; install it: pip install no_such_pack"):
+        make("return x", inputs="[__import__('no_such_package')]").inputs(1, nominal)

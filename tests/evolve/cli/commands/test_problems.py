@@ -98,3 +98,19 @@ def test_neither_listing_nor_showing_imports_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_kernelbench_is_fetched_once_and_then_found_without_an_option(
+    kbevolve, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("KBEVOLVE_CACHE", str(tmp_path / "cache"))
+    git = ("git", "-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "KernelBench"), ("commit", "-q", "-m", "problems")):
+        subprocess.run([*git, *words], cwd=checkout, check=True)
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=checkout, text=True).strip()
+    assert kbevolve("problems", "show", "kernelbench:4/2").code == 2
+    for ending in (".", ", which was there; delete it to fetch another commit."):
+        outcome = kbevolve("problems", "fetch", "kernelbench", "--from", f"file://{checkout}", "--commit", commit)
+        assert outcome.code == 0, outcome.err
+        assert outcome.out.splitlines()[0] == f"2 problems in {tmp_path / 'cache' / 'kernelbench'}{ending}"
+    assert kbevolve("problems", "show", "kernelbench:wide_softmax").out == TINY
