@@ -1,101 +1,217 @@
-CONV_M = 128  # tune: 64, 128
+CONV_M = 128  # tune: 64, 128, 256
 CONV_N = 64  # tune: 32, 64, 128
+CONV_REST = 64  # tune: 16, 32, 64, 128
 CONV_K = 32  # tune: 16, 32, 64
 CONV_STAGES = 4  # tune: 2, 3, 4
-# tune if: (CONV_M + 2 * CONV_N) * CONV_K * CONV_STAGES * 4 <= 229376
+# tune if: (CONV_M + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 229376
+# tune if: CONV_M * (CONV_N + CONV_REST) <= 24576
 
 
 @triton.jit
-def conv_pair(src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s_n, s_c, s_d, s_h, s_w, PD, PH, PW, CP,
-              F_D, F_H, F_W, pad_d, pad_h, pad_w, LISTED: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):
-    # hi and lo of [N, C, D, H, W] times the power of two of its sample, as [N, PD, PH, PW, CP]: padded by zeros, and
-    # with the F_D x F_H x F_W positions of a step of the filter side by side among the channels.
-    pixel = tl.program_id(0) * BP + tl.arange(0, BP)
-    channel = tl.program_id(1) * BC + tl.arange(0, BC)
-    n = tl.program_id(2).to(tl.int64)
-    folds = F_D * F_H * F_W
-    c, fold = channel // folds, channel % folds
-    d = (pixel // (PH * PW))[:, None] * F_D + (fold // (F_H * F_W))[None, :] - pad_d
-    h = (pixel // PW % PH)[:, None] * F_H + (fold // F_W % F_H)[None, :] - pad_h
-    w = (pixel % PW)[:, None] * F_W + (fold % F_W)[None, :] - pad_w
-    inside = (d >= 0) & (d < D) & (h >= 0) & (h < H) & (w >= 0) & (w < W) & (c < C)[None, :]
-    at = n * s_n + c.to(tl.int64)[None, :] * s_c + d.to(tl.int64) * s_d + h.to(tl.int64) * s_h + w.to(tl.int64) * s_w
-    v = tl.load(src + at, mask=inside & (pixel < PD * PH * PW)[:, None], other=0.0)
-    if LISTED:  # what is not finite counts as zero, and is added at the end
-        finite = tl.abs(v) < float("inf")
-        index = ((n * C + c.to(tl.int64)[None, :]) * D + d) * H * W + h * W + w
-        split_list(~finite, index, count_ptr, list_ptr)
+def conv_place(place, H, W, DIMS: tl.constexpr):
+    # d, h and w of a place in [D, H, W], where axes before the last DIMS have one place.
+    row = place // W if DIMS > 1 else place * 0
+    d = row // H if DIMS > 2 else place * 0
+    return d, row - d * H, place - row * W
+
+
+@triton.jit
+def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s_n, s_c, s_d, s_h, s_w, PD, PH, PW, CP,
+               F_D, F_H, F_W, lead_d, lead_h, lead_w, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
+               BC: tl.constexpr):
+    # hi and lo of [N, C, D, H, W] times the power of two of its sample, as [N, PD, PH, PW, CP]: with zeros before and
+    # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels.
+    places, folds = PD * PH * PW, F_D * F_H * F_W
+    tiles, slices = tl.cdiv(places, BP), tl.cdiv(CP, BC)
+    place = pid % tiles * BP + tl.arange(0, BP)
+    channel = pid // tiles % slices * BC + tl.arange(0, BC)
+    n = (pid // tiles // slices).to(INDEX)
+    d0, h0, w0 = conv_place(place, PH, PW, DIMS)
+    c = channel // folds
+    d1, h1, w1 = conv_place(channel - c * folds, F_H, F_W, DIMS)
+    d0, h0, w0 = d0 * F_D - lead_d, h0 * F_H - lead_h, w0 * F_W - lead_w
+    w = w0[None, :] + w1[:, None]
+    inside = (w >= 0) & (w < W) & (c < C)[:, None] & (place < places)[None, :]
+    of_place, of_channel = n * s_n + w0.to(INDEX) * s_w, c.to(INDEX) * s_c + w1.to(INDEX) * s_w
+    h, d = h0[None, :] + h1[:, None], d0[None, :] + d1[:, None]
+    if DIMS > 1:
+        inside = inside & (h >= 0) & (h < H)
+        of_place, of_channel = of_place + h0.to(INDEX) * s_h, of_channel + h1.to(INDEX) * s_h
+    if DIMS > 2:
+        inside = inside & (d >= 0) & (d < D)
+        of_place, of_channel = of_place + d0.to(INDEX) * s_d, of_channel + d1.to(INDEX) * s_d
+    v = tl.load(src + (of_channel[:, None] + of_place[None, :]), mask=inside, other=0.0)
+    finite = tl.abs(v) < float("inf")
+    if tl.min(finite.to(tl.int32)) == 0:  # what is not finite counts as zero, and is added at the end
+        split_list(~finite, (((n * C + c.to(INDEX)[:, None]) * D + d) * H + h) * W + w, count_ptr, list_ptr)
         v = tl.where(finite, v, 0.0)
-    to = (n * PD * PH * PW + pixel.to(tl.int64))[:, None] * CP + channel[None, :]
-    kept = (pixel < PD * PH * PW)[:, None] & (channel < CP)[None, :]
-    split_halves(v * (split_exponent(top, n, True) << 23).to(tl.float32, bitcast=True), hi_ptr, lo_ptr, to, kept)
+    v = tl.trans(v * (split_exponent(top, n, True) << 23).to(tl.float32, bitcast=True))
+    to = (n * places + place.to(INDEX))[:, None] * CP + channel[None, :]
+    split_halves(v, hi_ptr, lo_ptr, to, (place < places)[:, None] & (channel < CP)[None, :])
 
 
 @triton.jit
-def conv_write(acc, top_x, top_w, bias_ptr, out_ptr, m0, n0, pixels, N, PD, PH, PW, OD, OH, OW,
-               o_n, o_c, o_d, o_h, o_w, HAS_BIAS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+def conv_targets(pid, top, where_ptr, real_ptr, inverse_ptr, pixels, PD, PH, PW, OD, OH, OW, crop_d, crop_h, crop_w,
+                 o_n, o_d, o_h, o_w, S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, DIMS: tl.constexpr,
+                 INDEX: tl.constexpr, BM: tl.constexpr):
+    # For each pixel of the padded images: where its first output of a step lies, a bit for each output of the step that
+    # is real, and the inverse of its sample's power of two. The product's end then divides nothing.
+    m = pid * BM + tl.arange(0, BM)
+    sample = m // (PD * PH * PW)
+    d, h, w = conv_place(m - sample * (PD * PH * PW), PH, PW, DIMS)
+    d, h, w = d * S_D - crop_d, h * S_H - crop_h, w * S_W - crop_w
+    where = sample.to(INDEX) * o_n + d.to(INDEX) * o_d + h.to(INDEX) * o_h + w.to(INDEX) * o_w
+    real = tl.zeros((BM,), dtype=tl.int32)
+    for step in tl.static_range(S_D * S_H * S_W):
+        at_d, at_h, at_w = d + step // (S_H * S_W), h + step // S_W % S_H, w + step % S_W
+        inside = (at_d >= 0) & (at_d < OD) & (at_h >= 0) & (at_h < OH) & (at_w >= 0) & (at_w < OW)
+        real |= inside.to(tl.int32) << step
+    tl.store(where_ptr + m, where, mask=m < pixels)
+    tl.store(real_ptr + m, real, mask=m < pixels)
+    tl.store(inverse_ptr + m, split_inverse(top, sample, m < pixels), mask=m < pixels)
+
+
+@triton.jit
+def conv_filter(pid, src, top, hi_ptr, lo_ptr, C, K_D, K_H, K_W, s_f, s_c, s_d, s_h, s_w, U_D, U_H, U_W, JOINED, CP,
+                WIDTH, F_D, F_H, F_W, S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, TURNED: tl.constexpr,
+                BE: tl.constexpr):
+    # hi and lo of one row for each filter and each of the S_D x S_H x S_W outputs of a step: for each of
+    # U_D x U_H x U_W groups of taps WIDTH numbers, of JOINED taps with CP channels and positions each, and zeros.
+    total = U_D * U_H * U_W * WIDTH
+    slices = tl.cdiv(total, BE)
+    row, e = pid // slices, pid % slices * BE + tl.arange(0, BE)
+    steps = S_D * S_H * S_W
+    f, phase = row // steps, row % steps
+    group, rest = e // WIDTH, e % WIDTH
+    u_d, u_h, u_w = group // (U_H * U_W), group // U_W % U_H, group % U_W * JOINED + rest // CP
+    folds = F_D * F_H * F_W
+    c, fold = rest % CP // folds, rest % CP % folds
+    k_d, k_h, k_w = u_d * F_D + fold // (F_H * F_W), u_h * F_H + fold // F_W % F_H, u_w * F_W + fold % F_W
+    if TURNED:
+        k_d = (U_D - 1 - u_d) * S_D + phase // (S_H * S_W)
+        k_h = (U_H - 1 - u_h) * S_H + phase // S_W % S_H
+        k_w = (U_W * JOINED - 1 - u_w) * S_W + phase % S_W
+    inside = (e < total) & (rest < JOINED * CP) & (c < C) & (k_d < K_D) & (k_h < K_H) & (k_w < K_W)
+    at = f.to(tl.int64) * s_f + c.to(tl.int64) * s_c + k_d.to(tl.int64) * s_d + k_h.to(tl.int64) * s_h
+    v = tl.load(src + at + k_w.to(tl.int64) * s_w, mask=inside, other=0.0)
+    power = (split_exponent(top, f, True) << 23).to(tl.float32, bitcast=True)
+    split_halves(v * power, hi_ptr, lo_ptr, row.to(tl.int64) * total + e, e < total)
+
+
+@triton.jit
+def conv_pairs(x, w, top_x, top_w, xh, xl, wh, wl, count_ptr, list_ptr, where_ptr, real_ptr, inverse_ptr,
+               images, targets, pixels, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, OCTETS, F_D, F_H, F_W,
+               lead_d, lead_h, lead_w, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W, JOINED, WIDTH,
+               OD, OH, OW, crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, S_D: tl.constexpr, S_H: tl.constexpr,
+               S_W: tl.constexpr, TURNED: tl.constexpr, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
+               BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr):
+    # One launch: the first programs have images, then come those of targets and of filters.
+    pid = tl.program_id(0)
+    CP = OCTETS * 8  # so the compiler knows that it is a multiple of 8
+    if pid < images:
+        conv_image(pid, x, top_x, xh, xl, count_ptr, list_ptr, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, CP,
+                   F_D, F_H, F_W, lead_d, lead_h, lead_w, DIMS, INDEX, BP, BC)
+    elif pid < images + targets:
+        conv_targets(pid - images, top_x, where_ptr, real_ptr, inverse_ptr, pixels, PD, PH, PW, OD, OH, OW,
+                     crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, S_D, S_H, S_W, DIMS, INDEX, BM)
+    else:
+        conv_filter(pid - images - targets, w, top_w, wh, wl, C, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W,
+                    JOINED, CP, WIDTH, F_D, F_H, F_W, S_D, S_H, S_W, TURNED, BE)
+
+
+@triton.jit
+def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h, o_w,
+               S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, INDEX: tl.constexpr, HAS_BIAS: tl.constexpr,
+               BM: tl.constexpr, BN: tl.constexpr):
+    # Row n is output n % steps of a step, of filter n // steps. Pixels are the last axis, since they lie side by side.
     m = m0 + tl.arange(0, BM)
     n = n0 + tl.arange(0, BN)
-    sample, place = m // (PD * PH * PW), m % (PD * PH * PW)
-    d, h, w = place // (PH * PW), place // PW % PH, place % PW
-    real = (m < pixels) & (d < OD) & (h < OH) & (w < OW)
-    value = acc * (split_inverse(top_x, sample, real)[:, None] * split_inverse(top_w, n, n < N)[None, :])
+    f, step = n // (S_D * S_H * S_W), n % (S_D * S_H * S_W)
+    inverse = tl.load(inverse_ptr + m, mask=m < pixels, other=0.0)
+    value = tl.trans(acc) * (split_inverse(top_w, f, n < N)[:, None] * inverse[None, :])
     if HAS_BIAS:
-        value += tl.load(bias_ptr + n, mask=n < N, other=0.0)[None, :]
-    to = sample.to(tl.int64) * o_n + d.to(tl.int64) * o_d + h.to(tl.int64) * o_h + w.to(tl.int64) * o_w
-    tl.store(out_ptr + to[:, None] + n.to(tl.int64)[None, :] * o_c, value, mask=real[:, None] & (n < N)[None, :])
+        value += tl.load(bias_ptr + f, mask=n < N, other=0.0)[:, None]
+    at_d, at_h, at_w = step // (S_H * S_W), step // S_W % S_H, step % S_W
+    at = f.to(INDEX) * o_c + at_d.to(INDEX) * o_d + at_h.to(INDEX) * o_h + at_w.to(INDEX) * o_w
+    where = tl.load(where_ptr + m, mask=m < pixels, other=0)
+    real = tl.load(real_ptr + m, mask=m < pixels, other=0)
+    if S_D * S_H * S_W == 1:
+        kept = (n < N)[:, None] & (real != 0)[None, :]
+    else:
+        kept = (n < N)[:, None] & ((real[None, :] >> step[:, None]) & 1 != 0)
+    tl.store(out_ptr + (at[:, None] + where[None, :]), value, mask=kept)
 
 
 @triton.jit
-def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, top_x, top_w, bias_ptr, out_ptr, pixels, N, T_D, T_H, T_W,
-              PD, PH, PW, D_D, D_H, D_W, OD, OH, OW, o_n, o_c, o_d, o_h, o_w, CHUNKS: tl.constexpr,
-              HAS_BIAS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr):
-    # A convolution of step 1 over padded images: each tap of the filter reads the same rows of pixels, shifted.
-    tiles_n = tl.cdiv(N, 2 * BN)
+def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_w, where_ptr, real_ptr, inverse_ptr,
+              bias_ptr, out_ptr, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d, o_h, o_w, CHUNKS,
+              U_D: tl.constexpr, U_H: tl.constexpr, U_W: tl.constexpr, S_D: tl.constexpr, S_H: tl.constexpr,
+              S_W: tl.constexpr, INDEX: tl.constexpr, HAS_BIAS: tl.constexpr,
+              BM: tl.constexpr, BN: tl.constexpr, REST: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr):
+    # A convolution of step 1 over padded images: each group of taps reads the same rows of pixels, shifted. A tile has
+    # BN and REST filters, which share one partial sum's registers.
+    tiles_n = tl.cdiv(N, BN + REST)
     m0 = tl.program_id(0) // tiles_n * BM
-    n0 = tl.program_id(0) % tiles_n * (2 * BN)
-    acc0 = tl.zeros((BM, BN), dtype=tl.float32)
-    acc1 = tl.zeros((BM, BN), dtype=tl.float32)
-    for chunk in tl.range(0, T_D * T_H * T_W * CHUNKS, num_stages=STAGES):
-        tap = chunk // CHUNKS
-        row = m0 + (tap // (T_H * T_W) * D_D * PH + tap // T_W % T_H * D_H) * PW + tap % T_W * D_W
-        c = chunk % CHUNKS * BK
+    n0 = tl.program_id(0) % tiles_n * (BN + REST)
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    if REST > 0:
+        acc_rest = tl.zeros((BM, REST), dtype=tl.float32)
+    group, c = 0, 0
+    for chunk in tl.range(0, U_D * U_H * U_W * CHUNKS, num_stages=STAGES):
+        row = m0 + (group // (U_H * U_W) * D_D * PH + group // U_W % U_H * D_H) * PW + group % U_W * JOINED * D_W
         xh = xh_desc.load([row, c])
         xl = xl_desc.load([row, c])
-        w0h = wh_desc.load([n0, chunk * BK])
-        w0l = wl_desc.load([n0, chunk * BK])
-        w1h = wh_desc.load([n0 + BN, chunk * BK])
-        w1l = wl_desc.load([n0 + BN, chunk * BK])
-        p = tl.dot(xl, w0h.T)  # a new accumulator for each chunk, the small products first
-        p = tl.dot(xh, w0l.T, p)
-        p = tl.dot(xh, w0h.T, p)
-        acc0 += p
-        q = tl.dot(xl, w1h.T)
-        q = tl.dot(xh, w1l.T, q)
-        q = tl.dot(xh, w1h.T, q)
-        acc1 += q
-    conv_write(acc0, top_x, top_w, bias_ptr, out_ptr, m0, n0, pixels, N, PD, PH, PW, OD, OH, OW,
-               o_n, o_c, o_d, o_h, o_w, HAS_BIAS, BM, BN)
-    conv_write(acc1, top_x, top_w, bias_ptr, out_ptr, m0, n0 + BN, pixels, N, PD, PH, PW, OD, OH, OW,
-               o_n, o_c, o_d, o_h, o_w, HAS_BIAS, BM, BN)
+        wh = wh_desc.load([n0, chunk * BK])
+        wl = wl_desc.load([n0, chunk * BK])
+        p = tl.dot(xl, wh.T)  # a new accumulator for each chunk, the small products first
+        p = tl.dot(xh, wl.T, p)
+        p = tl.dot(xh, wh.T, p)
+        acc += p
+        if REST > 0:
+            rest_h = rest_h_desc.load([n0 + BN, chunk * BK])
+            rest_l = rest_l_desc.load([n0 + BN, chunk * BK])
+            q = tl.dot(xl, rest_h.T)
+            q = tl.dot(xh, rest_l.T, q)
+            q = tl.dot(xh, rest_h.T, q)
+            acc_rest += q
+        c += BK
+        is_last = c >= CHUNKS * BK
+        group += is_last.to(tl.int32)
+        c = tl.where(is_last, 0, c)
+    conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h, o_w,
+               S_D, S_H, S_W, INDEX, HAS_BIAS, BM, BN)
+    if REST > 0:
+        conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0 + BN, pixels, N,
+                   o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, BM, REST)
 
 
 @triton.jit
-def conv_spread(count_ptr, list_ptr, x_ptr, w_ptr, out_ptr, C, D, H, W, N, OD, OH, OW, T_D, T_H, T_W, S_D, S_H, S_W,
-                D_D, D_H, D_W, pad_d, pad_h, pad_w, s_n, s_c, s_d, s_h, s_w, f_n, f_c, f_d, f_h, f_w,
-                o_n, o_c, o_d, o_h, o_w, PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+def conv_meets(at, lead, tap, step, dilation, out, TURNED: tl.constexpr):
+    # The output that an input meets by a tap of the filter, and whether there is one.
+    if TURNED:
+        place = at * step + tap * dilation - lead
+        return place, (place >= 0) & (place < out)
+    else:
+        place = at + lead - tap * dilation
+        return place // step, (place >= 0) & (place % step == 0) & (place // step < out)
+
+
+@triton.jit
+def conv_spread(count_ptr, list_ptr, x_ptr, w_ptr, out_ptr, C, D, H, W, N, OD, OH, OW, K_D, K_H, K_W, S_D, S_H, S_W,
+                D_D, D_H, D_W, lead_d, lead_h, lead_w, s_n, s_c, s_d, s_h, s_w, f_n, f_c, f_d, f_h, f_w,
+                o_n, o_c, o_d, o_h, o_w, TURNED: tl.constexpr, BLOCK: tl.constexpr):
     # Add what the listed numbers x[n, c, d, h, w] contribute to the outputs whose filter meets them.
-    for number in range(tl.program_id(0), tl.load(count_ptr), PROGRAMS):
+    for number in range(tl.program_id(0), tl.load(count_ptr), tl.num_programs(0)):
         index = tl.load(list_ptr + number).to(tl.int64)
         w, h, d = index % W, index // W % H, index // (W * H) % D
         c, n = index // (W * H * D) % C, index // (W * H * D * C)
         v = tl.load(x_ptr + n * s_n + c * s_c + d * s_d + h * s_h + w * s_w)
-        for tap in range(0, T_D * T_H * T_W):
-            td, th, tw = tap // (T_H * T_W), tap // T_W % T_H, tap % T_W
-            pd, ph, pw = d + pad_d - td * D_D, h + pad_h - th * D_H, w + pad_w - tw * D_W
-            meets = (pd >= 0) & (ph >= 0) & (pw >= 0) & (pd % S_D == 0) & (ph % S_H == 0) & (pw % S_W == 0)
-            od, oh, ow = pd // S_D, ph // S_H, pw // S_W
-            meets = meets & (od < OD) & (oh < OH) & (ow < OW)
+        for tap in range(0, K_D * K_H * K_W):
+            td, th, tw = tap // (K_H * K_W), tap // K_W % K_H, tap % K_W
+            od, meets_d = conv_meets(d, lead_d, td, S_D, D_D, OD, TURNED)
+            oh, meets_h = conv_meets(h, lead_h, th, S_H, D_H, OH, TURNED)
+            ow, meets_w = conv_meets(w, lead_w, tw, S_W, D_W, OW, TURNED)
+            meets = meets_d & meets_h & meets_w
             for f0 in range(0, N, BLOCK):
                 f = (f0 + tl.arange(0, BLOCK)).to(tl.int64)
                 mask = (f < N) & meets
@@ -104,17 +220,25 @@ def conv_spread(count_ptr, list_ptr, x_ptr, w_ptr, out_ptr, C, D, H, W, N, OD, O
                 tl.atomic_add(to, v * weight, mask=mask)
 
 
-def conv_largest(x):
-    """The bits of the largest finite magnitude of each x[i]."""
-    rows = x.shape[0]
-    flat = x.permute(sorted(range(x.dim()), key=lambda axis: (axis > 0, -x.stride(axis)))).reshape(rows, -1)
-    top = torch.zeros(rows, device=x.device, dtype=torch.int32)
-    tiles = triton.cdiv(flat.shape[1], 1024)
-    steps = max(1, tiles * rows // 4096)
-    split_largest[(rows, triton.cdiv(tiles, steps), 1)](
-        flat, top, rows, flat.shape[1], 0, *flat.stride(), STEPS=steps, BR=1, BK=1024
-    )
-    return top
+def conv_rows(x):
+    """x [rows, ...] as [rows, numbers], in the order of memory."""
+    order = sorted(range(x.dim()), key=lambda axis: (axis > 0, -x.stride(axis)))
+    return x.permute(order).reshape(x.shape[0], -1)
+
+
+def conv_tops(x, weight, turned, room):
+    """Into room: for each sample and for each filter the bits of the largest finite magnitude."""
+    samples = conv_rows(x)
+    filters = weight.flatten(2) if turned else conv_rows(weight)[None]  # [1 or channels, filters, numbers]
+    (batch, count), (groups, rows, width) = samples.shape, filters.shape
+    x_tile = (1, min(1024, triton.next_power_of_2(count)))
+    w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, min(1024, triton.next_power_of_2(width)))
+    x_programs, x_steps = split_programs(1, batch, count, x_tile)
+    w_programs, w_steps = split_programs(groups, rows, width, w_tile)
+    split_tops[(x_programs + w_programs,)](
+        samples, filters, room, room[batch:], x_programs, 0, batch, count, 0, *samples.stride(), x_steps,
+        0, rows, width, *filters.stride(), w_steps,
+        A_BR=x_tile[0], A_BK=x_tile[1], B_BR=w_tile[0], B_BK=w_tile[1])
 
 
 def conv_format(x, weight):
@@ -125,52 +249,75 @@ def conv_format(x, weight):
 
 
 def conv_fits(x, weight, transposed, groups, dilation, stride):
-    folded = all(s == 1 or d == 1 for s, d in zip(stride, dilation))
-    return x.dtype == weight.dtype == torch.float32 and not transposed and groups == 1 and folded and x.dim() > 2
+    apart = all(s == 1 or d == 1 for s, d in zip(stride, dilation))
+    few = not transposed or torch.Size(stride).numel() < 32  # a bit for each output of a step
+    return x.dtype == weight.dtype == torch.float32 and groups == 1 and apart and few and x.dim() > 2
 
 
 def split_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias):
     """As extern_kernels.convolution, in 1, 2 or 3 dimensions."""
     if not conv_fits(x, weight, transposed, groups, dilation, stride):
         return torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    dims = x.dim() - 2
+    dims, (batch, channels), filters = x.dim() - 2, x.shape[:2], weight.shape[1 if transposed else 0]
     ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
-    fold, dilation, padding = (*ones, *stride), (*ones, *dilation), (*none, *padding)
-    (batch, channels), filters = x.shape[:2], weight.shape[0]
+    stride, dilation, padding, extra = (*ones, *stride), (*ones, *dilation), (*none, *padding), (*none, *output_padding)
     full = x.reshape(batch, channels, *ones, *x.shape[2:])
-    own = weight.reshape(filters, channels, *ones, *weight.shape[2:])
+    own = weight.reshape(*weight.shape[:2], *ones, *weight.shape[2:])
     sizes, own_taps = full.shape[2:], own.shape[2:]
-    out_sizes = [(size + 2 * p - d * (t - 1) - 1) // f + 1
-                 for size, p, d, t, f in zip(sizes, padding, dilation, own_taps, fold)]
-    # With a step of f, f positions become channels, and ceil(t / f) taps of step 1 remain.
-    taps = [triton.cdiv(t, f) for t, f in zip(own_taps, fold)]
-    padded = [out + d * (t - 1) for out, d, t in zip(out_sizes, dilation, taps)]
-    cp = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8) * 8
-    chunks, bc = triton.cdiv(cp, CONV_K), min(64, triton.next_power_of_2(cp))
-    places, width = padded[0] * padded[1] * padded[2], chunks * CONV_K
-    xh, xl = (torch.empty((batch * places, cp), device=x.device, dtype=torch.float16) for _ in range(2))
-    top_x, top_w = conv_largest(x), conv_largest(weight)
-    count = torch.zeros(1, device=x.device, dtype=torch.int32)
-    listed = torch.empty(x.numel(), device=x.device, dtype=torch.int32 if x.numel() < 2**31 else torch.int64)
-    conv_pair[(triton.cdiv(places, 64), triton.cdiv(cp, bc), batch)](
-        full, top_x, xh, xl, count, listed, channels, *sizes, *full.stride(), *padded, cp, *fold, *padding,
-        LISTED=True, BP=64, BC=bc)
-    # The filters likewise: [filters, taps, channels and positions], every tap padded to whole chunks.
-    wh, wl = (torch.zeros((filters, taps[0] * taps[1] * taps[2] * width), device=x.device, dtype=torch.float16)
-              for _ in range(2))
-    conv_pair[(triton.cdiv(taps[0] * taps[1] * taps[2], 16), triton.cdiv(cp, bc), filters)](
-        own, top_w, wh, wl, count, listed, channels, *own_taps, *own.stride(), *taps, width, *fold, 0, 0, 0,
-        LISTED=False, BP=16, BC=bc)
+    if transposed:
+        own = own.transpose(0, 1)
+        out_sizes = [(size - 1) * s - 2 * p + d * (t - 1) + e + 1
+                     for size, s, p, d, t, e in zip(sizes, stride, padding, dilation, own_taps, extra)]
+        # Each of the s outputs of a step is a convolution of step 1 with every s-th tap, from the last to the first.
+        fold, steps, crop = (1, 1, 1), stride, padding
+        taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
+        lead = [d * (t - 1) for d, t in zip(dilation, taps)]
+        found = [(out + p - 1) // s + 1 for out, p, s in zip(out_sizes, padding, stride)]
+    else:
+        out_sizes = [(size + 2 * p - d * (t - 1) - 1) // s + 1
+                     for size, s, p, d, t in zip(sizes, stride, padding, dilation, own_taps)]
+        # With a step of s, s positions become channels, and ceil(t / s) taps of step 1 remain.
+        fold, steps, crop, lead, found = stride, (1, 1, 1), (0, 0, 0), padding, out_sizes
+        taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
+    padded = [count + d * (t - 1) for count, d, t in zip(found, dilation, taps)]
+    places, rows = padded[0] * padded[1] * padded[2], filters * steps[0] * steps[1] * steps[2]
+    octets = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8)
+    cp = octets * 8
+    # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
+    joined = taps[2] if dilation[2] == 1 else 1
+    groups_of_taps = (taps[0], taps[1], taps[2] // joined)
+    bk = max(16, min(CONV_K, triton.next_power_of_2(joined * cp)))
+    chunks = triton.cdiv(joined * cp, bk)
+    total = groups_of_taps[0] * groups_of_taps[1] * groups_of_taps[2] * chunks * bk
+    pixels, numbers = batch * places, batch * filters * out_sizes[0] * out_sizes[1] * out_sizes[2]
+    index = tl.int32 if max(x.numel(), pixels * cp, numbers) < 2**31 else tl.int64
+    xh, xl = (torch.empty((pixels + joined - 1, cp), device=x.device, dtype=torch.float16) for _ in range(2))
+    wh, wl = (torch.empty((rows, total), device=x.device, dtype=torch.float16) for _ in range(2))
+    zeros = torch.zeros(1 + batch + filters, device=x.device, dtype=torch.int32)
+    count, top_x, top_w, listed = zeros, zeros[1:], zeros[1 + batch:], split_list_of(x)
+    where = torch.empty(pixels, device=x.device, dtype=torch.int32 if index == tl.int32 else torch.int64)
+    real, inverse = (torch.empty(pixels, device=x.device, dtype=kind) for kind in (torch.int32, torch.float32))
     out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device=x.device, dtype=torch.float32,
                       memory_format=conv_format(x, weight))
-    strides = out.view(batch, filters, *out_sizes).stride()
-    x_descs = [TensorDescriptor.from_tensor(part, [CONV_M, CONV_K]) for part in (xh, xl)]
-    w_descs = [TensorDescriptor.from_tensor(part, [CONV_N, CONV_K]) for part in (wh, wl)]
-    conv_gemm[(triton.cdiv(batch * places, CONV_M) * triton.cdiv(filters, 2 * CONV_N),)](
-        *x_descs, *w_descs, top_x, top_w, out if bias is None else bias, out, batch * places, filters, *taps, *padded,
-        *dilation, *out_sizes, *strides, CHUNKS=chunks, HAS_BIAS=bias is not None, BM=CONV_M, BN=CONV_N, BK=CONV_K,
-        STAGES=CONV_STAGES, num_warps=8 if CONV_M == 128 else 4)
+    o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
+    conv_tops(x, weight, transposed, top_x)
+    bc, be = min(64, triton.next_power_of_2(cp)), min(1024, triton.next_power_of_2(total))
+    images, targets = batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc), triton.cdiv(pixels, 1024)
+    conv_pairs[(images + targets + rows * triton.cdiv(total, be),)](
+        full, own, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse, images, targets, pixels,
+        channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps, *own.stride(), *groups_of_taps,
+        joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides, *steps, TURNED=transposed, DIMS=dims, INDEX=index,
+        BP=32, BC=bc, BM=1024, BE=be)
+    bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
+    rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
+    x_rows = [part.as_strided((pixels, joined * cp), (cp, 1)) for part in (xh, xl)]
+    conv_gemm[(triton.cdiv(pixels, CONV_M) * triton.cdiv(rows, bn + rest),)](
+        *(TensorDescriptor.from_tensor(part, [CONV_M, bk]) for part in x_rows),
+        *(TensorDescriptor.from_tensor(part, [block, bk]) for block in (bn, rest or bn) for part in (wh, wl)),
+        top_w, where, real, inverse, out if bias is None else bias, out, pixels, rows, joined, *padded[1:], *dilation,
+        o_c, *o_strides, chunks, *groups_of_taps, *steps, INDEX=index, HAS_BIAS=bias is not None, BM=CONV_M,
+        BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4 if CONV_M == 64 else 8)
     conv_spread[(256,)](
-        count, listed, full, own, out, channels, *sizes, filters, *out_sizes, *own_taps, *fold, *dilation, *padding,
-        *full.stride(), *own.stride(), *strides, PROGRAMS=256, BLOCK=128)
+        count, listed, full, own, out, channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding,
+        *full.stride(), *own.stride(), o_n, o_c, *o_strides, TURNED=transposed, BLOCK=128)
     return out

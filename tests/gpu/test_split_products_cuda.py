@@ -38,7 +38,15 @@ SHAPES = [
 SETTINGS: list[dict[str, str]] = [
     {},
     {"SPLIT_M": "64", "SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "3", "SPLIT_GROUP": "1"},
-    {"SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "2", "CONV_M": "64", "CONV_N": "32", "CONV_K": "16"},
+    {
+        "SPLIT_N": "64",
+        "SPLIT_K": "64",
+        "SPLIT_STAGES": "2",
+        "CONV_M": "64",
+        "CONV_N": "32",
+        "CONV_REST": "16",
+        "CONV_K": "16",
+    },
 ]
 #: Input, filters, and what differs from a step of 1 without padding.
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
@@ -48,24 +56,41 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, 
     ((3, 64, 400), (128, 64, 5), {"stride": (2,), "padding": (1,)}),
     ((1, 4, 16, 17, 18), (5, 4, 3, 2, 3), {"stride": (2, 1, 1), "padding": (1, 0, 1)}),
     ((16, 64, 56, 56), (256, 64, 1, 1), {}),
+    ((2, 33, 30, 31), (96, 33, 3, 3), {"padding": (1, 1)}),
+]
+#: Likewise, transposed: the filters' first axis is the input's.
+TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
+    ((2, 5, 19, 11), (5, 7, 3, 3), {}),
+    ((2, 32, 25, 40), (32, 96, 3, 3), {"stride": (2, 2), "padding": (1, 1), "output_padding": (1, 1)}),
+    ((2, 5, 9, 11), (5, 24, 4, 3), {"stride": (2, 3), "padding": (1, 0), "output_padding": (0, 2)}),
+    ((2, 8, 9, 7), (8, 12, 3, 3), {"padding": (1, 2), "dilation": (2, 3)}),
+    ((1, 4, 5, 6, 7), (4, 6, 3, 3, 5), {"stride": (2, 2, 1), "padding": (1, 1, 2), "output_padding": (1, 0, 0)}),
+    ((4, 16, 150), (16, 20, 5), {"stride": (3,), "padding": (2,), "output_padding": (1,)}),
 ]
 
 
-@pytest.mark.parametrize(("inputs", "filters", "options"), CONVOLUTIONS)
+@pytest.mark.parametrize(
+    ("inputs", "filters", "options", "transposed"),
+    [(*case, False) for case in CONVOLUTIONS] + [(*case, True) for case in TRANSPOSED],
+)
 @pytest.mark.parametrize("last", [False, True])
 def test_a_convolution_is_as_accurate_as_fp32_and_has_torchs_strides(
-    split: Any, inputs: tuple[int, ...], filters: tuple[int, ...], options: dict[str, tuple[int, ...]], last: bool
+    split: Any,
+    inputs: tuple[int, ...],
+    filters: tuple[int, ...],
+    options: dict[str, tuple[int, ...]],
+    transposed: bool,
+    last: bool,
 ) -> None:
     torch.manual_seed(0)
     x, weight = torch.randn(inputs, device="cuda"), torch.randn(filters, device="cuda")
     if last and len(inputs) == 4:
         x, weight = (tensor.to(memory_format=torch.channels_last) for tensor in (x, weight))
-    bias, dims = torch.randn(filters[0], device="cuda"), len(inputs) - 2
-    asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims} | options
-    found = split.split_convolution(
-        x, weight, **asked, transposed=False, output_padding=(0,) * dims, groups=1, bias=bias
-    )
-    positions = (asked["stride"], asked["padding"], asked["dilation"], False, (0,) * dims, 1)
+    bias, dims = torch.randn(filters[1 if transposed else 0], device="cuda"), len(inputs) - 2
+    asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
+    asked |= options
+    found = split.split_convolution(x, weight, **asked, transposed=transposed, groups=1, bias=bias)
+    positions = (asked["stride"], asked["padding"], asked["dilation"], transposed, asked["output_padding"], 1)
     truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
     assert found.shape == truth.shape
     assert (found - truth).norm() < 1e-6 * truth.norm()
@@ -118,14 +143,15 @@ def test_what_is_not_finite_stays_in_its_own_rows(split: Any) -> None:
     assert torch.equal(out[right.isinf()], right[right.isinf()])
 
 
-def test_a_convolution_takes_over_what_is_not_finite(split: Any) -> None:
-    x, weight = torch.randn(2, 8, 40, 44, device="cuda"), torch.randn(24, 8, 3, 3, device="cuda")
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_convolution_takes_over_what_is_not_finite(split: Any, transposed: bool) -> None:
+    x, weight = torch.randn(2, 8, 40, 44, device="cuda"), torch.randn(8, 8, 3, 3, device="cuda")
     x[0, 3, 5, 7], x[0, 1, 20, 21], x[1, 0, 0, 0], x[1, 2, 39, 1] = torch.nan, torch.inf, -torch.inf, torch.inf
     positions = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1)}
     found = split.split_convolution(
-        x, weight, **positions, transposed=False, output_padding=(0, 0), groups=1, bias=None
+        x, weight, **positions, transposed=transposed, output_padding=(0, 0), groups=1, bias=None
     )
-    right = torch.convolution(x, weight, None, *positions.values(), False, (0, 0), 1)
+    right = torch.convolution(x, weight, None, *positions.values(), transposed, (0, 0), 1)
     assert torch.equal(found.isnan(), right.isnan())
     assert torch.equal(found[right.isinf()], right[right.isinf()])
 

@@ -51,8 +51,8 @@ def _product(node: ast.AST) -> ast.Attribute | None:
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, keywords=keywords):
             given = {keyword.arg: ast.unparse(keyword.value) for keyword in keywords}
-            plain = given.get("transposed") == "False" and given.get("groups") == "1"
-            if (function.attr in _PRODUCTS and "out" in given) or (function.attr == _CONVOLUTION and plain):
+            whole = function.attr == _CONVOLUTION and given.get("groups") == "1"
+            if whole or (function.attr in _PRODUCTS and "out" in given):
                 return function
     return None
 
