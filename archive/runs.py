@@ -58,6 +58,9 @@ class ProblemCard:
     resources: Mapping[str, int] = field(default_factory=dict)
     #: Milliseconds of the eager reference, warm.
     eager_ms: float = 0.0
+    #: Way to run the reference ("eager", "compile", …) -> eager's time over its own, of those that worked; empty where
+    #: they were not measured.
+    baselines: Mapping[str, float] = field(default_factory=dict)
     #: Milliseconds in which all of these bytes are moved once; where `roofline_ms` is more, arithmetic bounds it.
     memory_ms: float = 0.0
     #: Precision class -> milliseconds at the roofline: everything read and written once, all operations at peak.

@@ -94,11 +94,12 @@ def track(curve: Curve, births: Iterable[Birth], *, strategy: str) -> Track:
         correct=sum(evaluation.verdict is Verdict.CORRECT for evaluation in judged),
         duplicates=sum(birth.state is BirthState.DUPLICATE for birth in children),
         tokens=tokens,
-        device_seconds=sum(_held(point.evaluation) for point in curve.points),
+        device_seconds=sum(device_seconds_of(point.evaluation) for point in curve.points),
     )
 
 
-def _held(evaluation: Evaluation) -> float:
+def device_seconds_of(evaluation: Evaluation) -> float:
+    """Seconds that an evaluation used a device."""
     return sum(evaluation.execution.phases.get(name, 0.0) for name in (*SHARED_PHASES, *ALONE_PHASES))
 
 

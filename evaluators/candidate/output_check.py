@@ -19,6 +19,7 @@ from kbevolve.evaluators.candidate.side_effects import check_side_effects
 from kbevolve.evaluators.correctness.draws import Draw
 from kbevolve.evaluators.correctness.inputs import alone, nominal
 from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
+from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.correctness.sketch import Sketch
 from kbevolve.evaluators.correctness.truth import scale_of
 from kbevolve.evaluators.feedback.message import INACCURATE
@@ -52,9 +53,13 @@ class TimedInputs:
 class OutputChecker:
     """Draws the inputs of timed calls and compares their outputs; the seeds are the judge's secret."""
 
-    def __init__(self, prepared: PreparedProblem, *, fresh_weights: bool = False) -> None:
-        """With `fresh_weights`, each call also has weights of its own, so that none may be prepared before it."""
+    def __init__(self, prepared: PreparedProblem, *, fresh_weights: bool = False, least_cap: float = 0.0) -> None:
+        """With `fresh_weights`, each call also has weights of its own, so that none may be prepared before it.
+
+        `least_cap` widens the accepted error as if the task's precision accepted at least this (`rule.CAPS`).
+        """
         self._prepared = prepared
+        self._slack = _SLACK * max(1.0, least_cap / CAPS[prepared.precision])
         self._fresh_weights = fresh_weights and bool(prepared.second_weights)
         self._sketches = [
             Sketch(place.shape, device=prepared.reference.device, seed=secrets.randbits(62))
@@ -84,17 +89,17 @@ class OutputChecker:
         """
         check_side_effects(call, self._prepared)
         scale = self._prepared.nominal_scale
-        if self._error(output, reference, scale.spread) <= _SLACK * scale.bound + scale.reference_error:
+        if self._error(output, reference, scale.spread) <= self._slack * scale.bound + scale.reference_error:
             return
         weights = self.weights(inputs)
         _, expected = self._prepared.solve(inputs.draw, weights)
         means = self._prepared.nominal_means if weights is None else [None] * len(expected.truth)
         own = scale_of(expected, means, self._prepared.precision)
         error = self._error(output, self.sketch(expected.truth), own.spread)
-        if error <= _SLACK * own.bound:
+        if error <= self._slack * own.bound:
             return
         numbers = (
-            f"relative error {error:.2g} against fp64, limit {_SLACK * own.bound:.2g} (the reference: "
+            f"relative error {error:.2g} against fp64, limit {self._slack * own.bound:.2g} (the reference: "
             f"{own.reference_error:.2g})"
         )
         if error <= _INACCURATE * own.bound:

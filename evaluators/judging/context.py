@@ -3,7 +3,9 @@
 import threading
 import time
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
@@ -159,6 +161,12 @@ class ProblemContext:
     def is_beyond_roofline(self, time_ms: float, precision_class: str | None) -> bool:
         """Whether a time is below the card's floor for a precision class."""
         return time_ms < _FLOOR_SHARE * self.card.floor_ms.get(precision_class or "", 0.0)
+
+    def with_least_cap(self, cap: float) -> Self:
+        """The same context, but the outputs of timed calls may have at least this error (`correctness.rule.CAPS`)."""
+        other = copy(self)
+        other.checker = OutputChecker(self.prepared, least_cap=cap)
+        return other
 
     def launch_cost(self, process: CandidateProcess) -> CallCost | None:
         """What it costs to launch a call; None on a CPU, without profiles, and where the process fails.

@@ -16,6 +16,7 @@ from kbevolve.configs.errors import EvaluatorError, KBEvolveError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.disk_cache import DiskCache
@@ -36,7 +37,7 @@ from kbevolve.evaluators.judging.pipeline import (
 from kbevolve.evaluators.lint.process import LintProcess
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.sandbox.worker_pool import WorkerPool
-from kbevolve.evaluators.timing.baselines import Baseline, missing, recall, remember
+from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, Baseline, missing, recall, remember
 from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.repeatability import Repeatability
@@ -235,6 +236,8 @@ class Judge:
             wrapped, undisturbed = context.start_reference(wrap=name)
         except EvaluatorError as error:
             return Baseline(name=name, failure=str(error))
+        if name == DEFAULT_FLAGS:
+            context = context.with_least_cap(CAPS["tf32"])
         try:
             rounds = time_beside_reference(context, wrapped, undisturbed.ms, None)
         except Rejection as failure:

@@ -5,6 +5,7 @@ call, and its output is read before the next call. A CUDA graph needs just this,
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,12 +20,13 @@ Call = Callable[..., Any]
 def wrap(model: torch.nn.Module, kind: str) -> Call:
     """The model made faster by PyTorch, called with the same arguments.
 
-    Precision and backend flags stay as they are. The first call raises what PyTorch cannot do with the model.
+    Precision and backend flags stay as they are between calls. The first call raises what PyTorch cannot do with it.
 
     Args:
         model: in evaluation mode, on its device.
         kind: "eager"; "compile" (`torch.compile` with its defaults); "max-autotune" (with all its searches, replayed as
-            a CUDA graph where it can be captured); "graph" (eager, captured in a CUDA graph).
+            a CUDA graph where it can be captured); "graph" (eager, captured in a CUDA graph); "default-flags" (eager,
+            with PyTorch's own choice of TF32 while it is called).
 
     Raises:
         ValueError: there is no such kind.
@@ -40,7 +42,20 @@ def wrap(model: torch.nn.Module, kind: str) -> Call:
             return Replayed(compiled, fall_back=True) if _on_cuda(model) else compiled
         case "graph":
             return Replayed(model, fall_back=False)
-    raise ValueError(f"no baseline {kind!r}; there are eager, compile, max-autotune and graph")
+        case "default-flags":
+            return partial(_with_default_flags, model)
+    raise ValueError(f"no baseline {kind!r}; there are eager, compile, max-autotune, graph and default-flags")
+
+
+def _with_default_flags(model: torch.nn.Module, *arguments: Any) -> Any:
+    """A call in which cuDNN may use TF32 and cuBLAS may not, as in a program that sets no flag."""
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32, convolutions.allow_tf32 = False, True
+    try:
+        return model(*arguments)
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before
 
 
 class Replayed:

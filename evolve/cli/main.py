@@ -34,6 +34,7 @@ COMMANDS = {
     "ideas": ("ideas:ideas", "List ideas and techniques with their gains."),
     "plot": ("plot:plot", "Draw best-so-far over the children."),
     "problems": ("problems:problems", "List, show and check problems."),
+    "bench": ("bench:bench", "Score a suite of problems: fast_p and speedups."),
     "compare": ("compare:compare", "Compare strategies at one budget of evaluations."),
     "bench-search": ("bench_search:bench_search", "Compare searchers at equal budget, without a model."),
     "doctor": ("doctor:doctor", "Show what works here: torch, GPU, compilers, LLM."),

@@ -114,8 +114,7 @@ class BatchSession:
         """
         kernels, evaluate = self.missing(), partial(evaluator.evaluate, self.problem)
         versions, settings = recorded_versions(), self.settings.model_dump_json()
-        judged = _one_by_one(evaluate, kernels) if width == 1 else _concurrently(evaluate, kernels, width)
-        with contextlib.closing(judged) as found:
+        with contextlib.closing(judged(evaluate, kernels, width)) as found:
             for file, evaluation in found:
                 result = BatchResult(
                     versions=versions,
@@ -129,6 +128,11 @@ class BatchSession:
                 )
                 self.out.append(result)
                 report(result)
+
+
+def judged(evaluate: Judging, kernels: Mapping[str, Kernel], width: int) -> Judged:
+    """Judge kernels by name, `width` of them at once; what is raised comes at the end, as for `BatchSession.judge`."""
+    return _one_by_one(evaluate, kernels) if width == 1 else _concurrently(evaluate, kernels, width)
 
 
 def _one_by_one(evaluate: Judging, kernels: Mapping[str, Kernel]) -> Judged:

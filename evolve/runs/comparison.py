@@ -1,6 +1,6 @@
 """Strategies at equal budget: which runs a comparison needs, which the archive has, and the table of results."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,27 @@ class ComparedRun:
         return f"{self.settings.search.strategy}, seed {self.settings.search.seed}"
 
 
+KnownRuns = Mapping[tuple[str, str], tuple[Run, bool]]
+
+
+def known_runs(archive: Archive, device: str, problems: Collection[str]) -> KnownRuns:
+    """Problem id and settings (`planned`) -> the run of the archive that has them, and whether it is over."""
+    found: dict[tuple[str, str], tuple[Run, bool]] = {}
+    for summary in archive.runs.summaries():  # newest first: the oldest of equal runs counts
+        run = summary.run
+        if run.problem in problems and run.device == device:
+            identity = _identity(Settings.model_validate_json(run.settings))
+            found[run.problem, identity] = run, summary.stopped not in NOT_OVER
+    return found
+
+
+def planned(known: KnownRuns, problem: Problem, settings: Settings) -> ComparedRun:
+    """The run of a problem with these settings, with the known run that is equal."""
+    chosen = fitted(settings)
+    run, over = known.get((problem.id, _identity(chosen)), (None, False))
+    return ComparedRun(settings=chosen, run=run, over=over)
+
+
 def compared_runs(
     archive: Archive, problem: Problem, device: str, settings: Settings, *, strategies: Sequence[str], seeds: int
 ) -> list[ComparedRun]:
@@ -44,18 +65,12 @@ def compared_runs(
 
     `seeds` is how many, from the seed of the settings on. The archive may have some of the runs.
     """
-    summaries = [one for one in archive.runs.summaries() if one.run.problem == problem.id and one.run.device == device]
-    known: dict[str, tuple[Run, bool]] = {}
-    for summary in summaries:  # newest first: the oldest of equal runs counts
-        identity = _identity(Settings.model_validate_json(summary.run.settings))
-        known[identity] = summary.run, summary.stopped not in NOT_OVER
+    known = known_runs(archive, device, {problem.id})
     found = []
     for seed in range(settings.search.seed, settings.search.seed + seeds):
         for strategy in strategies:
             own = settings.search.model_copy(update={"strategy": strategy, "seed": seed})
-            chosen = fitted(settings.model_copy(update={"search": own}))
-            run, over = known.get(_identity(chosen), (None, False))
-            found.append(ComparedRun(settings=chosen, run=run, over=over))
+            found.append(planned(known, problem, settings.model_copy(update={"search": own})))
     return found
 
 
@@ -94,7 +109,7 @@ def strategy_rows(found: Mapping[str, Sequence[Track]], *, budget: int, prices: 
             "device_seconds": sum(one.device_seconds for one in runs),
             "tokens": sum(sum(used) for one in runs for used in one.tokens.values()),
             # None when a price is unknown.
-            "dollars": _dollars(runs, prices),
+            "dollars": dollars_of(runs, prices),
         }
         for strategy, runs in found.items()
     }
@@ -104,7 +119,8 @@ def _share(some: int, every: int) -> float | None:
     return some / every if every else None
 
 
-def _dollars(runs: Sequence[Track], prices: Prices) -> float | None:
+def dollars_of(runs: Sequence[Track], prices: Prices) -> float | None:
+    """What the models of these runs cost; None when a price is unknown."""
     total = 0.0
     for model, used in (item for one in runs for item in one.tokens.items()):
         price = prices.of(model)

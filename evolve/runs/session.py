@@ -86,6 +86,7 @@ def run_session(
     say: Callable[[str], None] = lambda line: None,
     judge: str = SEARCH_JUDGE,
     absent: AbsentJudges | None = None,
+    shared: Judges | None = None,
     proposers: Mapping[Operator, Proposer] | None = None,
 ) -> Ending:
     """Continue a run until it stops; the reason is written to the archive in any case.
@@ -97,6 +98,7 @@ def run_session(
         say: shows a line to the user, e.g. why a starting kernel is missing.
         judge: "module:Class" of the judges.
         absent: replaces the judges; the run then goes as far as the verdicts in the archive.
+        shared: judges that are open already, and stay open.
         proposers: the proposer of each operator; None for those that the settings name.
 
     Raises:
@@ -115,10 +117,11 @@ def run_session(
         starts = recorded_starts(context) if is_replay else dealt(new_starts(context), settings.search.islands)
         # The device on which this machine times kernels while torch.compile generates its own.
         device = None if absent or devices.cluster else devices.devices[0]
+        ready = absent or shared
         with (
             _session(context) as elapsed,
             inductor_starts(context, starts, device, say) as generated,
-            nullcontext(absent) if absent else open_judges(devices, settings, judge=judge) as judges,
+            nullcontext(ready) if ready else open_judges(devices, settings, judge=judge) as judges,
         ):
             context = _with_knowledge(context, judges, say)
             search = Search(

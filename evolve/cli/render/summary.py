@@ -19,7 +19,7 @@ from kbevolve.archive.formatting import (
 )
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, StopReason, Verdict
 from kbevolve.archive.run_view import RunView
-from kbevolve.evaluators.timing.baselines import EAGER, Baseline, best, over_best
+from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import archive_words
 from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.cli.render.tables import Column, print_table, say
@@ -80,7 +80,10 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
 def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
     """``1.94× over eager (confirmed), 1.31× over the best of eager, compile and graph (compile)``."""
     words = f"{over_eager(as_times(champion.speedup), champion.speedup)} {CONFIRMED}"
-    names = [EAGER, *(one.name for one in baselines if one.speedup is not None)]
+    measured = {one.name: one.speedup for one in baselines if one.speedup is not None}
+    if default := measured.pop(DEFAULT_FLAGS, None):
+        words += f", {over_eager(as_times(champion.speedup / default), champion.speedup / default)} with default flags"
+    names = [EAGER, *measured]
     if len(names) > 1:
         ratio = over_best(champion.speedup, baselines)
         over = f"{as_times(ratio)} {'over' if ratio >= 1 else 'of the speed of'} the best of"

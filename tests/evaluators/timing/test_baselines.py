@@ -9,9 +9,20 @@ from torch import nn
 
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.disk_cache import DiskCache
-from kbevolve.evaluators.timing.baselines import BASELINES, EAGER, Baseline, best, missing, over_best, recall, remember
+from kbevolve.evaluators.timing.baselines import (
+    BASELINES,
+    DEFAULT_FLAGS,
+    EAGER,
+    Baseline,
+    best,
+    missing,
+    over_best,
+    recall,
+    remember,
+)
 from kbevolve.evaluators.timing.statistics import Speedup
 from kbevolve.evaluators.worker.baselines import Replayed, wrap
+from kbevolve.evaluators.worker.precision import flags_are_set, flags_for
 
 GPU = Device(type="cuda", index=0, fingerprint="cuda/H/torch 2", description="a GPU")
 COMPILE = Baseline.of("compile", Speedup(estimate=1.5, low=1.4, high=1.6))
@@ -25,6 +36,23 @@ def test_the_best_is_the_fastest_and_eager_when_none_is_faster() -> None:
     assert best([]).speedup == 1.0
 
 
+def test_eager_of_less_precision_is_never_the_best() -> None:
+    assert best([Baseline(name=DEFAULT_FLAGS, speedup=4.0), GRAPH]).name == EAGER
+
+
+def test_flags_are_the_default_ones_in_the_call_only() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def model(x: int) -> int:
+        seen.append((torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32))
+        return x + 1
+
+    with flags_for("fp32"):
+        assert wrap(model, DEFAULT_FLAGS)(2) == 3  # type: ignore[arg-type]
+        assert flags_are_set("fp32")
+    assert seen == [(False, True)]
+
+
 def test_a_slow_baseline_makes_no_kernel_look_faster() -> None:
     assert over_best(3.0, [COMPILE, GRAPH]) == pytest.approx(2.0)
     assert over_best(3.0, [GRAPH]) == 3.0
@@ -35,7 +63,7 @@ def test_what_was_measured_is_recalled_and_failures_are_tried_again(tmp_path: Pa
     remember(disk_cache, [GRAPH, COMPILE, FAILED], problem="p", device=GPU, precision="fp32")
     known = recall(disk_cache, problem="p", device=GPU, precision="fp32")
     assert known == (COMPILE, GRAPH)
-    assert missing(GPU, known) == ("max-autotune",)
+    assert missing(GPU, known) == (DEFAULT_FLAGS, "max-autotune")
 
 
 def test_another_precision_device_or_problem_has_its_own(tmp_path: Path) -> None:

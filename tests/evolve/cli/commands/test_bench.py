@@ -1,0 +1,240 @@
+"""`kbevolve bench`, as a user types it, with a judge that knows all speeds: results, resuming, failures, files."""
+
+import csv
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbevolve.archive.records import Evaluation, Kernel, ProblemCard
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.problem import Problem
+from kbevolve.evaluators.timing.baselines import Baseline
+from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel, replace_starts
+
+#: Speed of the kernels: 1.3, 1.6 and 2.2 times eager's, at TILE = 32.
+SLOW, FAST, FASTER = kernel(TILE=32), kernel(TILE=32, UNROLL=2), kernel(TILE=32, UNROLL=8)
+WRONG = kernel(WRONG=1)
+
+
+class BenchJudge(KnownJudge):
+    """Knows flags by the text of a problem, and breaks over the problems of `breaking`."""
+
+    def __init__(self, flagged: Mapping[str, Mapping[str, str]] | None = None, breaking: str = "") -> None:
+        super().__init__()
+        self.flagged, self.breaking, self.opened = flagged or {}, breaking, 0
+        self.error: BaseException = EvaluatorError("the reference does not run")
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self.opened += 1
+        return super().__call__(*arguments, **options)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def card(self, problem: Problem) -> ProblemCard:
+        if self.breaking and self.breaking in problem.source:
+            raise self.error
+        flags = next((flags for word, flags in self.flagged.items() if word in problem.source), {})
+        return replace(super().card(problem), flags=dict(flags), roofline_ms={"fp32": 2.0})
+
+    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        return replace(super().evaluate(problem, kernel), problem=problem.id)
+
+    def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
+        return (*super().baselines(problem), Baseline(name="default-flags", speedup=4.0))
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of two levels with three problems, which is the working directory's ``suite``."""
+    for number, file in enumerate(("level1/1_First.py", "level1/2_Second.py", "level2/5_Third.py")):
+        path = tmp_path / "suite" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{PROBLEM_TEXT}\n# problem {number}\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def bench(kbevolve: Any, suite: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    replace_starts(monkeypatch, *(StartingKernel(kernel=one, note="start") for one in (SLOW, FAST)))
+    short = ("--generations", 0, "--set", "evaluation.confirm_rounds=2", "--set", "search.islands=1")
+
+    def call(*words: object, judge: KnownJudge | None = None) -> Any:
+        (judge or BenchJudge()).replace_judge(monkeypatch)
+        return kbevolve("bench", "--suite", "suite", "--device", "cpu", *short, *words)
+
+    return call
+
+
+def kernels(folder: Path, **files: Kernel) -> Path:
+    folder.mkdir()
+    for name, one in files.items():
+        (folder / f"level_{name}_kernel.py").write_text(one.source)
+    return folder
+
+
+def last(outcome: Any) -> dict[str, Any]:
+    assert outcome.code == 0, outcome.err
+    found: dict[str, Any] = json.loads(outcome.out.splitlines()[-1])
+    return found
+
+
+def test_a_suite_is_searched_and_scored(bench: Any, suite: Path) -> None:
+    judge = BenchJudge()
+    found = last(bench("--json", "--p", "1.5", judge=judge))
+    assert judge.opened == 1, "the judges serve one problem after the other"
+    assert (found["left"], list(found["levels"])) == (0, ["1", "2"])
+    level = found["levels"]["1"]
+    assert (level["n"], level["correct"], level["fast_0"], level["fast_1"], level["fast_2"]) == (2, 2, 1.0, 1.0, 0.0)
+    assert level["fast_1.5"] == 1.0
+    assert level["geomean_eager"] == pytest.approx(1.6)
+    assert level["geomean_best"] == pytest.approx(0.8), "torch.compile is twice as fast as eager here"
+    assert level["geomean_default"] == pytest.approx(1.6), "on a CPU no default flag lowers the precision"
+    assert found["all"]["floor_share"] == pytest.approx(2.0 / (10 / 1.6))
+    assert found["problems"][2]["problem"] == "suite/level2/5_Third.py"
+    assert found["problems"][2]["kernel"] == FAST.id
+    written = (suite / "bench" / "kernels" / "level_2_problem_5_sample_0_kernel.py").read_text()
+    assert written == FAST.source
+    rows = list(csv.DictReader((suite / "bench" / "problems.csv").read_text().splitlines()))
+    assert [row["title"] for row in rows] == ["First", "Second", "Third"]
+    assert float(rows[0]["speedup"]) == pytest.approx(1.6)
+    assert "| all | 3 | 3 | 100 % | 100 % | 100 % | 0 % |" in (suite / "bench" / "scores.md").read_text()
+    assert {"fast_p.png", "speedups.png", "headroom.png"} < {path.name for path in (suite / "bench").iterdir()}
+
+
+def test_what_is_finished_is_not_done_again(bench: Any, suite: Path) -> None:
+    first = last(bench("--json"))
+    judge = BenchJudge()
+    outcome = bench("--json", judge=judge)
+    assert "3 problems, 3 of them finished." in outcome.out
+    assert judge.opened == 0, "a judge was started for nothing"
+    assert last(outcome) == first
+    (suite / "suite" / "level2" / "8_Fourth.py").write_text(f"{PROBLEM_TEXT}\n# problem 8\n")
+    assert "4 problems, 3 of them finished." in bench(judge=judge).out
+    assert judge.opened == 1
+
+
+def test_an_interrupted_benchmark_says_how_to_go_on_and_does(bench: Any) -> None:
+    judge = BenchJudge(breaking="problem 1")
+    judge.error = KeyboardInterrupt()
+    outcome = bench("--json", judge=judge)
+    assert outcome.code == 130
+    assert "Interrupted with 2 problems left; the same command continues." in outcome.out
+    assert json.loads(outcome.out.splitlines()[-1])["all"]["n"] == 1
+    assert judge.closed
+    again = bench("--json")
+    assert "3 problems, 1 of them finished." in again.out
+    assert last(again)["all"]["n"] == 3
+
+
+def test_one_problem_that_fails_does_not_end_the_benchmark(bench: Any) -> None:
+    judge = BenchJudge(breaking="problem 0")
+    found = last(bench("--json", judge=judge))
+    assert (found["all"]["n"], found["all"]["not_judged"]) == (2, 1)
+    assert found["problems"][0]["not_judged"] == "the reference does not run"
+    assert judge.opened == 2, "judges that failed are started again"
+    mended = BenchJudge()
+    assert last(bench("--json", judge=mended))["all"]["n"] == 3, "it is tried again"
+
+
+def test_a_problem_that_cannot_be_judged_is_in_no_share(bench: Any) -> None:
+    flags = {"problem 0": {"degenerate": "zeros pass."}, "problem 1": {"low-signal": "it hardly varies"}}
+    outcome = bench("--json", judge=BenchJudge(flags))
+    found = last(outcome)
+    assert [found["all"][name] for name in ("n", "not_judged", "correct", "fast_1")] == [2, 1, 2, 1.0]
+    assert [found["without_flawed"][name] for name in ("n", "not_judged")] == [1, 0]
+    assert found["problems"][0]["not_judged"] == "degenerate: zeros pass"
+    assert "not judged: degenerate: zeros pass" in outcome.out
+    idle = BenchJudge()
+    assert "3 of them finished" in bench(judge=idle).out
+    assert last(bench("--json", "--fresh", judge=BenchJudge()))["all"]["n"] == 3, "the judge has learnt since"
+
+
+def test_a_kernel_that_won_no_contest_is_not_faster_than_eager(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = BenchJudge()
+    monkeypatch.setattr(judge, "failing", {FAST.id, SLOW.id})
+    found = last(bench("--json", judge=judge))["all"]
+    assert (found["correct"], found["fast_1"]) == (0, 0.0), "both failed when they were measured again"
+    replace_starts(monkeypatch, StartingKernel(kernel=kernel(TILE=8), note="start"))
+    slower = last(bench("--json", "--seed", 5))["all"]
+    assert (slower["correct"], slower["fast_1"]) == (3, 0.0)
+
+
+def test_kernels_of_others_are_scored(bench: Any, suite: Path) -> None:
+    files = {"1_problem_1_sample_0": WRONG, "1_problem_1_sample_1": FAST, "1_problem_1_sample_2": FASTER}
+    runs = kernels(suite / "runs", **files, **{"1_problem_9_sample_0": FAST})
+    judge = BenchJudge()
+    outcome = bench("--from", runs, "--json", judge=judge)
+    assert "3 kernels for 1 problem." in outcome.out
+    assert "Without a kernel, and so not correct: 1 problem of these levels." in outcome.out
+    assert "For no problem of the suite: 1 file, e.g. level_1_problem_9_sample_0_kernel.py" in outcome.out
+    found = last(outcome)
+    assert list(found["levels"]) == ["1"], "no kernel is for the other level"
+    assert [found["all"][name] for name in ("n", "correct", "fast_1", "fast_2")] == [2, 1, 0.5, 0.5]
+    first, second = found["problems"]
+    assert (first["kernel"], first["evaluations"], first["correct"]) == (FASTER.id, 3, 2), "the best of several counts"
+    assert second["failure"] == "no kernel"
+    assert judge.asked.total() == 3
+    assert not (suite / "bench" / "kernels").exists()
+    (runs / "level_1_problem_2_sample_0_kernel.py").write_text(WRONG.source)
+    again = BenchJudge()
+    found = last(bench("--from", runs, "--json", judge=again))
+    assert again.asked.total() == 1, "only the new file"
+    assert found["problems"][1]["failure"] == "wrong: wrong by 3"
+
+
+def test_kernels_of_others_are_kept_when_the_judge_is_interrupted(bench: Any, suite: Path) -> None:
+    runs = kernels(suite / "runs", **{"1_problem_1_sample_0": FAST, "2_problem_5_sample_0": SLOW})
+    judge = BenchJudge()
+    judge.interrupt_at = 1
+    assert bench("--from", runs, judge=judge).code == 130
+    with Archive(suite / "kbevolve.db") as archive:
+        assert len(archive.kernels.evaluations(FAST.id)) == 1
+    again = BenchJudge()
+    assert last(bench("--from", runs, "--json", judge=again))["all"]["n"] == 3
+    assert set(again.asked) == {SLOW.id}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("nothing-like-it",), "no problem matches 'nothing-like-it'"),
+        (("--level", "3"), "no problems of level 3; the levels are 1, 2"),
+        (("--suite", "nowhere"), "no suite 'nowhere'"),
+        (("--from", "nowhere"), "nowhere is not a folder"),
+        (("--strategy", "tree"), "strategy tree needs a model"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_before_anything_is_run(bench: Any, words: tuple[str, ...], why: str) -> None:
+    judge = BenchJudge()
+    outcome = bench(*words, judge=judge)
+    assert outcome.code == 2
+    assert why in outcome.err
+    assert judge.opened == 0
+
+
+@pytest.mark.slow
+def test_real_kernels_are_judged_on_real_problems(
+    kbevolve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "import torch\n\n\nclass {name}(torch.nn.Module):\n    def forward(self, x):\n        return {of}\n"
+    asked = "\n\ndef get_inputs():\n    return [torch.randn(65536)]\n\n\ndef get_init_inputs():\n    return []\n"
+    for folder in ("suite", "runs"):
+        (tmp_path / folder).mkdir()
+    for number, (of, better) in enumerate((("x * x", "torch.square(x)"), ("torch.tanh(x)", "x")), start=1):
+        (tmp_path / "suite" / f"{number}_p.py").write_text(text.format(name="Model", of=of) + asked)
+        file = f"level_1_problem_{number}_sample_0_kernel.py"
+        (tmp_path / "runs" / file).write_text(text.format(name="ModelNew", of=better))
+    words = ("--device", "cpu", "--preset", "smoke", "--json")
+    found = last(kbevolve("bench", "--suite", "suite", "--from", "runs", *words))
+    level = found["levels"]["suite"]
+    assert (level["n"], level["correct"], level["fast_0"]) == (2, 1, 0.5)
+    assert [one["failure"].partition(":")[0] for one in found["problems"]] == ["", "wrong"]
