@@ -1,7 +1,8 @@
 """Parametric code that starting kernels are put together from. Nothing here imports a template: each is text.
 
-For fp32-accurate results on the tensor cores of sm_90, in Triton, from operands split into pairs of fp16:
-`split_products.py` has products of any strides, and `split_convolution.py`, which needs it, convolutions.
+All are in Triton, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands split into
+pairs of fp16: `split_products.py` has products of any strides; `split_convolution.py`, which needs it, convolutions.
+`direct_convolution.py` has convolutions in groups of few channels, which memory bounds.
 """
 
 from pathlib import Path

@@ -1,8 +1,3 @@
-import torch
-import triton
-import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
-
 SPLIT_M = 128  # tune: 64, 128
 SPLIT_N = 128  # tune: 64, 128
 SPLIT_K = 32  # tune: 32, 64

@@ -100,7 +100,7 @@ def test_a_convolution_is_as_accurate_as_fp32_and_has_torchs_strides(
 
 @pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
 def split(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = f"{template('split_products')}\n\n{template('split_convolution')}"
+    text = "\n\n".join(map(template, ("imports", "split_products", "split_convolution", "direct_convolution")))
     return imported(with_values(text, request.param), tmp_path, "split")
 
 
@@ -141,6 +141,36 @@ def test_what_is_not_finite_stays_in_its_own_rows(split: Any) -> None:
     right = a @ b
     assert torch.equal(out.isnan(), right.isnan())
     assert torch.equal(out[right.isinf()], right[right.isinf()])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "filters", "groups", "options"),
+    [
+        ((2, 33, 219, 121), (33, 1, 3, 3), 33, {"padding": (1, 1)}),
+        ((2, 6, 190, 21), (12, 2, 5, 3), 3, {"stride": (2, 1), "padding": (2, 0), "dilation": (1, 2)}),
+        ((1, 4, 3000), (4, 1, 5), 4, {"stride": (3,), "padding": (2,)}),
+        ((1, 4, 5, 66, 70), (8, 1, 3, 3, 2), 4, {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
+    ],
+)
+def test_a_convolution_in_groups_is_as_accurate_as_fp32(
+    split: Any,
+    inputs: tuple[int, ...],
+    filters: tuple[int, ...],
+    groups: int,
+    options: dict[str, tuple[int, ...]],
+) -> None:
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(shape, device="cuda") for shape in (inputs, filters, filters[:1]))
+    dims = len(inputs) - 2
+    asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims} | options
+    none = (0,) * dims
+    found = split.direct_convolution(
+        x, weight, **asked, transposed=False, output_padding=none, groups=groups, bias=bias
+    )
+    positions = (asked["stride"], asked["padding"], asked["dilation"], False, none, groups)
+    truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
+    assert found.shape == truth.shape
+    assert (found - truth).norm() < 1e-6 * truth.norm()
 
 
 @pytest.mark.parametrize("transposed", [False, True])

@@ -1,8 +1,8 @@
 """Inductor's code with its products on the tensor cores: a second starting kernel for fp32 tasks on sm_90.
 
 Inductor fuses what is around a product or a convolution and leaves it to a library, which computes it in strict fp32
-without tensor cores. Here each such call becomes one of a template that splits its operands into pairs of fp16
-(`configs/templates`), or stays the library's, as a tunable of that call says.
+without tensor cores. Here each such call becomes one of a template (`configs/templates`), or stays the library's, as a
+tunable of that call says. The template splits operands into pairs of fp16, or adds up a convolution's few taps.
 """
 
 import ast
@@ -12,6 +12,8 @@ from kbevolve.configs.templates import template
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
+#: Both a template and its function.
+_SPLIT, _DIRECT = "split_convolution", "direct_convolution"
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
 _MOST_TUNABLES = 6
 
@@ -22,38 +24,44 @@ def with_split_products(source: str) -> str | None:
     Args:
         source: from `inductor.wrap`, of an fp32 task.
     """
-    functions = [found for node in ast.walk(ast.parse(source)) if (found := _product(node))]
-    if not functions:
+    calls = [found for node in ast.walk(ast.parse(source)) if (found := _replaced(node))]
+    if not calls:
         return None
-    functions.sort(key=lambda function: (function.lineno, function.col_offset))
+    calls.sort(key=lambda call: (call[0].lineno, call[0].col_offset))
     lines = source.encode().splitlines(keepends=True)
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
     text = bytearray(source.encode())
-    for number, function in reversed(list(enumerate(functions))):
+    for number, (function, ours) in reversed(list(enumerate(calls))):
         begin = starts[function.lineno - 1] + function.col_offset
         end = begin + len(f"extern_kernels.{function.attr}")
         name = f"PRODUCT_{min(number, _MOST_TUNABLES - 1)}"
-        text[begin:end] = f"(split_{function.attr} if {name} else extern_kernels.{function.attr})".encode()
-    names = range(min(len(functions), _MOST_TUNABLES))
+        text[begin:end] = f"({ours} if {name} else extern_kernels.{function.attr})".encode()
+    names = range(min(len(calls), _MOST_TUNABLES))
     switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
-    templates = template("split_products")
-    if any(function.attr == _CONVOLUTION for function in functions):
-        templates += f"\n\n{template('split_convolution')}"
+    used = {ours for _, ours in calls}
+    needed = ["imports"]
+    if used != {_DIRECT}:
+        needed.append("split_products")
+    needed += [name for name in (_SPLIT, _DIRECT) if name in used]
+    templates = "\n\n".join(template(name) for name in needed)
     place = starts[_first_statement(source)]
-    text[place:place] = f"{templates}\n\n# 1: a split product; 0: the library's.\n{switches}\n\n".encode()
+    text[place:place] = f"{templates}\n\n# 1: a template's code; 0: the library's.\n{switches}\n\n".encode()
     return text.decode()
 
 
-def _product(node: ast.AST) -> ast.Attribute | None:
-    """The function of a call that a template can take over."""
+def _replaced(node: ast.AST) -> tuple[ast.Attribute, str] | None:
+    """The function of a call that a template can take over, and the template's."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, keywords=keywords):
             given = {keyword.arg: ast.unparse(keyword.value) for keyword in keywords}
-            whole = function.attr == _CONVOLUTION and given.get("groups") == "1"
-            if whole or (function.attr in _PRODUCTS and "out" in given):
-                return function
+            if function.attr in _PRODUCTS and "out" in given:
+                return function, f"split_{function.attr}"
+            if function.attr == _CONVOLUTION and given.get("groups") == "1":
+                return function, _SPLIT
+            if function.attr == _CONVOLUTION and given.get("transposed") == "False":
+                return function, _DIRECT
     return None
 
 

@@ -31,7 +31,7 @@ class Runner:
         buf1 = torch.empty(4, 6)
         extern_kernels.addmm(bias, a, reinterpret_tensor(b, (5, 6), (1, 5), 0), alpha=1, beta=2, out=buf1)
         buf2 = extern_kernels.convolution(buf0[None], buf1[None, :1, :1], stride=(1,), padding=(0,), dilation=(1,),
-            transposed=False, output_padding=(0,), groups=4, bias=None) if 0 else buf0 + buf1
+            transposed=True, output_padding=(0,), groups=4, bias=None) if 0 else buf0 + buf1
         return buf2
 '''
 
@@ -53,7 +53,7 @@ class Doubles:
 
 def run(source: str, doubles: Doubles) -> torch.Tensor:
     """The result of the file's Runner; the template, which needs Triton, is cut out."""
-    body = source.replace(template("split_products"), "")
+    body = source.replace(template("imports"), "").replace(template("split_products"), "")
     names: dict[str, Any] = {"split_mm": doubles.mm, "split_addmm": doubles.addmm}
     exec(body, names)
     torch.manual_seed(0)
@@ -98,26 +98,36 @@ def test_a_convolution_brings_its_template(transposed: bool) -> None:
     assert template("split_convolution") not in (with_split_products(CODE) or "")
 
 
+def test_a_convolution_in_groups_adds_up_its_taps() -> None:
+    call = "extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=8, bias=None)"
+    source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
+    assert source is not None
+    ast.parse(source)
+    assert template("direct_convolution") in source
+    assert template("split_products") not in source
+    assert "found = (direct_convolution if PRODUCT_0 else extern_kernels.convolution)(a, b, stride" in source
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "mm(a, b)",
         "_scaled_mm(a, b, out=c)",
-        "convolution(a, b, transposed=False, groups=2)",
+        "convolution(a, b, transposed=True, groups=2)",
     ],
 )
 def test_other_calls_stay(text: str) -> None:
     assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
 
 
-@pytest.mark.parametrize("name", ["split_products", "split_convolution"])
+@pytest.mark.parametrize("name", ["split_products", "split_convolution", "direct_convolution"])
 def test_names_of_a_template_are_its_own(name: str) -> None:
     """They stand beside those of Inductor's code and of the user's file."""
     tree = ast.parse(template(name))
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     names += [one.name for one in declared(template(name))]
     assert names
-    assert all(name.lower().startswith(("split_", "conv_")) for name in names)
+    assert all(name.lower().startswith(("split_", "conv_", "direct_")) for name in names)
 
 
 def test_tiles_fit_into_shared_memory() -> None:
