@@ -6,7 +6,8 @@ Three guarantees are kept here, and nowhere else:
   ``synchronous=NORMAL``: a commit has handed its pages to the operating system before it returns, and the system
   keeps them when the process dies (kill -9, out of memory, a crash). NORMAL skips the fsync at each commit: only a
   power cut can lose the last commits, and it cannot damage the file. An fsync would cost milliseconds a child.
-* **Many processes may read while one writes.** Readers of a WAL file never wait; a second writer waits.
+* **Many processes may read while one writes.** Readers of a WAL file never wait; a second writer waits. A read-only
+  connection writes nothing, not even in a directory that may not be written to.
 * **A failure is one line with a remedy**, an `ArchiveError`.
 """
 
@@ -52,24 +53,23 @@ def now() -> str:
 class Connection:
     """An open SQLite file. Threads may share it: one statement or transaction at a time.
 
+    With `read_only`, text that is not UTF-8, which another program wrote, is read with replacement characters.
+
     Raises:
         ArchiveError: the file is missing (and not to be made), cannot be opened, or is not SQLite's.
     """
 
-    def __init__(self, path: Path | str, *, create: bool) -> None:
+    def __init__(self, path: Path | str, *, create: bool, read_only: bool = False) -> None:
         self.path = str(path)
         self._lock = threading.RLock()
         _check_path(self.path, create=create)
         with self.explained():
             #: The bare connection, for migrations.
-            self.sqlite = sqlite3.connect(
-                _address(self.path, create=create),
-                uri=True,
-                timeout=BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,  # `_lock` keeps them apart
-            )
+            self.sqlite = _connect(_address(self.path, "ro" if read_only else "rwc" if create else "rw"))
             try:
+                if read_only:
+                    self._read_only()
+                    return
                 self.sqlite.row_factory = sqlite3.Row
                 self._use_wal()
                 self.sqlite.execute("pragma synchronous = normal")
@@ -82,6 +82,19 @@ class Connection:
         """Close the file. A later query of another thread is an error."""
         with self._lock:  # closing under another thread's statement would crash the process
             self.sqlite.close()
+
+    def version(self) -> int:
+        """A number that changes whenever another connection has written to the file."""
+        return int(self.rows("pragma data_version")[0][0])
+
+    def copy_to_memory(self) -> None:
+        """Replace the file by a copy of what it holds now, which may be changed."""
+        with self._lock, self.explained():
+            copy = _connect("file::memory:")
+            self.sqlite.backup(copy)
+            copy.row_factory, copy.text_factory = self.sqlite.row_factory, self.sqlite.text_factory
+            self.sqlite.close()
+            self.sqlite = copy
 
     def rows(self, sql: str, *parameters: object) -> list[sqlite3.Row]:
         """All rows of a query."""
@@ -143,6 +156,22 @@ class Connection:
         except sqlite3.Error as error:
             raise ArchiveError(f"{self.path}: {_explain(error)}") from error
 
+    def _read_only(self) -> None:
+        """Prepare for reading: of any text, and where SQLite may not even make the file that readers of a WAL share."""
+        try:
+            self.sqlite.execute("select count(*) from sqlite_master").fetchall()
+        except sqlite3.OperationalError as error:
+            log = Path(f"{self.path}-wal")
+            if not _name(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or (
+                log.exists() and log.stat().st_size
+            ):
+                raise
+            self.sqlite.close()
+            # With no log beside it the file is complete, and in such a directory no process writes it.
+            self.sqlite = _connect(f"{_address(self.path, 'ro')}&immutable=1")
+        self.sqlite.row_factory = _readable_row
+        self.sqlite.text_factory = _readable
+
     def _use_wal(self) -> None:
         """Switch the file to WAL; the mode is stored in the file."""
         deadline = time.monotonic() + BUSY_SECONDS
@@ -175,10 +204,24 @@ def _check_path(path: str, *, create: bool) -> None:
         raise ArchiveError(f"{path}: there is no directory {file.parent}; make it first: mkdir -p {file.parent}")
 
 
-def _address(path: str, *, create: bool) -> str:
-    if path == ":memory:":
-        return "file::memory:"
-    return f"{Path(path).absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+def _address(path: str, mode: str) -> str:
+    return "file::memory:" if path == ":memory:" else f"{Path(path).absolute().as_uri()}?mode={mode}"
+
+
+def _connect(address: str) -> sqlite3.Connection:
+    # `Connection._lock` keeps threads apart.
+    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+def _readable(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _readable_row(cursor: sqlite3.Cursor, values: tuple[object, ...]) -> sqlite3.Row:
+    """A row whose bytes are text: the archive has no column of bytes."""
+    if bytes in map(type, values):
+        values = tuple(_readable(value) if isinstance(value, bytes) else value for value in values)
+    return sqlite3.Row(cursor, values)
 
 
 def _name(error: sqlite3.Error) -> str:

@@ -2,8 +2,24 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from kbevolve.archive.records import Birth
+
+
+class Descendant(Protocol):
+    """What a line of descent is made of: a `Birth`, or an entry of an outline."""
+
+    @property
+    def kernel(self) -> str | None:
+        """Kernel id, None without a kernel."""
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Kernel ids, the main parent first."""
+
+
+AnyDescendant = TypeVar("AnyDescendant", bound=Descendant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +39,9 @@ class Ancestor:
 Line = tuple[Ancestor, ...]
 
 
-def first_births(births: Iterable[Birth]) -> dict[str, Birth]:
+def first_births(births: Iterable[AnyDescendant]) -> dict[str, AnyDescendant]:
     """Kernel id to its first birth: a later duplicate does not change the ancestors."""
-    first: dict[str, Birth] = {}
+    first: dict[str, AnyDescendant] = {}
     for birth in births:
         if birth.kernel is not None:
             first.setdefault(birth.kernel, birth)
@@ -43,7 +59,7 @@ def lineage(kernel: str, births: Iterable[Birth]) -> Line:
     return _line(kernel, first, set())
 
 
-def main_line(kernel: str, births: Iterable[Birth]) -> tuple[Birth, ...]:
+def main_line(kernel: str, births: Iterable[AnyDescendant]) -> tuple[AnyDescendant, ...]:
     """The births of a kernel, its main parent, and so on back to a starting kernel; newest first."""
     return tuple(_mains(kernel, first_births(births), set()))
 
@@ -64,7 +80,7 @@ def _line(kernel: str, first: Mapping[str, Birth], shown: set[str]) -> Line:
     return tuple(line)
 
 
-def _mains(kernel: str, first: Mapping[str, Birth], shown: set[str]) -> Iterator[Birth]:
+def _mains(kernel: str, first: Mapping[str, AnyDescendant], shown: set[str]) -> Iterator[AnyDescendant]:
     following = kernel
     while following in first and following not in shown:
         shown.add(following)

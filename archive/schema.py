@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4B424556
 
 
-def bring_up_to_date(connection: "Connection") -> None:
-    """Create or migrate the tables; a file that is up to date is only read.
+def bring_up_to_date(connection: "Connection", *, in_copy: bool = False) -> None:
+    """Create or migrate the tables, with `in_copy` in a copy in memory; a file that is up to date is only read.
 
     Raises:
         ArchiveError: the file is from a newer kbevolve, or is an SQLite file of something else.
     """
     if _format(connection) == len(MIGRATIONS):
         return
+    if in_copy:
+        connection.copy_to_memory()
     with connection.transaction():
         # Read again under the lock: another process may have created the tables meanwhile.
         done = _format(connection)

@@ -16,6 +16,7 @@ from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection, now
 from kbevolve.archive.conversations import Questions, Replies
 from kbevolve.archive.kernel_queries import Kernels, Problems
+from kbevolve.archive.outlines import OutlineEntry, outline
 from kbevolve.archive.prefixes import ambiguous, by_prefix
 from kbevolve.archive.records import (
     Birth,
@@ -32,6 +33,7 @@ from kbevolve.archive.records import (
 from kbevolve.archive.run_queries import Runs
 from kbevolve.archive.run_view import RunView
 from kbevolve.archive.schema import bring_up_to_date
+from kbevolve.archive.search_index import SearchIndex
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
 
@@ -44,20 +46,22 @@ class Archive:
     Args:
         path: the file, or ``":memory:"``.
         create: make the file when it is missing; False for commands that only read.
+        read_only: never write: the file may be on a medium that refuses it, and an older format is migrated in a copy
+            in memory, which does not follow the file. A method that writes raises.
 
     Raises:
         ArchiveError: the file is missing (and not to be made), cannot be opened or written, is not an archive, or is
             from a newer version. Every method may raise it for a full disk or a file that another process holds.
     """
 
-    def __init__(self, path: Path | str, *, create: bool = True) -> None:
-        self._connection = Connection(path, create=create)
+    def __init__(self, path: Path | str, *, create: bool = True, read_only: bool = False) -> None:
+        self._connection = Connection(path, create=create and not read_only, read_only=read_only)
         #: What is read, by what it is about.
         self.runs = Runs(self._connection)
         self.kernels = Kernels(self._connection)
         self.problems = Problems(self._connection)
         try:
-            bring_up_to_date(self._connection)
+            bring_up_to_date(self._connection, in_copy=read_only)
         except BaseException:
             self._connection.close()
             raise
@@ -220,6 +224,18 @@ class Archive:
     def replies(self, run: Run) -> Replies:
         """The replies of models in a run, request by request."""
         return Replies(self._connection, run.id)
+
+    def version(self) -> int:
+        """A number that changes whenever another process has written to the file."""
+        return self._connection.version()
+
+    def outline(self, run: Run) -> tuple[OutlineEntry, ...]:
+        """The attempts of a run with their results, in short."""
+        return outline(self._connection, run)
+
+    def search_index(self) -> SearchIndex:
+        """A search in the texts of ideas and kernels, of this connection."""
+        return SearchIndex(self._connection)
 
     def find(self, which: str) -> Kernel | Run:
         """A kernel or a run, by its id or the unique start of it, or "latest" for the newest run.

@@ -15,9 +15,13 @@ from operator import and_, or_
 from kbevolve.archive.records import Backend, Kernel, Trait
 from kbevolve.islands.source.active_code import ActiveCode, active_code
 
-# The levels of each axis, from 0: memory (plain access, vectorised access, tiled through fast memory, asynchronous or
-# streaming), compute (scalar, unrolled, vector or warp wide, matrix units), decomposition (one element a thread, one
-# tile or row a block, split reduction, persistent or nested), launches (one, two, three or more, mainly library calls).
+#: The levels of each axis, from 0. A key has the first letter of each axis with its level.
+LEVELS = {
+    "memory": ("plain access", "vectorised access", "tiled through fast memory", "asynchronous or streaming"),
+    "compute": ("scalar", "unrolled", "vector or warp wide", "matrix units"),
+    "decomposition": ("one element a thread", "one tile or row a block", "split reduction", "persistent or nested"),
+    "launches": ("one", "two", "three or more", "mainly library calls"),
+}
 
 #: Per axis, the marks of each level above 0, lowest first; the highest level with a match counts.
 _NATIVE_GPU = {

@@ -1,0 +1,61 @@
+from collections.abc import Callable
+from pathlib import Path
+
+from kbevolve.archive.connection import Connection
+from kbevolve.archive.records import StopReason
+from kbevolve.archive.store import Archive
+from tests.small_archive import Sample
+
+
+def test_an_outline_says_what_births_and_first_evaluations_say(small_archive: Sample) -> None:
+    with Archive(small_archive.path, read_only=True) as archive:
+        run = small_archive.run
+        entries, ideas = archive.outline(run), archive.runs.ideas(run.id)
+        births, evaluations = archive.runs.births(run.id, texts=False), archive.runs.evaluations(run.id)
+    assert len(entries) == len(births)
+    for entry, birth in zip(entries, births, strict=True):
+        assert (entry.generation, entry.island, entry.slot) == (birth.generation, birth.island, birth.slot)
+        assert (entry.operator, entry.state, entry.parents) == (birth.operator, birth.state, birth.parents)
+        assert (entry.kernel, entry.idea, entry.note) == (birth.kernel, birth.idea or "", birth.note)
+        idea, found = ideas.get(birth.idea or ""), evaluations.get(birth.kernel or "")
+        assert (entry.title, entry.technique) == ((idea.title, idea.technique) if idea else ("", ""))
+        assert entry.verdict is (found.verdict if found else None)
+        timing = (found.timing.time_ms, found.timing.speedup, found.timing.speedup_low) if found else (None,) * 3
+        assert (entry.time_ms, entry.speedup, entry.speedup_low) == timing
+
+
+def test_the_version_changes_when_another_process_writes(small_archive: Sample) -> None:
+    with Archive(small_archive.path, read_only=True) as reader, Archive(small_archive.path) as writer:
+        before = reader.version()
+        assert reader.version() == before
+        writer.add_stop(small_archive.run.id, StopReason.INTERRUPTED)
+        assert reader.version() != before
+
+
+def test_the_search_finds_words_of_ideas_and_code_and_follows_the_archive(
+    make_archive: Callable[..., Sample], tmp_path: Path
+) -> None:
+    sample = make_archive()
+    with Archive(sample.path, read_only=True) as archive:
+        index = archive.search_index()
+        ideas = [hit for hit in index.find("registers block", limit=9) if hit.table == "ideas"]
+        assert [hit.line for hit in ideas] == ["Keep a block of C in registers"]
+        assert ideas[0].run == sample.run.id
+        assert ideas[0].kernel in sample.evaluations
+        code = index.find("BLOCK unro", limit=5)
+        assert len([hit for hit in code if hit.table == "kernels"]) == 5
+        assert all("block" in hit.line.lower() for hit in code if hit.table == "kernels")
+        assert index.find("nowhere_to_be_found", limit=5) == ()
+        assert index.find('" OR * (', limit=5) == ()
+        make_archive(run_id="matmul-2", seed=7)
+        assert {hit.run for hit in index.find("BLOCK", limit=500)} == {sample.run.id, "matmul-2"}
+
+
+def test_a_search_writes_nothing_to_the_file(small_archive: Sample) -> None:
+    before = small_archive.path.read_bytes()
+    with Archive(small_archive.path, read_only=True) as archive:
+        archive.search_index().find("block", limit=3)
+    assert small_archive.path.read_bytes() == before
+    connection = Connection(small_archive.path, create=False)
+    assert not connection.rows("select name from sqlite_master where name like 'find_%'")
+    connection.close()
