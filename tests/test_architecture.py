@@ -29,6 +29,7 @@ ORDER = {
         "search",
         "runs",
         "ask_tell",
+        "web",
         "cli",
     ),
     "evaluators": (

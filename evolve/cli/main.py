@@ -31,6 +31,7 @@ COMMANDS = {
     "profile": ("profile:profile", "Show where a kernel's time goes."),
     "export": ("export:export", "Write the best kernel as a ModelNew file."),
     "archive": ("archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
+    "browse": ("browse:browse", "Serve pages about the archive to a browser."),
     "ideas": ("ideas:ideas", "List ideas and techniques with their gains."),
     "plot": ("plot:plot", "Draw best-so-far over the children."),
     "problems": ("problems:problems", "List, show and check problems."),

@@ -1,0 +1,1 @@
+"""Pages about an archive: `kbevolve browse` serves them, `kbevolve report` writes one file. Both only read."""

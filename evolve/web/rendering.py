@@ -1,0 +1,53 @@
+"""The words of the templates; the same for the pages and for a report."""
+
+from typing import Any
+
+from jinja2 import Environment
+
+from kbevolve.archive import formatting
+from kbevolve.archive.records import Operator, Verdict
+from kbevolve.archive.run_queries import strategy_of
+from kbevolve.evolve.web import charts
+from kbevolve.evolve.web.code import visible
+from kbevolve.islands.niches import LEVELS
+
+#: A run without a stop reason; the archive cannot distinguish the two.
+NOT_STOPPED = "running, or its process was killed"
+
+
+def device_words(fingerprint: str) -> str:
+    """``NVIDIA H200, sm_90, torch 2.11.0``: a fingerprint without the type of the device."""
+    return " + ".join(one.partition("/")[2].replace("/", ", ") or one for one in fingerprint.split(" + "))
+
+
+def interval_of(measured: Any) -> str:
+    """The 95 % interval of whatever has a speedup; "" without one."""
+    low, high = measured.speedup_low, measured.speedup_high
+    return "" if low is None or high is None else formatting.interval_words(low, high)
+
+
+def prepare(environment: Environment) -> None:
+    """Give an environment what the templates use."""
+    environment.autoescape = True  # Flask escapes by the ending of a template's name, and ours end in .jinja
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.filters |= {
+        "device": device_words,
+        "digits": formatting.three_digits,
+        "duration": formatting.duration_words,
+        "interval": interval_of,
+        "percent": formatting.percent_words,
+        "size": formatting.size_words,
+        "time": formatting.time_words,
+        "times": formatting.as_times,
+        "verdict": formatting.verdict_words,
+        "visible": visible,
+    }
+    environment.globals |= {
+        "CORRECT": Verdict.CORRECT,
+        "LEVELS": LEVELS,
+        "NOT_STOPPED": NOT_STOPPED,
+        "charts": charts,
+        "operators": list(Operator),
+        "strategy_of": strategy_of,
+        "verdicts": list(reversed(Verdict)),
+    }

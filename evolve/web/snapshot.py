@@ -1,0 +1,117 @@
+"""What the pages read, kept in memory until another process writes to the archive."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from kbevolve.archive.lineage import first_births
+from kbevolve.archive.outlines import OutlineEntry
+from kbevolve.archive.records import Kernel, ProblemCard, Run
+from kbevolve.archive.run_queries import RunSummary, precision_of
+from kbevolve.archive.search_index import SearchIndex
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import ArchiveError
+from kbevolve.configs.reference import as_model_new
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A run, read once for a page."""
+
+    summary: RunSummary
+    entries: tuple[OutlineEntry, ...]
+    card: ProblemCard | None
+    #: Id of the kernel that is the reference itself.
+    reference: str
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.summary.run
+
+    @cached_property
+    def first(self) -> dict[str, OutlineEntry]:
+        """Kernel id to the attempt that created it."""
+        return first_births(self.entries)
+
+    @property
+    def best(self) -> OutlineEntry | None:
+        """The published kernel; None while nothing is correct."""
+        return self.first.get(self.summary.best_kernel or "")
+
+    @property
+    def roofline_share(self) -> float | None:
+        """The roofline's time over the best kernel's, 0 to 1; None where one is unknown."""
+        return roofline_share(self.summary, self.card)
+
+
+def roofline_share(summary: RunSummary, card: ProblemCard | None) -> float | None:
+    """The roofline's time over that of a run's best kernel, 0 to 1; None where one is unknown."""
+    published = summary.champion or (summary.best.timing if summary.best else None)
+    if card is None or published is None or not published.time_ms or not card.task_roofline_ms:
+        return None
+    return min(card.task_roofline_ms / published.time_ms, 1.0)
+
+
+class Snapshot:
+    """An archive behind a cache. Threads may share it."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self._lock = threading.RLock()
+        self._version = archive.version()
+        self._kept: dict[Hashable, Any] = {}
+        self._index: SearchIndex | None = None
+
+    def index(self) -> SearchIndex:
+        """The search in ideas and kernels, made when it is first asked for."""
+        with self._lock:
+            self._index = self._index or self.archive.search_index()
+            return self._index
+
+    def prepare(self) -> None:
+        """Read the newest run and the texts, so that the first page and the first search need not wait for them."""
+        with contextlib.suppress(ArchiveError):  # no run yet, or the archive was closed meanwhile
+            self.facts("latest")
+            self.index().update()
+
+    def kept(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of this key; made anew when the archive has changed."""
+        with self._lock:
+            if (version := self.archive.version()) != self._version:
+                self._version, self._kept = version, {}
+            if key not in self._kept:
+                self._kept[key] = make()
+            value: Value = self._kept[key]
+            return value
+
+    def summaries(self) -> list[RunSummary]:
+        """Every run, the newest first."""
+        return self.kept("summaries", self.archive.runs.summaries)
+
+    def card(self, run: Run) -> ProblemCard | None:
+        """What the judge measured about the run's problem; None where that was not kept."""
+        return self.archive.problems.card(run.problem, run.device, precision_of(run))
+
+    def facts(self, which: str) -> RunFacts:
+        """A run by its id, the start of it, or "latest".
+
+        Raises:
+            ArchiveError: there is none, or several start so.
+        """
+        run = self.archive.runs.get(which)
+        return self.kept(("run", run.id), lambda: self._facts(run))
+
+    def _facts(self, run: Run) -> RunFacts:
+        source = self.archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
+        return RunFacts(
+            summary=self.archive.runs.summary(run),
+            entries=self.archive.outline(run),
+            card=self.card(run),
+            reference=Kernel.from_source(as_model_new(source)).id,
+        )
