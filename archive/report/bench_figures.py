@@ -129,7 +129,7 @@ def headroom(results: Sequence[ProblemResult], *, details: str) -> "Figure":
         axes.plot(place, after, "o", markersize=6, color=colour, zorder=4, label=label)
     axes.plot([], [], "o", markersize=5, markerfacecolor="white", markeredgecolor=GREY, label="eager")
     axes.axhline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    axes.set_ylim(0, max(1.04, *(1.05 * max(one.floor_share or 0, one.eager_floor_share or 0) for one in ranked)))
+    axes.set_ylim(0, 1.04)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.grid(axis="y", color="#d9dde3", linewidth=0.6)
     axes.set_ylabel("time at the roofline over the measured time")

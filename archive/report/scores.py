@@ -51,7 +51,8 @@ class ProblemResult:
     best_baseline: str | None = None
     time_ms: float | None = None
     precision_class: str | None = None
-    #: Time at the roofline of the task's precision over the kernel's time, and over eager's; None where it is unknown.
+    #: Time at the roofline of the kernel's precision class over the kernel's time, and over eager's, at most 1; None
+    #: where it is unknown.
     floor_share: float | None = None
     eager_floor_share: float | None = None
     #: The run that found the kernel; None for a kernel that was given.

@@ -22,10 +22,11 @@ from kbevolve.configs.prices import read_prices
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.configs.suites import SuiteProblem
+from kbevolve.evaluators.analysis.rates import roofline_share
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 from kbevolve.evolve.runs.batch import judged
-from kbevolve.evolve.runs.comparison import ComparedRun, KnownRuns, dollars_of, known_runs, planned
+from kbevolve.evolve.runs.comparison import ComparedRun, KnownRuns, dollars_of, known_run, planned
 from kbevolve.evolve.runs.evaluators import JudgeDevices, Judges, open_judges
 
 #: Flags of a card for which the judge refuses every kernel.
@@ -104,16 +105,17 @@ class Bench:
             flaws=tuple(dict.fromkeys(kinds)),
         )
 
-    def with_kernel(self, result: ProblemResult, problem: Problem, found: Evaluation | Confirmation) -> ProblemResult:
-        """The result with a correct kernel, measured as `found` says."""
-        measured = found if isinstance(found, Confirmation) else found.timing
+    def with_kernel(
+        self, result: ProblemResult, problem: Problem, found: Evaluation, confirmation: Confirmation | None = None
+    ) -> ProblemResult:
+        """The result with a correct kernel and its times, from the confirmation where there is one."""
+        measured, precision_class = confirmation or found.timing, found.accuracy.precision_class
         card, speedup, time_ms = self.known_card(problem), measured.speedup, measured.time_ms
         assert speedup, "a correct kernel has one"
         assert time_ms, "a correct kernel has one"
         known = [Baseline(name=name, speedup=ratio) for name, ratio in card.baselines.items()] if card else []
         # On a CPU no default flag lowers the precision.
         default = 1.0 if self.devices.device.type == "cpu" else (card.baselines.get(DEFAULT_FLAGS) if card else None)
-        share = card.task_roofline_ms / time_ms if card and card.task_roofline_ms else None
         return replace(
             result,
             kernel=found.kernel,
@@ -124,8 +126,9 @@ class Bench:
             over_best=over_best(speedup, known) if known else None,
             best_baseline=best(known).name if known else None,
             time_ms=time_ms,
-            floor_share=share,
-            eager_floor_share=share / speedup if share else None,
+            precision_class=precision_class,
+            floor_share=roofline_share(card, precision_class, time_ms),
+            eager_floor_share=roofline_share(card, precision_class, time_ms * speedup),
         )
 
     def _refusal(self, card: ProblemCard | None) -> str:
@@ -162,7 +165,7 @@ class SearchBench(Bench):
         assert one.problem is not None, "else nothing is missing"
         if self.analyse(one.problem):
             run, reason = self.search(one.problem, self.run_of(one.problem), self.judges())
-            self.known = known_runs(self.archive, run.device, {run.problem}) | dict(self.known)  # type: ignore[operator]
+            self.known |= known_run(self.archive.runs.summary(run))
             if reason is StopReason.INTERRUPTED:
                 raise KeyboardInterrupt
 
@@ -188,8 +191,8 @@ class SearchBench(Bench):
         fittest = [step.point.evaluation for step in curve.steps if step.point.evaluation.kernel not in failed]
         if curve.champion is None and not fittest:
             return replace(result, failure=_failure(list(evaluations.values())))
-        result = self.with_kernel(result, one.problem, curve.champion or fittest[-1])
-        result = replace(result, precision_class=evaluations[result.kernel or ""].accuracy.precision_class)
+        found = evaluations[curve.champion.kernel] if curve.champion else fittest[-1]
+        result = self.with_kernel(result, one.problem, found, curve.champion)
         # The best of many measurements is partly luck: what won no contest against eager is not faster than eager.
         held = self.settings.evaluation.confirm_rounds > 0
         return _at_most_eager(result) if held and curve.champion is None else result
@@ -224,11 +227,13 @@ class FileBench(Bench):
 
     def result(self, one: SuiteProblem, reason: str = "") -> ProblemResult:
         """What the archive knows."""
-        result = self.empty(one, reason)
+        kernels, unreadable = self._kernels(one)
+        known = [self._known(one.problem, kernel) for kernel in kernels.values()] if one.problem else []
+        evaluations = [found for found in known if found is not None]
+        # A failure over one kernel hides no verdict of the others.
+        result = self.empty(one, "" if evaluations else reason)
         if one.problem is None or result.not_judged:
             return result
-        kernels, unreadable = self._kernels(one)
-        evaluations = [found for kernel in kernels.values() if (found := self._known(one.problem, kernel)) is not None]
         correct = [found for found in evaluations if found.verdict is Verdict.CORRECT]
         result = replace(
             result,
@@ -240,8 +245,7 @@ class FileBench(Bench):
             failure = unreadable[0] if unreadable and not evaluations else _failure(evaluations, none="no kernel")
             return replace(result, failure=failure)
         fastest = max(correct, key=lambda found: found.timing.speedup_low or 0.0)
-        result = self.with_kernel(result, one.problem, fastest)
-        return replace(result, precision_class=fastest.accuracy.precision_class)
+        return self.with_kernel(result, one.problem, fastest)
 
     def _kernels(self, one: SuiteProblem) -> tuple[dict[str, Kernel], list[str]]:
         """File -> kernel, and why other files cannot be read."""

@@ -7,6 +7,7 @@ from typing import Any
 from kbevolve.archive.records import Run, StopReason
 from kbevolve.archive.report.comparison import Track, against, checkpoints, reached, track
 from kbevolve.archive.report.curves import curve_of
+from kbevolve.archive.run_queries import RunSummary
 from kbevolve.archive.store import Archive
 from kbevolve.configs.prices import Prices
 from kbevolve.configs.problem import Problem
@@ -37,18 +38,24 @@ class ComparedRun:
         return f"{self.settings.search.strategy}, seed {self.settings.search.seed}"
 
 
-KnownRuns = Mapping[tuple[str, str], tuple[Run, bool]]
+#: Problem id and settings of a run -> the run, and whether it is over.
+KnownRuns = dict[tuple[str, str], tuple[Run, bool]]
 
 
 def known_runs(archive: Archive, device: str, problems: Collection[str]) -> KnownRuns:
-    """Problem id and settings (`planned`) -> the run of the archive that has them, and whether it is over."""
-    found: dict[tuple[str, str], tuple[Run, bool]] = {}
+    """The runs of these problems (ids) on a device (fingerprint); of equal runs the oldest."""
+    found: KnownRuns = {}
     for summary in archive.runs.summaries():  # newest first: the oldest of equal runs counts
-        run = summary.run
-        if run.problem in problems and run.device == device:
-            identity = _identity(Settings.model_validate_json(run.settings))
-            found[run.problem, identity] = run, summary.stopped not in NOT_OVER
+        if summary.run.problem in problems and summary.run.device == device:
+            found |= known_run(summary)
     return found
+
+
+def known_run(summary: RunSummary) -> KnownRuns:
+    """The entry of one run."""
+    run = summary.run
+    identity = _identity(Settings.model_validate_json(run.settings))
+    return {(run.problem, identity): (run, summary.stopped not in NOT_OVER)}
 
 
 def planned(known: KnownRuns, problem: Problem, settings: Settings) -> ComparedRun:

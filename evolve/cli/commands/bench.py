@@ -121,7 +121,8 @@ def bench(
             found = scores(results, thresholds)
             print_problems(console, results)
             print_scores(console, found)
-            say(console, f"Wrote {output}: scores.md, problems.csv, figures{'' if files else ', kernels'}.")
+            searched = any(one.run and one.kernel for one in results)
+            say(console, f"Wrote {output}: scores.md, problems.csv, figures{', kernels' if searched else ''}.")
         left = len(problems) - len(results)
         if interrupted:
             say(console, f"Interrupted with {counted(left, 'problem')} left; the same command continues.", "yellow")

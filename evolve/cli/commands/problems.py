@@ -76,6 +76,7 @@ def ls(level: int | None, kernelbench_dir: Path | None) -> None:
     """List the built-in problems, and those of a KernelBench checkout when there is one.
 
     Seeds are the hand-written starting kernels; every run also starts from the reference and torch.compile's kernel.
+    Known flaws of KernelBench's problems are named; `problems check` says what they are.
     """
     names = builtin_names() + (kernelbench_names(kernelbench_dir) if kernelbench_dir else [])
     shown = [name for name in names if level is None or _level(name) == level]
@@ -193,4 +194,6 @@ def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
     seeds = ",".join(path.stem for device_type in ("cpu", "cuda") for path in seed_files(problem.name, device_type))
     # KernelBench's files have no docstring, but their names say it: 19_ReLU.
     summary = problem.summary.rstrip(".") or title_of(problem.path).replace("_", " ")
+    if flaws := ", ".join(dict.fromkeys(flaw.kind for flaw in known_flaws(problem))):
+        summary += f" (flawed: {flaws})"
     return problem.name, "yes" if problem.cpu_sizes else "", seeds, summary

@@ -42,8 +42,8 @@ def print_problems(console: Console, results: Sequence[ProblemResult]) -> None:
         [
             Column("problem", _name),
             Column("over eager", _speedup_text, right=True),
-            Column("best", lambda one: _times(one.over_best), right=True, least_width=90),
-            Column("default", lambda one: _times(one.over_default), right=True, least_width=110),
+            Column("over best", lambda one: _times(one.over_best), right=True, least_width=90),
+            Column("over default", lambda one: _times(one.over_default), right=True, least_width=110),
             Column("time", lambda one: time_words(one.time_ms), right=True, least_width=100),
             Column("class", lambda one: one.precision_class or "", least_width=105),
             Column("floor", lambda one: percent_words(one.floor_share), right=True, least_width=100),
@@ -67,8 +67,8 @@ def print_scores(console: Console, found: Mapping[str, Any]) -> None:
             if name.startswith("fast_") and name.count("_") == 1 and name != "fast_0"
         ),
         Column("over eager", lambda row: _average(row[1], "geomean_eager"), right=True),
-        Column("best", lambda row: _times(row[1]["geomean_best"]), right=True),
-        Column("default", lambda row: _times(row[1]["geomean_default"]), right=True, least_width=90),
+        Column("over best", lambda row: _times(row[1]["geomean_best"]), right=True),
+        Column("over default", lambda row: _times(row[1]["geomean_default"]), right=True, least_width=90),
         Column("median", lambda row: _times(row[1]["median_eager"]), right=True, least_width=95),
         Column("floor", lambda row: percent_words(row[1]["floor_share"]), right=True, least_width=85),
         Column("kernels", lambda row: row[1]["evaluations"], right=True, least_width=110),

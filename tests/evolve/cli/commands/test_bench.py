@@ -26,7 +26,7 @@ class BenchJudge(KnownJudge):
     """Knows flags by the text of a problem, and breaks over the problems of `breaking`."""
 
     def __init__(self, flagged: Mapping[str, Mapping[str, str]] | None = None, breaking: str = "") -> None:
-        super().__init__()
+        super().__init__(precision_class="fp32")
         self.flagged, self.breaking, self.opened = flagged or {}, breaking, 0
         self.error: BaseException = EvaluatorError("the reference does not run")
 
