@@ -10,6 +10,7 @@ from kbevolve.archive.report.curves import Curve, Point
 from kbevolve.archive.report.style import (
     GREY,
     INK,
+    MANY,
     MARKERS,
     PALETTE,
     caption,
@@ -93,6 +94,7 @@ def _draw_dots(
             linewidths=0.4,
             zorder=5 if label else 2,
             label=label,
+            rasterized=len(correct) > MANY,
         )
 
 

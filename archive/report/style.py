@@ -3,6 +3,8 @@
 matplotlib is imported when a figure is drawn, and without pyplot: no window system, no global state.
 """
 
+import html
+import io
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,6 +30,8 @@ _PALE = "#d9dde3"
 #: Spread of the speedups (largest over smallest) from which their axis is logarithmic: beyond about a decade a linear
 #: axis shows nothing of the beginning.
 _LOG_FROM = 8.0
+#: Points from which a scatter is a picture within an SVG file: each would be an element of its own.
+MANY = 2_000
 #: Inches of every figure.
 _HEIGHT = 5.2
 _STYLE: dict[Any, Any] = {
@@ -66,18 +70,30 @@ def save(draw: Callable[[], "Figure"], file: Path) -> None:
         ArchiveError: the file cannot be written.
     """
     check_format(file)
+    try:
+        file.write_bytes(drawn(draw, file.suffix.lower()))
+    except OSError as error:
+        raise ArchiveError(f"{file}: {error.strerror}; name a file in a directory that you may write to") from None
+
+
+def svg_element(draw: Callable[[], "Figure"], label: str) -> str:
+    """Draw a figure as an element of an HTML page, named for those who cannot see it."""
+    text = drawn(draw, ".svg").decode()
+    return text[text.index("<svg ") :].replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)
+
+
+def drawn(draw: Callable[[], "Figure"], suffix: str) -> bytes:
+    """A figure as a file with one of the endings."""
     import matplotlib
 
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         # A note in a script that the font lacks is drawn as boxes; that is no news for the terminal.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from")
-        figure = draw()
+        figure, target = draw(), io.BytesIO()
         # matplotlib writes the moment into SVG and PDF files, which would make two equal figures differ.
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(file.suffix.lower())
-        try:
-            figure.savefig(file, dpi=160, metadata=metadata)
-        except OSError as error:
-            raise ArchiveError(f"{file}: {error.strerror}; name a file in a directory that you may write to") from None
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix)
+        figure.savefig(target, format=suffix[1:], dpi=160, metadata=metadata)
+    return target.getvalue()
 
 
 def check_format(file: Path) -> None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "export": ("export:export", "Write the best kernel as a ModelNew file."),
     "archive": ("archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
     "browse": ("browse:browse", "Serve pages about the archive to a browser."),
+    "report": ("report:report", "Write a run as one HTML file, or as Markdown."),
     "ideas": ("ideas:ideas", "List ideas and techniques with their gains."),
     "plot": ("plot:plot", "Draw best-so-far over the children."),
     "problems": ("problems:problems", "List, show and check problems."),

@@ -14,6 +14,7 @@ from werkzeug.serving import make_server
 
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.web.app import create_app
+from kbevolve.evolve.web.report import write_report
 from kbevolve.evolve.web.snapshot import Snapshot
 from tests.evolve.web.conftest import SCRIPT, make_hostile
 from tests.small_archive import Sample, fill
@@ -161,6 +162,15 @@ def test_two_thousand_kernels_open_filter_follow_diff_and_search(
     assert "Keep a block of C in registers" in find(browser, ".hits")[0].text
     browser.find_element("tag name", "body").send_keys("j")
     assert browser.switch_to.active_element.get_attribute("href").startswith(f"{address}/kernels/")
+
+
+def test_a_report_opens_from_a_file(browser: Any, large: tuple[Path, str], tmp_path: Path) -> None:
+    with Archive(large[0], read_only=True) as archive:
+        write_report(archive, "latest", tmp_path / "report.html")
+    browser.get((tmp_path / "report.html").as_uri())
+    check(browser)
+    assert len(find(browser, "figure.drawn > svg")) >= 3
+    assert find(browser, "ol.story h2")
 
 
 def test_dark_and_narrow(browser: Any, serve: Callable[[Path], str], large: tuple[Path, str]) -> None:

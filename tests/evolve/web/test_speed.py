@@ -1,0 +1,46 @@
+"""Pages and reports of a run of 10,000 kernels, in processor time: the machine may be busy."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from benchmarks.engine.bulk import fill
+from kbevolve.archive.store import Archive
+from kbevolve.evolve.web.report import write_report
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "kbevolve.db"
+    fill(path, 10_000)
+    return path
+
+
+def test_pages_take_less_than_200_ms(large: Path, open_pages: Callable[[Path], FlaskClient]) -> None:
+    client = open_pages(large)
+    run = client.get("/runs/latest").location
+    with Archive(large, read_only=True) as archive:
+        best = archive.runs.summary(archive.runs.get()).best_kernel
+    tabs = [run, *(f"{run}/{tab}" for tab in ("story", "lineage", "kernels", "kernels?q=child", "ideas"))]
+    pages = ["/", *tabs, f"/kernels/{best}", f"/diff/{best}", "/search?q=program_id"]
+    for page in pages:
+        assert client.get(page, follow_redirects=True).status_code == 200  # reads what later views share
+    spent = {}
+    for page in pages:
+        start = time.process_time()
+        client.get(page, follow_redirects=True)
+        spent[page] = time.process_time() - start
+    assert max(spent.values()) < 0.2, spent
+
+
+def test_a_report_takes_less_than_10_s(large: Path, tmp_path: Path) -> None:
+    start = time.process_time()
+    with Archive(large, read_only=True) as archive:
+        write_report(archive, "latest", tmp_path / "report.html")
+    assert time.process_time() - start < 10
+    assert (tmp_path / "report.html").stat().st_size < 5e6
