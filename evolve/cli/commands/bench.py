@@ -1,6 +1,6 @@
 """`kbevolve bench`: score a suite of problems, searched with one budget each, or kernels that others wrote."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -115,10 +115,10 @@ def bench(
                 known=known_runs(archive, devices.device.fingerprint, ids),
             )
         results, interrupted = _work(console, made, problems)
+        found = scores(results, thresholds)
         if results:
             details = _details(suite, devices, settings, kernels)
-            _write(console, archive, output, problems, results, thresholds, details)
-            found = scores(results, thresholds)
+            _write(archive, output, problems, results, found, details)
             print_problems(console, results)
             print_scores(console, found)
             searched = any(one.run and one.kernel for one in results)
@@ -126,7 +126,7 @@ def bench(
         left = len(problems) - len(results)
         if interrupted:
             say(console, f"Interrupted with {counted(left, 'problem')} left; the same command continues.", "yellow")
-        if results and as_json:
+        if as_json:
             facts = {"suite": suite, "device": devices.device.fingerprint, "precision": settings.evaluation.precision}
             print_json_line({**facts, "left": left, **found, "problems": results, "output": output})
     return INTERRUPTED if interrupted else 0
@@ -237,12 +237,11 @@ def _details(suite: str, devices: JudgeDevices, settings: Settings, kernels: Pat
 
 
 def _write(
-    console: Console,
     archive: Archive,
     output: Path,
     problems: Sequence[SuiteProblem],
     results: Sequence[ProblemResult],
-    thresholds: Sequence[float],
+    found: Mapping[str, Any],
     details: str,
 ) -> None:
     """Tables, figures, and the best kernel of each problem that was searched, in KernelBench's names."""
@@ -250,7 +249,7 @@ def _write(
     try:
         output.mkdir(parents=True, exist_ok=True)
         title = f"Benchmark of {counted(len(results), 'problem')}"
-        (output / "scores.md").write_text(as_markdown(title, details, scores(results, thresholds), results), "utf-8")
+        (output / "scores.md").write_text(as_markdown(title, details, found, results), "utf-8")
         (output / "problems.csv").write_text(as_csv(results), "utf-8")
         for one in results:
             if one.run and one.kernel:

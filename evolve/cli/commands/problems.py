@@ -11,6 +11,7 @@ from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_na
 from kbevolve.configs.errors import ProblemError, UsageError
 from kbevolve.configs.fetch import COMMIT, REPOSITORY, fetch_dataset, fetch_repository, fetched_folder
 from kbevolve.configs.flaws import known_flaws
+from kbevolve.configs.hardware import data_sheet
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
@@ -37,7 +38,7 @@ _COLUMNS: tuple[Column[tuple[str, str, str, str]], ...] = (
 
 @click.group(epilog="Example: kbevolve problems ls --level 2")
 def problems() -> None:
-    """List, show, check and fetch problems."""
+    """List, show, check and fetch problems; show prompts."""
 
 
 @problems.command(
@@ -165,6 +166,33 @@ def check(
     print_fields(
         Console(), {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)}
     )
+
+
+@problems.command(epilog="Example: kbevolve problems prompt L1/softmax --gpu H100")
+@click.argument("name")
+@click.option(
+    "--gpu", required=True, metavar="GPU", help="H100, H200, B200, A100-40GB, A100-80GB, A10G, L40S, L4, T4, MI300X."
+)
+@click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="fp32",
+    show_default=True,
+    help="Precision of the task.",
+)
+@click.option("--ideas", "count", type=click.IntRange(1, 16), default=4, show_default=True, help="Ideas asked for.")
+@kernelbench_option
+def prompt(name: str, gpu: str, precision: Precision, count: int, kernelbench_dir: Path | None) -> None:
+    """Show the first prompt of a run on a GPU that this machine need not have.
+
+    The GPU is described by its data sheet. A run describes its device as it is measured, and shows measured kernels.
+    """
+    sheet, problem = data_sheet(gpu), find_problem(name, kernelbench=kernelbench_dir)
+
+    from kbevolve.evolve.proposers.codegen.first_prompt import first_prompt
+
+    for title, text in zip(("system", "user"), first_prompt(problem, sheet, precision, count=count), strict=True):
+        click.echo(f"----- {title} -----\n\n{text}")
 
 
 def _measured(graph: Graph, problem: Problem, device_type: str) -> "MeasuredGraph | None":

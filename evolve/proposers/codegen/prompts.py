@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kbevolve.archive.formatting import percent_words
 from kbevolve.archive.records import Backend, Idea, Operator
+from kbevolve.configs.hardware import lines_of
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
 from kbevolve.configs.settings import Feedback, Libraries, Precision
 from kbevolve.evaluators.correctness import rule
@@ -60,7 +61,7 @@ def system(brief: Brief, precision: Precision, libraries: Libraries = "full") ->
         "system",
         device=brief.task.device,
         device_type=brief.task.device_type,
-        device_lines=device_lines(brief.task.card),
+        device_lines=device_lines(brief.task.card) or lines_of(brief.task.device),
         precision=precision,
         libraries=libraries,
         rule=rule,

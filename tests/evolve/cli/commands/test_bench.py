@@ -129,6 +129,10 @@ def test_an_interrupted_benchmark_says_how_to_go_on_and_does(bench: Any) -> None
     assert "Interrupted with 2 problems left; the same command continues." in outcome.out
     assert json.loads(outcome.out.splitlines()[-1])["all"]["n"] == 1
     assert judge.closed
+    idle = BenchJudge(breaking="problem")
+    idle.error = KeyboardInterrupt()
+    outcome = bench("--json", "--seed", 9, judge=idle)
+    assert (json.loads(outcome.out.splitlines()[-1])["all"]["n"], outcome.code) == (0, 130), "before the first result"
     again = bench("--json")
     assert "3 problems, 1 of them finished." in again.out
     assert last(again)["all"]["n"] == 3

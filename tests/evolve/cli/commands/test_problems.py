@@ -114,3 +114,19 @@ def test_kernelbench_is_fetched_once_and_then_found_without_an_option(
         assert outcome.code == 0, outcome.err
         assert outcome.out.splitlines()[0] == f"2 problems in {tmp_path / 'cache' / 'kernelbench'}{ending}"
     assert kbevolve("problems", "show", "kernelbench:wide_softmax").out == TINY
+
+
+def test_the_first_prompt_on_a_gpu_that_is_not_here(kbevolve) -> None:  # type: ignore[no-untyped-def]
+    shown = kbevolve("problems", "prompt", "L1/softmax", "--gpu", "l40s", "--ideas", 2).out
+    system, user = shown.split("----- user -----")
+    assert "NVIDIA L40S, 142 SMs, 48 GB, sm_89\nA block may have 99 KiB" in system
+    assert "By the data sheet: 864 GB/s" in system
+    assert "ROWS = 8192" in user, "the sizes of a GPU"
+    assert "Propose up to 2 ideas" in user
+    assert "in CUDA C++ or Triton" in user
+    amd = kbevolve("problems", "prompt", "L1/softmax", "--gpu", "MI300X", "--precision", "bf16").out
+    assert "304 CUs, 192 GB, gfx942" in amd
+    assert "in Triton" in amd
+    assert "CUDA C++" not in amd
+    outcome = kbevolve("problems", "prompt", "L1/softmax", "--gpu", "H1000")
+    assert (outcome.code, "Nearest: H100" in outcome.err) == (2, True)
