@@ -62,7 +62,7 @@ def ls(
     """List all runs, newest first; or, with RUN (an id, or latest), its children in order of creation."""
     if which is None and (best or verdict):
         raise UsageError("--best and --verdict choose children of a run; name it: kbevolve archive ls latest --best")
-    with Archive(archive_path, create=False) as store:
+    with Archive(archive_path, read_only=True) as store:
         if which is not None:
             _list_children(store, store.runs.get(which), best=best, verdict=verdict, limit=limit, as_json=as_json)
             return
@@ -85,7 +85,7 @@ def ls(
 @archive_option
 def show(which: str, only_source: bool, conversation: bool, as_json: bool, archive_path: Path) -> None:
     """Show a kernel (attempt, idea, verdict, contests, source) or a run (settings, counts, best kernel)."""
-    with Archive(archive_path, create=False) as store:
+    with Archive(archive_path, read_only=True) as store:
         found = store.find(which)
         if isinstance(found, Run):
             if only_source or conversation:
@@ -108,7 +108,7 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
 @archive_option
 def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -> None:
     """Show the ancestors of a kernel back to a starting kernel, with speedups and ideas."""
-    with Archive(archive_path, create=False) as store:
+    with Archive(archive_path, read_only=True) as store:
         kernel = store.kernels.get(which)
         run = store.runs.get(run_id) if run_id else store.runs.get(_birth(store, kernel).run)
         line = line_of(kernel.id, store.runs.births(run.id, texts=False))
@@ -127,7 +127,7 @@ def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -
 @archive_option
 def diff(first: str, second: str | None, archive_path: Path) -> None:
     """Show what changed from the parent of KERNEL to KERNEL, or from KERNEL to OTHER."""
-    with Archive(archive_path, create=False) as store:
+    with Archive(archive_path, read_only=True) as store:
         if second is None:
             newer = store.kernels.get(first)
             older = store.kernels.get(_parent(store, newer))
@@ -154,7 +154,7 @@ def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_p
     """
     if run_id and problem_name:
         raise UsageError(f"both --run {run_id} and --problem {problem_name}: give one of them")
-    with Archive(archive_path, create=False) as store:
+    with Archive(archive_path, read_only=True) as store:
         run = store.runs.latest_of(problem_name) if problem_name else store.runs.get(run_id or "latest")
         births, evaluations = store.runs.births(run.id, texts=False), store.runs.evaluations(run.id)
         throughput = throughput_of(run, births, evaluations.values())

@@ -54,7 +54,7 @@ def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Pa
     failures count as zero; validity is the expected share of correct kernels. With --run, also the exhausted ideas with
     reasons, and the lessons in the next prompts.
     """
-    with Archive(archive_path, create=False) as archive:
+    with Archive(archive_path, read_only=True) as archive:
         run = archive.runs.get(run_id) if run_id else None
         found = of_run(archive, run) if run else of_archive(archive)
     if as_json:

@@ -22,7 +22,7 @@ def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, archi
 
     One run shows its islands, its failures and what made each step; several runs show their best lines together.
     """
-    with Archive(archive_path, create=False) as archive:
+    with Archive(archive_path, read_only=True) as archive:
         runs = _runs(archive, run_ids, problem_name)
         curves = [curve_of(archive, run) for run in runs]
     save_best_so_far(curves, output, device=runs[0].device.replace("/", ", "))

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from werkzeug.serving import make_server
 
+from kbevolve.archive.records import StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.web.app import create_app
 from kbevolve.evolve.web.report import write_report
@@ -171,6 +173,18 @@ def test_a_report_opens_from_a_file(browser: Any, large: tuple[Path, str], tmp_p
     check(browser)
     assert len(find(browser, "figure.drawn > svg")) >= 3
     assert find(browser, "ol.story h2")
+
+
+def test_an_open_page_follows_the_run(
+    browser: Any, serve: Callable[[Path], str], make_archive: Callable[..., Sample]
+) -> None:
+    sample = make_archive(stop=None)
+    browser.get(f"{serve(sample.path)}/runs/{sample.run.id}")
+    time.sleep(4)  # the first question is asked after three seconds
+    with Archive(sample.path) as writer:
+        writer.add_stop(sample.run.id, StopReason.TARGET_REACHED)
+    WebDriverWait(browser, 30).until(lambda _: "the target speedup was reached" in find(browser, "main")[0].text)
+    check(browser)
 
 
 def test_dark_and_narrow(browser: Any, serve: Callable[[Path], str], large: tuple[Path, str]) -> None:
