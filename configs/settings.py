@@ -192,4 +192,7 @@ def _explain(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         near = nearest(name, Settings.names())
         return f"no setting {name!r}. {near} `kbevolve archive show RUN` lists all settings of a run."
-    return f"{name} = {first['input']!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    message = first["msg"]
+    if name == "device":
+        message = "There are auto, cpu, cuda and cuda:NUMBER"
+    return f"{name} = {first['input']!r}: {message[0].lower()}{message[1:]}"

@@ -37,9 +37,7 @@ class Reference:
         self._guard("file", lambda: exec(compile(self.source, str(problem.path), "exec"), namespace))
         self._get_inputs: Callable[[], list[Any]] = namespace["get_inputs"]
         #: What `Model` and `ModelNew` are constructed with.
-        self.arguments: list[Any] = list(
-            self._guard("get_init_inputs()", lambda: self._seeded(namespace["get_init_inputs"], weight_seed))
-        )
+        self.arguments = self._listed("get_init_inputs()", namespace["get_init_inputs"], weight_seed)
         self._model_class: Callable[..., torch.nn.Module] = namespace["Model"]
         self._weight_seed = weight_seed
         self.model: torch.nn.Module = self._build(weight_seed)
@@ -54,7 +52,7 @@ class Reference:
 
     def inputs(self, seed: int, transform: Distribution) -> tuple[Any, list[torch.Tensor]]:
         """Inputs drawn with `seed`: their structure (`worker.values.pack`) and the tensors in it."""
-        drawn = list(self._guard("get_inputs()", lambda: self._seeded(self._get_inputs, seed)))
+        drawn = self._listed("get_inputs()", self._get_inputs, seed)
         structure, tensors = self.packed("get_inputs()", drawn)
         generator = torch.Generator(self.device).manual_seed(seed ^ 0x5EED)
         moved = [cast(tensor.detach().to(self.device), self.precision) for tensor in tensors]
@@ -211,6 +209,16 @@ class Reference:
         torch.manual_seed(seed)
         with torch.device(self.device):
             return make()
+
+    def _listed(self, what: str, function: Callable[[], Any], seed: int) -> list[Any]:
+        """What a function of the problem returns: a list."""
+
+        def drawn() -> list[Any]:
+            if not isinstance(found := self._seeded(function, seed), list | tuple):
+                raise TypeError(f"it returned {type(found).__name__}, not a list of arguments")
+            return list(found)
+
+        return self._guard(what, drawn)
 
     def _guard(self, what: str, act: Callable[[], _Result]) -> _Result:
         try:

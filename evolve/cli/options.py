@@ -36,6 +36,27 @@ problem_option = click.option(
 )
 
 
+def _one_name(context: click.Context, parameter: click.Parameter, argument: str | None) -> str:
+    """The problem's name, from the argument or from the option before it."""
+    option = context.params.pop("problem_option", None)
+    if (name := argument or option) is None:
+        raise click.UsageError(
+            "name a problem, e.g. kbevolve run L1/matmul; `kbevolve problems ls` lists them", context
+        )
+    if argument and option:
+        raise click.UsageError(f"two problems: {option} and {argument}; name one", context)
+    return name
+
+
+def problem_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A problem as an argument or as ``--problem``."""
+    option = click.option(
+        "--problem", "problem_option", is_eager=True, metavar="NAME", help="The same as the argument PROBLEM."
+    )
+    argument = click.argument("problem_name", required=False, callback=_one_name, metavar="[PROBLEM]")
+    return option(argument(command))
+
+
 def _or_fetched(context: click.Context, parameter: click.Parameter, folder: Path | None) -> Path | None:
     """The folder that was named, else the one of `kbevolve problems fetch`."""
     return folder or (found if (found := fetched_folder()).is_dir() else None)

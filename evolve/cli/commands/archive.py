@@ -102,14 +102,14 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
 
 
 @archive.command(short_help="Show the ancestors of a kernel.", epilog="Example: kbevolve archive lineage 3f2a")
-@click.argument("which", metavar="KERNEL")
+@click.argument("which", metavar="KERNEL|RUN")
 @click.option("--run", "run_id", help="The run, if several created the kernel.  [default: the first]")
 @json_option
 @archive_option
 def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -> None:
-    """Show the ancestors of a kernel back to a starting kernel, with speedups and ideas."""
+    """Show the ancestors of a kernel, or of a run's best one, back to a starting kernel, with speedups and ideas."""
     with Archive(archive_path, read_only=True) as store:
-        kernel = store.kernels.get(which)
+        kernel = _kernel(store, which)
         run = store.runs.get(run_id) if run_id else store.runs.get(_birth(store, kernel).run)
         line = line_of(kernel.id, store.runs.births(run.id, texts=False))
         if not line:
@@ -119,6 +119,17 @@ def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -
         print_json(line)
     else:
         views.print_lineage(Console(), line, evaluations, ideas)
+
+
+def _kernel(store: Archive, which: str) -> Kernel:
+    """A kernel, or the best one of a run."""
+    found = store.find(which)
+    if isinstance(found, Kernel):
+        return found
+    best = store.runs.summary(found).best_kernel
+    if best is None:
+        raise ArchiveError(f"run {found.id} has no correct kernel yet")
+    return store.kernels.get(best)
 
 
 @archive.command(short_help="Show what changed between two kernels.", epilog="Example: kbevolve archive diff 3f2a")

@@ -10,10 +10,12 @@ from rich.console import Console
 
 from kbevolve.archive.batch_results import ResultsFile
 from kbevolve.archive.record_json import plain
+from kbevolve.archive.records import Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.device.load import load_warning
 from kbevolve.evolve.cli.options import FILE, json_line_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
 from kbevolve.evolve.cli.render.json import print_json_line
@@ -48,6 +50,7 @@ from kbevolve.evolve.runs.evaluators import Judges, open_judges
     default=False,
     help="Compare with torch.compile, and with eager in a CUDA graph, too; the first time that takes minutes.",
 )
+@click.option("--check", is_flag=True, help="Exit with 1 unless the kernel of FILE is correct.")
 @json_line_option
 @kernelbench_option
 def evaluate(
@@ -57,21 +60,25 @@ def evaluate(
     problem_name: str,
     choice: SettingsChoice,
     baselines: bool,
+    check: bool,
     as_json: bool,
     kernelbench_dir: Path | None,
 ) -> int:
     """Judge one kernel file: is it correct, and how fast is it? Or, with --batch, a folder of files.
 
-    FILE defines class ModelNew. The exit code is 0 for every verdict, and 1 when nothing could be judged. With --json
-    the last line is an object with verdict, message, tags, precision_class, speedup, speedup_low and more.
+    FILE defines class ModelNew. The exit code is 0 for every verdict, and 1 when nothing could be judged; with --check
+    it is 0 for a correct kernel alone. With --json the last line is an object with verdict, message, tags,
+    precision_class, speedup, speedup_low and more.
 
     A batch needs no archive and no network. The same command continues a batch that was stopped; `kbevolve import
     RESULTS` adds the verdicts to an archive.
     """
-    _check_task(file, batch, out)
+    _check_task(file, batch, out, check=check)
     kernel = read_kernel(file) if file else None
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = replace(choice, overrides={**choice.overrides, "evaluation.baselines": baselines}).load()
+    if warning := load_warning():
+        say(Console(stderr=True), warning, "dim")
     judges_for = partial(open_judges, devices, settings)
     if batch is not None and out is not None:
         found = read_batch(batch, problem=problem)
@@ -88,11 +95,12 @@ def evaluate(
         # If the file was refused unread, the reference need not run.
         flags = judges.card(problem).flags if baselines or "prepare" in evaluation.execution.phases else {}
     # Every process of the kernel has ended: it can print nothing after this.
+    code = 1 if check and evaluation.verdict is not Verdict.CORRECT else 0
     if as_json:
         # Without the lists of raw blocks, which would hide the verdict.
         facts = {name: value for name, value in plain(evaluation).items() if name != "blocks"}
         print_json_line(facts | {"problem_name": problem.name, "card_flags": flags})
-        return 0
+        return code
     fields = {
         "kernel": f"{kernel.id}, {kernel.backend.value}",
         "problem": problem.name,
@@ -102,10 +110,12 @@ def evaluate(
     print_fields(Console(), fields)
     if evaluation.profile is not None:
         print_profile(Console(), evaluation.profile)
-    return 0
+    return code
 
 
-def _check_task(file: Path | None, batch: Path | None, out: Path | None) -> None:
+def _check_task(file: Path | None, batch: Path | None, out: Path | None, *, check: bool) -> None:
+    if check and batch:
+        raise UsageError("--check is for one FILE; the results of --batch hold each verdict")
     if file and batch:
         raise UsageError(f"both FILE ({file}) and --batch ({batch}): give the one file, or the folder")
     if not file and not batch:

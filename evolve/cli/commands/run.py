@@ -12,7 +12,14 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.cli.options import archive_option, kernelbench_option, problem_option, record_option, replay_option
+from kbevolve.evaluators.device.load import load_warning
+from kbevolve.evolve.cli.options import (
+    archive_option,
+    kernelbench_option,
+    problem_argument,
+    record_option,
+    replay_option,
+)
 from kbevolve.evolve.cli.render.progress import progress_for
 from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.cli.render.tables import say
@@ -32,7 +39,7 @@ _FIXED = {*(f"search.{name}" for name in ("strategy", "islands", "seed", "lookah
 
 
 @click.command(epilog="Example: kbevolve run --problem L1/matmul --generations 50")
-@problem_option
+@problem_argument
 @settings_options
 @record_option
 @replay_option
@@ -46,7 +53,7 @@ def run(
     archive_path: Path,
     kernelbench_dir: Path | None,
 ) -> int:
-    """Evolve kernels for a problem.
+    """Evolve kernels for a problem: a built-in one (L1/matmul), a file in KernelBench's format, or kernelbench:1/19.
 
     Islands of kernels evolve; each child is judged on the device and recorded in the archive. Without a model the
     search changes the tunables that the starting kernels declare.
@@ -130,6 +137,8 @@ def _hints(settings: Settings, *, writes_code: bool) -> Iterator[str]:
     strategy = settings.search.strategy
     if strategy != "evolve":
         yield f"Strategy {strategy}: {STRATEGIES[strategy].words}."
+    if warning := load_warning():
+        yield warning
     if not writes_code:
         yield (
             "No model is configured, so children differ in their tunables only; add --model NAME and --api-base URL "

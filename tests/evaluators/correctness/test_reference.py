@@ -238,3 +238,8 @@ def test_code_that_rejects_fp64_leaves_the_truth_in_single_precision() -> None:
 def test_a_package_that_a_problem_lacks_is_named_with_the_command_that_installs_it() -> None:
     with pytest.raises(EvaluatorError, match="No module named 'no_such_package'; install it: pip install no_such_pack"):
         make("return x", inputs="[__import__('no_such_package')]").inputs(1, nominal)
+
+
+def test_inputs_that_are_no_list_are_named() -> None:
+    with pytest.raises(EvaluatorError, match=r"get_inputs\(\) fails on cpu: TypeError: it returned int, not a list"):
+        make("return x", inputs="5").inputs(1, nominal)

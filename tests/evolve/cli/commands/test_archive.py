@@ -115,6 +115,7 @@ def test_lineage_leads_to_a_starting_kernel(browse: Any, small_archive: Any) -> 
     for child, parent in pairwise(trunk):
         assert child[7].split(",")[0] == parent[1]
     assert f"{small_archive.evaluations[small_archive.best].timing.speedup:.3f}" in trunk[0]
+    assert browse("lineage", "latest").out == browse("lineage", small_archive.best).out
 
 
 def test_lineage_of_a_crossing_has_both_lines_and_is_a_tree_on_a_terminal(
@@ -167,10 +168,10 @@ def test_json_is_complete_and_plain(browse: Any, small_archive: Any) -> None:
     ("words", "code", "message"),
     [
         (("show", "zzzz"), 1, "no kernel and no run 'zzzz'"),
-        (("lineage", "zzzz"), 1, "no kernel 'zzzz'"),
+        (("lineage", "zzzz"), 1, "no kernel and no run 'zzzz'"),
         (("ls", "matmux"), 1, "no run 'matmux'"),
         (("ls", "latest", "--verdict", "good"), 2, "'good' is not one of"),
-        (("lineage", "", "--run", "latest"), 1, "more than 4 kernels start with"),
+        (("lineage", "", "--run", "latest"), 1, "more than 4 kernels and runs start with"),
     ],
 )
 def test_what_is_not_there_is_one_line(browse: Any, words: tuple[str, ...], code: int, message: str) -> None:

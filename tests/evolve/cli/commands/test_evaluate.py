@@ -115,3 +115,12 @@ def test_the_report_says_the_same_in_words(evaluate: Any) -> None:
 def test_a_file_that_is_refused_unread_costs_no_run_of_the_reference(evaluate: Any) -> None:
     judge = KnownJudge(flags={"launch-bound": "x"}, verdict=Verdict.REFUSED, message="not Python", phases={"lint": 0.1})
     assert found(evaluate(judge, "--json"))["card_flags"] == {}
+
+
+def test_check_exits_with_1_unless_the_kernel_is_correct(evaluate: Any) -> None:
+    wrong = KnownJudge(verdict=Verdict.WRONG)
+    assert evaluate(KnownJudge(), "--check").code == 0
+    assert evaluate(wrong, "--check", "--json").code == 1
+    assert evaluate(wrong).code == 0
+    refused = evaluate(wrong, "--check", "--batch", ".", "--out", "found.jsonl")
+    assert refused.code == 2

@@ -174,6 +174,10 @@ def orphans(folder: Path) -> list[str]:
     ("words", "complaint"),
     [
         (("run", "--problem", "twoce.py"), "twoce.py"),
+        (("run", "twoce.py"), "twoce.py"),
+        (("run", "twice.py", "--problem", "L1/matmul"), "two problems: L1/matmul and twice.py"),
+        (("run",), "kbevolve run L1/matmul"),
+        (("run", "twice.py", "--device", "tpu"), "there are auto, cpu, cuda"),
         (("run", "--problem", "twice.py", "--set", "search.iland=2"), "search.islands"),
         (("run", "--problem", "twice.py", "--islands", "0"), "search.islands"),
         (("run", "--problem", "twice.py", "--start", "absent.py"), "absent.py"),
