@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Most steps named beside the figure; of more, the smallest gains are not named.
 _NAMED_STEPS = 9
+#: Gain from which a step has a number: a smaller one would be named "+0.0 %".
+_LEAST_GAIN = 1.0005
 #: Islands up to which each has a colour of its own.
 _COLOURED_ISLANDS = len(PALETTE)
 
@@ -40,7 +42,7 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
     """The figure: one run with its islands, failures and champions, or several runs' best lines together."""
     single = curves[0] if len(curves) == 1 else None
     failures = _failures(single) if single else {}
-    figure = new_figure(10.4 if single else 8.4)
+    figure = new_figure(10.4 if single else 11.4)
     if failures:
         axes, lowest = figure.subplots(2, sharex=True, height_ratios=(10, 0.4 + 0.55 * len(failures)))
         _draw_rug(lowest, failures)
@@ -51,6 +53,7 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
     if single:
         _draw_islands(axes, single)
         _draw_best(axes, single, colour=INK, label=None)
+        _draw_champion(axes, single)
         _name_steps(axes, single)
     for index, curve in enumerate(() if single else sorted(curves, key=lambda one: -(one.published or 0.0))):
         colour = PALETTE[index % len(PALETTE)]
@@ -60,7 +63,8 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
     axes.set_ylabel("speedup over eager")
     lowest.set_xlabel("children evaluated")
     above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 1 + _COLOURED_ISLANDS, "borderaxespad": 0.2}
-    look = above if single else {"loc": "lower right"}
+    # Beside the curves: within the axes the names of six runs would cover them.
+    look = above if single else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
     axes.legend(edgecolor="none", framealpha=0.85, fontsize=8.5, handletextpad=0.3, columnspacing=1.0, **look)
     _title(figure, curves, device)
     return figure
@@ -110,14 +114,41 @@ def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) ->
     low = [one.timing.speedup_low or one.timing.speedup or 0.0 for one in found]
     high = [one.timing.speedup_high or one.timing.speedup or 0.0 for one in found]
     axes.fill_between(
-        counts, [*low, low[-1]], [*high, high[-1]], step="post", color=colour, alpha=0.15, linewidth=0, zorder=3
+        counts,
+        [*low, low[-1]],
+        [*high, high[-1]],
+        step="post",
+        color=colour,
+        alpha=0.15,
+        linewidth=0,
+        zorder=3,
+        label=None if label else "95 % interval of the best",
     )
     axes.step(counts, [*speedups, speedups[-1]], where="post", color=colour, linewidth=1.8, zorder=4, label=label)
 
 
+def _draw_champion(axes: "Axes", curve: Curve) -> None:
+    """The published speedup with its interval: measured again, it may lie beside the line of first evaluations."""
+    if (one := curve.champion) is not None:
+        axes.errorbar(
+            [max(curve.children, 1)],
+            [one.speedup],
+            [[max(one.speedup - one.speedup_low, 0.0)], [max(one.speedup_high - one.speedup, 0.0)]],
+            fmt="*",
+            markersize=13,
+            color=INK,
+            markerfacecolor="white",
+            zorder=7,
+            clip_on=False,
+            label="confirmed",
+        )
+
+
 def _name_steps(axes: "Axes", curve: Curve) -> None:
     """Small numbers on the last step and on those of the largest gains, and beside the figure what made them."""
-    created = [step for step in curve.steps if step.point.count > 0]
+    found = [step for step in curve.steps if step.point.count > 0]
+    # A step may gain nothing and still lead, by a narrower interval.
+    created = [step for step in found if (step.gain or 1.0) > _LEAST_GAIN or step is found[-1]]
     largest = sorted(created[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
     lines = ["steps of the best"]
     for number, step in enumerate((step for step in created if step in largest or step is created[-1]), start=1):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbevolve.archive.records import Measurement, Verdict
+from kbevolve.archive.records import Confirmation, Measurement, Verdict
 from kbevolve.evolve.web.progress import Milestone, decisive
 
 #: Size of a chart in its own units, and the room beside its axes.
@@ -51,6 +51,8 @@ class Chart:
     failures: str = ""
     #: Place of eager's speed; None where it is off the drawing.
     eager: float | None = None
+    #: Place of the confirmed speedup and of the ends of its interval: x, y, low, high; None without one.
+    confirmed: tuple[float, float, float, float] | None = None
     #: Place and milestone of each improvement.
     steps: Sequence[tuple[float, float, Milestone]] = ()
     #: Class and name of each line, for a legend.
@@ -59,9 +61,9 @@ class Chart:
     height: int = HEIGHT
 
 
-def progress_chart(found: Sequence[Milestone]) -> Chart:
-    """The best so far with its interval, every correct child by island, and a mark for each that failed."""
-    axes = _axes([found])
+def progress_chart(found: Sequence[Milestone], champion: Confirmation | None = None) -> Chart:
+    """The best so far with its interval, every correct child by island, a mark for each that failed, the champion."""
+    axes = _axes([found], confirmed=champion.speedup if champion else None)
     if axes is None:
         return Chart()
     x, y = axes
@@ -84,6 +86,7 @@ def progress_chart(found: Sequence[Milestone]) -> Chart:
         band=_band(lows, highs, end),
         failures="".join(f"M{x(one.count)} {HEIGHT - BOTTOM + 4}v7" for one in failed),
         eager=y(1.0),
+        confirmed=(end, y(champion.speedup), y(champion.speedup_low), y(champion.speedup_high)) if champion else None,
         steps=[(x(one.count), y(one.entry.speedup or 1.0), one) for one in decisive(leads)],
         legend=[(f"i{min(island, SERIES)}", f"island {island}") for island in islands],
     )
@@ -167,9 +170,10 @@ def block_chart(blocks: Sequence[Measurement]) -> BlockChart | None:
 
 
 def _axes(
-    series: Sequence[Sequence[Milestone]], width: int = WIDTH, height: int = HEIGHT
+    series: Sequence[Sequence[Milestone]], width: int = WIDTH, height: int = HEIGHT, confirmed: float | None = None
 ) -> tuple[AxisScale, AxisScale] | None:
     speedups = [one.entry.speedup for found in series for one in found if one.entry.speedup]
+    speedups += [confirmed] if confirmed else []
     if not speedups:
         return None
     children = max([1, *(one.count for found in series for one in found)])

@@ -134,7 +134,7 @@ def _run_page(snapshot: Snapshot, facts: RunFacts) -> str:
         "run.html.jinja",
         facts=facts,
         tab="run",
-        chart=progress_chart(found),
+        chart=progress_chart(found, facts.summary.champion),
         islands=islands_chart(found),
         leads=decisive([one for one in found if one.leads])[::-1],
         niches=niche_elites(facts.entries, placements),

@@ -91,6 +91,16 @@ def test_the_figure_of_one_run_says_what_happened(small_archive: Any) -> None:
     assert figure.axes[0].get_yscale() == "log"
 
 
+def test_the_confirmed_speedup_is_marked_beside_the_line(make_archive: Any) -> None:
+    sample = make_archive()
+    champion = confirmation(sample.run.id, sample.best, speedup=3.21)
+    drawn = dataclasses.replace(curve_of(sample), champion=champion)
+    axes = best_so_far([drawn], device="d").axes[0]
+    (marker,) = (one for one in axes.containers if one.get_label() == "confirmed")
+    assert list(marker.lines[0].get_ydata()) == [3.21]
+    assert "95 % interval of the best" in texts(axes.figure)
+
+
 def test_a_narrow_range_is_drawn_on_a_linear_axis(small_archive: Any) -> None:
     drawn = curve_of(small_archive)
     near = [

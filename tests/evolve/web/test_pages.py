@@ -52,6 +52,7 @@ def test_the_pages_of_a_run_say_what_the_archive_holds(make_archive: Callable[..
     page = text(client.get(f"/runs/{sample.run.id}").get_data(as_text=True))
     assert f"{champion.speedup:#.3g}".rstrip(".") + "× the speed of eager" in page
     assert "confirmed" in page
+    assert 'class="confirmed"' in client.get(f"/runs/{sample.run.id}").get_data(as_text=True)
     assert f"{len(sample.evaluations)} kernels judged from {len(sample.births)} attempts" in page
     story = text(client.get(f"/runs/{sample.run.id}/story").get_data(as_text=True))
     assert "How the best kernel came to be" in story
