@@ -21,7 +21,7 @@ from kbevolve.evaluators.device.memory import release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Version of the cards' content; another number makes cached cards invalid.
-FORMAT = 3
+FORMAT = 4
 
 
 def card_for(

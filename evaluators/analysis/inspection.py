@@ -19,6 +19,7 @@ from kbevolve.evaluators.analysis.roofline import CLASSES, Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference, preserved_state, same_values
 from kbevolve.evaluators.correctness.truth import ALLCLOSE
+from kbevolve.evaluators.correctness.visibility import VISIBLE, accepted_share, live_weights, share_words
 from kbevolve.evaluators.device.devices import Device, resources
 from kbevolve.evaluators.device.memory import free_bytes
 from kbevolve.evaluators.worker.values import pack, unpack
@@ -32,8 +33,7 @@ _FEW_ELEMENTS = 1024
 #: Seeds of a card are not secret: no kernel runs on their inputs.
 _INPUT_SEED = 1000
 WEIGHT_SEED = 2000
-#: Parts of the output that change with the input: below the first they are rounding noise, below the second weak.
-_NOISE = 1e-6
+#: The part of the output that changes with the input is weak below this.
 _WEAK = 1e-3
 #: Two outputs for the same input may differ by this much (||r - r'|| / ||r||): atomic additions have any order.
 _ROUNDING = {"fp32": 1e-5, "tf32": 1e-3, "fp16": 1e-2, "bf16": 1e-2}
@@ -56,16 +56,21 @@ class Inspection:
         self._precision = precision
         self._structure, self._inputs = reference.inputs(_INPUT_SEED, nominal)
         self._weights = dict(reference.model.named_parameters())
+        #: Whether a call in evaluation mode draws random numbers.
+        self._draws_numbers = False
         self._flags: dict[str, str] = {}
 
     def card(self, roofline: Roofline) -> ProblemCard:
         """Make all calls, the most informative first. The reference's state is the same afterwards."""
         with preserved_state(self._reference.model):
-            return self._card(roofline)
+            output = self._reference.returned(self._structure, self._inputs)
+            live = self._try_fills(output)
+            if live is None:
+                return self._card(roofline, output)
+            with self._reference.weights(live):
+                return self._card(roofline, self._reference.returned(self._structure, self._inputs))
 
-    def _card(self, roofline: Roofline) -> ProblemCard:
-        output = self._reference.returned(self._structure, self._inputs)
-        self._try_fills(output)
+    def _card(self, roofline: Roofline, output: list[torch.Tensor]) -> ProblemCard:
         self._call_again(output)
         self._train()
         operations = count_operations(lambda: self._forward(self._copies()))
@@ -111,7 +116,8 @@ class Inspection:
             },
         )
 
-    def _try_fills(self, output: list[torch.Tensor]) -> None:
+    def _try_fills(self, output: list[torch.Tensor]) -> Mapping[str, torch.Tensor] | None:
+        """Try answers that ignore the input. Returns the weights that kernels are judged with if not the model's."""
         found = self._dependence(self._reference, output)
         strict = ALLCLOSE[self._precision]
         fills = [found.fill(strict), found.fill(_LOOSEST)]
@@ -120,16 +126,31 @@ class Inspection:
             self._flags["not-finite"] = "some elements of the reference's own answer are NaN or infinite"
         if any(fills) or share < _WEAK:
             fills, share = self._confirm(fills, share)
-        if fills[0]:
-            self._flags["degenerate"] = f"an answer that ignores the input passes as {fills[0]}"
-        elif share < _NOISE:
-            self._flags["degenerate"] = (
-                f"the part of the answer that changes with the input is {share:.1g} of it, below rounding"
-            )
+        live = self._try_weights() if fills[0] or share < _WEAK else None
+        if "degenerate" in self._flags:
+            self._flags["degenerate"] += f"; it passes as {fills[0]}" if fills[0] else ""
+        elif fills[0]:
+            self._flags["low-signal"] = f"at KernelBench's tolerance an answer passes as {fills[0]}"
         elif fills[1]:
             self._flags["low-signal"] = f"at half precision's tolerance an answer passes as {fills[1]}"
         elif share < _WEAK:
             self._flags["low-signal"] = f"only {share:.1g} of the answer changes with the input"
+        return live
+
+    def _try_weights(self) -> Mapping[str, torch.Tensor] | None:
+        """Whether the judge sees what changes with the input, with these weights or with others."""
+        accepted = accepted_share(self._reference)
+        live = None
+        if found := live_weights(self._reference, accepted):
+            gain, now, live = found
+            self._flags["scaled-weights"] = (
+                f"{share_words(accepted)}; kernels are judged with random weights times {gain:.3g}, and others than "
+                "the defaults"
+            )
+            accepted = now
+        if accepted > VISIBLE:
+            self._flags["degenerate"] = f"the judge cannot see what ignores the input: {share_words(accepted)}"
+        return live
 
     def _confirm(self, fills: list[str | None], share: float) -> tuple[list[str | None], float]:
         """Keep what holds for other weights, too: one unlucky draw of weights is no property of the problem."""
@@ -161,13 +182,14 @@ class Inspection:
         state = _random_state(self._device)
         inputs = self._copies()
         again = self._forward(inputs)
-        if not torch.equal(state, _random_state(self._device)):
-            self._flags["random"] = "the answer draws random numbers even in evaluation mode"
+        self._draws_numbers = not torch.equal(state, _random_state(self._device))
         pairs = enumerate(zip(inputs, self._inputs, strict=True))
         changed = [index for index, pair in pairs if not same_values(*pair)]
         if changed:
             self._flags["in-place"] = f"forward changes {' and '.join(f'input {index}' for index in changed)}"
         difference = max((_difference(*pair) for pair in zip(again, output, strict=True)), default=0.0)
+        if self._draws_numbers and difference:  # a state that decays to nothing may be random
+            self._flags["random"] = "the answer draws random numbers even in evaluation mode"
         if difference > _ROUNDING[self._precision]:
             self._flags["nondeterministic"] = f"the same input twice gives answers that differ by {difference:.1g}"
 
@@ -179,7 +201,7 @@ class Inspection:
             self._forward(self._copies(), model=model)
         except Exception:  # it cannot be copied, or cannot train on these sizes: no user runs it so
             return
-        if "random" not in self._flags and not torch.equal(state, _random_state(self._device)):
+        if not self._draws_numbers and not torch.equal(state, _random_state(self._device)):
             self._flags["dropout"] = "in training mode the answer is random; it is judged in evaluation mode"
 
     def _find_dead_code(self, operations: Operations, output: list[torch.Tensor]) -> None:

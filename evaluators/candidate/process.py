@@ -177,11 +177,19 @@ class CandidateProcess:
         }
         reply = self._ask(request, self._settings.import_seconds)
         self.takes_weights = bool(weights.tensors) and reply.get("loaded") is True
-        if prepared.written_state and not self.takes_weights:
+        if self.takes_weights:
+            return
+        if prepared.written_state:
             raise Rejection(
                 Verdict.WRONG,
                 f"forward() of the reference updates {', '.join(prepared.written_state)}; ModelNew needs parameters "
                 "and buffers of the reference's names and shapes, and must update them alike",
+            )
+        if prepared.gain:
+            raise Rejection(
+                Verdict.WRONG,
+                "with the weights that a seed gives, hardly anything in the answer depends on the input, so the judge "
+                "loads others by name; ModelNew needs parameters and buffers of the reference's names and shapes",
             )
 
     def overwrite_weights(self, weights: Weights) -> None:

@@ -12,11 +12,13 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
-from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal, outlying, special
+from kbevolve.evaluators.correctness.expected import solve
+from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.rule import SLACK
-from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, all_finite, as_real, is_usable, scale_of
-from kbevolve.evaluators.correctness.weights import varied
+from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, is_usable, scale_of
+from kbevolve.evaluators.correctness.visibility import CLEAR, VISIBLE, accepted_share, live_weights, share_words
+from kbevolve.evaluators.correctness.weights import amplified, varied
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.memory import free_bytes, release_cache
 from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
@@ -82,20 +84,42 @@ class PreparedProblem:
         #: What is unusual about the truth, e.g. "truth-fp32" when the reference does not run in fp64.
         self.tags: tuple[str, ...] = ()
         self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))
+        #: The factor of the weights (`visibility.GAINS`); None where the judge sees enough with those of `Model`.
+        self.gain: float | None = None
+        #: Why no kernel can be told from one that ignores its input; "" where the judge can.
+        self.degenerate = ""
         self._lay_out_arguments()
+        self._prepare_trials(settings.trials)
+        scale = self.nominal_scale
+        if not (scale.live and scale.bound <= CLEAR) and self._enliven():
+            self._prepare_trials(settings.trials)
+        #: Timed calls of one round whose inputs fit into memory side by side.
+        self.most_calls = max(1, int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1)))
+        self._prepare_second_weights()
+
+    def _prepare_trials(self, count: int) -> None:
         #: Whether timed calls may have inputs of which a row and a few elements are changed.
         self.allows_changed_rows = False
-        self._draws = self._choose_draws(settings.trials)
+        self._draws = self._choose_draws(count)
         self._lay_out_tensors(self._draws[0])
         self._kept: dict[Draw, tuple[list[torch.Tensor] | None, ExpectedOutput]] = {}
-        self._room = _KEPT_SHARE * free_bytes(device)
+        self._room = _KEPT_SHARE * free_bytes(self.device)
         #: Whether all trials fit into memory as they are, those with the second weights included.
         self._fits = (len(self._draws) + 2) * self._trial_bytes <= self._room
         #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
         self._scales, self.nominal_means = self._measure(self._draws)
-        #: Timed calls of one round whose inputs fit into memory side by side.
-        self.most_calls = max(1, int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1)))
-        self._prepare_second_weights()
+
+    def _enliven(self) -> bool:
+        """Load weights with which the judge sees more of what depends on the inputs; whether there are any."""
+        if self.gain:
+            return False
+        share = accepted_share(self.reference)
+        if found := live_weights(self.reference, share):
+            self.gain, share, state = found
+            self.reference.load(state)
+            self.tags = ("scaled-weights",)
+        self.degenerate = share_words(share) if share > VISIBLE else ""
+        return found is not None
 
     @property
     def trials(self) -> int:
@@ -136,8 +160,11 @@ class PreparedProblem:
         if not self.weights.tensors:
             return
         seed = secrets.randbits(62)
-        plain = self.reference.reweighted(seed)
-        changed = varied(self.weights.tensors, plain, seed=secrets.randbits(62))
+        first, plain = self.weights.tensors, self.reference.reweighted(seed)
+        if self.gain:
+            first = self.reference.reweighted(self.weights.seed)
+            plain = amplified(first, plain, self.gain)
+        changed = varied(first, plain, seed=secrets.randbits(62))
         nominal_error = self.nominal_scale.reference_error
         for tensors in (changed, plain):
             if tensors is plain and self.second_weights and all(changed[name] is plain[name] for name in plain):
@@ -195,9 +222,11 @@ class PreparedProblem:
         """Nominal inputs first, then one usable transform of each kind, with nominal inputs in between."""
         first = Draw(secrets.randbits(62), nominal)
         _, expected = self.solve(first)
+        own = self._scale_alone(expected).reference_error
+        if not own * SLACK < _UNSTABLE and self._enliven():
+            return self._choose_draws(count)
         if not all(expected.finite):
             self.tags += ("not-finite",)
-        own = self._scale_alone(expected).reference_error
         if not own * SLACK < _UNSTABLE:
             raise EvaluatorError(
                 f"{self.problem.name}: the reference is off by {own:.2g} from itself in fp64; it is random or "
@@ -265,34 +294,10 @@ class PreparedProblem:
             with self._lock, self.reference.weights(weights.tensors):
                 return self.solve(draw)
         with self._lock:
-            structure, inputs = self.reference.inputs(draw.seed, draw.transform)
-            reference = self.reference.output(structure, inputs)[1]
-            truth, exact = self.reference.truth(structure, inputs)
-            plain = self._without(draw) if draw.function is special else None
+            inputs, expected, exact = solve(self.reference, draw)
         if not exact and "truth-fp32" not in self.tags:
             self.tags += ("truth-fp32",)
-        truth = [(each.double() if each.is_floating_point() else each).contiguous() for each in truth]
-        reference = [tensor.contiguous() for tensor in reference]
-        independent = None
-        if plain is not None:
-            for right, own in zip(truth, reference, strict=True):
-                if right.is_floating_point():  # where the reference overflows and fp64 does not, a kernel may as well
-                    right[~own.isfinite()] = torch.nan
-            pairs = zip(reference, plain, strict=True)
-            independent = [as_real(own) == as_real(other) for own, other in pairs]
-        expected = ExpectedOutput(
-            truth=truth,
-            reference=reference,
-            finite=[all_finite(tensor) for tensor in truth],
-            independent=independent,
-            by_rows=draw.function not in (special, outlying),
-        )
         return inputs, expected
-
-    def _without(self, draw: Draw) -> list[torch.Tensor]:
-        """The reference's output on the same inputs without special numbers."""
-        structure, inputs = self.reference.inputs(draw.seed, nominal)
-        return [tensor.contiguous() for tensor in self.reference.output(structure, inputs)[1]]
 
     def _keep(self, draw: Draw, inputs: list[torch.Tensor], expected: ExpectedOutput) -> None:
         """Keep a trial, if there is room; the inputs only of the first one, which timing warms up with, or of all."""
@@ -309,7 +314,7 @@ class PreparedProblem:
         Trials stay in memory, the first ones if there is no room for all.
         """
         transforms = [draw.transform for draw in draws]
-        more = max(0, _AVERAGED - transforms.count(nominal)) if len(draws) > 1 else 0
+        more = max(0, _AVERAGED - transforms.count(nominal))
         transforms += [nominal] * more
         sums: dict[Distribution, list[torch.Tensor | None]] = {}
         scales: dict[Draw, Scale] = {}

@@ -98,15 +98,21 @@ class Reference:
         """The state, by name, of a new `Model` with the same arguments and another seed."""
         return dict(self._build(seed).state_dict())
 
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Compute with this state from now on."""
+        self.model.load_state_dict(state)
+        if self._exact_model is not None:
+            self._exact_model.load_state_dict(state)
+
     @contextmanager
     def weights(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
         """Compute with this state inside the block, and restore the state before it afterwards."""
         before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        self._load(state)
+        self.load(state)
         try:
             yield
         finally:
-            self._load(before)
+            self.load(before)
 
     def find_side_effects(self) -> bool:
         """Find `written_inputs` and `written_state`; returns whether an output shares memory with an input."""
@@ -139,11 +145,6 @@ class Reference:
         # In evaluation mode dropout does nothing and batch norm does not change its statistics.
         built: torch.nn.Module = model.to(device=self.device, dtype=DTYPES[self.precision]).eval()
         return built
-
-    def _load(self, state: Mapping[str, torch.Tensor]) -> None:
-        self.model.load_state_dict(state)
-        if self._exact_model is not None:
-            self._exact_model.load_state_dict(state)
 
     def _in_fp64(self, structure: Any, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         if self._exact_model is None:

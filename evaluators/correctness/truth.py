@@ -109,6 +109,8 @@ class Scale:
     #: Largest accepted E and T.
     bound: float
     tile_bound: float
+    #: Whether more of some tensor than rounding differs from m.
+    live: bool
     #: The denominator of T for each run of each tensor, fp64; empty for integers and booleans.
     run_scales: tuple[torch.Tensor, ...] = field(compare=False, repr=False)
     #: The accepted error of each row of each tensor; infinite for rows of zeros; empty as above.
@@ -134,7 +136,8 @@ def accepts(scale: Scale, seen: Deviation) -> bool:
 def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | None], precision: str) -> Scale:
     """The scale of one draw, with m of each tensor; None for the mean over the tensor's own elements."""
     triples = zip(expected.truth, expected.finite, means, strict=True)
-    runs = [_signal(truth, finite, mean) if _fractional(truth) else None for truth, finite, mean in triples]
+    signals = [_signal(truth, finite, mean) if _fractional(truth) else (None, False) for truth, finite, mean in triples]
+    runs = [each for each, _ in signals]
     spread = tuple(1.0 if each is None else float(_norm(each)) for each in runs)
     run_scales = tuple(
         torch.empty(0) if each is None else (each.square() + RUN * each.square().sum() / as_real(truth).numel()).sqrt()
@@ -155,6 +158,7 @@ def scale_of(expected: ExpectedOutput, means: Sequence[torch.Tensor | float | No
         reference_worst_tile=own.worst_tile,
         bound=bound,
         tile_bound=TILE_SLACK * max(bound, own.worst_tile),
+        live=any(live for _, live in signals),
         run_scales=run_scales,
         row_limits=row_limits,
     )
@@ -280,10 +284,10 @@ def _difference(mine: torch.Tensor, right: torch.Tensor, finite: bool) -> torch.
     return torch.where(same & ~right.isfinite(), 0.0, mine - right)
 
 
-def _signal(truth: torch.Tensor, finite: bool, mean: torch.Tensor | float | None) -> torch.Tensor:
-    """||r - m|| of each run; ||r|| where r - m is only noise; the norm of ones where r is zero, as a scale."""
+def _signal(truth: torch.Tensor, finite: bool, mean: torch.Tensor | float | None) -> tuple[torch.Tensor, bool]:
+    """||r - m|| of each run and True; where that is noise, ||r||, or the norm of ones where r is zero, and False."""
     if not truth.numel():
-        return torch.ones(1, dtype=torch.float64, device=truth.device)
+        return torch.ones(1, dtype=torch.float64, device=truth.device), False
     # Masking is the slow part, so it is left out where there is nothing to mask.
     numbers: Callable[[torch.Tensor], torch.Tensor] = (lambda tensor: tensor) if finite else _finite
     if mean is None:
@@ -292,10 +296,10 @@ def _signal(truth: torch.Tensor, finite: bool, mean: torch.Tensor | float | None
     pairs = _chunks(truth, mean) if isinstance(mean, torch.Tensor) else ((right, mean) for (right,) in _chunks(truth))
     centred = torch.cat([_run_norms(numbers(right - middle)) for right, middle in pairs])
     if float(_norm(centred)) > _LEAST_SIGNAL * float(_norm(whole)):
-        return centred
+        return centred, True
     if float(_norm(whole)):
-        return whole
-    return torch.cat([_run_norms(torch.ones_like(right)) for (right,) in _chunks(truth)])
+        return whole, False
+    return torch.cat([_run_norms(torch.ones_like(right)) for (right,) in _chunks(truth)]), False
 
 
 def _run_norms(tensor: torch.Tensor, width: int = RUN) -> torch.Tensor:

@@ -31,6 +31,16 @@ def varied(
     }
 
 
+def amplified(
+    first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], gain: float
+) -> dict[str, torch.Tensor]:
+    """The second state, with every floating tensor that the seed decides times `gain`; arguments as above."""
+    return {
+        name: tensor * gain if tensor.is_floating_point() and not _is_default(first[name], tensor) else tensor
+        for name, tensor in second.items()
+    }
+
+
 def _is_default(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.is_floating_point() and bool(one.numel()) and torch.equal(one, other)
 

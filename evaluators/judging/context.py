@@ -107,7 +107,7 @@ class ProblemContext:
             prepared.problem,
             judge.device,
             judge.settings.precision,
-            reference=prepared.reference,
+            reference=None if prepared.gain else prepared.reference,  # the card is about the weights of `Model`
             disk_cache=judge.disk_cache,
             fresh=fresh,
         )

@@ -77,10 +77,10 @@ def check_source(problem: Problem, kernel: Kernel, found: Evaluation, judge: Jud
 
 
 def check_problem(context: ProblemContext, found: Evaluation) -> Evaluation:
-    """Add the tags of the problem's card. Refuse a degenerate problem, unless the settings force it."""
-    found = replace(found, tags=(*found.tags, *context.prepared.tags, *context.card.flags))
-    if context.card.degenerate and not context.judge.settings.force:
-        why = context.card.flags["degenerate"].rstrip(".")
+    """Add the tags of the problem and its card. Refuse a degenerate problem, unless the settings force it."""
+    found = replace(found, tags=(*found.tags, *dict.fromkeys((*context.prepared.tags, *context.card.flags))))
+    why = context.prepared.degenerate or context.card.flags.get("degenerate", "")
+    if why and not context.judge.settings.force:
         raise Rejection(
             Verdict.REFUSED,
             f"the problem is degenerate: {why}; change its inputs or sizes, or evaluate it nevertheless with --force",

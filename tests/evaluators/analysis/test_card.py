@@ -64,25 +64,42 @@ def test_an_honest_problem_has_no_flags_and_its_figures_are_right() -> None:
 @pytest.mark.parametrize(
     ("forward", "words"),
     [
-        ("return torch.softmax((x * 0.1).repeat(1, 300), 1)", "zeros"),
-        ("return torch.relu(self.linear(x) - 100)", "zeros"),
-        ("return torch.sigmoid(self.linear(x)) * 1e-5 + 3", "a constant"),
+        ("return torch.relu(torch.tanh(x) - 2)", "zeros"),
+        ("return torch.tanh(self.linear(x)) * 1e-7 + 3", "a constant"),
         ("return x.argmax(1) * 0 + 7", "a constant"),
-        ("return self.linear(x * 1e-5)", "one remembered answer"),
-        ("return torch.relu(x - 100), self.linear(x * 1e-5)", "one remembered answer"),
-        ("return x.mean() * 1e-5 + 2", "a constant"),
+        ("return x.mean() * 1e-7 + 2", "a constant"),
+        ("return self.linear(x * 1e-8)", "one remembered answer"),
+        # One element carries the whole signal: far beyond the elementwise tolerance, and tiny beside the output.
+        ("out = torch.full_like(x, 1e9); out[0, 0] = x[0, 0] * 1e3; return out", ""),
     ],
 )
-def test_a_problem_is_degenerate_when_an_output_that_ignores_the_input_passes(forward: str, words: str) -> None:
+def test_a_problem_is_degenerate_when_no_weights_show_what_depends_on_the_input(forward: str, words: str) -> None:
     card = inspect(problem(forward))
     assert card.degenerate
     assert words in card.flags["degenerate"]
+    assert "scaled-weights" not in card.flags
 
 
-def test_a_large_output_that_hardly_changes_is_degenerate_though_no_element_passes() -> None:
-    # One element carries the whole signal: far beyond the elementwise tolerance, and tiny beside the output.
-    card = inspect(problem("out = torch.full_like(x, 1e9); out[0, 0] = x[0, 0] * 1e3; return out"))
-    assert "below rounding" in card.flags["degenerate"]
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        ("return torch.softmax((x * 0.1).repeat(1, 300), 1)", "zeros"),
+        ("return torch.sigmoid(self.linear(x)) * 1e-5 + 3", "a constant"),
+        ("return self.linear(x * 1e-5)", "one remembered answer"),
+        ("return torch.relu(x - 100), self.linear(x * 1e-5)", "one remembered answer"),
+    ],
+)
+def test_what_only_an_elementwise_tolerance_accepts_is_judged(forward: str, words: str) -> None:
+    card = inspect(problem(forward))
+    assert not card.degenerate
+    assert words in card.flags["low-signal"]
+
+
+def test_a_problem_that_other_weights_bring_to_life_is_judged_with_them() -> None:
+    card = inspect(problem("return torch.relu(self.linear(x) - 3)"))
+    assert set(card.flags) == {"scaled-weights", "low-signal"}
+    assert "times 2.45" in card.flags["scaled-weights"]
+    assert "zeros" in card.flags["low-signal"]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +139,7 @@ def test_randomness_is_flagged() -> None:
     assert set(trained.flags) == {"dropout", "dead-code"}
     assert "training mode" in trained.flags["dropout"]
     assert "dropout" not in inspect(problem("return self.drop(x)", init="self.drop = nn.Dropout(0.0)")).flags
+    assert not inspect(problem("return self.linear(x) + 1e-30 * torch.rand(128)")).flags
     always = inspect(problem("return x + torch.rand_like(x)"))
     assert {"random", "nondeterministic"} <= set(always.flags)
     assert "evaluation mode" in always.flags["random"]

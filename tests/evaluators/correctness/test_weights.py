@@ -2,7 +2,7 @@
 
 import torch
 
-from kbevolve.evaluators.correctness.weights import varied
+from kbevolve.evaluators.correctness.weights import amplified, varied
 
 
 def changed(tensor: torch.Tensor, *, seed: int = 1) -> torch.Tensor:
@@ -40,3 +40,12 @@ def test_a_seed_gives_the_same_and_half_precision_stays() -> None:
     assert changed(half).dtype is torch.float16
     assert torch.equal(changed(half, seed=5), changed(half, seed=5))
     assert not torch.equal(changed(half, seed=5), changed(half, seed=6))
+
+
+def test_only_random_numbers_are_amplified() -> None:
+    first = {"weight": torch.randn(8), "scale": torch.ones(8), "count": torch.tensor(3)}
+    second = {"weight": torch.randn(8), "scale": torch.ones(8), "count": torch.tensor(4)}
+    found = amplified(first, second, 4.0)
+    assert torch.equal(found["weight"], 4 * second["weight"])
+    assert found["scale"] is second["scale"]
+    assert found["count"] is second["count"]
