@@ -42,7 +42,7 @@ class ProblemCard:
     precision: str
     #: Flag -> the reason in one sentence, e.g. {"degenerate": "an output of zeros passes: …"}. Flags: "degenerate",
     #: "low-signal", "launch-bound", "random", "dropout", "nondeterministic", "dead-code", "reducible", "in-place",
-    #: "not-finite", "scaled-weights".
+    #: "not-finite", "scaled-weights", "tf32-reference".
     flags: Mapping[str, str] = field(default_factory=dict)
     #: Bytes of all inputs, of the weights, and of the outputs; floating-point operations of the reference's products.
     input_bytes: int = 0

@@ -3,7 +3,8 @@
     python -m benchmarks.references --kernelbench DIR --out FILE [--jobs 4] [--level 1]
 
 Several processes share the device, so no times are shown. FILE gets one JSON object a problem; those in it already are
-left out. At the end come a table of verdicts, every problem that is not CORRECT, and one JSON object.
+left out. At the end come a table of verdicts, every problem that is not CORRECT, the problems with a flag about their
+weights or KernelBench's tolerance, and one JSON object. Nothing is forced: degenerate and random problems are REFUSED.
 """
 
 import argparse
@@ -33,10 +34,12 @@ SETTINGS = EvaluationSettings(
     rounds=3,
     calls_per_round=2,
     timing_seconds=0.5,
-    force=True,
     baselines=False,
     profile=False,
 )
+
+#: Tags of which the problems are listed.
+SHOWN_TAGS = ("degenerate", "scaled-weights", "tf32-reference")
 
 
 def judge_all(names: list[str], checkout: Path, out: Path, device: str) -> None:
@@ -101,6 +104,8 @@ def main() -> None:
     for line in sorted(lines, key=lambda line: str(line["problem"])):
         if line["verdict"] != Verdict.CORRECT.name:
             print(f"- {line['problem']}: {line['verdict']}: {str(line['message'])[:300]}")
+    for tag in SHOWN_TAGS:
+        print(f"- {tag}: {', '.join(str(line['problem']) for line in lines if tag in line.get('tags', ()))}")
     print(json.dumps({"problems": len(wanted), **counts, "seconds": round(time.monotonic() - started)}))
 
 

@@ -22,6 +22,7 @@ from kbevolve.evaluators.correctness.truth import ALLCLOSE
 from kbevolve.evaluators.correctness.visibility import VISIBLE, accepted_share, live_weights, share_words
 from kbevolve.evaluators.device.devices import Device, resources
 from kbevolve.evaluators.device.memory import free_bytes
+from kbevolve.evaluators.worker.precision import flags_for
 from kbevolve.evaluators.worker.values import pack, unpack
 
 #: The loosest of KernelBench's elementwise tolerances in published results.
@@ -64,6 +65,7 @@ class Inspection:
         """Make all calls, the most informative first. The reference's state is the same afterwards."""
         with preserved_state(self._reference.model):
             output = self._reference.returned(self._structure, self._inputs)
+            self._call_in_tf32(output)
             live = self._try_fills(output)
             if live is None:
                 return self._card(roofline, output)
@@ -142,10 +144,12 @@ class Inspection:
         accepted = accepted_share(self._reference)
         live = None
         if found := live_weights(self._reference, accepted):
-            gain, now, live = found
+            factors, now, live = found
+            low, high = min(factors.values(), default=1.0), max(factors.values(), default=1.0)
+            size = f"{low:.3g}" if low == high else f"{low:.3g} to {high:.3g}"
             self._flags["scaled-weights"] = (
-                f"{share_words(accepted)}; kernels are judged with random weights times {gain:.3g}, and others than "
-                "the defaults"
+                f"{share_words(accepted)}; kernels are judged with random weights times {size}, and others than the "
+                "defaults"
             )
             accepted = now
         if accepted > VISIBLE:
@@ -190,8 +194,25 @@ class Inspection:
         difference = max((_difference(*pair) for pair in zip(again, output, strict=True)), default=0.0)
         if self._draws_numbers and difference:  # a state that decays to nothing may be random
             self._flags["random"] = "the answer draws random numbers even in evaluation mode"
+            self._flags.pop("tf32-reference", None)
         if difference > _ROUNDING[self._precision]:
             self._flags["nondeterministic"] = f"the same input twice gives answers that differ by {difference:.1g}"
+
+    def _call_in_tf32(self, output: list[torch.Tensor]) -> None:
+        """KernelBench compares with convolutions in TF32, PyTorch's default: is an answer in fp32 wrong there?"""
+        if self._device.type != "cuda" or self._precision != "fp32":
+            return
+        with flags_for("fp32"):
+            torch.backends.cudnn.allow_tf32 = True
+            theirs = self._forward(self._copies())
+        limit = ALLCLOSE["fp32"]
+        pairs = [(mine, other) for mine, other in zip(output, theirs, strict=True) if mine.is_floating_point()]
+        if any(not torch.allclose(mine, other, rtol=limit, atol=limit, equal_nan=True) for mine, other in pairs):
+            largest = max(float((mine - other).abs().nan_to_num().max()) for mine, other in pairs if mine.numel())
+            self._flags["tf32-reference"] = (
+                f"with TF32 in convolutions, PyTorch's default, the answer differs by {largest:.2g}; KernelBench "
+                f"compares with that at {limit:g}, and refuses answers in fp32"
+            )
 
     def _train(self) -> None:
         """KernelBench never calls eval(); readers of its figures should know where that makes a difference."""

@@ -185,7 +185,7 @@ class CandidateProcess:
                 f"forward() of the reference updates {', '.join(prepared.written_state)}; ModelNew needs parameters "
                 "and buffers of the reference's names and shapes, and must update them alike",
             )
-        if prepared.gain:
+        if prepared.factors is not None:
             raise Rejection(
                 Verdict.WRONG,
                 "with the weights that a seed gives, hardly anything in the answer depends on the input, so the judge "

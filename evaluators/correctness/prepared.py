@@ -2,7 +2,7 @@
 
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -84,8 +84,8 @@ class PreparedProblem:
         #: What is unusual about the truth, e.g. "truth-fp32" when the reference does not run in fp64.
         self.tags: tuple[str, ...] = ()
         self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))
-        #: The factor of the weights (`visibility.GAINS`); None where the judge sees enough with those of `Model`.
-        self.gain: float | None = None
+        #: Factors of the weights by name; None where the judge sees enough with those of `Model`.
+        self.factors: Mapping[str, float] | None = None
         #: Why no kernel can be told from one that ignores its input; "" where the judge can.
         self.degenerate = ""
         self._lay_out_arguments()
@@ -111,11 +111,11 @@ class PreparedProblem:
 
     def _enliven(self) -> bool:
         """Load weights with which the judge sees more of what depends on the inputs; whether there are any."""
-        if self.gain:
+        if self.factors is not None:
             return False
         share = accepted_share(self.reference)
         if found := live_weights(self.reference, share):
-            self.gain, share, state = found
+            self.factors, share, state = found
             self.reference.load(state)
             self.tags = ("scaled-weights",)
         self.degenerate = share_words(share) if share > VISIBLE else ""
@@ -161,9 +161,9 @@ class PreparedProblem:
             return
         seed = secrets.randbits(62)
         first, plain = self.weights.tensors, self.reference.reweighted(seed)
-        if self.gain:
+        if self.factors is not None:
             first = self.reference.reweighted(self.weights.seed)
-            plain = amplified(first, plain, self.gain)
+            plain = amplified(first, plain, self.factors)
         changed = varied(first, plain, seed=secrets.randbits(62))
         nominal_error = self.nominal_scale.reference_error
         for tensors in (changed, plain):

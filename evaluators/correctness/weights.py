@@ -32,11 +32,13 @@ def varied(
 
 
 def amplified(
-    first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], gain: float
+    first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor], factors: Mapping[str, float]
 ) -> dict[str, torch.Tensor]:
-    """The second state, with every floating tensor that the seed decides times `gain`; arguments as above."""
+    """The second state, with every floating tensor that the seed decides times its factor, if it has one."""
     return {
-        name: tensor * gain if tensor.is_floating_point() and not _is_default(first[name], tensor) else tensor
+        name: tensor * factors[name]
+        if name in factors and tensor.is_floating_point() and not _is_default(first[name], tensor)
+        else tensor
         for name, tensor in second.items()
     }
 

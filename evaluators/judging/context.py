@@ -107,7 +107,7 @@ class ProblemContext:
             prepared.problem,
             judge.device,
             judge.settings.precision,
-            reference=None if prepared.gain else prepared.reference,  # the card is about the weights of `Model`
+            reference=prepared.reference if prepared.factors is None else None,  # the card has weights of its own
             disk_cache=judge.disk_cache,
             fresh=fresh,
         )

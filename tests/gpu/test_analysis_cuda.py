@@ -88,3 +88,17 @@ def test_a_tiny_problem_is_launch_bound(tmp_path: Path) -> None:
     )
     assert "launches" in card.flags["launch-bound"]
     assert set(card.floor_ms.values()) == {0.0}
+
+
+@pytest.mark.parametrize(("layer", "flagged"), [("Conv2d(256, 64, 3)", True), ("Linear(32, 64)", False)])
+def test_a_convolution_whose_tf32_exceeds_kernelbenchs_tolerance_is_flagged(
+    tmp_path: Path, layer: str, flagged: bool
+) -> None:
+    source = TINY.replace("torch.relu(x)", "self.layer(x)").replace("64, 64", "8, 256, 32, 32")
+    init = f"    def __init__(self):\n        super().__init__()\n        self.layer = torch.nn.{layer}\n\n"
+    source = source.replace("    def forward", f"{init}    def forward")
+    before = torch.backends.cudnn.allow_tf32
+    problem = parse_problem(source, name="layer", path=Path("layer.py"))
+    card = card_for(problem, find_device("cuda"), "fp32", disk_cache=DiskCache(tmp_path))
+    assert ("tf32-reference" in card.flags) is flagged
+    assert torch.backends.cudnn.allow_tf32 == before

@@ -42,10 +42,9 @@ def test_a_seed_gives_the_same_and_half_precision_stays() -> None:
     assert not torch.equal(changed(half, seed=5), changed(half, seed=6))
 
 
-def test_only_random_numbers_are_amplified() -> None:
-    first = {"weight": torch.randn(8), "scale": torch.ones(8), "count": torch.tensor(3)}
-    second = {"weight": torch.randn(8), "scale": torch.ones(8), "count": torch.tensor(4)}
-    found = amplified(first, second, 4.0)
-    assert torch.equal(found["weight"], 4 * second["weight"])
-    assert found["scale"] is second["scale"]
-    assert found["count"] is second["count"]
+def test_only_random_numbers_with_a_factor_are_amplified() -> None:
+    first = {"weight": torch.randn(8), "other": torch.randn(8), "scale": torch.ones(8), "count": torch.tensor(3)}
+    second = {"weight": torch.randn(8), "other": torch.randn(8), "scale": torch.ones(8), "count": torch.tensor(4)}
+    found = amplified(first, second, {"weight": 4.0, "scale": 4.0, "count": 4.0})
+    assert torch.equal(found.pop("weight"), 4 * second["weight"])
+    assert all(tensor is second[name] for name, tensor in found.items())
