@@ -182,7 +182,7 @@ def fill(
 
     def place(island: int, kernel: Kernel, generation: int, via: str = "birth") -> None:
         archive.add_placement(
-            Placement(run=run.id, island=island, niche="m1c0", kernel=kernel.id, generation=generation, via=via)
+            Placement(run=run.id, island=island, niche="m1c0d1l0", kernel=kernel.id, generation=generation, via=via)
         )
         elites[island].append(kernel.id)
 

@@ -54,6 +54,7 @@ def test_the_pages_of_a_run_say_what_the_archive_holds(make_archive: Callable[..
     assert "confirmed" in page
     assert 'class="confirmed"' in client.get(f"/runs/{sample.run.id}").get_data(as_text=True)
     assert f"{len(sample.evaluations)} kernels judged from {len(sample.births)} attempts" in page
+    assert "niche m1c0d1l0: " in client.get(f"/runs/{sample.run.id}").get_data(as_text=True)
     story = text(client.get(f"/runs/{sample.run.id}/story").get_data(as_text=True))
     assert "How the best kernel came to be" in story
     assert "Measured again in fresh processes it won the final" in story
