@@ -68,7 +68,7 @@ def test_an_honest_problem_has_no_flags_and_its_figures_are_right() -> None:
         ("return torch.tanh(self.linear(x)) * 1e-7 + 3", "a constant"),
         ("return x.argmax(1) * 0 + 7", "a constant"),
         ("return x.mean() * 1e-7 + 2", "a constant"),
-        ("return self.linear(x * 1e-8)", "one remembered answer"),
+        ("return torch.arange(64 * 96).view(64, 96) / 100 + x * 1e-9", "one remembered answer"),
         # One element carries the whole signal: far beyond the elementwise tolerance, and tiny beside the output.
         ("out = torch.full_like(x, 1e9); out[0, 0] = x[0, 0] * 1e3; return out", ""),
     ],
