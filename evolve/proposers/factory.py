@@ -42,7 +42,7 @@ def build_proposers(
     writer = _writer(settings, make, interaction)
     if writer is None:
         return {Operator.TUNE: tuner, Operator.CROSS: tuner}
-    return {**dict.fromkeys(WRITING, writer), Operator.TUNE: tuner}
+    return {**dict.fromkeys(WRITING, writer), Operator.TUNE: TunablesProposer(explores=False)}
 
 
 def give_up(proposers: Mapping[Operator, Proposer]) -> None:

@@ -1,5 +1,5 @@
-"""Knowledge that a run receives from runs on other problems: credit of techniques, what authors' claims were worth, and
-the best of similar problems.
+"""Knowledge that a run receives from runs on other problems: credit of techniques, what authors' claims were worth, the
+best of similar problems, and how fast settings of tunables were on problems of similar size.
 
 It is gathered once, when the run begins, and recorded: whatever the archive learns later, a resumed run goes on with
 what it received. A run with the seed of an earlier run of its problem receives what that one received: the same seed is
@@ -8,10 +8,11 @@ the same run. Runs of one problem transfer nothing to each other, so that they c
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 
-from kbevolve.archive.records import Backend, ProblemCard, Run
+from kbevolve.archive.records import Backend, ProblemCard, Run, Verdict
 from kbevolve.archive.run_queries import precision_of
 from kbevolve.archive.store import Archive
 from kbevolve.configs.playbook import load_playbook
@@ -26,6 +27,14 @@ from kbevolve.islands.credit.techniques import Key
 RUNS, KERNELS, IDEAS = 50, 3, 6
 #: Share of the operations of two problems that they must have in common to be called similar.
 ALIKE = 0.5
+#: Problems of the nearest sizes whose settings of tunables are transferred; how many of a run's kernels are read, the
+#: fastest; and how many settings of one skeleton are kept, one half the fastest, the other evenly spaced.
+NEAREST, READ, SETTINGS = 6, 96, 16
+#: Correlation of the speeds on two problems of one size; octaves of distance in size that halve it; and where a size is
+#: not known. These are assumptions.
+CLOSENESS, HALVED, UNKNOWN = 0.9, 4.0, 0.5
+#: A line that declares a tunable: without these lines, files of one skeleton are equal.
+_TUNABLE = re.compile(r"^[^\n]*tune:[^\n]*$", re.MULTILINE)
 #: Gain (a factor) from which an idea is worth trying elsewhere.
 PAID = 1.05
 
@@ -53,6 +62,19 @@ class TransferredIdea:
     gain: float
 
 
+@dataclass(frozen=True, slots=True)
+class TransferredSetting:
+    """A kernel that declares tunables, and its speed on another problem."""
+
+    problem: str
+    kernel: str
+    #: Over eager PyTorch, there.
+    speedup: float
+    #: Correlation of speeds there with speeds here, by the sizes of both problems, 0 to 1.
+    closeness: float
+    source: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferredKnowledge:
     """Everything that a run receives; nothing by default."""
@@ -63,6 +85,8 @@ class TransferredKnowledge:
     claims: Mapping[str, Calibration] = field(default_factory=dict)
     kernels: tuple[TransferredKernel, ...] = ()
     ideas: tuple[TransferredIdea, ...] = ()
+    #: The nearest problem's first.
+    settings: tuple[TransferredSetting, ...] = ()
 
 
 def received_by(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge:
@@ -86,11 +110,14 @@ def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge
     claims: dict[str, Calibration] = {}
     kernels: dict[str, TransferredKernel] = {}
     ideas: dict[str, TransferredIdea] = {}
+    near: dict[str, tuple[float, Run]] = {}
     for other in archive.runs.on_other_problems(run, limit=RUNS):
         if precision_of(other) != precision:
             continue
         theirs = archive.problems.get(other.problem)
-        similar = alike(problem, theirs, card, archive.problems.card(other.problem, other.device, precision))
+        others_card = archive.problems.card(other.problem, other.device, precision)
+        similar = alike(problem, theirs, card, others_card)
+        near.setdefault(other.problem, (closeness(card, others_card), other))
         for child in carried_out(archive, other):
             idea, gain = child.idea, child.gain
             keys: tuple[Key, ...] = ((idea.technique,), (idea.technique, bottleneck_class(idea.bottleneck)))
@@ -111,6 +138,11 @@ def gather(archive: Archive, run: Run, problem: Problem) -> TransferredKnowledge
         claims=claims,
         kernels=tuple(sorted(kernels.values(), key=lambda one: (-one.speedup, one.kernel))[:KERNELS]),
         ideas=tuple(sorted(ideas.values(), key=lambda one: (-one.gain, one.title))[:IDEAS]),
+        settings=tuple(
+            setting
+            for close, other in sorted(near.values(), key=lambda one: -one[0])[:NEAREST]
+            for setting in _settings(archive, other, close)
+        ),
     )
 
 
@@ -120,7 +152,8 @@ def as_text(knowledge: TransferredKnowledge) -> str:
     kernels = [astuple(one)[:3] for one in knowledge.kernels]
     claims = {author: asdict(one) for author, one in knowledge.claims.items()}
     ideas = [astuple(one) for one in knowledge.ideas]
-    return json.dumps({"tallies": tallies, "claims": claims, "kernels": kernels, "ideas": ideas})
+    settings = [astuple(one)[:4] for one in knowledge.settings]
+    return json.dumps({"tallies": tallies, "claims": claims, "kernels": kernels, "ideas": ideas, "settings": settings})
 
 
 def from_text(text: str, archive: Archive) -> TransferredKnowledge:
@@ -137,6 +170,10 @@ def from_text(text: str, archive: Archive) -> TransferredKnowledge:
             for problem, kernel, speedup in tree["kernels"]
         ),
         ideas=tuple(TransferredIdea(*one) for one in tree["ideas"]),
+        settings=tuple(
+            TransferredSetting(problem, kernel, speedup, close, archive.kernels.get(kernel).source)
+            for problem, kernel, speedup, close in tree.get("settings", ())
+        ),
     )
 
 
@@ -147,6 +184,37 @@ def alike(one: Problem, other: Problem, card: ProblemCard | None = None, others:
     if not mine | theirs or len(mine & theirs) / len(mine | theirs) < ALIKE:
         return False
     return card is None or others is None or card.bound_by == others.bound_by
+
+
+def closeness(one: ProblemCard | None, other: ProblemCard | None) -> float:
+    """How much speeds on two problems have in common, by their operations and bytes in octaves."""
+    if one is None or other is None:
+        return UNKNOWN
+    mine, theirs = (
+        [math.log2(1 + size) for size in (card.flops, card.input_bytes + card.weight_bytes, card.output_bytes)]
+        for card in (one, other)
+    )
+    return float(round(CLOSENESS * 0.5 ** (math.dist(mine, theirs) / HALVED), 3))
+
+
+def _settings(archive: Archive, run: Run, close: float) -> Iterator[TransferredSetting]:
+    """Kernels of a run that declare tunables, some of each skeleton, the fastest first."""
+    found = archive.runs.evaluations(run.id)
+    speeds = {
+        kernel: one.timing.speedup
+        for kernel, one in found.items()
+        if one.verdict is Verdict.CORRECT and one.timing.speedup
+    }
+    skeletons: dict[str, list[TransferredSetting]] = {}
+    for kernel in sorted(speeds, key=lambda kernel: (-speeds[kernel], kernel))[:READ]:
+        source = archive.kernels.get(kernel).source
+        if _TUNABLE.search(source):
+            setting = TransferredSetting(run.problem_name, kernel, round(speeds[kernel], 3), close, source)
+            skeletons.setdefault(_TUNABLE.sub("", source), []).append(setting)
+    for settings in skeletons.values():
+        fastest, others = settings[: SETTINGS // 2], settings[SETTINGS // 2 :]
+        step = max(1, math.ceil(len(others) / (SETTINGS - len(fastest))))
+        yield from (*fastest, *others[::step])
 
 
 def _of_its_seed(archive: Archive, run: Run) -> str | None:

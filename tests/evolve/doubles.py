@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import changed, grouped
-from kbevolve.archive.records import Evaluation, Idea, Kernel, Operator, ProblemCard, Run, Verdict
+from kbevolve.archive.records import Evaluation, Idea, Kernel, Launch, Operator, ProblemCard, Profile, Run, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import Problem, parse_problem
 from kbevolve.configs.settings import EvaluationSettings, Settings
@@ -215,6 +215,17 @@ def brief_of(operator: Operator, *parents: Member, seed: int = 0, **facts: Any) 
         parts[name] = kind(**own)
     plain: dict[str, Any] = {"parents": parents, "known": lambda _: False, "rng": Random(seed)}
     return Brief(operator=operator, **plain | parts | facts)
+
+
+def rated(kernel: Kernel, speedup: float, launches: Sequence[Launch] = ()) -> Member:
+    """A correct kernel of this speed, with a profile of these launches if there are any."""
+    evaluation = grouped(
+        Evaluation,
+        kernel=kernel.id, problem="p", device=DEVICE, precision="fp32", verdict=Verdict.CORRECT,
+        speedup=speedup, speedup_low=speedup, speedup_high=speedup,
+        profile=Profile(launches=tuple(launches)) if launches else None,
+    )  # fmt: skip
+    return Member(kernel=kernel, evaluation=evaluation, niche="m0c0d0l0")
 
 
 class ScriptedModel:

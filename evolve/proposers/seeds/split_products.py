@@ -8,6 +8,7 @@ tunable of that call says. The template splits operands into pairs of fp16, or a
 import ast
 
 from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.tuning.tunables import declared
 
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
@@ -46,6 +47,16 @@ def with_split_products(source: str) -> str | None:
         needed.append("split_products")
     needed += [name for name in (_SPLIT, _DIRECT) if name in used]
     templates = "\n\n".join(template(name) for name in needed)
+    # Values of a template that no call has chosen have no effect.
+    for needs in needed:
+        chosen = {
+            min(at, _MOST_TUNABLES - 1)
+            for at, (_, ours) in enumerate(calls)
+            if needs == (ours if ours in (_SPLIT, _DIRECT) else "split_products")
+        }
+        choices = " or ".join(f"PRODUCT_{at}" for at in sorted(chosen))
+        if values := ", ".join(one.name for one in declared(template(needs))):
+            switches += f"# tune {values} if: {choices or 0}\n"
     place = starts[_first_statement(source)]
     text[place:place] = f"{templates}\n\n# 1: a template's code; 0: the library's.\n{switches}\n\n".encode()
     return text.decode()

@@ -1,9 +1,11 @@
-"""Conditions between tunables that a kernel declares, so that no evaluation goes to values that do not fit together.
+"""Conditions between tunables that a kernel declares, so that no evaluation goes to values that cannot matter.
 
-A comment of its own line states one, in Python's arithmetic over the names of tunables::
+A comment of its own line states one, in Python's arithmetic over the names of tunables. Without names before `if` it
+says which values fit together; with names, when those tunables have an effect::
 
     # tune if: BLOCK_M * BLOCK_N * STAGES <= 49152
     // tune if: VECTOR == 4 or UNROLL > 1
+    # tune SPLIT_M, SPLIT_N if: PRODUCT_0 or PRODUCT_1
 
 A model writes them, so nothing is run: numbers, names, `+ - * // %`, comparisons, `and`, `or` and `not` are
 interpreted, and a condition with anything else holds always.
@@ -17,8 +19,10 @@ from functools import lru_cache
 from typing import Any
 
 #: A longer condition is not read: its cost must not depend on who wrote it.
-_LONGEST = 200
-_CONDITION = re.compile(r"^[ \t]*(?:\#|//)[ \t]*tune[ \t]+if:[ \t]*([^\n]+)$", re.MULTILINE)
+_LONGEST = 400
+_CONDITION = re.compile(
+    r"^[ \t]*(?:\#|//)[ \t]*tune[ \t]+(?:(?P<names>\w[\w, \t]*?)[ \t]+)?if:[ \t]*(?P<condition>[^\n]+)$", re.MULTILINE
+)
 
 _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -29,17 +33,40 @@ _BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 def fits(source: str, values: Mapping[str, str]) -> bool:
     """Whether these values of a kernel's tunables meet all of its conditions."""
-    known = {name: int(value) if re.fullmatch(r"-?\d{1,18}", value) else value for name, value in values.items()}
-    return all(_holds(condition, known) for condition in _conditions(source))
+    conditions = [condition for names, condition in _conditions(source) if not names]
+    known = _numbers(values) if conditions else {}
+    return all(_holds(condition, known) for condition in conditions)
+
+
+def idle(source: str, values: Mapping[str, str]) -> frozenset[str]:
+    """The tunables that have no effect beside these values of the others; in later conditions they count as 0."""
+    conditions = [(names, condition) for names, condition in _conditions(source) if names]
+    known, found = _numbers(values) if conditions else {}, set[str]()
+    for names, condition in conditions:
+        if not _holds(condition, known):
+            found.update(names)
+            known |= dict.fromkeys(names, 0)
+    return frozenset(found & values.keys())
+
+
+def _numbers(values: Mapping[str, str]) -> dict[str, int | str]:
+    return {name: _number_or_word(value) for name, value in values.items()}
 
 
 @lru_cache(maxsize=4096)
-def _conditions(source: str) -> tuple[ast.expr, ...]:
+def _number_or_word(value: str) -> int | str:
+    return int(value) if re.fullmatch(r"-?\d{1,18}", value) else value
+
+
+@lru_cache(maxsize=4096)
+def _conditions(source: str) -> tuple[tuple[tuple[str, ...], ast.expr], ...]:
+    """The tunables that each condition is about, none for one about all, and the condition."""
     found = []
     for match in _CONDITION.finditer(source):
         try:
-            if len(match[1]) <= _LONGEST:
-                found.append(ast.parse(match[1].strip(), mode="eval").body)
+            if len(match["condition"]) <= _LONGEST:
+                names = tuple(re.findall(r"\w+", match["names"] or ""))
+                found.append((names, ast.parse(match["condition"].strip(), mode="eval").body))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             continue
     return tuple(found)

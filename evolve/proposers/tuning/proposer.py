@@ -1,30 +1,50 @@
 """The proposer that needs no model: other values for the tunables that kernels declare.
 
-It is the whole proposer of an offline run and one operator of an LLM run. A child differs from its parent in a few
-values. A posterior draw over the settings of the same skeleton in the brief's history chooses them
-(`evolve.proposers.tuning.surrogate`), so a value that helped on one island is tried on the next.
+It is the whole proposer of an offline run and one operator of an LLM run. A child has the parent's code. Its values are
+those that promise most (`tuning.surrogate`) among mutations of the parent, of the fastest settings of the same
+skeleton, and settings at random. So a value that helped on one island is tried on the next. Settings that were fast in
+another problem's file of the same template are tried early (`tuning.elsewhere`).
 """
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from random import Random
 
-from kbevolve.archive.records import BirthState, Kernel, Operator
+from kbevolve.archive.records import BirthState, Kernel, Launch, Operator
 from kbevolve.evolve.proposers.base import Brief, Proposal
-from kbevolve.evolve.proposers.tuning.constraints import fits
-from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
+from kbevolve.evolve.proposers.tuning.constraints import fits, idle
+from kbevolve.evolve.proposers.tuning.elsewhere import transferred_samples
+from kbevolve.evolve.proposers.tuning.reach import shares
+from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, Sample, Surrogate
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
+from kbevolve.islands.island import Member
 
-#: Candidates for the posterior draw; more would leave no diversity, fewer would waste what was learnt.
-CANDIDATES = 24
+#: Mutations of the parents, of each of the fastest settings, and settings at random that are compared. Each child draws
+#: its own, so that children in flight at once seldom choose the same.
+OF_PARENTS, OF_FASTEST, AT_RANDOM = 48, 24, 600
+#: How many of the fastest settings are mutated.
+FASTEST = 4
 #: How many values a mutation changes: mostly one, so that credit is clear, sometimes three, to leave a ridge.
 CHANGES = (1, 1, 1, 2, 2, 3)
+#: Settings of a skeleton with which a search begins: the fastest of other problems, or else at random, because a fit of
+#: fewer follows the chance of what was tried first.
+BEGINNING = 8
 #: Draws of a whole random setting before the space counts as exhausted.
 LAST_TRIES = 200
 
+Setting = dict[str, str]
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TunablesProposer:
     """Implements `Proposer` for TUNE (one parent) and CROSS (two parents of one skeleton)."""
+
+    #: Whether a setting may be proposed, beside the kernel's own conditions.
+    allows: Callable[[Setting], bool] = lambda setting: True
+    #: Whether settings at random begin the search of a skeleton: where nothing but tunables changes. What a model has
+    #: chosen is a better beginning, and its kernels are tuned a few times only.
+    explores: bool = True
 
     def propose(self, brief: Brief) -> Proposal:
         """A setting of the main parent's tunables that is new to this run; EXHAUSTED when there is none."""
@@ -34,61 +54,105 @@ class TunablesProposer:
             return Proposal(state=BirthState.EXHAUSTED, note="the parent declares no tunables")
         used = brief.parents if brief.operator is Operator.CROSS else brief.parents[:1]
         parents = [parent.kernel for parent in used if skeleton(parent.kernel.source) == shape]
-        fresh = _unknown(brief, source, _nearby([values_of(parent.source) for parent in parents], tunables, rng))
-        if not fresh:
-            # The neighbourhood is exhausted: the first new setting anywhere in the space.
-            fresh = _unknown(
-                brief,
-                source,
-                ({one.name: rng.choice(one.choices) for one in tunables} for _ in range(LAST_TRIES)),
-                limit=1,
-            )
-        if not fresh:
-            return Proposal(state=BirthState.EXHAUSTED, note="every setting near the parent was tried")
         relatives = [member for member in brief.learnt.history if skeleton(member.kernel.source) == shape]
-        surrogate = Surrogate(
-            {tunable.name: tunable.choices for tunable in tunables},
-            [values_of(member.kernel.source) for member in relatives],
-            [member.evaluation.timing.speedup or 1.0 for member in relatives],
-            rng,
-        )
-        child, setting = max(fresh, key=lambda candidate: surrogate.score(candidate[1]))
-        return Proposal(
-            state=BirthState.CREATED,
-            kernel=child,
-            parents=tuple(parent.id for parent in parents),
-            note=_changes(values_of(source), setting),
-        )
+        weights = shares(source, _launches([brief.parents[0], *relatives]))
+        samples = [
+            Sample(setting=_effective(source, values), speedup=member.evaluation.timing.speedup or 1.0)
+            for member in relatives
+            for values in [values_of(member.kernel.source)]
+        ]
+        elsewhere = transferred_samples(source, brief.learnt.transfer.settings)
+        surrogate = Surrogate({one.name: one.choices for one in tunables}, [*samples, *elsewhere], weights)
+        base = values_of(source)
+        drawn = [
+            *(_mixed([values_of(parent.source) for parent in parents], tunables, weights, rng)),
+            *(base | dict(one.setting) for one in _fastest(elsewhere)),
+            *(
+                _mutated(base | dict(one.setting), tunables, weights, rng)
+                for one in _fastest(samples)
+                for _ in range(OF_FASTEST)
+            ),
+            *(_anywhere(base, tunables, weights, rng) for _ in range(AT_RANDOM)),
+        ]
+        first = [base | dict(one.setting) for one in _fastest(elsewhere)] or drawn[-AT_RANDOM:]
+        begins = len(samples) < BEGINNING and (self.explores or elsewhere)
+        early = self._legal(source, tunables, first if begins else [])
+        rng.shuffle(early)  # children in flight at once should differ
+        candidates = self._legal(source, tunables, drawn)
+        scores = surrogate.scores([{name: one[name] for name in effective} for one, effective in candidates])
+        ranked = (candidates[at] for at in sorted(range(len(candidates)), key=lambda at: -scores[at]))
+        # Where all of these are known, the first new setting anywhere in the space.
+        last = ([_anywhere(base, tunables, {}, rng)] for _ in range(LAST_TRIES))
+        untried = (setting for drawn in last for setting in self._legal(source, tunables, drawn))
+        for setting, _ in chain(early, ranked, untried):
+            child = Kernel.from_source(with_values(source, setting))
+            if not brief.known(child.id):
+                return Proposal(
+                    state=BirthState.CREATED,
+                    kernel=child,
+                    parents=tuple(parent.id for parent in parents),
+                    note=_changes(base, setting),
+                )
+        return Proposal(state=BirthState.EXHAUSTED, note="every setting near the parent was tried")
+
+    def _legal(
+        self, source: str, tunables: Sequence[Tunable], settings: Sequence[Setting]
+    ) -> list[tuple[Setting, list[str]]]:
+        """Those that meet the kernel's conditions, each once, and the tunables that have an effect in it.
+
+        The others have their first value, so that two settings that run alike are one kernel.
+        """
+        found: dict[tuple[str, ...], tuple[Setting, list[str]]] = {}
+        for setting in settings:
+            resting = idle(source, setting)
+            settled = {one.name: one.choices[0] if one.name in resting else setting[one.name] for one in tunables}
+            if fits(source, settled) and self.allows(settled):
+                found[tuple(settled.values())] = settled, [name for name in settled if name not in resting]
+        return list(found.values())
 
 
-def _nearby(bases: list[dict[str, str]], tunables: tuple[Tunable, ...], rng: Random) -> list[dict[str, str]]:
+def _launches(members: Sequence[Member]) -> Sequence[Launch]:
+    """Where the time goes: the parent's profile, else that of its fastest relative with one."""
+    ranked = [members[0], *sorted(members[1:], key=lambda member: (-member.fitness, member.kernel.id))]
+    profiles = (member.evaluation.profile for member in ranked)
+    return next((profile.launches for profile in profiles if profile and profile.launches), ())
+
+
+def _fastest(samples: Sequence[Sample]) -> Sequence[Sample]:
+    return sorted(samples, key=lambda one: -one.speedup)[:FASTEST]
+
+
+def _mixed(
+    bases: Sequence[Setting], tunables: Sequence[Tunable], weights: Mapping[str, float], rng: Random
+) -> Iterator[Setting]:
     """Mutations of one setting; of two, random mixtures of them and mutations of these."""
-    if len(bases) == 1:
-        return [_mutated(bases[0], tunables, rng) for _ in range(CANDIDATES)]
-    crossed = [{name: rng.choice(bases)[name] for name in bases[0]} for _ in range(CANDIDATES // 2)]
-    return crossed + [_mutated(setting, tunables, rng) for setting in crossed]
+    for number in range(OF_PARENTS):
+        setting = {name: rng.choice(bases)[name] for name in bases[0]}
+        yield setting if len(bases) > 1 and number % 2 else _mutated(setting, tunables, weights, rng)
 
 
-def _unknown(
-    brief: Brief, source: str, settings: Iterable[Mapping[str, str]], *, limit: int | None = None
-) -> list[tuple[Kernel, dict[str, str]]]:
-    """Kernels with these settings that meet the kernel's conditions and are new to the run, each once."""
-    found: dict[str, tuple[Kernel, dict[str, str]]] = {}
-    for setting in filter(partial(fits, source), settings):
-        kernel = Kernel.from_source(with_values(source, setting))
-        if not brief.known(kernel.id):
-            found[kernel.id] = (kernel, dict(setting))
-            if len(found) == limit:
-                break
-    return list(found.values())
-
-
-def _mutated(base: Mapping[str, str], tunables: tuple[Tunable, ...], rng: Random) -> dict[str, str]:
-    """`base` with one to three values changed to others of their choices."""
+def _mutated(base: Setting, tunables: Sequence[Tunable], weights: Mapping[str, float], rng: Random) -> Setting:
+    """`base` with one to three values changed; the likelier one, the more of the time it can change."""
     setting = dict(base)
-    for tunable in rng.sample(tunables, min(rng.choice(CHANGES), len(tunables))):
+    chances = [max(LEAST_SHARE, weights.get(tunable.name, 1.0)) for tunable in tunables]
+    for tunable in rng.choices(tunables, chances, k=rng.choice(CHANGES)):
         setting[tunable.name] = rng.choice([choice for choice in tunable.choices if choice != base[tunable.name]])
     return setting
+
+
+def _anywhere(base: Setting, tunables: Sequence[Tunable], weights: Mapping[str, float], rng: Random) -> Setting:
+    """`base` with values at random where they can change a larger part of the time; all of them without `weights`."""
+    most = max(weights.values(), default=1.0)
+    return {
+        one.name: rng.choice(one.choices) if rng.random() * most < weights.get(one.name, most) else base[one.name]
+        for one in tunables
+    }
+
+
+def _effective(source: str, setting: Mapping[str, str]) -> Setting:
+    """The setting without the tunables that have no effect in it."""
+    resting = idle(source, setting)
+    return {name: value for name, value in setting.items() if name not in resting}
 
 
 def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> str:

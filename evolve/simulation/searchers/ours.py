@@ -17,8 +17,8 @@ from random import Random
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Backend, Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.configs.settings import Settings
-from kbevolve.evolve.proposers.tuning.proposer import CANDIDATES, CHANGES
-from kbevolve.evolve.proposers.tuning.surrogate import Surrogate
+from kbevolve.evolve.proposers.tuning.proposer import CHANGES, OF_PARENTS
+from kbevolve.evolve.proposers.tuning.surrogate import Sample, Surrogate
 from kbevolve.evolve.simulation.landscape import Landscape, Program
 from kbevolve.evolve.simulation.moves import retuned
 from kbevolve.evolve.simulation.searcher import Observation, Setup
@@ -232,7 +232,7 @@ class OurSearcher:
 def tuned(landscape: Landscape, parent: Program, scores: Mapping[Program, float | None], rng: Random) -> Program | None:
     """A program that differs from its parent in values of parameters only; None when all that were drawn are known.
 
-    As in `proposers.tuning.proposer`, a draw from what was learnt of every value chooses.
+    As in `proposers.tuning.proposer`, what was learnt of every value chooses.
 
     Args:
         landscape: where.
@@ -240,7 +240,7 @@ def tuned(landscape: Landscape, parent: Program, scores: Mapping[Program, float 
         scores: all programs that were tried, with their log speedups; None for failures.
         rng: the only source of randomness.
     """
-    near = {retuned(landscape, parent, rng.choice(CHANGES), rng) for _ in range(CANDIDATES)}
+    near = {retuned(landscape, parent, rng.choice(CHANGES), rng) for _ in range(OF_PARENTS)}
     fresh = sorted(near - scores.keys() - {parent})
     if not fresh:
         return None
@@ -250,15 +250,12 @@ def tuned(landscape: Landscape, parent: Program, scores: Mapping[Program, float 
     def values(program: Program) -> dict[str, str]:
         return {name: str(program[at]) for at, name in parameters}
 
-    relatives = {
-        program: score
+    samples = [
+        Sample(setting=values(program), speedup=math.exp(score))
         for program, score in scores.items()
         if score is not None and all(program[at] == parent[at] for at in rungs)
-    }
-    surrogate = Surrogate(
-        {gene.name: [str(choice) for choice in range(gene.choices)] for gene in landscape.genes if not gene.rung},
-        [values(program) for program in relatives],
-        [math.exp(score) for score in relatives.values()],
-        rng,
-    )
-    return max(fresh, key=lambda program: surrogate.score(values(program)))
+    ]
+    rng.shuffle(fresh)  # of equal scores any
+    choices = {gene.name: [str(choice) for choice in range(gene.choices)] for gene in landscape.genes if not gene.rung}
+    ranks = Surrogate(choices, samples).scores([values(program) for program in fresh])
+    return fresh[int(ranks.argmax())]

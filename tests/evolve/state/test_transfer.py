@@ -147,3 +147,30 @@ def test_problems_that_are_bound_by_different_things_are_not_alike() -> None:
     assert alike(SOFTMAX, LOGSUMEXP, memory, memory)
     assert not alike(SOFTMAX, LOGSUMEXP, memory, arithmetic)
     assert alike(SOFTMAX, LOGSUMEXP, memory, None)
+
+
+def test_settings_of_tunables_come_from_the_nearest_problem_first_and_are_recorded() -> None:
+    archive = Archive(":memory:")
+    for of, flops, name in ((LOGSUMEXP, 10**9, "lse-1"), (MATMUL, 10**12, "matmul-1")):
+        other = add_run(archive, of, name)
+        archive.add_card(ProblemCard(problem=of.id, device=DEVICE, precision="fp32", flops=flops))
+        for number, speedup in enumerate((1.0, 3.0, None)):
+            tuned = Kernel.from_source(f"TILE = {number}  # tune: 0, 1, 2\nclass ModelNew: ...  # {name}\n")
+            archive.add_birth(
+                Birth(run=other.id, generation=number, island=0, slot=0, operator=Operator.TUNE,
+                      state=BirthState.CREATED, parents=(), kernel=tuned.id),
+                kernel=tuned,
+            )  # fmt: skip
+            archive.add_evaluation(
+                grouped(Evaluation, kernel=tuned.id, problem=of.id, device=DEVICE, precision="fp32",
+                        verdict=Verdict.WRONG if speedup is None else Verdict.CORRECT, speedup=speedup)
+            )  # fmt: skip
+    run = add_run(archive, SOFTMAX, "softmax-1")
+    archive.add_card(ProblemCard(problem=SOFTMAX.id, device=DEVICE, precision="fp32", flops=2 * 10**9))
+    given = received_by(archive, run, SOFTMAX)
+    assert [(one.problem, one.speedup) for one in given.settings] == [
+        ("L1/lse", 3.0), ("L1/lse", 1.0), ("L1/matmul", 3.0), ("L1/matmul", 1.0),
+    ]  # fmt: skip
+    assert given.settings[0].source.startswith("TILE = 1 ")
+    assert given.settings[0].closeness > 0.7 > 0.3 > given.settings[2].closeness
+    assert from_text(as_text(given), archive) == given == received_by(archive, run, SOFTMAX)

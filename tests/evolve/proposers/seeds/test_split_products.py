@@ -8,7 +8,7 @@ import torch
 
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
-from kbevolve.evolve.proposers.tuning.constraints import fits
+from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 
 #: As Inductor writes it for a GPU, with its products alone.
@@ -135,3 +135,10 @@ def test_tiles_fit_into_shared_memory() -> None:
     assert fits(text, values_of(text))
     assert not fits(text, values_of(text) | {"SPLIT_K": "64", "SPLIT_STAGES": "4"})
     assert not fits(text, values_of(text) | {"CONV_N": "128", "CONV_K": "64", "CONV_STAGES": "4"})
+
+
+def test_tiles_of_a_template_that_no_call_has_chosen_have_no_effect() -> None:
+    source = with_split_products(CODE) or ""
+    tiles = {one.name for one in declared(template("split_products"))}
+    assert idle(source, values_of(source) | {"PRODUCT_0": "0"}) == set()
+    assert idle(source, values_of(source) | {"PRODUCT_0": "0", "PRODUCT_1": "0"}) == tiles

@@ -3,7 +3,7 @@
 import pytest
 
 from kbevolve.archive.records import Kernel, Operator
-from kbevolve.evolve.proposers.tuning.constraints import fits
+from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.proposer import TunablesProposer
 from kbevolve.evolve.proposers.tuning.tunables import values_of
 from kbevolve.islands.island import Member
@@ -34,7 +34,7 @@ def test_a_condition_is_arithmetic_over_the_tunables(condition: str, holds: bool
     [
         "__import__('os').system('exit')", "BLOCK ** BLOCK ** BLOCK == 0", "'a' * 10**18 == 0", "KIND * BLOCK == 0",
         "ABSENT > 3", "BLOCK // 0 == 1", "KIND < 3", "BLOCK >", "(" * 150, "-" * 150 + "1 == 0",
-        "BLOCK == 0" + " " * 200, "[BLOCK][0] == 0", "0.5 > BLOCK",
+        "BLOCK == 0 or " + 50 * "BLOCK < 0 or " + "BLOCK < 0", "[BLOCK][0] == 0", "0.5 > BLOCK",
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_excludes_nothing(condition: str) -> None:
@@ -50,3 +50,27 @@ def test_no_child_breaks_a_condition() -> None:
         assert child is not None
         values = values_of(child.source)
         assert int(values["UNROLL"]) * int(values["TILE"]) <= 32
+
+
+HIDDEN = "# tune TILE, STAGES if: FAST or VECTOR == 4\n# tune DEPTH if: STAGES > 1\n"
+
+
+@pytest.mark.parametrize(
+    ("fast", "vector", "stages", "without_effect"),
+    [
+        ("1", "1", "2", set()),
+        ("0", "4", "2", set()),
+        ("0", "4", "1", {"DEPTH"}),
+        ("0", "1", "2", {"TILE", "STAGES", "DEPTH"}),
+    ],
+)
+def test_a_condition_with_names_says_when_these_have_an_effect(
+    fast: str, vector: str, stages: str, without_effect: set[str]
+) -> None:
+    values = {"FAST": fast, "VECTOR": vector, "TILE": "64", "STAGES": stages, "DEPTH": "2"}
+    assert idle(HIDDEN, values) == without_effect
+    assert fits(HIDDEN, values)
+
+
+def test_a_condition_about_all_makes_none_idle() -> None:
+    assert idle("# tune if: BLOCK > 1000\n", VALUES) == set()

@@ -1,0 +1,70 @@
+"""What the surrogate says of settings that nothing has measured."""
+
+import math
+from collections.abc import Mapping
+from itertools import product
+
+import pytest
+
+from kbevolve.evolve.proposers.tuning.surrogate import Sample, Surrogate
+
+CHOICES = {"TILE": ("8", "16", "32", "64"), "MODE": ('"a"', '"b"'), "UNROLL": ("1", "2", "4", "8")}
+
+
+def speed(setting: Mapping[str, str]) -> float:
+    """Best at a tile of 32, in mode b, unrolled four times, which pays in mode b only."""
+    tile = -0.3 * abs(math.log2(int(setting["TILE"])) - 5)
+    unroll = -0.2 * abs(math.log2(int(setting["UNROLL"])) - 2)
+    return math.exp(tile + (0.4 + unroll if setting["MODE"] == '"b"' else 0.0))
+
+
+EVERYTHING = [dict(zip(CHOICES, values, strict=True)) for values in product(*CHOICES.values())]
+BEST = max(EVERYTHING, key=speed)
+
+
+def measured(*settings: Mapping[str, str], problem: str = "", closeness: float = 1.0) -> list[Sample]:
+    return [Sample(setting=one, speedup=speed(one), problem=problem, closeness=closeness) for one in settings]
+
+
+def rank_of_best(samples: list[Sample]) -> int:
+    """How many settings that were not measured score higher than the best one."""
+    untried = [one for one in EVERYTHING if one not in [sample.setting for sample in samples if not sample.problem]]
+    scores = dict(zip(map(str, untried), Surrogate(CHOICES, samples).scores(untried), strict=True))
+    return sum(score > scores[str(BEST)] for score in scores.values())
+
+
+def test_the_best_setting_is_found_without_trying_all() -> None:
+    samples = measured(EVERYTHING[0])
+    for _ in range(14):
+        surrogate = Surrogate(CHOICES, samples)
+        untried = [one for one in EVERYTHING if one not in [sample.setting for sample in samples]]
+        samples += measured(untried[int(surrogate.scores(untried).argmax())])
+    assert BEST in [sample.setting for sample in samples]
+
+
+def test_settings_of_a_close_problem_say_where_to_begin() -> None:
+    start = measured(EVERYTHING[0])
+    others = [one for one in EVERYTHING if one["UNROLL"] in ("1", "4")]
+    assert rank_of_best(start + measured(*others, problem="other", closeness=0.9)) <= 2
+    assert rank_of_best(start) > 2
+
+
+def test_a_distant_problem_does_not() -> None:
+    others = measured(*(one for one in EVERYTHING if one["UNROLL"] in ("1", "4")), problem="other", closeness=0.0)
+    assert rank_of_best(measured(EVERYTHING[0]) + others) > 2
+
+
+def test_a_tunable_with_a_small_share_promises_less() -> None:
+    start = {"TILE": "8", "MODE": '"a"', "UNROLL": "1"}
+    scores = Surrogate(CHOICES, measured(start), {"TILE": 0.9, "MODE": 0.9, "UNROLL": 0.02}).scores(
+        [start | {"TILE": "64"}, start | {"UNROLL": "8"}]
+    )
+    assert scores[0] > 1.2 * scores[1]
+
+
+@pytest.mark.parametrize("speeds", [[1.0, 1.0, 1.0], [1e-6, 1.0, 1e6]])
+def test_any_speeds_have_scores(speeds: list[float]) -> None:
+    samples = [Sample(setting=one, speedup=fast) for one, fast in zip(EVERYTHING, speeds, strict=False)]
+    scores = Surrogate(CHOICES, samples).scores(EVERYTHING)
+    assert all(math.isfinite(score) and score >= 0 for score in scores)
+    assert Surrogate(CHOICES, []).scores(EVERYTHING[:2]).shape == (2,)
