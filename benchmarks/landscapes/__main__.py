@@ -4,6 +4,7 @@
     python -m benchmarks.landscapes measure matmul --out matmul.jsonl   # one line of JSON a configuration
     python -m benchmarks.landscapes pack matmul.jsonl --out matmul.json # the documented format (docs/landscapes.md)
     python -m benchmarks.landscapes show matmul.json                    # what it holds
+    python -m benchmarks.landscapes convert A100.json.gz --out conv.json # a cache file of Kernel Tuner
 
 Measuring goes on where it was stopped: a configuration that is in the file is not measured again, and after --seconds
 none is begun. `--small` has a space that needs no GPU.
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.landscapes.measure import measure_all
+from benchmarks.landscapes.outside import converted
 from benchmarks.landscapes.pack import packed, summary
 from benchmarks.landscapes.spaces import Space, spaces
 from benchmarks.throughput import lines
@@ -24,8 +26,10 @@ from kbevolve.evolve.simulation.measured import parse_landscape, read_landscape
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("ls", "measure", "pack", "show"))
-    parser.add_argument("what", nargs="?", default="", help="a space (measure), its lines (pack) or a landscape (show)")
+    parser.add_argument("stage", choices=("ls", "measure", "pack", "show", "convert"))
+    parser.add_argument(
+        "what", nargs="?", default="", help="a space (measure), its lines (pack), a landscape or a cache file"
+    )
     parser.add_argument("--out", type=Path, help="file of the lines (measure) or of the landscape (pack)")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no configuration after these")
     parser.add_argument("--width", type=int, default=0, help="kernels at once; 0 for what fits this machine")
@@ -57,6 +61,12 @@ def main() -> None:
             out = options.out or Path(f"{space.name}.json")
             parse_landscape(text, origin=str(out))  # what is written can be read
             out.write_text(text, encoding="utf-8")
+        case "convert":
+            text = converted(Path(options.what))
+            parse_landscape(text, origin=options.what)
+            (options.out or Path(f"{Path(options.what).name.partition('.')[0]}.json")).write_text(
+                text, encoding="utf-8"
+            )
         case "show":
             print(json.dumps(summary(read_landscape(Path(options.what))), indent=2, ensure_ascii=False))
 

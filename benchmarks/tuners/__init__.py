@@ -1,0 +1,1 @@
+"""The tuner of tunables beside those of libraries, at equal evaluations."""
