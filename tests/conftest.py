@@ -50,6 +50,7 @@ def kbevolve(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     """Call the command line as in a pipe: ``kbevolve("archive", "ls")``."""
     for name in ("FORCE_COLOR", "COLUMNS", "KBEVOLVE_ARCHIVE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
 
     def call(*words: object) -> Outcome:
         capsys.readouterr()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import Evaluation, Kernel
+from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.problem import Problem
@@ -103,7 +103,9 @@ def test_a_kernel_with_the_binary_of_another_runs_kernel_is_a_kernel_of_this_run
     searching = ran(archive, SparingEvaluator())
     births = archive.runs.births(archive.runs.get().id)
     twin = next(
-        one for one in archive.runs.evaluations(archive.runs.get().id).values() if one.compiled.identical_to is not None
+        one
+        for one in archive.runs.evaluations(archive.runs.get().id).values()
+        if one.compiled.identical_to is not None and one.verdict is Verdict.CORRECT
     )
     other = open_run(archive, settings(generations=1), "double-2")
     for birth in births:
