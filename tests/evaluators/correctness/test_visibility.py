@@ -60,6 +60,7 @@ def test_one_factor_is_for_all_random_weights_and_the_reference_keeps_its_own() 
     assert live_weights(found, CLEAR) is None
 
 
+@pytest.mark.slow
 def test_where_no_factor_suits_all_layers_each_has_its_own() -> None:
     """A softmax over many columns keeps a thousandth of a signal, and is one of few values where its input is large."""
     init = "self.layers = nn.ModuleList([nn.Linear(512, 512) for _ in range(6)])"

@@ -11,6 +11,8 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging.judge import Judge
 from tests.evaluators.judging.layer import SETTINGS
 
+pytestmark = pytest.mark.slow
+
 SOURCE = """
 import torch
 from torch import nn
@@ -48,11 +50,7 @@ PROBLEMS = {
     ),
     "constant": ("self.linear = nn.Linear(width, 96)", "torch.relu(torch.tanh(self.linear(x)) - 2)"),
 }
-ALIVE = (
-    "fading",
-    pytest.param("saturated", marks=pytest.mark.slow),
-    pytest.param("normalised", marks=pytest.mark.slow),
-)
+ALIVE = ("fading", "saturated", "normalised")
 #: Answers that ignore the input, the weights, or both. `self.right` is the reference's forward.
 FILLS = {
     "zeros": "return torch.zeros_like(self.right(x))",
@@ -106,7 +104,6 @@ def test_an_answer_that_ignores_the_input_is_wrong(judged: Judged, name: str, fi
     assert found.verdict is Verdict.WRONG, f"{found.verdict}: {found.message}"
 
 
-@pytest.mark.slow
 def test_another_order_of_sums_is_correct(judged: Judged) -> None:
     turned = (
         "for one in self.layers: x = torch.relu(x.flip(1).contiguous() @ one.weight.flip(1).T.contiguous() + one.bias) "
@@ -116,14 +113,12 @@ def test_another_order_of_sums_is_correct(judged: Judged) -> None:
     assert found.verdict is Verdict.CORRECT, found.message
 
 
-@pytest.mark.slow
 def test_a_kernel_without_the_names_of_the_weights_is_wrong_in_clear_words(judged: Judged) -> None:
     found = judged("saturated", "return torch.relu(self.own(x) - 6)", "self.own = nn.Linear(width, 96)")
     assert found.verdict is Verdict.WRONG
     assert "needs parameters and buffers of the reference's names" in found.message
 
 
-@pytest.mark.slow
 def test_what_is_constant_for_all_weights_is_refused(judged: Judged) -> None:
     found = judged("constant", "return self.right(x)")
     assert found.verdict is Verdict.REFUSED

@@ -181,7 +181,6 @@ BUDGETS = ({"evaluations": 11}, {"device_seconds": 8.0}, {"target_speedup": 2.3}
     ("budget", "lookahead", "step"),
     [
         ({"evaluations": 11}, 2, 4),
-        ({"roofline_share": 0.23}, 2, 4),
         *(pytest.param(budget, ahead, 2, marks=pytest.mark.slow) for budget in BUDGETS for ahead in (0, 2)),
     ],
 )

@@ -56,6 +56,7 @@ def test_one_file_holds_everything(
     assert "confirmed" in page
 
 
+@pytest.mark.slow
 def test_markdown_names_its_pictures(make_archive: Callable[..., Sample], tmp_path: Path) -> None:
     sample, file = make_archive(confirmed=True), tmp_path / "my report.md"
     with Archive(sample.path, read_only=True) as archive:
@@ -80,6 +81,7 @@ def test_a_run_without_a_kernel_is_reported(ending: str, tmp_path: Path) -> None
     assert "othing correct yet" in (tmp_path / f"empty.{ending}").read_text()
 
 
+@pytest.mark.slow
 def test_nothing_of_a_hostile_archive_becomes_markup(small_archive: Sample, tmp_path: Path) -> None:
     path = make_hostile(small_archive)
     with Archive(path, read_only=True) as archive:
@@ -109,6 +111,7 @@ def test_markdown_is_escaped() -> None:
     assert markdown_code("a`b|c\n<d") == "`a'b¦c ‹d`"
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn_as_svg_and_png(small_archive: Sample) -> None:
     with Archive(small_archive.path, read_only=True) as archive:
         run = small_archive.run

@@ -109,6 +109,7 @@ def test_a_suite_is_searched_and_scored(bench: Any, suite: Path) -> None:
     assert {"fast_p.png", "speedups.png", "headroom.png"} < {path.name for path in (suite / "bench").iterdir()}
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_done_again(bench: Any, suite: Path) -> None:
     first = last(bench("--json"))
     judge = BenchJudge()
