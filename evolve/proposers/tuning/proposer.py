@@ -62,7 +62,6 @@ class TunablesProposer:
             for values in [values_of(member.kernel.source)]
         ]
         elsewhere = transferred_samples(source, brief.learnt.transfer.settings)
-        surrogate = Surrogate({one.name: one.choices for one in tunables}, [*samples, *elsewhere], weights)
         base = values_of(source)
         drawn = [
             *(_mixed([values_of(parent.source) for parent in parents], tunables, weights, rng)),
@@ -78,13 +77,17 @@ class TunablesProposer:
         begins = len(samples) < BEGINNING and (self.explores or elsewhere)
         early = self._legal(source, tunables, first if begins else [])
         rng.shuffle(early)  # children in flight at once should differ
-        candidates = self._legal(source, tunables, drawn)
-        scores = surrogate.scores([{name: one[name] for name in effective} for one, effective in candidates])
-        ranked = (candidates[at] for at in sorted(range(len(candidates)), key=lambda at: -scores[at]))
+
+        def ranked() -> Iterator[tuple[Setting, list[str]]]:
+            candidates = self._legal(source, tunables, drawn)
+            surrogate = Surrogate({one.name: one.choices for one in tunables}, [*samples, *elsewhere], weights)
+            scores = surrogate.scores([{name: one[name] for name in effective} for one, effective in candidates])
+            yield from (candidates[at] for at in sorted(range(len(candidates)), key=lambda at: -scores[at]))
+
         # Where all of these are known, the first new setting anywhere in the space.
         last = ([_anywhere(base, tunables, {}, rng)] for _ in range(LAST_TRIES))
         untried = (setting for drawn in last for setting in self._legal(source, tunables, drawn))
-        for setting, _ in chain(early, ranked, untried):
+        for setting, _ in chain(early, ranked(), untried):
             child = Kernel.from_source(with_values(source, setting))
             if not brief.known(child.id):
                 return Proposal(
@@ -103,7 +106,8 @@ class TunablesProposer:
         The others have their first value, so that two settings that run alike are one kernel.
         """
         found: dict[tuple[str, ...], tuple[Setting, list[str]]] = {}
-        for setting in settings:
+        distinct = {tuple(setting.values()): setting for setting in settings}  # in a small space most are drawn often
+        for setting in distinct.values():
             resting = idle(source, setting)
             settled = {one.name: one.choices[0] if one.name in resting else setting[one.name] for one in tunables}
             if fits(source, settled) and self.allows(settled):
@@ -143,10 +147,11 @@ def _mutated(base: Setting, tunables: Sequence[Tunable], weights: Mapping[str, f
 def _anywhere(base: Setting, tunables: Sequence[Tunable], weights: Mapping[str, float], rng: Random) -> Setting:
     """`base` with values at random where they can change a larger part of the time; all of them without `weights`."""
     most = max(weights.values(), default=1.0)
-    return {
-        one.name: rng.choice(one.choices) if rng.random() * most < weights.get(one.name, most) else base[one.name]
-        for one in tunables
-    }
+    setting = dict(base)
+    for one in tunables:
+        if rng.random() * most < weights.get(one.name, most):
+            setting[one.name] = one.choices[int(rng.random() * len(one.choices))]  # faster than rng.choice
+    return setting
 
 
 def _effective(source: str, setting: Mapping[str, str]) -> Setting:
