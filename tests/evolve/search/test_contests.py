@@ -231,7 +231,7 @@ def cut_run(path: Path, confirmer: KnownConfirmer) -> None:
 @pytest.mark.slow
 def test_a_run_killed_within_any_contest_ends_as_the_undisturbed_one(tmp_path: Path, step: int) -> None:
     whole, whole_confirmer = undisturbed()
-    assert len(whole_confirmer.met) >= 4, "too few contests to prove anything"
+    assert len(whole_confirmer.met) >= 3, "too few contests to prove anything"
     for cut in range(0, len(whole_confirmer.met), step):
         first = KnownConfirmer(failing=FAILING, interrupt_at=cut)
         cut_run(tmp_path / f"{cut}.db", first)
