@@ -1,10 +1,12 @@
 """Judges the reference of each problem as if it were a kernel: an honest kernel that the judge must accept.
 
-    python -m benchmarks.references --kernelbench DIR --out FILE [--jobs 4] [--level 1]
+    python -m benchmarks.references --kernelbench DIR --out FILE [--jobs 4] [--level 1] [--problems 1/19,2/40]
 
 Several processes share the device, so no times are shown. FILE gets one JSON object a problem; those in it already are
-left out. At the end come a table of verdicts, every problem that is not CORRECT, the problems with a flag about their
-weights or KernelBench's tolerance, and one JSON object. Nothing is forced: degenerate and random problems are REFUSED.
+left out. On CUDA an object has two peaks of memory in GiB: of the tensors of the judge's own process, without what it
+shares with workers, and of the whole device, from samples. At the end come a table of verdicts, every problem that is
+not CORRECT, the problems with a flag about their weights or KernelBench's tolerance, and one JSON object. Nothing is
+forced: degenerate and random problems are REFUSED.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -23,7 +26,7 @@ from kbevolve.configs.catalog import find_problem, kernelbench_names
 from kbevolve.configs.errors import KBEvolveError
 from kbevolve.configs.reference import as_model_new
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
 
@@ -38,8 +41,35 @@ SETTINGS = EvaluationSettings(
     profile=False,
 )
 
+_SAMPLE_SECONDS = 0.01
+
 #: Tags of which the problems are listed.
 SHOWN_TAGS = ("degenerate", "scaled-weights", "tf32-reference")
+
+
+class _Peak:
+    """The most memory in use from now on."""
+
+    def __init__(self, device: Device) -> None:
+        self._device, self._used, self._stopped = device, 0, threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device.index)
+            self._thread.start()
+
+    def _sample(self) -> None:
+        while not self._stopped.wait(_SAMPLE_SECONDS):
+            free, total = torch.cuda.mem_get_info(self._device.index)
+            self._used = max(self._used, total - free)
+
+    def gib(self) -> dict[str, float]:
+        """Both peaks, at the end; nothing on a CPU."""
+        if self._device.type != "cuda":
+            return {}
+        self._stopped.set()
+        self._thread.join()
+        peaks = {"judge_gib": torch.cuda.max_memory_allocated(self._device.index), "device_gib": self._used}
+        return {name: round(peak / 2**30, 2) for name, peak in peaks.items()}
 
 
 def judge_all(names: list[str], checkout: Path, out: Path, device: str) -> None:
@@ -49,6 +79,7 @@ def judge_all(names: list[str], checkout: Path, out: Path, device: str) -> None:
         for name in names:
             started = time.monotonic()
             line: dict[str, object] = {"problem": name}
+            peak = _Peak(judge.device)
             try:
                 problem = find_problem(name, kernelbench=checkout)
                 found = judge.evaluate(problem, Kernel.from_source(as_model_new(problem.source_for(judge.device.type))))
@@ -56,6 +87,7 @@ def judge_all(names: list[str], checkout: Path, out: Path, device: str) -> None:
                 line |= {"error": found.accuracy.error, "reference_error": found.accuracy.reference_error}
             except (KBEvolveError, torch.OutOfMemoryError) as error:
                 line |= {"verdict": "NOT JUDGED", "message": str(error)}
+            line |= peak.gib()
             with out.open("a") as file:
                 file.write(json.dumps(line | {"seconds": round(time.monotonic() - started, 2)}) + "\n")
 
@@ -71,6 +103,7 @@ def main() -> None:
     parser.add_argument("--kernelbench", type=Path, required=True, help="a checkout of KernelBench")
     parser.add_argument("--out", type=Path, required=True, help="file of results, one JSON object a line")
     parser.add_argument("--level", action="append", help="a level of KernelBench; all of 1 to 3 without it")
+    parser.add_argument("--problems", help="numbers of problems with their levels, such as 1/19,2/40; all without it")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
@@ -82,6 +115,11 @@ def main() -> None:
     levels = options.level or ["1", "2", "3"]
     known = {str(line["problem"]) for line in read(options.out)}
     wanted = [name for name in kernelbench_names(options.kernelbench) if name.split(":")[1].split("/")[0] in levels]
+    if options.problems:
+        chosen = [f"kernelbench:{number}" for number in options.problems.split(",")]
+        if unknown := sorted(set(chosen) - set(wanted)):
+            parser.error(f"--problems: {', '.join(unknown)} not among the problems of {options.kernelbench}")
+        wanted = [name for name in wanted if name in chosen]
     names = [name for name in wanted if name not in known]
     started = time.monotonic()
     words = [sys.executable, "-m", "benchmarks.references", "--kernelbench", str(options.kernelbench)]

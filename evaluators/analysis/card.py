@@ -10,14 +10,13 @@ from dataclasses import asdict
 import torch
 
 from kbevolve.archive.records import ProblemCard
-from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.analysis.conditions import judging_conditions
 from kbevolve.evaluators.analysis.inspection import WEIGHT_SEED, Inspection
 from kbevolve.evaluators.analysis.roofline import Roofline, roofline_of
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.memory import release_cache
+from kbevolve.evaluators.device.memory import lack_of_memory, release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Version of the cards' content; another number makes cached cards invalid.
@@ -61,10 +60,8 @@ def card_for(
     try:
         with judging_conditions(device, precision):
             card = Inspection(problem, reference, device, precision).card(roofline)
-    except torch.OutOfMemoryError:
-        raise EvaluatorError(
-            f"{problem.name}: not enough memory on {device.description} to inspect the problem; use smaller sizes"
-        ) from None
+    except torch.OutOfMemoryError as error:
+        raise lack_of_memory(problem.name, device, error) from error
     release_cache(device)
     disk_cache.put("card", key, asdict(card))
     return card

@@ -18,10 +18,11 @@ from kbevolve.evaluators.candidate.process import Call
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
 from kbevolve.evaluators.correctness.draws import Draw
 from kbevolve.evaluators.correctness.inputs import alone, nominal
-from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.correctness.sketch import Sketch
 from kbevolve.evaluators.correctness.truth import scale_of
+from kbevolve.evaluators.correctness.weights import Weights
 from kbevolve.evaluators.feedback.message import INACCURATE
 from kbevolve.evaluators.rejection import Rejection
 
@@ -44,7 +45,8 @@ class TimedInputs:
     """Inputs of one timed call, the same for all kernels of a round."""
 
     draw: Draw
-    tensors: list[torch.Tensor]
+    #: None where they are drawn again for each call, because those of a round do not fit into memory side by side.
+    tensors: list[torch.Tensor] | None
     #: Seed of the weights that the model gets right before the call (`PreparedProblem.mixed_weights`); None to keep
     #: those that it has.
     weights: int | None = None
@@ -71,7 +73,12 @@ class OutputChecker:
         often = self._prepared.allows_changed_rows and not secrets.randbelow(_CHANGED)
         draw = Draw(secrets.randbits(62), alone if often else nominal)
         weights = secrets.randbits(62) if self._fresh_weights else None
-        return TimedInputs(draw=draw, tensors=self._prepared.inputs(draw), weights=weights)
+        tensors = self._prepared.inputs(draw) if self._prepared.keeps_rounds else None
+        return TimedInputs(draw=draw, tensors=tensors, weights=weights)
+
+    def tensors(self, inputs: TimedInputs) -> list[torch.Tensor]:
+        """The input tensors of a call."""
+        return self._prepared.inputs(inputs.draw) if inputs.tensors is None else inputs.tensors
 
     def weights(self, inputs: TimedInputs) -> Weights | None:
         """The weights of a call; None for those that the model has."""
@@ -92,7 +99,7 @@ class OutputChecker:
         if self._error(output, reference, scale.spread) <= self._slack * scale.bound + scale.reference_error:
             return
         weights = self.weights(inputs)
-        _, expected = self._prepared.solve(inputs.draw, weights)
+        expected = self._prepared.solve(inputs.draw, weights)[1]
         means = self._prepared.nominal_means if weights is None else [None] * len(expected.truth)
         own = scale_of(expected, means, self._prepared.precision)
         error = self._error(output, self.sketch(expected.truth), own.spread)

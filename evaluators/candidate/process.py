@@ -15,9 +15,11 @@ import torch
 from kbevolve.archive.records import Trait, Verdict
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.traits import traits_of
-from kbevolve.evaluators.correctness.prepared import PreparedProblem, Weights
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.correctness.weights import Weights
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.device.memory import release_cache
 from kbevolve.evaluators.feedback.failures import failure_of
 from kbevolve.evaluators.feedback.form import describe_shape
 from kbevolve.evaluators.rejection import Rejection, reading_a_reply
@@ -27,18 +29,16 @@ from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from kbevolve.evaluators.worker.values import SharedTensor
 
-#: Time limit for opening shared memory, in seconds. It takes milliseconds, more on a machine that swaps.
-_OPEN_SECONDS = 30.0
-#: Time limit for the search in PTX, in seconds. It takes milliseconds, 0.25 s for the largest PTX that is searched.
-_CODE_SECONDS = 10.0
+#: Time limits in seconds, for opening shared memory (milliseconds, more on a machine that swaps) and for the search in
+#: PTX (milliseconds, 0.25 s for the largest PTX that is searched).
+_OPEN_SECONDS, _CODE_SECONDS = 30.0, 10.0
 #: Names of compilers that run at the first call. The time limit of that call then includes `build_seconds`. Builders of
 #: `torch.utils.cpp_extension` report their builds and need no entry.
 _COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
 #: This byte makes a NaN of a float of any width, so an element that the kernel did not write is never right.
 _POISON = 0xFF
 #: Operations of one call that are read, and characters of a name.
-_MOST_OPERATIONS = 10_000
-_LONGEST_NAME = 1000
+_MOST_OPERATIONS, _LONGEST_NAME = 10_000, 1000
 #: Shorter than any call: no clock shows less, and quotients of such numbers overflow.
 _LEAST_MS = 1e-6
 #: One of so many timed calls has its inputs compared afterwards, at random.
@@ -229,8 +229,8 @@ class CandidateProcess:
     def profile(self, inputs: list[torch.Tensor]) -> Any:
         """What the profiler in the worker reports: untrusted data, to be checked field by field."""
         self._write(self._prepared.input_places, inputs)
-        seconds = self._settings.run_seconds + self._settings.build_seconds
-        return self._ask(self._request("profile"), seconds).get("launches")
+        reply = self._ask(self._request("profile"), self._settings.run_seconds + self._settings.build_seconds)
+        return reply.get("launches")
 
     def launch_cost(self, inputs: list[torch.Tensor]) -> CallCost:
         """What it costs to launch a call (`worker.launch_cost`), as the worker reports it; CUDA only."""
@@ -304,10 +304,8 @@ class CandidateProcess:
             for place, expanded in zip(prepared.output_places, prepared.output_expanded, strict=True)
         ]
         leaves = reply.get("leaves")
-        if not isinstance(leaves, list) or not all(isinstance(leaf, dict) for leaf in leaves):
-            leaves = []
-        wrong = describe_shape(reply.get("structure"), leaves, prepared.output_structure, expected)
-        if wrong:
+        leaves = leaves if isinstance(leaves, list) and all(isinstance(leaf, dict) for leaf in leaves) else []
+        if wrong := describe_shape(reply.get("structure"), leaves, prepared.output_structure, expected):
             raise Rejection(Verdict.WRONG, wrong)
         return leaves
 
@@ -321,10 +319,12 @@ class CandidateProcess:
             place.view(self._memory).copy_(tensor)
         if self._memory.is_cuda:
             torch.cuda.synchronize(self._memory.device)
+        if not self._prepared.kept.fit:
+            release_cache(self._device)  # the worker may need it now
 
     @property
     def _memory(self) -> torch.Tensor:
-        assert self._shared_memory is not None, "allocate() must be called before the kernel"
+        assert self._shared_memory, "allocate() must be called before the kernel"
         return self._shared_memory.memory
 
     def _ask(self, request: Message, seconds: float, *, descriptors: list[int] | None = None) -> Message:

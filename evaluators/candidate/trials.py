@@ -4,13 +4,15 @@ import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import check_side_effects
 from kbevolve.evaluators.correctness.inputs import Distribution, describe_kind, diminished, nominal, signed
-from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial, Weights
+from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial
 from kbevolve.evaluators.correctness.truth import Deviation, accepts, allclose, classify, deviation
+from kbevolve.evaluators.correctness.weights import Weights
 from kbevolve.evaluators.feedback.mismatch import Mismatch
 from kbevolve.evaluators.rejection import Rejection
 
@@ -51,12 +53,13 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
     # The output of one call is read again after the next: a user keeps answers.
     last = prepared.trials - 1 + bool(prepared.second_weights)
     kept_call = secrets.randbelow(prepared.trials - 1) + last + 1 - prepared.trials if prepared.trials > 1 else -1
-    kept: Trial | None = None
+    kept: Callable[[], Trial] | None = None
     for number, trial in enumerate(_in_order(candidate, prepared, results)):
+        # One trial at a time is in memory.
         with candidate.on_device():
-            mistake = _run_trial(candidate, prepared, trial, results, keep=number == kept_call)
+            mistake = _run_trial(candidate, prepared, trial(), results, keep=number == kept_call)
             if kept is not None and not mistake:
-                mistake = _reread(candidate, prepared, kept)
+                mistake = _reread(candidate, prepared, kept())
         kept = trial if number == kept_call else None
         if mistake:
             results.found = replace(results.found, verdict=Verdict.WRONG, message=mistake)
@@ -73,14 +76,15 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
     )
 
 
-def _in_order(candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults) -> Iterator[Trial]:
-    """The trials, each with its weights in the model."""
+def _in_order(
+    candidate: CandidateProcess, prepared: PreparedProblem, results: TrialResults
+) -> Iterator[Callable[[], Trial]]:
+    """The trials, each with its weights in the model. What a function makes may use the device."""
     if prepared.second_weights:
         with candidate.on_device():
             candidate.construct(prepared.second_weights[0])
-            # Without weights by name it knows nothing but the seed, which is that of the last, too.
-            trial = prepared.second_trial(0 if candidate.takes_weights else -1)
-        yield trial
+        # Without weights by name it knows nothing but the seed, which is that of the last, too.
+        yield partial(prepared.second_trial, 0 if candidate.takes_weights else -1)
         if not candidate.takes_weights:
             results.found = replace(results.found, tags=(*results.found.tags, OWN_NAMES))
         elif not _follows(candidate, prepared.weights, lambda: prepared.trial(0)):
@@ -88,9 +92,7 @@ def _in_order(candidate: CandidateProcess, prepared: PreparedProblem, results: T
     with candidate.on_device():
         candidate.construct(prepared.weights)
     for number in range(prepared.trials):
-        with candidate.on_device():
-            trial = prepared.trial(number)
-        yield trial
+        yield partial(prepared.trial, number)
 
 
 def check_weights_again(candidate: CandidateProcess, prepared: PreparedProblem, found: Evaluation) -> Evaluation:

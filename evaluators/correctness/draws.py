@@ -97,8 +97,7 @@ class DrawPlanner:
         Where that is not the most revealing one, also the most revealing one on each input where it is usable alone.
         """
         generator = torch.Generator(self._reference.device).manual_seed(0)
-        _, tensors = self._nominal()
-        touched = [index for index, tensor in enumerate(tensors) if kind[0](tensor, generator) is not tensor]
+        touched = [index for index, one in enumerate(self._nominal()[1]) if kind[0](one, generator) is not one]
         if not touched:
             return []
         found: list[Distribution] = []
@@ -113,8 +112,9 @@ class DrawPlanner:
 
     def _repetitions(self, first: Draw) -> list[Draw]:
         """Inputs of the first trial of which one row and a few elements of one tensor are changed."""
-        _, tensors = self._reference.inputs(first.seed, nominal)
-        indices = [index for index, tensor in enumerate(tensors) if tensor.ndim and tensor.numel() > 1]
+        inputs = self._reference.inputs(first.seed, nominal)[1]
+        indices = [index for index, tensor in enumerate(inputs) if tensor.ndim and tensor.numel() > 1]
+        del inputs  # before a truth is computed
         chosen = [Draw(first.seed, Only(alone, index)) for index in indices[-_MOST_ALONE:]]
         return [draw for draw in chosen if self._can_judge(draw)]
 

@@ -3,8 +3,7 @@
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from random import Random
+from dataclasses import dataclass
 
 import torch
 
@@ -14,37 +13,30 @@ from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
 from kbevolve.evaluators.correctness.expected import solve
 from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal
+from kbevolve.evaluators.correctness.kept import KeptTrials, compared, room_for_trials
+from kbevolve.evaluators.correctness.mean import MeanOfTruth
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.rule import SLACK
 from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, is_usable, scale_of
 from kbevolve.evaluators.correctness.visibility import CLEAR, VISIBLE, accepted_share, live_weights, share_words
-from kbevolve.evaluators.correctness.weights import amplified, varied
+from kbevolve.evaluators.correctness.weights import Weights, amplified, mixed, varied
 from kbevolve.evaluators.device.devices import Device, find_device
-from kbevolve.evaluators.device.memory import free_bytes, release_cache
+from kbevolve.evaluators.device.memory import free_bytes, is_out_of_memory, release_cache
 from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
 from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 
-#: Share of the free memory for inputs and expected outputs of trials; worker processes need the rest. Where not all
-#: fit, inputs are drawn again for each kernel, and expected outputs that do not fit are computed again.
-_KEPT_SHARE = 1 / 3
-#: Share of the free memory that the inputs of one round may take.
+#: Share of the free memory that the inputs of one round may take. Where fewer than `_LEAST_CALLS` fit, the inputs of
+#: each call are drawn again from their seed.
 _ROUND_SHARE = 1 / 8
+_LEAST_CALLS = 2
 #: Nominal draws of which the mean of the truth is taken, those that are no trials included.
 _AVERAGED = 3
 #: Special numbers are tried where at least this share of the reference's answer stays finite.
 _FINITE_SHARE = 0.5
+#: Tag: some inputs were left out of the trials because the judge had too little memory for their truth.
+LESS_MEMORY = "fewer-inputs-for-memory"
 #: A reference whose output differs this much from its own fp64 output is random or unstable: it is no yardstick.
 _UNSTABLE = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """The weights of one construction."""
-
-    #: Seed that `Model` was constructed with, and `ModelNew` is.
-    seed: int
-    #: The reference's state, by name.
-    tensors: dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +85,9 @@ class PreparedProblem:
         scale = self.nominal_scale
         if not (scale.live and scale.bound <= CLEAR) and self._enliven():
             self._prepare_trials(settings.trials)
-        #: Timed calls of one round whose inputs fit into memory side by side.
-        self.most_calls = max(1, int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1)))
+        fitting = int(_ROUND_SHARE * free_bytes(device) / max(self.input_bytes, 1))
+        #: Most timed calls of one round, and whether their inputs fit into memory side by side.
+        self.most_calls, self.keeps_rounds = max(_LEAST_CALLS, fitting), fitting >= _LEAST_CALLS
         self._prepare_second_weights()
 
     def _prepare_trials(self, count: int) -> None:
@@ -102,10 +95,9 @@ class PreparedProblem:
         self.allows_changed_rows = False
         self._draws = self._choose_draws(count)
         self._lay_out_tensors(self._draws[0])
-        self._kept: dict[Draw, tuple[list[torch.Tensor] | None, ExpectedOutput]] = {}
-        self._room = _KEPT_SHARE * free_bytes(self.device)
-        #: Whether all trials fit into memory as they are, those with the second weights included.
-        self._fits = (len(self._draws) + 2) * self._trial_bytes <= self._room
+        room = room_for_trials(self.device, worker_bytes=self.worker_bytes, truth_bytes=self.truth_bytes)
+        #: Trials that stay in memory: all, and the two with the second weights, where they fit.
+        self.kept = KeptTrials(room, needed=(len(self._draws) + 2) * self._trial_bytes)
         #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
         self._scales, self.nominal_means = self._measure(self._draws)
 
@@ -134,16 +126,27 @@ class PreparedProblem:
         """A trial with `second_weights[number]`."""
         return self._trial(*self._second[number], weights=self.second_weights[number])
 
+    def first_inputs(self) -> list[torch.Tensor]:
+        """The inputs of the first trial, as the problem draws them."""
+        return self.kept.get(self._draws[0])[0] or self.inputs(self._draws[0])
+
+    @property
+    def worker_bytes(self) -> int:
+        """Memory for one kernel: inputs and outputs shared with the judge, its own, and its outputs once more, for one
+        that is read again later."""
+        return 3 * self.shared_bytes - self.input_bytes
+
     @property
     def nominal_scale(self) -> Scale:
         """Divisors and bounds of errors on inputs as the problem draws them."""
         return self._scales[self._draws[0]]
 
     def _trial(self, draw: Draw, scale: Scale, *, weights: Weights | None = None) -> Trial:
-        inputs, expected = self._kept.get(draw, (None, None))
+        inputs, expected = self.kept.get(draw)
         if expected is None:
             with self._lock:
                 inputs, expected = self.solve(draw, weights)
+                expected = compared(draw, expected)
                 release_cache(self.device)
         elif inputs is None:
             inputs = self.inputs(draw)
@@ -181,7 +184,8 @@ class PreparedProblem:
             if tensors is plain or usable:
                 self.second_weights.append(Weights(seed=seed, tensors=tensors))
                 self._second.append((draw, scale))
-                self._keep(draw, inputs, expected)
+                self.kept.keep(draw, inputs, expected)
+            del inputs, expected  # before the next ones are computed
 
     def _lay_out_arguments(self) -> None:
         #: Structure of the constructor arguments (`worker.values.pack`), and the tensors in it.
@@ -217,15 +221,19 @@ class PreparedProblem:
         self.overlapping = overlaps(outputs[: self.returned])
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
+        #: Memory in which one truth is computed.
+        self.truth_bytes = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:
         """Nominal inputs first, then one usable transform of each kind, with nominal inputs in between."""
         first = Draw(secrets.randbits(62), nominal)
-        _, expected = self.solve(first)
+        expected = self.solve(first)[1]
         own = self._scale_alone(expected).reference_error
+        form = [tensor.shape for tensor in expected.truth], expected.finite
+        del expected  # before the next one is computed
         if not own * SLACK < _UNSTABLE and self._enliven():
             return self._choose_draws(count)
-        if not all(expected.finite):
+        if not all(form[1]):
             self.tags += ("not-finite",)
         if not own * SLACK < _UNSTABLE:
             raise EvaluatorError(
@@ -234,28 +242,34 @@ class PreparedProblem:
             )
         if count == 1:
             return [first]
-        planned = DrawPlanner(self.reference, self._judging_rule(expected, own)).plan(first, count)
+        planned = DrawPlanner(self.reference, self._judging_rule(form, own)).plan(first, count)
         self.tags += planned.tags
         self.allows_changed_rows = planned.changed_rows
         return planned.draws
 
-    def _judging_rule(self, plain: ExpectedOutput, nominal_error: float) -> Callable[[Draw], bool]:
-        """Whether the reference stays finite and accurate on a draw; on special numbers, most of its answer."""
+    def _judging_rule(self, form: tuple[list[torch.Size], list[bool]], nominal_error: float) -> Callable[[Draw], bool]:
+        """Whether the reference stays finite and accurate on a draw; on special numbers, most of its answer.
+
+        `form`: shapes, and whether all is finite, of each output tensor on inputs as the problem draws them.
+        """
+        shapes, finite = form
 
         def can_judge(draw: Draw) -> bool:
             if draw.function is integers and self.device.type == "cuda" and not self._runs_on_cpu(draw):
                 return False  # an index out of range would break the judge's context
             try:
-                _, expected = self.solve(draw)
-            except (EvaluatorError, torch.OutOfMemoryError):
+                expected = self.solve(draw)[1]
+            except (EvaluatorError, torch.OutOfMemoryError) as error:
+                if is_out_of_memory(error) and LESS_MEMORY not in self.tags:
+                    self.tags += (LESS_MEMORY,)
                 return False
-            if [tensor.shape for tensor in expected.truth] != [tensor.shape for tensor in plain.truth]:
+            if [tensor.shape for tensor in expected.truth] != shapes:
                 return False
             if expected.independent is not None:
                 shares = [float(tensor.isfinite().float().mean()) for tensor in expected.truth if tensor.numel()]
                 if min(shares, default=1.0) < _FINITE_SHARE:
                     return False
-            elif expected.finite != plain.finite:
+            elif expected.finite != finite:
                 return False
             return is_usable(self._scale_alone(expected).reference_error, nominal_error, self.precision)
 
@@ -280,13 +294,7 @@ class PreparedProblem:
 
     def mixed_weights(self, seed: int) -> Weights:
         """Weights between the two sets that the trials use, in a proportion of its own for each tensor."""
-        rng = Random(seed)
-        one, other = self.weights.tensors, self.second_weights[0].tensors
-        mixed = {
-            name: torch.lerp(tensor, other[name], rng.random()) if tensor.is_floating_point() else tensor
-            for name, tensor in one.items()
-        }
-        return Weights(seed=self.weights.seed, tensors=mixed)
+        return mixed(self.weights, self.second_weights[0], seed=seed)
 
     def solve(self, draw: Draw, weights: Weights | None = None) -> tuple[list[torch.Tensor], ExpectedOutput]:
         """Inputs and the expected output; with the main weights, unless others are given."""
@@ -299,15 +307,6 @@ class PreparedProblem:
             self.tags += ("truth-fp32",)
         return inputs, expected
 
-    def _keep(self, draw: Draw, inputs: list[torch.Tensor], expected: ExpectedOutput) -> None:
-        """Keep a trial, if there is room; the inputs only of the first one, which timing warms up with, or of all."""
-        parts = [*expected.truth, *expected.reference, *(expected.independent or [])]
-        kept = None if self._kept and not self._fits else inputs
-        size = sum(tensor.nbytes for tensor in (*parts, *(kept or ())))
-        if size <= self._room:
-            self._room -= size
-            self._kept[draw] = kept, expected
-
     def _measure(self, draws: Sequence[Draw]) -> tuple[dict[Draw, Scale], list[torch.Tensor | None]]:
         """The scale of every draw, from the mean of its distribution; also that mean of the nominal draws.
 
@@ -316,33 +315,24 @@ class PreparedProblem:
         transforms = [draw.transform for draw in draws]
         more = max(0, _AVERAGED - transforms.count(nominal))
         transforms += [nominal] * more
-        sums: dict[Distribution, list[torch.Tensor | None]] = {}
+        sums: dict[Distribution, MeanOfTruth] = {}
         scales: dict[Draw, Scale] = {}
         for draw in (*draws, *(Draw.of(nominal) for _ in range(more))):
             inputs, expected = self.solve(draw)
             if transforms.count(draw.transform) == 1:
                 scales[draw] = self._scale_alone(expected)
-                if not self._fits and draw.transform is not nominal:
-                    expected = replace(expected, reference=[])  # only outputs on nominal inputs are compared with it
-            elif draw.transform in sums:
-                for total, tensor in zip(sums[draw.transform], expected.truth, strict=True):
-                    if total is not None:
-                        total += tensor
+                if not self.kept.fit:
+                    expected = compared(draw, expected)
             else:
-                # In fp32 where memory is short: a mean needs no more precision.
-                sums[draw.transform] = [
-                    (tensor.clone() if self._fits else tensor.float()) if tensor.is_floating_point() else None
-                    for tensor in expected.truth
-                ]
+                sums.setdefault(draw.transform, MeanOfTruth(narrow=not self.kept.fit)).add(expected.truth)
             if draw in draws:
-                self._keep(draw, inputs, expected)
-        means = {
-            transform: [None if total is None else total.div_(transforms.count(transform)) for total in totals]
-            for transform, totals in sums.items()
-        }
+                self.kept.keep(draw, inputs, expected)
+            del inputs, expected  # before the next ones are computed
+        means = {transform: total.take() for transform, total in sums.items()}
         for draw in draws:
             if draw not in scales:
-                _, expected = self._kept.get(draw) or self.solve(draw)
+                expected = self.kept.get(draw)[1] or self.solve(draw)[1]
                 scales[draw] = scale_of(expected, means[draw.transform], self.precision)
+                del expected
         release_cache(self.device)
         return scales, means.get(nominal) or [None] * len(self.output_places)

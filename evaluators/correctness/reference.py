@@ -11,9 +11,9 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.correctness.inputs import Distribution, nominal, transformed
 from kbevolve.evaluators.correctness.rule import CAPS
-from kbevolve.evaluators.correctness.slices import compute_in_slices, is_out_of_memory, separable_inputs
+from kbevolve.evaluators.correctness.slices import compute_in_slices, separable_inputs
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.memory import free_bytes, release_cache
+from kbevolve.evaluators.device.memory import free_bytes, is_out_of_memory, release_cache
 from kbevolve.evaluators.worker.precision import DTYPES, cast, flags_for
 from kbevolve.evaluators.worker.values import Unpackable, pack, unpack
 
@@ -48,6 +48,8 @@ class Reference:
         self._output_elements = 0
         #: Whether the whole truth exceeds the memory, and the inputs that can be sliced; None before that is known.
         self._too_large: bool | None = None
+        #: Whether a truth was in fp64: the others then have to be.
+        self._was_exact = False
         self._separable: tuple[int, ...] | None = None
 
     def inputs(self, seed: int, transform: Distribution) -> tuple[Any, list[torch.Tensor]]:
@@ -77,20 +79,30 @@ class Reference:
         """The output in fp64 and True; the output in the task's dtype and False where fp64 does not run.
 
         Where the whole does not fit into memory and samples are independent, the batch is computed in slices.
+
+        Raises:
+            EvaluatorError: the reference fails, or memory is too short for a truth in fp64, as an earlier one was.
         """
+        lack = "the slices do not fit into memory"
         if self._too_large is None:
             # Without memory CUDA raises an exception; on the CPU the system may kill the process.
             self._too_large = self._device.type == "cpu" and self._pieces(tensors) > 1
         if not self._too_large:
             try:
-                return self._in_fp64(structure, tensors), True
+                exact = self._in_fp64(structure, tensors)
+                self._was_exact = True
+                return exact, True
             except EvaluatorError as error:
-                self._too_large = is_out_of_memory(error.__cause__)
+                self._too_large, lack = is_out_of_memory(error), str(error.__cause__)
         if self._too_large:
             release_cache(self._device)
             sliced = self._in_slices(structure, tensors)
             if sliced is not None:
+                self._was_exact = True
                 return sliced, True
+            if self._was_exact:
+                self._too_large = None  # there may be more memory next time
+                raise EvaluatorError(f"{self.name}: no memory for the truth in fp64") from torch.OutOfMemoryError(lack)
         with flags_for("fp32"):
             return self._run(self.model, structure, tensors)[1], False
 
@@ -150,9 +162,13 @@ class Reference:
         if self._exact_model is None:
             self._exact_model = self._guard("fp64 copy", lambda: copy.deepcopy(self.model).double())
         doubled = self._guard(
-            "fp64 inputs", lambda: [tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors]
+            "fp64 inputs",
+            lambda: [
+                tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
+                for tensor in tensors
+            ],
         )
-        return self._run(self._exact_model, structure, doubled)[1]
+        return self._call(self._exact_model, structure, doubled)[1]
 
     def _in_slices(self, structure: Any, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
         """The truth from slices of the batch; None where samples depend on each other or one does not fit."""
@@ -175,10 +191,13 @@ class Reference:
         except EvaluatorError:
             return None
 
+    def truth_bytes(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Memory that the whole truth for these inputs may take while it is computed: an estimate."""
+        return _FP64_BYTES * (sum(tensor.numel() for tensor in tensors) + self._output_elements)
+
     def _pieces(self, tensors: Sequence[torch.Tensor]) -> int:
         """Number of slices, so that one slice should fit into memory."""
-        elements = sum(tensor.numel() for tensor in tensors) + self._output_elements
-        return max(1, -(-_FP64_BYTES * elements // free_bytes(self._device)))
+        return max(1, -(-self.truth_bytes(tensors) // free_bytes(self._device)))
 
     def _run(
         self, model: torch.nn.Module, structure: Any, tensors: Sequence[torch.Tensor]

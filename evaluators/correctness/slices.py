@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device.memory import is_out_of_memory
 
 #: Input tensors -> output tensors.
 Compute = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
@@ -67,16 +68,11 @@ def compute_in_slices(
                     output[start : start + rows] = part
             return outputs
         except EvaluatorError as error:
-            if not is_out_of_memory(error.__cause__) or rows == 1:
+            if not is_out_of_memory(error) or rows == 1:
                 raise
         if tensors[chosen[0]].is_cuda:
             torch.cuda.empty_cache()
         pieces *= 2
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out. On the CPU torch raises a plain RuntimeError for that."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def _cut(tensors: Sequence[torch.Tensor], chosen: Sequence[int], start: int, stop: int) -> list[torch.Tensor]:

@@ -311,7 +311,7 @@ def _run_norms(tensor: torch.Tensor, width: int = RUN) -> torch.Tensor:
 
 def all_finite(tensor: torch.Tensor) -> bool:
     """Whether a tensor holds no NaN and no infinity (one pass; `isfinite` and `all` are three)."""
-    return math.isfinite(float(as_real(tensor).sum())) or bool(tensor.isfinite().all())
+    return math.isfinite(float(as_real(tensor).sum())) or all(bool(one.isfinite().all()) for (one,) in _chunks(tensor))
 
 
 def _close(mine: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:

@@ -19,6 +19,7 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.correctness.draws import Draw
 from kbevolve.evaluators.correctness.expected import solve
 from kbevolve.evaluators.correctness.inputs import nominal
+from kbevolve.evaluators.correctness.mean import MeanOfTruth
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import scale_of
 from kbevolve.evaluators.correctness.weights import amplified, varied
@@ -45,21 +46,19 @@ def accepted_share(reference: Reference) -> float:
     Raises:
         EvaluatorError: the reference fails.
     """
-    truth: list[torch.Tensor] = []
-    means: list[torch.Tensor | None] = []
+    expected = solve(reference, Draw.of(nominal))[1]
+    mean = MeanOfTruth()
+    mean.add(expected.truth)
+    exact = [None if each.is_floating_point() else each for each in expected.truth]
     changes = False
-    for _ in range(_DRAWS):
-        _, expected, _ = solve(reference, Draw.of(nominal))
-        if not truth:
-            truth = expected.truth
-            means = [each.clone() if each.is_floating_point() else None for each in truth]
-            continue
-        for before, now, mean in zip(truth, expected.truth, means, strict=True):
-            if mean is not None:
-                mean += now
-            elif not torch.equal(before, now):
-                changes = True
-    scale = scale_of(expected, [mean if mean is None else mean.div_(_DRAWS) for mean in means], reference.precision)
+    for _ in range(1, _DRAWS):
+        del expected  # before the next one is computed
+        expected = solve(reference, Draw.of(nominal))[1]
+        mean.add(expected.truth)
+        pairs = zip(exact, expected.truth, strict=True)
+        changes |= not all(before is None or torch.equal(before, now) for before, now in pairs)
+        del pairs
+    scale = scale_of(expected, mean.take(), reference.precision)
     return scale.bound if scale.live or changes else math.inf
 
 

@@ -1,10 +1,12 @@
-"""Weights that no constructor's default explains, so that a kernel has to read them.
+"""The weights of trials and timed calls: none that a constructor's default explains, so a kernel has to read them.
 
 A gate of 0, an identity matrix and the statistics of a new batch norm are the same under every seed. A kernel that
 leaves out what they cancel is right for an untrained model only.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
 
 import torch
 
@@ -13,6 +15,27 @@ import torch
 _SPREAD = 0.5
 #: Standard deviation of what is added to a tensor of zeros.
 _FROM_ZERO = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """The weights of one construction."""
+
+    #: Seed that `Model` was constructed with, and `ModelNew` is.
+    seed: int
+    #: The reference's state, by name.
+    tensors: dict[str, torch.Tensor]
+
+
+def mixed(one: Weights, other: Weights, *, seed: int) -> Weights:
+    """Weights between the two, in a proportion of its own for each tensor; integers and the construction's seed are
+    those of the first."""
+    rng = Random(seed)
+    tensors = {
+        name: torch.lerp(tensor, other.tensors[name], rng.random()) if tensor.is_floating_point() else tensor
+        for name, tensor in one.tensors.items()
+    }
+    return Weights(seed=one.seed, tensors=tensors)
 
 
 def varied(

@@ -1,5 +1,6 @@
-"""The free memory of a device."""
+"""The memory of a device: what is free, how it is released, and the error of a judge that finds too little."""
 
+import re
 from pathlib import Path
 
 import torch
@@ -23,3 +24,24 @@ def release_cache(device: Device) -> None:
     """Release the memory that torch caches for later allocations, so that other processes can use it."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, by an error or its cause. On the CPU torch raises a plain RuntimeError for that."""
+    return (
+        isinstance(error, torch.OutOfMemoryError | MemoryError)
+        or "can't allocate memory" in str(error)
+        or (error is not None and is_out_of_memory(error.__cause__))
+    )
+
+
+def lack_of_memory(what: str, device: Device, error: BaseException) -> EvaluatorError:
+    """One line for an error for which `is_out_of_memory` holds: what was needed, what was free, what to do."""
+    text = f"{error} {error.__cause__ or ''}"
+    needed, free = re.search(r"ried to allocate ([\d.]+ \w+)", text), re.search(r"of which ([\d.]+ \w+) is free", text)
+    words = f"{needed[1]} more were needed" if needed else "no more could be allocated"
+    words += f", {free[1]} were free" if free else ""
+    return EvaluatorError(
+        f"{what}: the judge has too little memory on {device.torch_name}: {words}; end what else uses the device, "
+        "or use smaller sizes or a larger device"
+    )

@@ -7,8 +7,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Self
 
-import torch
-
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
@@ -17,6 +15,7 @@ from kbevolve.evaluators.analysis.card import card_for
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.candidate.output_check import OutputChecker
 from kbevolve.evaluators.candidate.process import Call, CallCost, CandidateProcess
+from kbevolve.evaluators.correctness.kept import PROCESS_BYTES
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
@@ -38,11 +37,9 @@ _FLOOR_SHARE = 0.9
 #: Most calls of the reference, and seconds, to find its undisturbed time. On a quiet machine a few calls suffice.
 _MEASURED_CALLS = 100
 _MEASURE_SECONDS = 2.0
-#: Share of the free memory that kernels in trials side by side may use. The estimate for each is: a process, its inputs
-#: and outputs twice (shared with the judge, and its own), and its outputs once more, for one that is read again later.
-#: One that lacks memory for intermediate results is tried again without others (`judge.Judge`).
+#: Share of the free memory that kernels in trials side by side may use. One that lacks memory for intermediate results
+#: is tried again without others (`judge.Judge`).
 _CANDIDATES_SHARE = 0.8
-_PROCESS_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,9 +110,10 @@ class ProblemContext:
         )
 
     def _fitting(self, width: int) -> int:
-        free = _CANDIDATES_SHARE * free_bytes(self.device) - width * _PROCESS_BYTES
-        shared, inputs = self.prepared.shared_bytes, self.prepared.input_bytes
-        return max(1, min(width, int(free / (3 * shared - inputs))))
+        free = _CANDIDATES_SHARE * free_bytes(self.device) - width * PROCESS_BYTES
+        if not self.prepared.kept.fit:
+            free -= self.prepared.truth_bytes
+        return max(1, min(width, int(free / self.prepared.worker_bytes)))
 
     def start(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> CandidateProcess:
         """A fresh worker for one kernel, which is not loaded yet; `one_stream`: it works on one CUDA stream only."""
@@ -135,7 +133,7 @@ class ProblemContext:
                 reference.load()
                 reference.allocate()
                 reference.construct(self.prepared.weights)
-                reference.timed_call(self.prepared.trial(0).inputs)
+                reference.timed_call(self.prepared.first_inputs())
             return reference, self._measure(reference)
         except BaseException as failure:  # Ctrl-C as well
             reference.close()
@@ -177,7 +175,7 @@ class ProblemContext:
             return None
         with self.judge.gate.exclusive() as waited, suppress(Rejection):
             process.worker.deadline += waited
-            return process.launch_cost(self.prepared.trial(0).inputs)
+            return process.launch_cost(self.prepared.first_inputs())
         return None
 
     def measure_reference(self) -> float:
@@ -189,7 +187,7 @@ class ProblemContext:
 
     def _measure(self, reference: CandidateProcess) -> Undisturbed:
         with self.judge.gate.exclusive():
-            started, warm = time.monotonic(), self.prepared.trial(0)
+            started, warm = time.monotonic(), self.prepared.first_inputs()
             calls: list[Call] = []
             while len(calls) < _MEASURED_CALLS and time.monotonic() - started < _MEASURE_SECONDS:
                 block, _ = time_block(reference, self.checker, [self.checker.draw()], warm=warm, warmup=0)
@@ -201,5 +199,3 @@ class ProblemContext:
     def close(self) -> None:
         """May be called twice."""
         self.reference.close()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()

@@ -1,13 +1,16 @@
 """The judge of one device: evaluates kernels, holds contests, measures baselines."""
 
+import gc
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 
@@ -19,6 +22,7 @@ from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
+from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.admission import Admission
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
@@ -42,6 +46,8 @@ from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.repeatability import Repeatability
 from kbevolve.evaluators.timing.statistics import speedup_of
+
+_Result = TypeVar("_Result")
 
 #: In the message of a kernel that found no memory. Beside other kernels that is not its fault.
 _OUT_OF_MEMORY = "out of memory"
@@ -138,8 +144,12 @@ class Judge:
 
     def card(self, problem: Problem) -> ProblemCard:
         """What is known about a problem on this device; EvaluatorError when the reference fails."""
-        with self._admission.shared(problem.id):
-            return self._set_up(problem).card
+
+        def card() -> ProblemCard:
+            with self._admission.shared(problem.id):
+                return self._set_up(problem).card
+
+        return self._or_release(problem, card)
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
         """Implements `Evaluator.evaluate`."""
@@ -150,7 +160,8 @@ class Judge:
             # The lint needs a core, which on a CPU belongs to the kernel that is timed.
             with phases("lint"), self._context.gate.shared() if self.device.type == "cpu" else nullcontext():
                 found = check_source(problem, kernel, found, self._context)
-            found = self._evaluate_beside_others(problem, kernel, found, phases)
+            linted = found
+            found = self._or_release(problem, lambda: self._evaluate_beside_others(problem, kernel, linted, phases))
         except Rejection as failure:
             found = rejected(found, failure)
         except KBEvolveError:
@@ -168,20 +179,24 @@ class Judge:
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
         """Implements `Confirmer.compete`."""
         repeatability = self._context.repeatability
-        with self._alone_with(problem) as context:
-            contest = run_contest(context, kernels, rounds=rounds, tie=repeatability.tie(problem.id))
-            context.binaries.forget(contest.failed)
-        for kernel_id, speedup in contest.speedups().items():
+
+        def contest() -> Contest:
+            with self._alone_with(problem) as context:
+                found = run_contest(context, kernels, rounds=rounds, tie=repeatability.tie(problem.id))
+                context.binaries.forget(found.failed)
+                return found
+
+        held = self._or_release(problem, contest)
+        for kernel_id, speedup in held.speedups().items():
             repeatability.add(problem.id, kernel_id, speedup)
-        return contest
+        return held
 
     def baselines(self, problem: Problem) -> tuple[Baseline, ...]:
         """PyTorch's own ways to run the reference, timed against eager once for each problem, device and versions."""
         precision, disk_cache = self.settings.precision, self._context.disk_cache
         known = recall(disk_cache, problem=problem.id, device=self.device, precision=precision)
         for name in missing(self.device, known):
-            with self._alone_with(problem) as context:
-                known = (*known, self._measure_baseline(context, name))
+            known = (*known, self._or_release(problem, partial(self._measure_baseline, problem, name)))
             remember(disk_cache, known, problem=problem.id, device=self.device, precision=precision)
         return known
 
@@ -201,6 +216,7 @@ class Judge:
         except (EvaluatorError, torch.OutOfMemoryError):
             if context is None:  # the problem itself cannot be set up
                 raise
+        context = None  # it may be replaced, and two do not fit into memory
         with self._alone_with(problem) as context:
             return self._evaluate(context, kernel, found, phases)
 
@@ -223,6 +239,7 @@ class Judge:
 
         If they do, neither device nor judge is broken, and the kernel that was evaluated is to blame.
         """
+        traceback.clear_frames(error.__traceback__)  # they hold tensors
         with self._admission.exclusive(problem.id), _one_thread(self._threads):
             if self._problem is not None:
                 self._problem.broken = True
@@ -231,7 +248,11 @@ class Judge:
             except Exception:
                 raise error from None
 
-    def _measure_baseline(self, context: ProblemContext, name: str) -> Baseline:
+    def _measure_baseline(self, problem: Problem, name: str) -> Baseline:
+        with self._alone_with(problem) as context:
+            return self._baseline(context, name)
+
+    def _baseline(self, context: ProblemContext, name: str) -> Baseline:
         try:
             wrapped, undisturbed = context.start_reference(wrap=name)
         except EvaluatorError as error:
@@ -266,14 +287,32 @@ class Judge:
             context = self._problem
             is_other = context is not None and context.prepared.problem.id != problem.id
             if context is None or is_other or (context.broken and not self._admission.is_shared):
+                context = None  # two do not fit into memory
                 self._leave_problem()
                 self._problem = context = ProblemContext(problem, self._context, width=self.width)
             return context
+
+    def _or_release(self, problem: Problem, act: Callable[[], _Result]) -> _Result:
+        """The result of `act`. Where the judge runs out of memory, release all that it holds: EvaluatorError of a line.
+
+        What the frames of the error hold is free when the error is gone, so it is not the cause of the new one.
+        """
+        try:
+            return act()
+        except (EvaluatorError, torch.OutOfMemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            failure = lack_of_memory(problem.name, self.device, error)
+        gc.collect()
+        with self._admission.exclusive(problem.id):
+            self._leave_problem()
+        raise failure
 
     def _leave_problem(self) -> None:
         if self._problem is not None:
             self._problem.close()
             self._problem = None
+        release_cache(self.device)
 
 
 @contextmanager

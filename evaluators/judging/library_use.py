@@ -62,7 +62,7 @@ def check_library_use(
     if allow_library == "full":
         return found
     with candidate.on_device():
-        ran = candidate.operations(prepared.trial(0).inputs)
+        ran = candidate.operations(prepared.first_inputs())
     own = [kernel.name for build in candidate.worker.built for kernel in build.resources]
     foreign = [name for name in ran if not any(_plain_name(name) in mangled for mangled in own)]
     refusal = library_refusal(*by_weight([*imported, *foreign]), allow_library)

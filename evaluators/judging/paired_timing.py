@@ -66,7 +66,7 @@ def run_rounds(
     with context.judge.gate.exclusive() as waited:
         for kernel in kernels.values():
             kernel.worker.deadline += waited  # the wait is not the kernel's fault
-        warm = context.prepared.trial(0)  # recomputed on the device if it was not kept
+        warm = context.prepared.first_inputs()  # drawn on the device if they were not kept
         for number in range(most):
             try:
                 rounds.append(time_round(kernels, plans, context.checker, warm, number, rng, reference=REFERENCE))

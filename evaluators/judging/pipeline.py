@@ -255,7 +255,7 @@ def _profiled(context: ProblemContext, candidate: CandidateProcess, found: Evalu
         cost = _launch_cost(context, candidate)  # first, because the profiler makes launches slower
         try:
             with candidate.on_device():
-                launches = candidate.profile(context.prepared.trial(0).inputs)
+                launches = candidate.profile(context.prepared.first_inputs())
         except Rejection:  # the verdict and the times are valid; only the feedback is shorter
             return found
     roofline = roofline_of(context.device, disk_cache=context.judge.disk_cache)

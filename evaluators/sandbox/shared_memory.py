@@ -73,8 +73,11 @@ class SharedMemory:
                 torch.cuda.empty_cache()
                 status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(self.size))
             if status:
+                free = torch.cuda.mem_get_info(device.index)[0] / 2**30
                 raise EvaluatorError(
                     f"{self.size / 1e9:.1f} GB on {device.description}: CUDA error {status}; use smaller sizes"
+                ) from torch.OutOfMemoryError(
+                    f"tried to allocate {self.size / 2**30:.2f} GiB, of which {free:.2f} GiB is free"
                 )
             self._address = address.value
             handle = IpcHandle()

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 
+import torch
+
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.candidate.output_check import OutputChecker, OutputSketch, TimedInputs
 from kbevolve.evaluators.candidate.process import Call, CandidateProcess
-from kbevolve.evaluators.correctness.prepared import Trial
 from kbevolve.evaluators.rejection import Rejection
 
 #: Rounds that every kernel gets: fewer give no interval.
@@ -78,7 +79,7 @@ def time_round(
     kernels: Mapping[str, CandidateProcess],
     plans: Mapping[str, TimingPlan],
     checker: OutputChecker,
-    warm: Trial,
+    warm: list[torch.Tensor],
     number: int,
     rng: Random,
     *,
@@ -86,7 +87,7 @@ def time_round(
 ) -> dict[str, TimedBlock]:
     """One round: a block of each kernel on the same inputs, which no process has seen before.
 
-    The untimed calls are on the inputs of `warm`. `reference` names the kernel that the others are compared with; it is
+    The untimed calls are on the inputs `warm`. `reference` names the kernel that the others are compared with; it is
     called on all inputs of the round. Rounds are numbered from 0.
 
     Raises:
@@ -109,17 +110,22 @@ def time_round(
 
 
 def time_block(
-    kernel: CandidateProcess, checker: OutputChecker, drawn: Sequence[TimedInputs], *, warm: Trial, warmup: int
+    kernel: CandidateProcess,
+    checker: OutputChecker,
+    drawn: Sequence[TimedInputs],
+    *,
+    warm: list[torch.Tensor],
+    warmup: int,
 ) -> tuple[TimedBlock, list[OutputSketch]]:
     """Untimed calls, then one timed call on each of these inputs; also a sketch of each output."""
     before = kernel.processor_time
-    trips = [kernel.timed_call(warm.inputs).wall_ms for _ in range(warmup)]
+    trips = [kernel.timed_call(warm).wall_ms for _ in range(warmup)]
     calls, sketches = [], []
     for inputs in drawn:
         weights = checker.weights(inputs)
         if weights is not None:
             kernel.overwrite_weights(weights)
-        call = kernel.timed_call(inputs.tensors)
+        call = kernel.timed_call(checker.tensors(inputs))
         trips.append(call.wall_ms)
         # The judge's clock runs until the output has been read, so an early reply gains nothing.
         sketches.append(checker.sketch(kernel.outputs))

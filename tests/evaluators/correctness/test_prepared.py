@@ -7,7 +7,8 @@ import torch
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.correctness import prepared
+from kbevolve.evaluators.correctness import kept, prepared
+from kbevolve.evaluators.correctness.draws import Draw
 from kbevolve.evaluators.correctness.inputs import (
     Only,
     alone,
@@ -23,7 +24,8 @@ from kbevolve.evaluators.correctness.inputs import (
     signed,
     special,
 )
-from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.correctness.prepared import LESS_MEMORY, PreparedProblem
+from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.truth import accepts, deviation
 from kbevolve.evaluators.device.devices import find_device
 
@@ -137,9 +139,9 @@ def test_special_numbers_are_left_out_where_they_reach_most_of_the_answer() -> N
 
 
 def test_a_trial_that_does_not_fit_is_computed_again_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "_KEPT_SHARE", 0.0)
+    monkeypatch.setattr(kept, "_SHARE", 0.0)
     problem = prepare("self.layer(x)")
-    assert not problem._kept
+    assert not len(problem.kept)
     one, other = problem.trial(1), problem.trial(1)
     assert one.inputs[0] is not other.inputs[0]
     assert torch.equal(one.inputs[0], other.inputs[0])
@@ -152,13 +154,13 @@ def test_where_not_all_trials_fit_the_first_are_kept_without_what_can_be_drawn_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = prepare("self.layer(x)")
-    assert len(whole._kept) == whole.trials + 1, "all, and the one with other weights"
+    assert len(whole.kept) == whole.trials + 1, "all, and the one with other weights"
     assert whole.trial(1).inputs[0] is whole.trial(1).inputs[0]
     assert whole.trial(1).expected.reference
     # Inputs 512 bytes, the truth 1024, the reference's output 512: the first as a whole, the second's truth.
-    monkeypatch.setattr(prepared, "free_bytes", lambda device: int(3500 / prepared._KEPT_SHARE))
+    monkeypatch.setattr(prepared, "room_for_trials", lambda *_, **__: 3500)
     problem = prepare("self.layer(x)")
-    assert list(problem._kept) == problem._draws[:2]
+    assert [draw for draw in problem._draws if problem.kept.get(draw)[1]] == problem._draws[:2]
     assert transforms_of(problem)[:3] == [nominal, signed, heterogeneous]
     assert problem.trial(0).inputs[0] is problem.trial(0).inputs[0]
     assert problem.trial(0).expected.reference
@@ -170,7 +172,7 @@ def test_where_not_all_trials_fit_the_first_are_kept_without_what_can_be_drawn_a
     one, other = problem.trial(2), problem.trial(2)
     assert one.expected.truth[0] is not other.expected.truth[0]
     assert torch.equal(one.expected.truth[0], other.expected.truth[0])
-    assert torch.equal(one.expected.reference[0], other.expected.reference[0])
+    assert not one.expected.reference
 
 
 def test_scales_are_the_same_whether_trials_fit_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +180,7 @@ def test_scales_are_the_same_whether_trials_fit_or_not(monkeypatch: pytest.Monke
     monkeypatch.setattr(prepared.secrets, "randbits", lambda bits: next(seeds))
     whole = prepare("self.layer(x)")
     seeds = iter(range(1, 1000))
-    monkeypatch.setattr(prepared, "_KEPT_SHARE", 0.0)
+    monkeypatch.setattr(kept, "_SHARE", 0.0)
     bare = prepare("self.layer(x)")
     for number in range(whole.trials):
         one, other = whole.trial(number).scale, bare.trial(number).scale
@@ -252,3 +254,18 @@ def test_several_inputs_and_outputs_have_places_of_their_own() -> None:
 def test_a_reference_that_cannot_be_judged_is_an_error(forward: str, words: str) -> None:
     with pytest.raises(EvaluatorError, match=words.replace("(", r"\(").replace(")", r"\)")):
         prepare(forward)
+
+
+def test_inputs_that_are_left_out_for_lack_of_memory_are_tagged(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = prepared.solve
+
+    def short_of_memory(reference: Reference, draw: Draw) -> object:
+        if draw.transform is signed:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(reference, draw)
+
+    monkeypatch.setattr(prepared, "solve", short_of_memory)
+    problem = prepare("self.layer(x)", trials=7)
+    assert signed not in transforms_of(problem)
+    assert shrunk in transforms_of(problem), "the milder kind fits"
+    assert problem.tags == (LESS_MEMORY,)

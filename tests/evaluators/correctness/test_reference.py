@@ -9,6 +9,7 @@ from kbevolve.evaluators.correctness import reference
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.device.memory import is_out_of_memory
 
 CPU = find_device("cpu")
 
@@ -184,14 +185,14 @@ def test_what_the_reference_updates_is_an_output_and_is_restored() -> None:
 def sizes_seen(made: Reference, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows of each computation in fp64, from here on."""
     seen: list[int] = []
-    run = made._run
+    call = made._call
 
     def watched(model: torch.nn.Module, structure: object, tensors: list[torch.Tensor]) -> object:
         if tensors[0].dtype == torch.float64:
             seen.append(len(tensors[0]))
-        return run(model, structure, tensors)
+        return call(model, structure, tensors)
 
-    monkeypatch.setattr(made, "_run", watched)
+    monkeypatch.setattr(made, "_call", watched)
     return seen
 
 
@@ -216,6 +217,24 @@ def test_a_truth_that_runs_out_of_memory_is_computed_in_slices(monkeypatch: pyte
     made = make(forward)
     monkeypatch.setattr(reference, "free_bytes", lambda device: 1 << 40)
     assert torch.allclose(truth(made), truth(make("return self.layer(x)")), rtol=1e-13)
+
+
+def test_a_truth_that_was_in_fp64_is_never_in_single_precision_for_lack_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = make("return self.layer(x) - x.mean(0)")
+    monkeypatch.setattr(reference, "free_bytes", lambda device: 1 << 40)
+    whole = truth(made)
+
+    def fails(*_: object) -> None:
+        raise EvaluatorError("no memory") from torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "_in_fp64", fails)
+        with pytest.raises(EvaluatorError, match="no memory for the truth in fp64") as caught:
+            truth(made)
+        assert is_out_of_memory(caught.value)
+    assert torch.equal(truth(made), whole)
 
 
 def test_samples_that_depend_on_each_other_leave_the_truth_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.correctness.slices import Compute, compute_in_slices, is_out_of_memory, separable_inputs
+from kbevolve.evaluators.correctness.slices import Compute, compute_in_slices, separable_inputs
+from kbevolve.evaluators.device.memory import is_out_of_memory
 
 BATCH = 64
 X = torch.randn(BATCH, 8, generator=torch.Generator().manual_seed(0))

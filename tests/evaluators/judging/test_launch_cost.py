@@ -50,7 +50,7 @@ def context(device_type: str = "cuda", *, profile: bool = True, best: float = 1.
     judge = SimpleNamespace(settings=SimpleNamespace(profile=profile), gate=DeviceGate(CPU), disk_cache=None)
     made = SimpleNamespace(
         device=SimpleNamespace(type=device_type), judge=judge, best_speedup=best, card=None,
-        prepared=SimpleNamespace(trial=lambda _: SimpleNamespace(inputs=[])),
+        prepared=SimpleNamespace(first_inputs=list),
         reference_cost=REFERENCE if device_type == "cuda" else None,
     )  # fmt: skip
     made.launch_cost = lambda process: ProblemContext.launch_cost(made, process)
