@@ -1,8 +1,9 @@
 """Parametric code that starting kernels are put together from. Nothing here imports a template: each is text.
 
-All are in Triton, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands split into
-pairs of fp16: `split_products.py` has products of any strides; `split_convolution.py`, which needs it, convolutions.
-`direct_convolution.py` has convolutions in groups of few channels, which memory bounds.
+All are in Triton and Gluon, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands
+that `split_pairs.py` splits into pairs of fp16: `split_products.py` has products of any strides, `split_convolution.py`
+convolutions, whose product is in `convolution_product.py`; each needs those before it. `direct_convolution.py` has
+convolutions in groups of few channels, which memory bounds.
 """
 
 from pathlib import Path

@@ -1,12 +1,3 @@
-CONV_M = 128  # tune: 64, 128, 256
-CONV_N = 64  # tune: 32, 64, 128
-CONV_REST = 64  # tune: 16, 32, 64, 128
-CONV_K = 32  # tune: 16, 32, 64
-CONV_STAGES = 4  # tune: 2, 3, 4
-# tune if: (CONV_M + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 229376
-# tune if: CONV_M * (CONV_N + CONV_REST) <= 24576
-
-
 @triton.jit
 def conv_place(place, H, W, DIMS: tl.constexpr):
     # d, h and w of a place in [D, H, W], where axes before the last DIMS have one place.
@@ -117,72 +108,6 @@ def conv_pairs(x, w, top_x, top_w, xh, xl, wh, wl, count_ptr, list_ptr, where_pt
     else:
         conv_filter(pid - images - targets, w, top_w, wh, wl, C, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W,
                     JOINED, CP, WIDTH, F_D, F_H, F_W, S_D, S_H, S_W, TURNED, BE)
-
-
-@triton.jit
-def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h, o_w,
-               S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, INDEX: tl.constexpr, HAS_BIAS: tl.constexpr,
-               BM: tl.constexpr, BN: tl.constexpr):
-    # Row n is output n % steps of a step, of filter n // steps. Pixels are the last axis, since they lie side by side.
-    m = m0 + tl.arange(0, BM)
-    n = n0 + tl.arange(0, BN)
-    f, step = n // (S_D * S_H * S_W), n % (S_D * S_H * S_W)
-    inverse = tl.load(inverse_ptr + m, mask=m < pixels, other=0.0)
-    value = tl.trans(acc) * (split_inverse(top_w, f, n < N)[:, None] * inverse[None, :])
-    if HAS_BIAS:
-        value += tl.load(bias_ptr + f, mask=n < N, other=0.0)[:, None]
-    at_d, at_h, at_w = step // (S_H * S_W), step // S_W % S_H, step % S_W
-    at = f.to(INDEX) * o_c + at_d.to(INDEX) * o_d + at_h.to(INDEX) * o_h + at_w.to(INDEX) * o_w
-    where = tl.load(where_ptr + m, mask=m < pixels, other=0)
-    real = tl.load(real_ptr + m, mask=m < pixels, other=0)
-    if S_D * S_H * S_W == 1:
-        kept = (n < N)[:, None] & (real != 0)[None, :]
-    else:
-        kept = (n < N)[:, None] & ((real[None, :] >> step[:, None]) & 1 != 0)
-    tl.store(out_ptr + (at[:, None] + where[None, :]), value, mask=kept)
-
-
-@triton.jit
-def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_w, where_ptr, real_ptr, inverse_ptr,
-              bias_ptr, out_ptr, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d, o_h, o_w, CHUNKS,
-              U_D: tl.constexpr, U_H: tl.constexpr, U_W: tl.constexpr, S_D: tl.constexpr, S_H: tl.constexpr,
-              S_W: tl.constexpr, INDEX: tl.constexpr, HAS_BIAS: tl.constexpr,
-              BM: tl.constexpr, BN: tl.constexpr, REST: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr):
-    # A convolution of step 1 over padded images: each group of taps reads the same rows of pixels, shifted. A tile has
-    # BN and REST filters, which share one partial sum's registers.
-    tiles_n = tl.cdiv(N, BN + REST)
-    m0 = tl.program_id(0) // tiles_n * BM
-    n0 = tl.program_id(0) % tiles_n * (BN + REST)
-    acc = tl.zeros((BM, BN), dtype=tl.float32)
-    if REST > 0:
-        acc_rest = tl.zeros((BM, REST), dtype=tl.float32)
-    group, c = 0, 0
-    for chunk in tl.range(0, U_D * U_H * U_W * CHUNKS, num_stages=STAGES):
-        row = m0 + (group // (U_H * U_W) * D_D * PH + group // U_W % U_H * D_H) * PW + group % U_W * JOINED * D_W
-        xh = xh_desc.load([row, c])
-        xl = xl_desc.load([row, c])
-        wh = wh_desc.load([n0, chunk * BK])
-        wl = wl_desc.load([n0, chunk * BK])
-        p = tl.dot(xl, wh.T)  # a new accumulator for each chunk, the small products first
-        p = tl.dot(xh, wl.T, p)
-        p = tl.dot(xh, wh.T, p)
-        acc += p
-        if REST > 0:
-            rest_h = rest_h_desc.load([n0 + BN, chunk * BK])
-            rest_l = rest_l_desc.load([n0 + BN, chunk * BK])
-            q = tl.dot(xl, rest_h.T)
-            q = tl.dot(xh, rest_l.T, q)
-            q = tl.dot(xh, rest_h.T, q)
-            acc_rest += q
-        c += BK
-        is_last = c >= CHUNKS * BK
-        group += is_last.to(tl.int32)
-        c = tl.where(is_last, 0, c)
-    conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h, o_w,
-               S_D, S_H, S_W, INDEX, HAS_BIAS, BM, BN)
-    if REST > 0:
-        conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0 + BN, pixels, N,
-                   o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, BM, REST)
 
 
 @triton.jit
@@ -311,12 +236,13 @@ def split_convolution(x, weight, *, stride, padding, dilation, transposed, outpu
     bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
     rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
     x_rows = [part.as_strided((pixels, joined * cp), (cp, 1)) for part in (xh, xl)]
-    conv_gemm[(triton.cdiv(pixels, CONV_M) * triton.cdiv(rows, bn + rest),)](
-        *(TensorDescriptor.from_tensor(part, [CONV_M, bk]) for part in x_rows),
-        *(TensorDescriptor.from_tensor(part, [block, bk]) for block in (bn, rest or bn) for part in (wh, wl)),
-        top_w, where, real, inverse, out if bias is None else bias, out, pixels, rows, joined, *padded[1:], *dilation,
-        o_c, *o_strides, chunks, *groups_of_taps, *steps, INDEX=index, HAS_BIAS=bias is not None, BM=CONV_M,
-        BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4 if CONV_M == 64 else 8)
+    tiles = triton.cdiv(pixels, 128) * triton.cdiv(rows, bn + rest)
+    conv_gemm[(min(tiles, split_multiprocessors(x)),)](
+        *(split_descriptor(part, [64, bk]) for part in x_rows),
+        *(split_descriptor(part, [block, bk]) for block in (bn, rest or bn) for part in (wh, wl)),
+        top_w, where, real, inverse, out if bias is None else bias, out, tiles, pixels, rows, joined, *padded[1:],
+        *dilation, o_c, *o_strides, chunks, *groups_of_taps, *steps, INDEX=index, HAS_BIAS=bias is not None, BN=bn,
+        REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
     conv_spread[(256,)](
         count, listed, full, own, out, channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding,
         *full.stride(), *own.stride(), o_n, o_c, *o_strides, TURNED=transposed, BLOCK=128)

@@ -34,15 +34,23 @@ SHAPES = [
     (3, 129, 64, 100),
     (1, 1000, 777, 3000),
     (70, 96, 130, 64),
+    (1, 600, 520, 1500),
 ]
+TEMPLATES = (
+    "imports",
+    "split_pairs",
+    "split_products",
+    "convolution_product",
+    "split_convolution",
+    "direct_convolution",
+)
 SETTINGS: list[dict[str, str]] = [
     {},
-    {"SPLIT_M": "64", "SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "3", "SPLIT_GROUP": "1"},
+    {"SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "3", "SPLIT_GROUP": "1"},
     {
         "SPLIT_N": "64",
         "SPLIT_K": "64",
         "SPLIT_STAGES": "2",
-        "CONV_M": "64",
         "CONV_N": "32",
         "CONV_REST": "16",
         "CONV_K": "16",
@@ -100,7 +108,7 @@ def test_a_convolution_is_as_accurate_as_fp32_and_has_torchs_strides(
 
 @pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
 def split(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = "\n\n".join(map(template, ("imports", "split_products", "split_convolution", "direct_convolution")))
+    text = "\n\n".join(map(template, TEMPLATES))
     return imported(with_values(text, request.param), tmp_path, "split")
 
 

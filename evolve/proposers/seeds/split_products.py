@@ -13,8 +13,12 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
-#: Both a template and its function.
 _SPLIT, _DIRECT = "split_convolution", "direct_convolution"
+#: The templates in the order of a file, those that a function needs, and the one that has its tunables.
+_ORDER = ("split_pairs", "split_products", "convolution_product", "split_convolution", "direct_convolution")
+_PRODUCT_FILES = _ORDER[:2]
+_FILES = {_SPLIT: _ORDER[:4], _DIRECT: _ORDER[4:]}
+_TUNED = {_SPLIT: "convolution_product", _DIRECT: "direct_convolution"}
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
 _MOST_TUNABLES = 6
 
@@ -41,21 +45,14 @@ def with_split_products(source: str) -> str | None:
         text[begin:end] = f"({ours} if {name} else extern_kernels.{function.attr})".encode()
     names = range(min(len(calls), _MOST_TUNABLES))
     switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
-    used = {ours for _, ours in calls}
-    needed = ["imports"]
-    if used != {_DIRECT}:
-        needed.append("split_products")
-    needed += [name for name in (_SPLIT, _DIRECT) if name in used]
-    templates = "\n\n".join(template(name) for name in needed)
+    needed = {name for _, ours in calls for name in _FILES.get(ours, _PRODUCT_FILES)}
+    used = [name for name in _ORDER if name in needed]
+    templates = "\n\n".join(template(name) for name in ("imports", *used))
     # Values of a template that no call has chosen have no effect.
-    for needs in needed:
-        chosen = {
-            min(at, _MOST_TUNABLES - 1)
-            for at, (_, ours) in enumerate(calls)
-            if needs == (ours if ours in (_SPLIT, _DIRECT) else "split_products")
-        }
-        choices = " or ".join(f"PRODUCT_{at}" for at in sorted(chosen))
-        if values := ", ".join(one.name for one in declared(template(needs))):
+    for name in used:
+        its = [at for at, (_, ours) in enumerate(calls) if _TUNED.get(ours, "split_products") == name]
+        choices = " or ".join(f"PRODUCT_{at}" for at in sorted({min(at, _MOST_TUNABLES - 1) for at in its}))
+        if values := ", ".join(one.name for one in declared(template(name))):
             switches += f"# tune {values} if: {choices or 0}\n"
     place = starts[_first_statement(source)]
     text[place:place] = f"{templates}\n\n# 1: a template's code; 0: the library's.\n{switches}\n\n".encode()

@@ -5,7 +5,7 @@ says which values fit together; with names, when those tunables have an effect::
 
     # tune if: BLOCK_M * BLOCK_N * STAGES <= 49152
     // tune if: VECTOR == 4 or UNROLL > 1
-    # tune SPLIT_M, SPLIT_N if: PRODUCT_0 or PRODUCT_1
+    # tune SPLIT_N, SPLIT_K if: PRODUCT_0 or PRODUCT_1
 
 A model writes them, so nothing is run: numbers, names, `+ - * // %`, comparisons, `and`, `or` and `not` are
 interpreted, and a condition with anything else holds always.

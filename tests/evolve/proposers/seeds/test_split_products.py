@@ -53,7 +53,9 @@ class Doubles:
 
 def run(source: str, doubles: Doubles) -> torch.Tensor:
     """The result of the file's Runner; the template, which needs Triton, is cut out."""
-    body = source.replace(template("imports"), "").replace(template("split_products"), "")
+    body = source
+    for name in ("imports", "split_pairs", "split_products"):
+        body = body.replace(template(name), "")
     names: dict[str, Any] = {"split_mm": doubles.mm, "split_addmm": doubles.addmm}
     exec(body, names)
     torch.manual_seed(0)
@@ -120,7 +122,9 @@ def test_other_calls_stay(text: str) -> None:
     assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
 
 
-@pytest.mark.parametrize("name", ["split_products", "split_convolution", "direct_convolution"])
+@pytest.mark.parametrize(
+    "name", ["split_pairs", "split_products", "convolution_product", "split_convolution", "direct_convolution"]
+)
 def test_names_of_a_template_are_its_own(name: str) -> None:
     """They stand beside those of Inductor's code and of the user's file."""
     tree = ast.parse(template(name))
@@ -131,7 +135,7 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
 
 
 def test_tiles_fit_into_shared_memory() -> None:
-    text = f"{template('split_products')}\n{template('split_convolution')}"
+    text = f"{template('split_products')}\n{template('convolution_product')}"
     assert fits(text, values_of(text))
     assert not fits(text, values_of(text) | {"SPLIT_K": "64", "SPLIT_STAGES": "4"})
     assert not fits(text, values_of(text) | {"CONV_N": "128", "CONV_K": "64", "CONV_STAGES": "4"})

@@ -73,4 +73,4 @@ def test_the_tiles_of_split_products_are_a_template_of_two_files() -> None:
     assert tiles
     assert {name for name in one if one[name] == other[name]} == tiles
     found = shares(sources[0] or "", [launch("split_gemm", 0.9), launch("triton_poi_fused_0", 0.1)])
-    assert found["PRODUCT_0"] == found["SPLIT_M"] == 0.9
+    assert found["PRODUCT_0"] == found["SPLIT_N"] == 0.9

@@ -1,0 +1,147 @@
+"""Times of the templates on this GPU, beside torch's library in strict fp32, and what each launch takes.
+
+    python -m benchmarks.templates [--set CONV_K=64 --set CONV_STAGES=3] [--case 3x3]
+
+A row is one case as the templates declare their tunables, or as `--set` says: milliseconds of a call on a device that
+never waits for the host, its error (relative, against fp64, in the norm over the first samples or rows), microseconds of
+the host, and those of each kernel as the profiler has them. Needs a device of sm_90.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.tuning.tunables import with_values
+from tests.imported import imported
+
+Tensor = torch.Tensor
+FILES = (
+    "imports",
+    "split_pairs",
+    "split_products",
+    "convolution_product",
+    "split_convolution",
+    "direct_convolution",
+)
+CALLS = 20
+#: Samples of a batch, or rows of a product, that are compared with fp64.
+COMPARED = 2
+#: M, N, K, and whether each operand's K lies side by side in memory.
+PRODUCTS = {
+    "4096": (4096, 4096, 4096, True, False),
+    "linear": (1024, 8192, 8192, True, True),
+    "tall": (32768, 32768, 64, True, False),
+    "both turned": (2048, 4096, 8192, False, False),
+}
+#: Input, filters, and what differs from torch's defaults; "turned" ones are transposed.
+CONVOLUTIONS = {
+    "11x11 step 4": ((256, 3, 224, 224), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
+    "3x3": ((64, 64, 56, 56), (128, 64, 3, 3), {"padding": (1, 1)}),
+    "3x3 wide": ((32, 128, 28, 28), (512, 128, 3, 3), {"padding": (1, 1)}),
+    "depthwise": ((16, 64, 512, 512), (64, 1, 3, 3), {"padding": (1, 1), "groups": 64}),
+    "turned 4x4 step 2": ((16, 64, 64, 64), (64, 64, 4, 4), {"stride": (2, 2), "padding": (1, 1), "transposed": True}),
+    "turned 3x3x3 step 2": (
+        (8, 32, 16, 32, 32),
+        (32, 64, 3, 3, 3),
+        {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
+    ),
+}
+
+
+def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
+    """A template's call, the library's, and the first part of the answer in fp64."""
+    torch.manual_seed(0)
+    if name in PRODUCTS:
+        M, N, K, a_major, b_major = PRODUCTS[name]
+        a = torch.randn(M, K, device="cuda") if a_major else torch.randn(K, M, device="cuda").T
+        b = torch.randn(N, K, device="cuda").T if b_major else torch.randn(K, N, device="cuda")
+        out = torch.empty(M, N, device="cuda")
+        return lambda: templates.split_mm(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
+    inputs, filters, given = CONVOLUTIONS[name]
+    x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
+    options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
+    options = {"bias": None, **options, "transposed": False, "groups": 1} | given
+    own = templates.direct_convolution if options["groups"] > 1 else templates.split_convolution
+    positions = [
+        options[key] for key in ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
+    ]
+    truth = torch.convolution(x[:COMPARED].double(), weight.double(), *positions)
+    return lambda: own(x, weight, **options), lambda: torch.convolution(x, weight, *positions), truth
+
+
+def device_ms(call: Callable[[], Tensor]) -> float:
+    """Milliseconds of one call among many; a pause first, so that the device never waits for the host."""
+    call()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(50_000_000)
+    begin.record()
+    for _ in range(CALLS):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / CALLS
+
+
+def host_us(call: Callable[[], Tensor]) -> float:
+    """Median microseconds until a call has returned, on an idle device."""
+    times = []
+    for _ in range(CALLS):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1e6
+
+
+def launches(call: Callable[[], Tensor]) -> dict[str, float]:
+    """Microseconds of each kernel."""
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(CALLS):
+            call()
+        torch.cuda.synchronize()
+    return {
+        one.key[:24]: round(one.device_time_total / CALLS, 1) for one in found.key_averages() if one.device_time_total
+    }
+
+
+def main() -> None:
+    """One row a case, and a JSON object at the end."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable of a template")
+    parser.add_argument("--case", action="append", choices=[*PRODUCTS, *CONVOLUTIONS], help="all without it")
+    options = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    values = dict(one.split("=", 1) for one in options.set)
+    rows: dict[str, dict[str, object]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        source = with_values("\n\n".join(map(template, FILES)), values)
+        templates = imported(source, Path(folder), "templates")
+        print("| case | library ms | template ms | times | error | host us | launches, us |")
+        print("|---|---|---|---|---|---|---|")
+        for name in options.case or [*PRODUCTS, *CONVOLUTIONS]:
+            own, library, truth = case(name, templates)
+            error = float((own()[: len(truth)].double() - truth).norm() / truth.norm())
+            ours, theirs, host, kernels = device_ms(own), device_ms(library), host_us(own), launches(own)
+            rows[name] = {
+                "library_ms": theirs,
+                "template_ms": ours,
+                "error": error,
+                "host_us": host,
+                "launches": kernels,
+            }
+            parts = ", ".join(f"{key} {value}" for key, value in kernels.items())
+            print(f"| {name} | {theirs:.3f} | {ours:.3f} | {theirs / ours:.2f} | {error:.1e} | {host:.0f} | {parts} |")
+    print(json.dumps({"device": torch.cuda.get_device_name(), "set": values, "cases": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+CONV_N = 128  # tune: 32, 64, 128
+CONV_REST = 128  # tune: 16, 32, 64, 128
+CONV_K = 32  # tune: 16, 32, 64
+CONV_STAGES = 4  # tune: 2, 3, 4, 6
+# tune if: (128 + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 229376
+
+
+@gluon.jit
+def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h, o_w,
+               S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr,
+               layout: gl.constexpr, BN: gl.constexpr):
+    # Column n is output n % steps of a step, of filter n // steps.
+    m = m0 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
+    n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
+    f, step = n // (S_D * S_H * S_W), n % (S_D * S_H * S_W)
+    inverse = gl.load(inverse_ptr + m, mask=m < pixels, other=0.0)
+    value = acc * (inverse[:, None] * split_inverse(top_w, f, n < N)[None, :])
+    if HAS_BIAS:
+        value += gl.load(bias_ptr + f, mask=n < N, other=0.0)[None, :]
+    at_d, at_h, at_w = step // (S_H * S_W), step // S_W % S_H, step % S_W
+    at = f.to(INDEX) * o_c + at_d.to(INDEX) * o_d + at_h.to(INDEX) * o_h + at_w.to(INDEX) * o_w
+    where = gl.load(where_ptr + m, mask=m < pixels, other=0)
+    real = gl.load(real_ptr + m, mask=m < pixels, other=0)
+    kept = (n < N)[None, :] & ((real[:, None] >> step[None, :]) & 1 != 0)
+    gl.store(out_ptr + (where[:, None] + at[None, :]), value, mask=kept)
+
+
+@gluon.jit
+def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_slots, xl_slots, wh_slots, wl_slots,
+               rest_h_slots, rest_l_slots, full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS,
+               U_H: gl.constexpr, U_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr,
+               STAGES: gl.constexpr):
+    # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted.
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        m0, n0 = tile // tiles_n * 128, tile % tiles_n * (BN + REST)
+        for chunk in range(chunks):
+            slot, group = step % STAGES, chunk // CHUNKS
+            row = m0 + (group // (U_H * U_W) * D_D * PH + group // U_W % U_H * D_H) * PW + group % U_W * JOINED * D_W
+            c = (chunk - group * CHUNKS) * BK
+            mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
+            bar = full.index(slot)
+            mbarrier.expect(bar, (128 + BN + REST) * BK * 4)
+            tma.async_copy_global_to_shared(xl_desc, [row, c], bar, xl_slots.index(2 * slot))
+            tma.async_copy_global_to_shared(xl_desc, [row + 64, c], bar, xl_slots.index(2 * slot + 1))
+            tma.async_copy_global_to_shared(wh_desc, [n0, chunk * BK], bar, wh_slots.index(slot))
+            tma.async_copy_global_to_shared(xh_desc, [row, c], bar, xh_slots.index(2 * slot))
+            tma.async_copy_global_to_shared(xh_desc, [row + 64, c], bar, xh_slots.index(2 * slot + 1))
+            tma.async_copy_global_to_shared(wl_desc, [n0, chunk * BK], bar, wl_slots.index(slot))
+            if REST > 0:
+                tma.async_copy_global_to_shared(rest_h_desc, [n0 + BN, chunk * BK], bar, rest_h_slots.index(slot))
+                tma.async_copy_global_to_shared(rest_l_desc, [n0 + BN, chunk * BK], bar, rest_l_slots.index(slot))
+            step += 1
+
+
+@gluon.jit
+def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest_h_slots, rest_l_slots, full, empty,
+                  top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, tiles, tiles_n, chunks, pixels, N, o_c, o_d,
+                  o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr,
+                  HAS_BIAS: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr):
+    # One of two warpgroups: 64 pixels of a tile, with BN and REST filters. While one adds, the other multiplies.
+    layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
+    if REST > 0:
+        rest_layout: gl.constexpr = gl.NVMMADistributedLayout(
+            version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, REST, 16])
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        m0, n0 = tile // tiles_n * 128 + WG * 64, tile % tiles_n * (BN + REST)
+        acc = gl.zeros([64, BN], gl.float32, layout)
+        if REST > 0:
+            acc_rest = gl.zeros([64, REST], gl.float32, rest_layout)
+        for _chunk in range(chunks):
+            slot = step % STAGES
+            mbarrier.wait(full.index(slot), (step // STAGES) & 1)
+            xh, xl = xh_slots.index(2 * slot + WG), xl_slots.index(2 * slot + WG)
+            wh, wl = wh_slots.index(slot).permute((1, 0)), wl_slots.index(slot).permute((1, 0))
+            acc = split_add(acc, xh, xl, wh, wl, layout)
+            if REST > 0:
+                rest_h, rest_l = rest_h_slots.index(slot).permute((1, 0)), rest_l_slots.index(slot).permute((1, 0))
+                acc_rest = split_add(acc_rest, xh, xl, rest_h, rest_l, rest_layout)
+            mbarrier.arrive(empty.index(slot), count=1)
+            step += 1
+        conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h,
+                   o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, layout, BN)
+        if REST > 0:
+            conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0 + BN, pixels, N,
+                       o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, rest_layout, REST)
+
+
+@gluon.jit
+def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_w, where_ptr, real_ptr, inverse_ptr,
+              bias_ptr, out_ptr, tiles, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d, o_h, o_w, CHUNKS,
+              U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, S_D: gl.constexpr, S_H: gl.constexpr,
+              S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr,
+              BK: gl.constexpr, STAGES: gl.constexpr):
+    # A convolution of step 1 over padded images, by one program for each multiprocessor.
+    xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES)
+    wh, wl = split_slots(wh_desc, STAGES), split_slots(wl_desc, STAGES)
+    rest_h, rest_l = wh, wl
+    if REST > 0:
+        rest_h, rest_l = split_slots(rest_h_desc, STAGES), split_slots(rest_l_desc, STAGES)
+    full, empty = split_ring(STAGES)
+    tiles_n, chunks = gl.cdiv(N, BN + REST), U_D * U_H * U_W * CHUNKS
+    gl.warp_specialize([
+        (conv_multiply, (0, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
+                         bias_ptr, out_ptr, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX,
+                         HAS_BIAS, BN, REST, STAGES)),
+        (conv_multiply, (1, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
+                         bias_ptr, out_ptr, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX,
+                         HAS_BIAS, BN, REST, STAGES)),
+        (conv_loads, (xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh, xl, wh, wl, rest_h, rest_l,
+                      full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, U_H, U_W, BN, REST,
+                      BK, STAGES)),
+    ], [4, 1], [240, 24])
