@@ -11,9 +11,9 @@ from kbevolve import __version__
 from kbevolve.archive.formatting import launching_fields
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run, Timing
 
-#: First and last line of the block; an older block is replaced when a file is exported again.
+#: First and last line of the block. An older block is replaced when a file is exported again.
 _FIRST = "# Exported by kbevolve"
-_LAST = "# ---- end of provenance ----"
+PROVENANCE_END = "# ---- end of provenance ----"
 #: Characters of a note in a lineage line: the line then fits an editor of 120 columns.
 _NOTE_WIDTH = 72
 
@@ -65,14 +65,14 @@ def exported_source(
     if line:
         header += ["#", "# lineage, newest first:"]
         header += [f"#   {_step(birth, speedups)}" for birth in line]
-    return "\n".join([*header, _LAST, "", without_header(kernel.source).strip("\n"), ""])
+    return "\n".join([*header, PROVENANCE_END, "", without_header(kernel.source).strip("\n"), ""])
 
 
 def without_header(source: str) -> str:
     """The source without the block of an earlier export; a file without one is returned as it is."""
     lines = source.split("\n")
-    if lines[0].startswith(_FIRST) and _LAST in lines:
-        return "\n".join(lines[lines.index(_LAST) + 1 :])
+    if lines[0].startswith(_FIRST) and PROVENANCE_END in lines:
+        return "\n".join(lines[lines.index(PROVENANCE_END) + 1 :])
     return source
 
 

@@ -1,49 +1,99 @@
-"""`kbevolve export`: write the best kernel as a self-contained ModelNew file, with a new measurement."""
+"""`kbevolve export`: write a kernel, measured again, in one of several formats; or every birth as a data set."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from kbevolve.archive.formatting import as_times, over_eager, speedup_words, time_words, verdict_words
+from kbevolve.archive.formatting import as_times, counted, over_eager, speedup_words, time_words
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.cli.options import archive_option
 from kbevolve.evolve.cli.settings_options import device_option
-from kbevolve.evolve.runs.export import check_output, choose, measure_and_write
+from kbevolve.evolve.exports.dataset import check_dataset, write_dataset
+from kbevolve.evolve.exports.export import check_output, choose, measure_and_write
+from kbevolve.evolve.exports.formats import FORMATS
+
+#: The format that is no kernel's.
+_DATASET = "dataset"
 
 
 @click.command(epilog="Example: kbevolve export --problem L1/matmul -o best.py")
-@click.option("--problem", "problem_name", required=True, metavar="NAME", help="The problem.")
+@click.option("--problem", "problem_name", metavar="NAME", help="The problem.  [default: the latest run's]")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file to write."
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The file or folder."
 )
 @click.option("--kernel", "which", metavar="ID", help="This kernel instead of the best one on the device.")
-@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice([*FORMATS, _DATASET]),
+    default="modelnew",
+    show_default=True,
+    help="What to write.",
+)
+@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run's births, in a data set; repeat it.")
+@click.option("--force", is_flag=True, help="Overwrite PATH.")
+@click.option("--even-if-slower", is_flag=True, help="Write a correct kernel whose speedup does not hold, too.")
 @device_option
 @archive_option
 def export(
-    problem_name: str, output: Path, which: str | None, force: bool, device: str | None, archive_path: Path
+    problem_name: str | None,
+    output: Path,
+    which: str | None,
+    form: str,
+    run_ids: tuple[str, ...],
+    force: bool,
+    even_if_slower: bool,
+    device: str | None,
+    archive_path: Path,
 ) -> int:
-    """Write the best kernel of a problem as a self-contained ModelNew file.
+    """Write the best kernel of a problem as a self-contained ModelNew file, or in another format.
 
-    The kernel is judged again first, and the file's header has the new measurement. If the kernel is not correct this
-    time, nothing is written.
+    The kernel is judged again first, and the header has the new measurement. If the kernel is not correct this time, or
+    its speedup does not hold, nothing is written and the exit code is 1.
+
+    A data set has every birth of the archive, of --problem or of --run: prompts, replies, code, verdicts and rewards.
     """
-    check_output(output, force=force)
+    if form == _DATASET:
+        if which or even_if_slower:
+            raise UsageError("a data set has all kernels, and measures none; leave out --kernel and --even-if-slower")
+        return _write_dataset(archive_path, run_ids, problem_name, output, force=force)
+    if run_ids:
+        raise UsageError("--run is for --format dataset; name a kernel with --kernel, or its --problem")
+    check_output(output, force=force, form=form)
     with Archive(archive_path, create=False) as archive:
-        archive.runs.latest_of(problem_name)  # a wrong name is reported before torch is imported to find the device
+        if problem_name is not None:
+            archive.runs.latest_of(problem_name)  # a wrong name is reported before torch is imported for the device
         found = find_device(device or "auto")
-        choice = choose(archive, problem_name, found, which=which)
-        then = choice.speedup_then
+        claim = choose(archive, problem_name, found, which=which)
+        then = claim.measured.speedup if claim.measured else None
         before = f", {over_eager(as_times(then), then)} in its run" if then else ""
-        click.echo(f"Measuring {choice.kernel.id} again ({choice.run.problem_name}{before}) on {found.description} …")
-        evaluation = measure_and_write(archive, choice, found, output)
-    if evaluation.verdict is not Verdict.CORRECT:
-        reason = f": {evaluation.message}" if evaluation.message else ""
-        click.echo(f"kbevolve: nothing written: {verdict_words(evaluation.verdict)} this time{reason}", err=True)
-        return 1
+        click.echo(f"Measuring {claim.kernel.id} again ({claim.run.problem_name}{before}) on {found.description} …")
+        verified = measure_and_write(archive, claim, found, output, form=form, slower=even_if_slower)
+    evaluation = verified.now
+    if verified.doubt:
+        written = even_if_slower and evaluation.verdict is Verdict.CORRECT
+        click.echo(f"kbevolve: {'written all the same' if written else 'nothing written'}: {verified.doubt}", err=True)
+        if not written:
+            return 1
     times = f"{time_words(evaluation.timing.time_ms)}, eager {time_words(evaluation.timing.reference_ms)}"
     speedup = over_eager(speedup_words(evaluation), evaluation.timing.speedup)
     click.echo(f"Wrote {output}: {speedup} ({times}).")
+    return 0
+
+
+def _write_dataset(
+    archive_path: Path, run_ids: Sequence[str], problem: str | None, output: Path, *, force: bool
+) -> int:
+    check_dataset(output)
+    check_output(output, force=force, form=_DATASET)
+    with Archive(archive_path, read_only=True) as archive:
+        newest = archive.runs.latest_of(problem) if problem else None
+        runs = [archive.runs.get(one) for one in run_ids] or [one.run for one in reversed(archive.runs.summaries())]
+        runs = [run for run in runs if newest is None or run.problem_name == newest.problem_name]
+        count = write_dataset(archive, runs, output)
+    click.echo(f"Wrote {output}: {counted(count, 'birth')} of {counted(len(runs), 'run')}.")
     return 0

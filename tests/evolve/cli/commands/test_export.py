@@ -1,6 +1,9 @@
 """`kbevolve export`: the file is measured again first, and says so; a kernel that fails now is not written."""
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.cli.commands import export as command
-from kbevolve.evolve.runs import export as exporting
+from kbevolve.evolve.runs import verification
 from tests.small_archive import confirmation
 
 
@@ -41,8 +44,8 @@ class ScriptedJudge:
         assert self.device is not None
         self.asked.append((problem, kernel))
         answer = {
-            "verdict": Verdict.CORRECT, "time_ms": 0.8, "reference_ms": 2.0, "speedup": 2.5, "speedup_low": 2.4,
-            "speedup_high": 2.6, "error": 4e-6,
+            "verdict": Verdict.CORRECT, "time_ms": 0.5, "reference_ms": 2.0, "speedup": 4.0, "speedup_low": 3.9,
+            "speedup_high": 4.1, "error": 4e-6,
         }  # fmt: skip
         return grouped(Evaluation,
             kernel=kernel.id, problem=problem.id, device=self.device.fingerprint, precision="fp32",
@@ -58,7 +61,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, small_archive: Any) -> ScriptedJudge:
 def use(judge: ScriptedJudge, monkeypatch: pytest.MonkeyPatch, fingerprint: str) -> ScriptedJudge:
     device = Device(type="cpu", index=0, fingerprint=fingerprint, description="A Test Processor, 2 threads")
     monkeypatch.setattr(command, "find_device", lambda choice: device)
-    monkeypatch.setattr(exporting, "plain_judge", judge.make)
+    monkeypatch.setattr(verification, "plain_judge", judge.make)
     return judge
 
 
@@ -76,10 +79,10 @@ def test_the_best_kernel_is_measured_again_and_written(
 ) -> None:
     outcome = export()
     assert outcome.code == 0, outcome.err
-    assert "2.50× [2.40, 2.60] over eager (800 µs, eager 2.00 ms)" in outcome.out
+    assert "4.00× [3.90, 4.10] over eager (500 µs, eager 2.00 ms)" in outcome.out
     text = (tmp_path / "best.py").read_text()
     assert Kernel.from_source(text).id == small_archive.best
-    assert "2.500 times PyTorch eager, 95 % interval 2.400 to 2.600" in text
+    assert "4.000 times PyTorch eager, 95 % interval 3.900 to 4.100" in text
     then = small_archive.evaluations[small_archive.best].timing.speedup
     assert f"{then:.3f}x" in text  # the lineage keeps what the run measured
     assert "kbevolve evaluate best.py --problem L1/matmul --device cpu" in text
@@ -104,7 +107,7 @@ def test_the_champion_is_exported_with_its_confirmed_number(
     text = (tmp_path / "best.py").read_text()
     assert f"# confirmed   {champion.speedup:.3f} times PyTorch eager, 95 % interval" in text
     assert "in the challenge of its run" in text
-    assert "2.500 times PyTorch eager" in text
+    assert "4.000 times PyTorch eager" in text
 
 
 def test_the_new_measurement_is_in_the_archive_beside_the_first(export: Any, judge: Any, small_archive: Any) -> None:
@@ -112,7 +115,7 @@ def test_the_new_measurement_is_in_the_archive_beside_the_first(export: Any, jud
     with Archive(small_archive.path) as archive:
         first, again = archive.kernels.evaluations(small_archive.best)
         assert first == small_archive.evaluations[small_archive.best]
-        assert again.timing.speedup == 2.5
+        assert again.timing.speedup == 4.0
         assert archive.runs.evaluations(small_archive.run.id)[small_archive.best].timing.speedup == first.timing.speedup
 
 
@@ -215,7 +218,80 @@ def test_a_problem_of_ones_own_is_judged_as_it_was(
     assert judge.asked == [(own, kernel)]
 
 
-def test_the_problem_and_the_file_are_required(kbevolve: Any, small_archive: Any) -> None:
+SLOWER = {"speedup": 3.0, "speedup_low": 2.9, "speedup_high": 3.1}
+
+
+def test_a_speedup_that_does_not_hold_is_refused_unless_it_is_forced(
+    export: Any, small_archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(ScriptedJudge(**SLOWER), monkeypatch, small_archive.run.device)
+    then = small_archive.evaluations[small_archive.best].timing
+    assert SLOWER["speedup_high"] < then.speedup_low
+    outcome = export()
+    assert outcome.code == 1
+    assert "nothing written: 3.00× [2.90, 3.10] now, 3.93× [3.81, 4.05] before" in outcome.err
+    assert not (tmp_path / "best.py").exists()
+    outcome = export("--even-if-slower")
+    assert outcome.code == 0
+    assert "written all the same: 3.00× [2.90, 3.10] now" in outcome.err
+    assert "3.000 times PyTorch eager" in (tmp_path / "best.py").read_text()
+
+
+def test_a_wrong_kernel_is_written_by_no_means(
+    export: Any, small_archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(ScriptedJudge(verdict=Verdict.WRONG, speedup=None), monkeypatch, small_archive.run.device)
+    assert export("--even-if-slower").code == 1
+    assert not (tmp_path / "best.py").exists()
+
+
+def test_without_a_problem_it_is_the_latest_runs_or_the_kernels(
+    kbevolve: Any, judge: Any, small_archive: Any, make_archive: Any, tmp_path: Path
+) -> None:
+    words = ("export", "--archive", small_archive.path, "-o", tmp_path / "best.py", "--force")
+    assert kbevolve(*words).code == 0
+    assert judge.asked[0][1].id == small_archive.best
+    newer = make_archive(run_id="softmax-2", problem_name="L1/softmax", seed=1)
+    for sample, name in ((small_archive, "L1/matmul"), (newer, "L1/softmax")):
+        outcome = kbevolve(*words, "--kernel", sample.best, "--even-if-slower")
+        assert outcome.code == 0, outcome.err
+        assert f"--problem {name}" in (tmp_path / "best.py").read_text()
+
+
+def test_an_operator_is_a_package_with_the_kernel_the_reference_and_the_provenance(
+    kbevolve: Any, judge: Any, small_archive: Any, tmp_path: Path
+) -> None:
+    words = ("export", "--archive", small_archive.path, "--format", "torch-op", "-o")
+    assert "is no name for a Python package" in kbevolve(*words, tmp_path / "fast.op").err
+    assert judge.asked == []
+    outcome = kbevolve(*words, tmp_path / "fast_op")
+    assert outcome.code == 0, outcome.err
+    assert {file.name for file in (tmp_path / "fast_op").iterdir()} == {"__init__.py", "kernel.py", "reference.py"}
+    assert Kernel.from_source((tmp_path / "fast_op" / "kernel.py").read_text()).id == small_archive.best
+    assert "N = 512" in (tmp_path / "fast_op" / "reference.py").read_text()  # as it was judged on a CPU
+    text = (tmp_path / "fast_op" / "__init__.py").read_text()
+    assert "kbevolve evaluate kernel.py --problem L1/matmul" in text
+    assert f"kbevolve::l1_matmul_{small_archive.best}" in text
+    again = kbevolve(*words, tmp_path / "fast_op")
+    assert "exists already; --force writes over it" in again.err
+
+
+def test_a_modelnew_file_loads_where_there_is_only_torch(export: Any, judge: Any, tmp_path: Path) -> None:
+    assert export().code == 0
+    code = (
+        "import sys, runpy\n"
+        f"model = runpy.run_path({str(tmp_path / 'best.py')!r})['ModelNew']()\n"
+        "import torch\n"
+        "a, b = torch.randn(70, 90), torch.randn(90, 50)\n"
+        "torch.testing.assert_close(model(a, b), a @ b)\n"
+        "assert not [name for name in sys.modules if name.startswith('kbevolve')]\n"
+    )
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_file_is_required(kbevolve: Any, small_archive: Any) -> None:
     outcome = kbevolve("export", "--problem", "L1/matmul", "--archive", small_archive.path)
     assert outcome.code == 2
     assert "Missing option '-o' / '--output'" in outcome.err
