@@ -4,9 +4,16 @@ import sqlite3
 
 from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.prefixes import by_prefix, only
+from kbevolve.archive.prefixes import by_prefix, only, starting_with
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Measurement, ProblemCard, Run
-from kbevolve.archive.run_queries import FAILED, Runs, births_with_texts, first_evaluation, precision_of
+from kbevolve.archive.run_queries import (
+    FAILED,
+    Runs,
+    births_with_texts,
+    first_evaluation,
+    precision_of,
+    reference_kernel,
+)
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.configs.problem import Problem
 
@@ -31,6 +38,10 @@ class Kernels:
             )
         sql = "select * from kernels where id = ?"
         return rows.read(self._connection, Kernel, sql, only(found, "kernels", which))[0]
+
+    def ids(self, prefix: str = "") -> list[str]:
+        """The ids of the newest kernels whose id begins so."""
+        return starting_with(self._connection, "kernels", prefix)
 
     def births(self, kernel_id: str) -> list[Birth]:
         """Every birth of a kernel, in every run, the oldest first."""
@@ -90,7 +101,8 @@ class Problems:
         """The best CORRECT kernel of a problem by the lower end of its speedup's interval, None when there is none.
 
         A run with a champion is represented by that one alone, with its confirmed speedup; other kernels count by
-        their first evaluation. A kernel that failed later does not count at all.
+        their first evaluation. A kernel that failed later does not count at all, the reference itself only where there
+        is no other.
         """
         conditions, runs = (problem_id, device, precision), Runs(self._connection)
         alike = rows.read(self._connection, Run, "select * from runs where problem = ? and device = ?", *conditions[:2])
@@ -106,10 +118,11 @@ class Problems:
             "  select min(number) from evaluations where problem = ?1 and device = ?2 and precision = ?3"
             f"  group by kernel) and verdict = 'CORRECT' and kernel not in ({FAILED}) and kernel not in ("
             f"  select kernel from births where kernel is not null and run in ({', '.join('?' * len(champions))}))"
-            " order by speedup_low desc, identical_to is not null, kernel limit 1",
+            " order by kernel = ?, speedup_low desc, identical_to is not null, kernel limit 1",
             *conditions,
             0,
             *champions,
+            reference_kernel(self._connection, problem_id, device),
         )
         leading = max(champions.values(), key=lambda one: one.speedup_low, default=None)
         if leading is not None and (fittest is None or leading.speedup_low > (fittest.timing.speedup_low or 0.0)):

@@ -7,6 +7,8 @@ from kbevolve.configs.errors import ArchiveError
 _AFTER = "~"
 #: How many ids a message lists when a prefix fits several.
 _SHOWN = 4
+#: How many ids a shell proposes.
+_PROPOSED = 100
 
 
 def by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
@@ -18,6 +20,12 @@ def by_prefix(connection: Connection, table: str, prefix: str) -> list[str]:
         )
     ]
     return [prefix] if prefix in found else found
+
+
+def starting_with(connection: Connection, table: str, prefix: str) -> list[str]:
+    """The ids with this prefix, the newest first, at most as many as a shell can propose."""
+    sql = f"select id from {table} where id between ? and ? order by rowid desc limit ?"
+    return [str(row["id"]) for row in connection.rows(sql, prefix, prefix + _AFTER, _PROPOSED)]
 
 
 def only(found: list[str], nouns: str, which: str) -> str:

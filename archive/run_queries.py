@@ -14,9 +14,11 @@ from pathlib import Path
 from kbevolve.archive import rows
 from kbevolve.archive.champion import champion_of
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.prefixes import by_prefix, only
+from kbevolve.archive.prefixes import by_prefix, only, starting_with
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Idea, Kernel, Placement, Run, StopReason
 from kbevolve.configs.errors import ArchiveError, nearest
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.reference import as_model_new
 
 #: Kernels that passed at first and failed when they were judged again under the same conditions (problem ?1, device ?2,
 #: precision ?3), and those that had their verdict from one of them; of evaluations with numbers above ?4.
@@ -73,8 +75,8 @@ class RunSummary:
     correct: int
     #: The newest generation that has a birth.
     generations: int
-    #: Evaluation of the fittest kernel (highest lower end of the speedup's interval) of those that did not fail later,
-    #: None while nothing is correct.
+    #: Evaluation of the fittest kernel (highest lower end of the speedup's interval) of those that did not fail later;
+    #: the reference itself only where there is no other. None while nothing is correct.
     best: Evaluation | None
     #: The champion's confirmation, whose speedup is published; None while no kernel was confirmed.
     champion: Confirmation | None
@@ -117,6 +119,10 @@ class Runs:
             known = [row["id"] for row in self._connection.rows("select id from runs")]
             raise ArchiveError(f"no run {which!r} in {path}. {nearest(which, known)}")
         return self._read(Run, "select * from runs where id = ?", only(found, "runs", which))[0]
+
+    def ids(self, prefix: str = "") -> list[str]:
+        """The ids of the newest runs whose id begins so."""
+        return starting_with(self._connection, "runs", prefix)
 
     def latest_of(self, problem_name: str) -> Run:
         """The newest run of a problem, by the name it was asked for, or its path.
@@ -169,8 +175,9 @@ class Runs:
             self._connection,
             Evaluation,
             f"select * {_EVALUATIONS_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
-            "order by speedup_low desc, identical_to is not null, kernel limit 1",
+            "order by kernel = ?6, speedup_low desc, identical_to is not null, kernel limit 1",
             *conditions,
+            self.reference(run),
         )
         return RunSummary(
             run=run,
@@ -229,6 +236,10 @@ class Runs:
         made = self.confirmations(run_id)
         return champion_of(made, self.failed(run_id)) if made else None
 
+    def reference(self, run: Run) -> str:
+        """Id of the kernel that is the run's reference itself, with which all others are compared."""
+        return reference_kernel(self._connection, run.problem, run.device)
+
     def tokens(self, run_id: str) -> tuple[int, int]:
         """Prompt and completion tokens that a run has used."""
         sums = "select total(prompt_tokens), total(completion_tokens) from births where run = ?"
@@ -259,6 +270,11 @@ class Runs:
             total += max(seconds, 0.0)  # a clock may be set back
         return total
 
+    def newest_fact(self, run_id: str) -> str | None:
+        """The last moment at which a run wrote something; None before the first."""
+        found = self._connection.rows(_LAST_FACT, run_id, "", _NEVER)[0]["at"]
+        return None if found is None else str(found)
+
     def _read(self, kind: type[rows.Record], sql: str, *parameters: object) -> list[rows.Record]:
         return rows.read(self._connection, kind, sql, *parameters)
 
@@ -279,6 +295,12 @@ def strategy_of(run: Run) -> str:
 
 def _setting(run: Run, section: str, name: str, *, default: str) -> str:
     return str(json.loads(run.settings).get(section, {}).get(name, default))
+
+
+def reference_kernel(connection: Connection, problem_id: str, device: str) -> str:
+    """Id of the kernel that is a problem's reference itself on a type of device; "" for an unknown problem."""
+    found = rows.read_first(connection, Problem, "select * from problems where id = ?", problem_id)
+    return Kernel.from_source(as_model_new(found.source_for(device.partition("/")[0]))).id if found else ""
 
 
 def births_with_texts(connection: Connection, where: str, *parameters: object) -> list[Birth]:

@@ -30,6 +30,7 @@ Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 Libraries = Literal["full", "partial", "none"]
 #: What a model may see of a kernel that it wrote: its source, its verdict and speed, where its time goes.
 Feedback = Literal["generation", "execution", "profiler"]
+Tracker = Literal["wandb", "mlflow", "tensorboard"]
 
 
 class SearchSettings(Section):
@@ -40,8 +41,9 @@ class SearchSettings(Section):
     #: What `refine` feeds back of its last child: its source ("generation"), verdict, message and speed ("execution"),
     #: and where its time goes ("profiler").
     feedback: tuple[Feedback, ...] = ("generation", "execution", "profiler")
-    #: Ideas of a round of `tree`, and implementations of each.
+    #: Ideas of a round of `tree`.
     tree_ideas: int = Field(4, ge=1, le=64)
+    #: Implementations of each idea of `tree`.
     tree_implementations: int = Field(2, ge=1, le=64)
     #: Generations after the starting kernels; each island creates one child in each.
     generations: int = Field(50, ge=0)
@@ -85,17 +87,20 @@ class EvaluationSettings(Section):
     trials: int = Field(7, ge=1)
     #: Untimed calls before timing.
     warmup: int = Field(3, ge=0)
-    #: Paired rounds: at least, at most, and timed calls in each block of a round (10 x 10 = KernelBench's 100 trials).
+    #: Paired rounds at least.
     least_rounds: int = Field(5, ge=3)
+    #: Paired rounds at most.
     rounds: int = Field(25, ge=3)
+    #: Timed calls in each block of a round; 10 in 10 rounds are KernelBench's 100 trials.
     calls_per_round: int = Field(10, ge=1)
     #: Rounds end when the 95 % interval of the speedup is at most this far from it on either side.
     interval: float = Field(0.0025, gt=0)
     #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ
     #: by 0.07 % (standard deviation) on an H200; where they differ more, the tie grows with it.
     tie: float = Field(0.005, ge=0)
-    #: Rounds of the fresh measurement of a new champion, and how many kernels the final contest compares; 0 for none.
+    #: Rounds of the fresh measurement of a new champion; 0 for no contests.
     confirm_rounds: int = Field(15, ge=0)
+    #: How many kernels the final contest compares; 0 for no final.
     finalists: int = Field(5, ge=0)
     #: Seconds that all timed calls of the kernel may take together; a slow kernel gets fewer calls, at least one in
     #: each of 3 rounds.
@@ -115,10 +120,13 @@ class EvaluationSettings(Section):
     #: CUDA_DEVICE_MAX_CONNECTIONS of a worker whose kernel uses one stream; 0 for the driver's number. A context with
     #: few starts and ends faster. Contests, and kernels that may use several streams, have the driver's number.
     connections: int = Field(1, ge=0, le=32)
-    #: Time limits, seconds: compiling, importing, each call or block of calls, the whole evaluation.
+    #: Seconds that compiling may take.
     build_seconds: float = Field(180.0, gt=0)
+    #: Seconds that importing may take.
     import_seconds: float = Field(60.0, gt=0)
+    #: Seconds that a call, or a block of calls, may take.
     run_seconds: float = Field(30.0, gt=0)
+    #: Seconds that an evaluation may take.
     total_seconds: float = Field(300.0, gt=0)
 
 
@@ -186,7 +194,8 @@ class LLMSettings(Section):
 
     #: Model name as the endpoint knows it, None for no model.
     model: str | None = None
-    #: Several models instead of the one, each with a name of its own; () for the one.
+    #: Several models instead of the one; () for the one. Each has a name of its own and may have a weight, api_base,
+    #: api_key_variable, temperature and max_tokens.
     models: tuple[ModelSettings, ...] = ()
     #: Which of several models writes a child: "weights" by their weights alone, "bandit" by the gains of each model,
     #: per dollar where all their prices are known.
@@ -200,13 +209,15 @@ class LLMSettings(Section):
     api_key_variable: str = "OPENAI_API_KEY"
     #: Sampling temperature; an exploratory island multiplies it by 1.25 (`islands.policy`).
     temperature: float = Field(0.8, ge=0, le=2)
+    #: Tokens of a reply at most.
     max_tokens: int = Field(16000, ge=256)
-    #: Seconds a request may take, and how often a failed one is tried again.
+    #: Seconds a request may take.
     timeout: float = Field(300.0, gt=0)
+    #: How often a failed request is tried again.
     retries: int = Field(4, ge=0)
-    #: Requests started a minute, evenly spread, and requests under way at once, of all models together. None for no
-    #: limit: at most one request for each child under way.
+    #: Requests started a minute, evenly spread, of all models together; None for no limit.
     requests_per_minute: float | None = Field(None, gt=0, allow_inf_nan=False)
+    #: Requests under way at once, of all models together; None for one for each child under way.
     parallel: int | None = Field(None, ge=1)
     #: Ideas asked for at once.
     ideas_per_call: int = Field(4, ge=1, le=16)

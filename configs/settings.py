@@ -1,7 +1,7 @@
-"""The settings of a run: one frozen tree of settings, read from a preset, a YAML file and command-line overrides.
+"""The settings of a run: one frozen tree of settings, put together from trees of which later ones win.
 
-Later sources win: defaults < preset < file < ``--set section.name=value``. An unknown name is an error that
-names the nearest known one. API keys are never settings: they are read from the environment where they are used.
+`configs.layers` says where these come from. An unknown name is an error that names the nearest known one. API keys are
+never settings: they are read from the environment where they are used.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,6 +23,7 @@ from kbevolve.configs.sections import (
     Precision,
     SearchSettings,
     Section,
+    Tracker,
     WorkSettings,
 )
 from kbevolve.configs.text_file import read_yaml
@@ -37,6 +38,7 @@ __all__ = [
     "Precision",
     "SearchSettings",
     "Settings",
+    "Tracker",
     "WorkSettings",
     "islands_for",
     "parse_override",
@@ -57,6 +59,8 @@ class Settings(Section):
     starts: tuple[Path, ...] = ()
     #: Whether torch.compile generates a starting kernel. It costs some seconds once a run.
     inductor_seed: bool = True
+    #: Trackers of experiments that `kbevolve run` and `resume` report to: "wandb", "mlflow", "tensorboard".
+    trackers: tuple[Tracker, ...] = ()
     search: SearchSettings = SearchSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     work: WorkSettings = WorkSettings()
@@ -96,9 +100,21 @@ class Settings(Section):
         if preset is not None:
             _merge(tree, cls.preset(preset))
         if file is not None:
-            _merge(tree, _read_file(file))
+            _merge(tree, read_settings(file))
         for dotted, value in (overrides or {}).items():
-            _merge(tree, _nested(dotted.split("."), value))
+            _merge(tree, nested(dotted, value))
+        return cls.from_tree(tree)
+
+    @classmethod
+    def merged(cls, trees: Iterable[Mapping[str, Any]]) -> Self:
+        """Settings from trees, of which later ones win.
+
+        Raises:
+            SettingsError: an unknown setting or a value that is not allowed.
+        """
+        tree: dict[str, Any] = {}
+        for one in trees:
+            _merge(tree, one)
         return cls.from_tree(tree)
 
     @staticmethod
@@ -158,15 +174,22 @@ def parse_override(text: str) -> tuple[str, Any]:
     return name.strip(), yaml.safe_load(value)
 
 
-def _read_file(file: Path) -> dict[str, Any]:
+def read_settings(file: Path) -> dict[str, Any]:
+    """The tree of a YAML file.
+
+    Raises:
+        SettingsError: it cannot be read, is not YAML, or holds no mapping.
+    """
     tree = read_yaml(file, option="--config", wants="YAML file of settings")
     if not isinstance(tree, dict | None):
         raise SettingsError(f"{file}: holds a {type(tree).__name__}; settings are `name: value` lines")
     return tree or {}
 
 
-def _nested(path: list[str], value: Any) -> dict[str, Any]:
-    return {path[0]: value if len(path) == 1 else _nested(path[1:], value)}
+def nested(name: str, value: Any) -> dict[str, Any]:
+    """``{"search": {"islands": 2}}`` for ``search.islands``."""
+    first, dot, rest = name.partition(".")
+    return {first: nested(rest, value) if dot else value}
 
 
 def _merge(tree: dict[str, Any], other: Mapping[str, Any]) -> None:
@@ -191,7 +214,7 @@ def _explain(error: ValidationError) -> str:
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         near = nearest(name, Settings.names())
-        return f"no setting {name!r}. {near} `kbevolve archive show RUN` lists all settings of a run."
+        return f"no setting {name!r}. {near} `kbevolve settings` lists all."
     message = first["msg"]
     if name == "device":
         message = "There are auto, cpu, cuda and cuda:NUMBER"

@@ -28,6 +28,7 @@ ORDER = {
         "simulation",
         "search",
         "runs",
+        "exports",
         "ask_tell",
         "web",
         "cli",

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from kbevolve.archive.lineage import main_line
 from kbevolve.archive.record_json import plain
-from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
@@ -19,8 +19,8 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer
 from kbevolve.evolve.ask_tell.ask import ask, check_askable
 from kbevolve.evolve.ask_tell.payload import payload_of
+from kbevolve.evolve.exports.export import check_output, choose, measure_and_write
 from kbevolve.evolve.runs.evaluators import open_judges
-from kbevolve.evolve.runs.export import check_output, choose, measure_and_write
 from kbevolve.evolve.runs.session import open_run, settings_of
 from kbevolve.evolve.runs.settings import settings_and_devices
 
@@ -208,18 +208,18 @@ class AgentTools:
         overwrite: Annotated[bool, Field(description="Write over the file if it exists.")] = False,
     ) -> dict[str, Any]:
         """Write the best kernel of a problem as a self-contained ModelNew file. It is measured again first; if it is
-        no longer correct, nothing is written."""
+        no longer correct or its speedup does not hold, nothing is written, and `doubt` says why."""
         output = Path(file)
         check_output(output, force=overwrite)
         with self._open() as archive:
             archive.runs.latest_of(problem)
             device = find_device(self._device)
             choice = choose(archive, problem, device, which=kernel)
-            evaluation = measure_and_write(archive, choice, device, output)
-        written = evaluation.verdict is Verdict.CORRECT
+            verified = measure_and_write(archive, choice, device, output)
         names = ("verdict", "message", "speedup", "speedup_low", "speedup_high")
-        facts = {name: value for name, value in _facts(evaluation).items() if name in names}
-        return {"kernel": choice.kernel.id, "file": str(output.absolute()) if written else None, **facts}
+        facts = {name: value for name, value in _facts(verified.now).items() if name in names}
+        written = None if verified.doubt else str(output.absolute())
+        return {"kernel": choice.kernel.id, "file": written, "doubt": verified.doubt, **facts}
 
     def _open(self) -> Archive:
         return Archive(self._path, create=False)

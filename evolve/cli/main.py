@@ -12,16 +12,21 @@ from time import monotonic
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from kbevolve import __version__
 from kbevolve.configs.errors import KBEvolveError, UsageError, nearest
 
 _THREADS_END_SECONDS = 0.3
+#: Options of `kbevolve` itself that are read wherever they are.
+_ANYWHERE = ("--debug", "-q", "--quiet", "-v", "--verbose")
 
 #: Command -> (module and function in `commands/`, one line for `--help`). With the lines here, help imports no command.
 COMMANDS = {
     "run": ("run:run", "Evolve kernels for a problem."),
     "resume": ("run:resume", "Continue a run."),
+    "status": ("status:status", "Show how far a run is."),
+    "watch": ("status:watch", "Follow a run from a second terminal."),
     "ask": ("ask:ask", "Show the questions of a run that people and agents answer."),
     "tell": ("tell:tell", "Record answers to the questions of a run."),
     "evaluate": ("evaluate:evaluate", "Judge one kernel file, or a folder of them."),
@@ -29,7 +34,8 @@ COMMANDS = {
     "import": ("exchange:import_results", "Import verdicts that another machine found."),
     "mcp": ("mcp:mcp", "Serve coding agents: ask, tell, evaluate, lineage, export."),
     "profile": ("profile:profile", "Show where a kernel's time goes."),
-    "export": ("export:export", "Write the best kernel as a ModelNew file."),
+    "verify": ("verify:verify_command", "Measure kernels of the archive again: which speedups hold?"),
+    "export": ("export:export", "Write the best kernel, in one of several formats."),
     "archive": ("archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
     "browse": ("browse:browse", "Serve pages about the archive to a browser."),
     "report": ("report:report", "Write a run as one HTML file, or as Markdown."),
@@ -39,6 +45,7 @@ COMMANDS = {
     "bench": ("bench:bench", "Score a suite of problems: fast_p and speedups."),
     "compare": ("compare:compare", "Compare strategies at one budget of evaluations."),
     "bench-search": ("bench_search:bench_search", "Compare searchers at equal budget, without a model."),
+    "settings": ("settings:settings", "List all settings, and where their values come from."),
     "doctor": ("doctor:doctor", "Show what works here: torch, GPU, compilers, LLM."),
 }
 
@@ -58,6 +65,11 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(f"kbevolve.evolve.cli.commands.{module}"), attribute)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands, without importing them, and options."""
+        found = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing them."""
         with formatter.section("Commands"):
@@ -69,13 +81,17 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Example: kbevolve run --problem L1/matmul --generations 50",
 )
-@click.version_option(__version__, prog_name="kbevolve")
+@click.version_option(__version__, "-V", "--version", prog_name="kbevolve")
+@click.option("-q", "--quiet", is_flag=True, help="Print results and errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Print a line for each kernel of a run.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def cli(debug: bool) -> None:
+def cli(quiet: bool, verbose: bool, debug: bool) -> None:
     """Evolutionary search for fast GPU kernels.
 
     Start with: kbevolve run --problem L1/matmul
     """
+    if quiet and verbose:
+        raise UsageError("both --quiet and --verbose: give one of them")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -101,8 +117,8 @@ def _has_threads() -> bool:
 
 
 def _run(argv: list[str], *, debug: bool) -> int:
-    # --debug may be anywhere on the line: people add it at the end, after the command failed.
-    argv = (["--debug"] if debug else []) + [word for word in argv if word != "--debug"]
+    # These may be anywhere on the line: people add them at the end, when a command has failed or said too much.
+    argv = [word for word in argv if word in _ANYWHERE] + [word for word in argv if word not in _ANYWHERE]
     try:
         result: Any = cli.main(argv, prog_name="kbevolve", standalone_mode=False)
         return result if isinstance(result, int) else 0

@@ -9,6 +9,7 @@ import click
 from kbevolve.archive.report.style import FORMATS
 from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.configs.fetch import fetched_folder
+from kbevolve.evolve.cli.completion import complete_problems
 
 #: The archive without --archive.
 DEFAULT_ARCHIVE = Path("kbevolve.db")
@@ -32,6 +33,7 @@ problem_option = click.option(
     "problem_name",
     required=True,
     metavar="NAME",
+    shell_complete=complete_problems,
     help="A built-in problem (L1/matmul), a file in KernelBench's format, or kernelbench:LEVEL/NUMBER (or its name).",
 )
 
@@ -51,9 +53,16 @@ def _one_name(context: click.Context, parameter: click.Parameter, argument: str 
 def problem_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """A problem as an argument or as ``--problem``."""
     option = click.option(
-        "--problem", "problem_option", is_eager=True, metavar="NAME", help="The same as the argument PROBLEM."
+        "--problem",
+        "problem_option",
+        is_eager=True,
+        metavar="NAME",
+        help="The same as the argument PROBLEM.",
+        shell_complete=complete_problems,
     )
-    argument = click.argument("problem_name", required=False, callback=_one_name, metavar="[PROBLEM]")
+    argument = click.argument(
+        "problem_name", required=False, callback=_one_name, metavar="[PROBLEM]", shell_complete=complete_problems
+    )
     return option(argument(command))
 
 
@@ -75,6 +84,13 @@ kernelbench_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 json_line_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, in one line, last on standard output."
+)
+
+events_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print events as JSON, one object a line (docs/events.md); everything else goes to standard error.",
 )
 
 record_option = click.option(

@@ -10,7 +10,8 @@ from typing import Any, get_args
 import click
 
 from kbevolve.configs.errors import UsageError
-from kbevolve.configs.settings import Precision, Settings, parse_override
+from kbevolve.configs.settings import Precision, Settings, Tracker, parse_override, preset_names
+from kbevolve.evolve.cli.completion import complete_assignments
 from kbevolve.evolve.cli.options import FILE
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.settings import settings_and_devices
@@ -114,7 +115,14 @@ _precisions = click.Choice(get_args(Precision))
 _precision_option = _setting(
     "--precision", "evaluation.precision", "Precision of the task.  [default: fp32]", type=_precisions
 )
-_set_option = click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Any other setting.")
+_set_option = click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=complete_assignments,
+    help="Any other setting; `kbevolve settings` lists them.",
+)
 model_option = click.option(
     "--model",
     "models",
@@ -170,7 +178,7 @@ _JUDGE_OPTIONS = (
         is_flag=True,
         default=None,
     ),
-    click.option("--preset", help="Settings to start from: cpu, default, smoke."),
+    click.option("--preset", type=click.Choice(preset_names()), help="Settings to start from."),
     click.option("--config", type=FILE, help="A YAML file of settings."),
     _set_option,
 )
@@ -194,6 +202,13 @@ _SEARCH_OPTIONS = (
     model_option,
     _setting("--api-base", "llm.api_base", "OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1."),
     _setting("--provider", "llm.provider", "openai, claude_code or copilot_cli."),
+    _setting(
+        "--track",
+        "trackers",
+        "Report each generation to a tracker of experiments; may be given again.",
+        multiple=True,
+        type=click.Choice(get_args(Tracker)),
+    ),
     _setting("--start", "starts", "A ModelNew file to start from; may be given again.", multiple=True, type=FILE),
 )
 

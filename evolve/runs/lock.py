@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import os
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from kbevolve.configs.errors import UsageError
 
 #: Seconds between two attempts to take the lock.
 _PAUSE = 0.1
+#: Linux's `struct flock`: type, whence, start, length, process.
+_FLOCK = "hhqqi4x"
 
 
 @contextmanager
@@ -24,8 +27,7 @@ def run_lock(archive: Archive, run: Run, *, patience: float = 0.0) -> Iterator[N
     Raises:
         UsageError: another process still holds it after `patience` seconds.
     """
-    name = hashlib.sha256(f"{Path(archive.path).absolute()}\n{run.id}".encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir(), f"kbevolve-{os.getuid()}-run-{name}.lock")
+    path = _path(archive, run)
     deadline = monotonic() + patience
     while (lock := _taken(path)) is None:
         if monotonic() >= deadline:
@@ -38,6 +40,25 @@ def run_lock(archive: Archive, run: Run, *, patience: float = 0.0) -> Iterator[N
     finally:
         path.unlink(missing_ok=True)
         os.close(lock)
+
+
+def lock_holder(archive: Archive, run: Run) -> int | None:
+    """The process of this user on this machine that works on a run; None without one. It takes no lock itself."""
+    try:
+        lock = os.open(_path(archive, run), os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else process
+    finally:
+        os.close(lock)
+
+
+def _path(archive: Archive, run: Run) -> Path:
+    name = hashlib.sha256(f"{Path(archive.path).absolute()}\n{run.id}".encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"kbevolve-{os.getuid()}-run-{name}.lock")
 
 
 def _taken(path: Path) -> int | None:

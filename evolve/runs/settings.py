@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kbevolve.configs.layers import Layer, layers
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.strategies import fitted
@@ -15,17 +16,26 @@ PRESETS = {"cpu": "cpu", "cuda": "default"}
 def settings_and_devices(
     *, preset: str | None = None, config: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> tuple[Settings, JudgeDevices]:
-    """Settings of a new run, and the devices of its judges.
+    """Settings of a new run, and the devices of its judges; `layered_settings` has the arguments and errors."""
+    settings, devices, _ = layered_settings(preset=preset, config=config, overrides=overrides)
+    return settings, devices
 
-    A YAML file overrides a preset, and ``{"section.name": value}`` overrides both. Without a preset, the type of the
-    devices names it.
+
+def layered_settings(
+    *, preset: str | None = None, config: Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> tuple[Settings, JudgeDevices, list[Layer]]:
+    """Settings of a new run, the devices of its judges, and the layers that the settings come from.
+
+    `configs.layers` has the order. Without a preset, the type of the devices names it.
 
     Raises:
         SettingsError: an unknown preset or setting, an unreadable file, or a value that is not allowed.
         EvaluatorError: a device is missing, no cluster answers, or the devices differ.
     """
-    settings = Settings.load(preset=preset, file=config, overrides=overrides)
+    found = layers(preset=preset, config=config, overrides=overrides or {})
+    settings = Settings.merged(layer.tree for layer in found)
     devices = find_judge_devices(settings)
     if preset is None:
-        settings = Settings.load(preset=PRESETS[devices.device.type], file=config, overrides=overrides)
-    return fitted(settings), devices
+        found = layers(preset=PRESETS[devices.device.type], config=config, overrides=overrides or {})
+        settings = Settings.merged(layer.tree for layer in found)
+    return fitted(settings), devices, found

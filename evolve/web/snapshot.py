@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 
 from kbevolve.archive.lineage import first_births
 from kbevolve.archive.outlines import OutlineEntry
-from kbevolve.archive.records import Kernel, ProblemCard, Run
+from kbevolve.archive.records import ProblemCard, Run
 from kbevolve.archive.run_queries import RunSummary, precision_of
 from kbevolve.archive.search_index import SearchIndex
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
-from kbevolve.configs.reference import as_model_new
 
 Value = TypeVar("Value")
 
@@ -108,10 +107,9 @@ class Snapshot:
         return self.kept(("run", run.id), lambda: self._facts(run))
 
     def _facts(self, run: Run) -> RunFacts:
-        source = self.archive.problems.get(run.problem).source_for(run.device.partition("/")[0])
         return RunFacts(
             summary=self.archive.runs.summary(run),
             entries=self.archive.outline(run),
             card=self.card(run),
-            reference=Kernel.from_source(as_model_new(source)).id,
+            reference=self.archive.runs.reference(run),
         )

@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from kbevolve.archive.formatting import CONFIRMED, as_times, speedup_words, time_words
+from kbevolve.archive.formatting import CONFIRMED, as_times, interval_words, speedup_words, time_words
 from kbevolve.archive.lineage import lineage as line_of
-from kbevolve.archive.records import Birth, Evaluation, Kernel, Run, Verdict
+from kbevolve.archive.records import Birth, Confirmation, Evaluation, Kernel, Run, Timing, Verdict
 from kbevolve.archive.run_queries import RunSummary
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
+from kbevolve.evolve.cli.completion import complete_either, complete_kernels, complete_problems, complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render import kernel as views
 from kbevolve.evolve.cli.render.json import print_json
@@ -44,9 +45,11 @@ def archive() -> None:
 @archive.command(
     short_help="List runs, or the kernels of one run.", epilog="Example: kbevolve archive ls latest --best -n 10"
 )
-@click.argument("which", required=False, metavar="[RUN]")
+@click.argument("which", required=False, metavar="[RUN]", shell_complete=complete_runs)
 @click.option(
-    "--best", is_flag=True, help="The correct children of RUN, best first: by the lower ends of their intervals."
+    "--best",
+    is_flag=True,
+    help="The correct kernels of RUN, the best first, then by the lower ends of their intervals; the reference last.",
 )
 @click.option(
     "--verdict",
@@ -78,7 +81,7 @@ def ls(
 @archive.command(
     short_help="Show a kernel or a run in full.", epilog="Example: kbevolve archive show 3f2a --source > kernel.py"
 )
-@click.argument("which", metavar="KERNEL|RUN")
+@click.argument("which", metavar="KERNEL|RUN", shell_complete=complete_either)
 @click.option("--source", "only_source", is_flag=True, help="Only the kernel's source.")
 @click.option("--conversation", is_flag=True, help="Also the prompts and replies of the model.")
 @json_option
@@ -102,8 +105,14 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
 
 
 @archive.command(short_help="Show the ancestors of a kernel.", epilog="Example: kbevolve archive lineage 3f2a")
-@click.argument("which", metavar="KERNEL|RUN")
-@click.option("--run", "run_id", help="The run, if several created the kernel.  [default: the first]")
+@click.argument("which", metavar="KERNEL|RUN", shell_complete=complete_either)
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="The run, if several created the kernel.  [default: the first]",
+)
 @json_option
 @archive_option
 def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -> None:
@@ -133,8 +142,8 @@ def _kernel(store: Archive, which: str) -> Kernel:
 
 
 @archive.command(short_help="Show what changed between two kernels.", epilog="Example: kbevolve archive diff 3f2a")
-@click.argument("first", metavar="KERNEL")
-@click.argument("second", metavar="[OTHER]", required=False)
+@click.argument("first", metavar="KERNEL", shell_complete=complete_kernels)
+@click.argument("second", metavar="[OTHER]", required=False, shell_complete=complete_kernels)
 @archive_option
 def diff(first: str, second: str | None, archive_path: Path) -> None:
     """Show what changed from the parent of KERNEL to KERNEL, or from KERNEL to OTHER."""
@@ -154,8 +163,14 @@ def diff(first: str, second: str | None, archive_path: Path) -> None:
 @archive.command(
     short_help="Show the throughput of a run.", epilog="Example: kbevolve archive stats --problem L1/matmul"
 )
-@click.option("--run", "run_id", metavar="RUN", help="The run.  [default: the latest]")
-@click.option("--problem", "problem_name", metavar="NAME", help="The latest run of this problem.")
+@click.option("--run", "run_id", metavar="RUN", shell_complete=complete_runs, help="The run.  [default: the latest]")
+@click.option(
+    "--problem",
+    "problem_name",
+    metavar="NAME",
+    shell_complete=complete_problems,
+    help="The latest run of this problem.",
+)
 @json_option
 @archive_option
 def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_path: Path) -> None:
@@ -193,29 +208,58 @@ def _list_children(
             birth.kernel: (birth, found) for birth, found in reversed(children) if found and found.verdict is wanted
         }
         children = list(reversed(first.values()))
+    title = store.runs.summary(run).best_kernel
+    confirmed = {one.kernel: one for one in store.runs.confirmations(run.id)}
+
+    def published(birth: Birth, evaluation: Evaluation | None) -> Timing | Confirmation | None:
+        return confirmed.get(birth.kernel or "") or (evaluation.timing if evaluation else None)
+
+    def rank(child: tuple[Birth, Evaluation | None]) -> tuple[int, float]:
+        group = 0 if child[0].kernel == title else 2 if child[0].kernel == reference else 1
+        return group, -(getattr(published(*child), "speedup_low", None) or 0.0)
+
     if best:
-        children.sort(key=lambda child: -((child[1].timing.speedup_low if child[1] else None) or 0.0))
+        failed, reference = store.runs.failed(run.id), store.runs.reference(run)
+        children = sorted((child for child in children if child[0].kernel not in failed), key=rank)
     children = children[:limit]
     if as_json:
-        print_json([{"birth": birth, "evaluation": evaluation} for birth, evaluation in children])
+        print_json(
+            [
+                {
+                    "birth": birth,
+                    "evaluation": evaluation,
+                    "confirmation": confirmed.get(birth.kernel or ""),
+                    "best": birth.kernel is not None and birth.kernel == title,
+                }
+                for birth, evaluation in children
+            ]
+        )
         return
     columns: list[Column[tuple[Birth, Evaluation | None]]] = [
         Column("kernel", lambda one: one[0].kernel or ""),
         Column("gen", lambda one: one[0].generation, right=True),
         Column("isl", lambda one: one[0].island, right=True),
         Column("operator", lambda one: one[0].operator.value),
-        Column("verdict", lambda one: views.outcome(*one)),
-        Column("speedup", lambda one: _known(one[1], "speedup", as_times), right=True),
-        Column("time", lambda one: _known(one[1], "time_ms", time_words), right=True, least_width=96),
+        Column("verdict", lambda one: views.outcome(*one).append(", best" if one[0].kernel == title else "")),
+        Column("speedup", lambda one: _known(published(*one), "speedup", as_times), right=True),
+        Column("interval", lambda one: _interval(published(*one)), least_width=100),
+        Column("time", lambda one: _known(published(*one), "time_ms", time_words), right=True, least_width=112),
         Column("parent", lambda one: one[0].parents[0] if one[0].parents else "", least_width=112),
         Column("what", lambda one: views.what(one[0], ideas), flexible=True),
     ]
     print_table(Console(), columns, children)
 
 
-def _known(evaluation: Evaluation | None, name: str, words: Callable[[float], str]) -> str:
-    value = getattr(evaluation.timing, name) if evaluation else None
+def _known(published: Timing | Confirmation | None, name: str, words: Callable[[float], str]) -> str:
+    value = getattr(published, name, None)
     return words(value) if value else ""
+
+
+def _interval(published: Timing | Confirmation | None) -> str:
+    if published is None or published.speedup_low is None or published.speedup_high is None:
+        return ""
+    words = interval_words(published.speedup_low, published.speedup_high)
+    return f"{words} {CONFIRMED}" if isinstance(published, Confirmation) else words
 
 
 def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json: bool) -> None:

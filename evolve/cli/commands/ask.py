@@ -19,8 +19,9 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evolve.ask_tell.ask import ask as ask_run
 from kbevolve.evolve.ask_tell.ask import check_askable
 from kbevolve.evolve.ask_tell.payload import payload_of
+from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import FOLDER, archive_option, archive_words, kernelbench_option
-from kbevolve.evolve.cli.render.tables import say
+from kbevolve.evolve.cli.render.tables import note
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.proposers.factory import WRITING
@@ -30,8 +31,20 @@ from kbevolve.evolve.runs.session import check_new_run, open_run, settings_of
 
 
 @click.command(epilog="Example: kbevolve ask --problem L1/softmax -n 4")
-@click.option("--run", "which", metavar="RUN", help="The run, by its id or the start of it.  [default: latest]")
-@click.option("--problem", "problem_name", metavar="NAME", help="Start a run on this problem instead.")
+@click.option(
+    "--run",
+    "which",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="The run, by its id or the start of it.  [default: latest]",
+)
+@click.option(
+    "--problem",
+    "problem_name",
+    metavar="NAME",
+    shell_complete=complete_problems,
+    help="Start a run on this problem instead.",
+)
 @click.option("-n", "--count", type=click.IntRange(min=0), help="Questions at most.  [default: all that are open]")
 @click.option("--new", "fresh", is_flag=True, help="Only questions that were not shown before, to share them out.")
 @click.option(
@@ -75,7 +88,7 @@ def ask(
     there, and each question keeps its id. --run names any run, also one that a model or the tunables started;
     `kbevolve resume` continues it without you. The other options are for a new run, with --problem.
     """
-    show = partial(say, Console(stderr=True), style="dim")
+    show = partial(note, Console(stderr=True))
     if problem_name and which:
         raise UsageError(f"both --run {which} and --problem {problem_name}: continue a run, or start one")
     if not problem_name and not choice.is_empty:

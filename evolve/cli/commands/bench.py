@@ -22,7 +22,7 @@ from kbevolve.evolve.cli.options import FOLDER, archive_option, json_line_option
 from kbevolve.evolve.cli.render.bench import as_csv, as_markdown, print_problems, print_scores, result_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import LiveProgress
-from kbevolve.evolve.cli.render.tables import say
+from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.client import build_language_model
@@ -166,7 +166,7 @@ def _reporter(console: Console, folder: Path) -> Callable[[str, Any], None]:
     """Shows the verdict of each file."""
 
     def report(file: str, found: Any) -> None:
-        say(console, f"  {Path(file).relative_to(folder)}: {verdict_words(found.verdict)}", "dim")
+        note(console, f"  {Path(file).relative_to(folder)}: {verdict_words(found.verdict)}")
 
     return report
 

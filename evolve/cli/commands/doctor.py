@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.layers import layers
 from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
 from kbevolve.evaluators.diagnostics import Diagnostic, diagnose, working_backends
 from kbevolve.evolve.cli.options import FILE, json_option
@@ -23,7 +24,7 @@ from kbevolve.evolve.cli.render.tables import print_fields, say
 @json_option
 def doctor(config: Path | None, as_json: bool) -> None:
     """Show what works here, what is missing, and how to install it. The exit code is always 0."""
-    settings = Settings.load(file=config)
+    settings = Settings.merged(layer.tree for layer in layers(preset=None, config=config, overrides={}))
     findings = [*diagnose(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
     backends = working_backends(findings)
     if as_json:

@@ -21,7 +21,7 @@ from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary,
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile
-from kbevolve.evolve.cli.render.tables import print_fields, say
+from kbevolve.evolve.cli.render.tables import note, print_fields
 from kbevolve.evolve.cli.settings_options import SettingsChoice, judge_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
@@ -78,7 +78,7 @@ def evaluate(
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = replace(choice, overrides={**choice.overrides, "evaluation.baselines": baselines}).load()
     if warning := load_warning():
-        say(Console(stderr=True), warning, "dim")
+        note(Console(stderr=True), warning)
     judges_for = partial(open_judges, devices, settings)
     if batch is not None and out is not None:
         found = read_batch(batch, problem=problem)
@@ -130,7 +130,7 @@ def _judge_batch(session: BatchSession, judges_for: Callable[[], Judges], as_jso
     """Judge the kernels without a line, and print a summary; the exit code."""
     console = Console(stderr=True)
     for line in session.notes():
-        say(console, line, "dim")
+        note(console, line)
     missing, interrupted = len(session.missing()), False
     with BatchProgress(missing, console) as progress:
         if missing:  # else no process is started
@@ -147,7 +147,7 @@ def _judge_batch(session: BatchSession, judges_for: Callable[[], Judges], as_jso
     else:
         print_batch_summary(Console(), summary)
     if interrupted:
-        say(console, "Interrupted; the same command continues the batch.", "dim")
+        note(console, "Interrupted; the same command continues the batch.")
     return INTERRUPTED if interrupted else 0
 
 

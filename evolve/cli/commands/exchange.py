@@ -6,6 +6,7 @@ import click
 
 from kbevolve.archive.formatting import counted
 from kbevolve.archive.store import Archive
+from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import FILE, FOLDER, archive_option, archive_words, json_line_option
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import printable
@@ -19,7 +20,14 @@ _SHOWN = 20
 
 @click.command(epilog="Example: kbevolve pending kernels --run latest")
 @click.argument("folder", metavar="DIR", type=FOLDER)
-@click.option("--run", "which", default="latest", metavar="RUN", help="The run.  [default: the latest]")
+@click.option(
+    "--run",
+    "which",
+    default="latest",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="The run.  [default: the latest]",
+)
 @archive_option
 def pending(folder: Path, which: str, archive_path: Path) -> None:
     """Write the kernels of a run that wait for a verdict into DIR, with the run's problem and settings.
@@ -40,7 +48,13 @@ def pending(folder: Path, which: str, archive_path: Path) -> None:
 
 @click.command("import", epilog="Example: kbevolve import results.jsonl")
 @click.argument("results", type=FILE)
-@click.option("--run", "which", metavar="RUN", help="Accept only this run's problem, precision and device.")
+@click.option(
+    "--run",
+    "which",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="Accept only this run's problem, precision and device.",
+)
 @json_line_option
 @archive_option
 def import_results(results: Path, which: str | None, as_json: bool, archive_path: Path) -> int:

@@ -8,9 +8,10 @@ from rich.text import Text
 
 from kbevolve.archive.formatting import as_times, interval_words, percent_words
 from kbevolve.archive.store import Archive
+from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import archive_option
 from kbevolve.evolve.cli.render.json import print_json
-from kbevolve.evolve.cli.render.tables import Column, print_table, say
+from kbevolve.evolve.cli.render.tables import Column, note, print_table, say
 from kbevolve.evolve.state.idea_report import EXHAUSTED, PAID, IdeaScore, TechniqueScore, of_archive, of_run
 
 #: Ideas in the list without -n.
@@ -43,7 +44,13 @@ _TECHNIQUE_COLUMNS: tuple[Column[TechniqueScore], ...] = (
 
 
 @click.command(epilog="Example: kbevolve ideas --run latest -n 10")
-@click.option("--run", "run_id", metavar="RUN", help="A run, by the start of its id, or latest.  [default: all runs]")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="A run, by the start of its id, or latest.  [default: all runs]",
+)
 @click.option("-n", "--limit", type=click.IntRange(min=1), help=f"Ideas at most.  [default: {SHOWN}]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts, with all ideas unless -n is given.")
 @archive_option
@@ -69,7 +76,7 @@ def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Pa
     shown = limit or SHOWN
     print_table(console, _IDEA_COLUMNS, found.ideas[:shown])
     if len(found.ideas) > shown:
-        say(console, f"… and {len(found.ideas) - shown} more; -n {len(found.ideas)} lists all.", "dim")
+        note(console, f"… and {len(found.ideas) - shown} more; -n {len(found.ideas)} lists all.")
     console.print()
     print_table(console, _TECHNIQUE_COLUMNS, found.techniques)
     for heading, lines in (("Exhausted", found.exhausted), ("Lessons", found.lessons)):

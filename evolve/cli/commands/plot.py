@@ -9,12 +9,26 @@ from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.report.figures import save_best_so_far
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
+from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import archive_option, figure_option
 
 
 @click.command(epilog="Example: kbevolve plot --problem L1/matmul -o matmul.svg")
-@click.option("--run", "run_ids", multiple=True, metavar="ID", help="A run; again for several.  [default: the latest]")
-@click.option("--problem", "problem_name", metavar="NAME", help="All runs of this problem on the newest one's device.")
+@click.option(
+    "--run",
+    "run_ids",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_runs,
+    help="A run; again for several.  [default: the latest]",
+)
+@click.option(
+    "--problem",
+    "problem_name",
+    metavar="NAME",
+    shell_complete=complete_problems,
+    help="All runs of this problem on the newest one's device.",
+)
 @figure_option("best.png")
 @archive_option
 def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, archive_path: Path) -> None:

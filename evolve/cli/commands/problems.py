@@ -16,6 +16,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.seeds import seed_files
 from kbevolve.configs.settings import Precision
 from kbevolve.evaluators.graph.records import Graph
+from kbevolve.evolve.cli.completion import complete_problems
 from kbevolve.evolve.cli.options import FOLDER, json_option, kernelbench_option
 from kbevolve.evolve.cli.render.graph import graph_tree, print_graph
 from kbevolve.evolve.cli.render.json import print_json
@@ -88,7 +89,7 @@ def ls(level: int | None, kernelbench_dir: Path | None) -> None:
 
 
 @problems.command(epilog="Example: kbevolve problems show L1/matmul --device cpu")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_problems)
 @click.option(
     "--device",
     "device_type",
@@ -130,7 +131,7 @@ def show(name: str, device_type: str, graph: bool, as_json: bool, kernelbench_di
     short_help="Check whether kernels can be judged on a problem.",
     epilog="Example: kbevolve problems check L1/softmax --device cpu",
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete_problems)
 @device_option
 @click.option(
     "--precision",
@@ -169,7 +170,7 @@ def check(
 
 
 @problems.command(epilog="Example: kbevolve problems prompt L1/softmax --gpu H100")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_problems)
 @click.option(
     "--gpu", required=True, metavar="GPU", help="H100, H200, B200, A100-40GB, A100-80GB, A10G, L40S, L4, T4, MI300X."
 )

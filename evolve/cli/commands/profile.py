@@ -16,7 +16,7 @@ from kbevolve.evolve.cli.options import FILE, json_option, kernelbench_option, p
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile
-from kbevolve.evolve.cli.render.tables import print_fields, say
+from kbevolve.evolve.cli.render.tables import note, print_fields, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, profile_options
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 
@@ -57,7 +57,7 @@ def profile(
     else:
         print_profile(console, evaluation.profile)
     if refusal:
-        say(console, f"No counters: {refusal}.", "dim")
+        note(console, f"No counters: {refusal}.")
 
 
 def _profiled(

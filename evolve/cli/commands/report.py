@@ -5,11 +5,12 @@ from pathlib import Path
 import click
 
 from kbevolve.archive.store import Archive
+from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import FILE, archive_option
 
 
 @click.command(epilog="Example: kbevolve report latest -o softmax.html")
-@click.argument("which", default="latest", metavar="[RUN]")
+@click.argument("which", default="latest", metavar="[RUN]", shell_complete=complete_runs)
 @click.option(
     "-o", "--output", type=FILE, default=Path("report.html"), show_default=True, metavar="FILE",
     help="The file to write: .html holds everything; .md is a summary for a pull request, with its figures beside it.",

@@ -1,6 +1,7 @@
 """`kbevolve run` and `kbevolve resume`: evolve kernels and show the progress."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -10,27 +11,33 @@ from rich.console import Console
 from kbevolve.archive.records import Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
-from kbevolve.configs.errors import UsageError
+from kbevolve.configs.errors import KBEvolveError, UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.load import load_warning
+from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import (
     archive_option,
+    events_option,
     kernelbench_option,
     problem_argument,
     record_option,
     replay_option,
 )
+from kbevolve.evolve.cli.render.json import print_json_line, reserved_output
 from kbevolve.evolve.cli.render.progress import progress_for
 from kbevolve.evolve.cli.render.summary import print_summary
-from kbevolve.evolve.cli.render.tables import say
+from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.llm.replies import cached, choose_models, recorded
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
+from kbevolve.evolve.runs.event_stream import EventStream, Sink
 from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.session import check_new_run, open_run, run_session, settings_of
+from kbevolve.evolve.runs.trackers import trackers_of
+from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.strategies import STRATEGIES
 
@@ -43,6 +50,7 @@ _FIXED = {*(f"search.{name}" for name in ("strategy", "islands", "seed", "lookah
 @settings_options
 @record_option
 @replay_option
+@events_option
 @archive_option
 @kernelbench_option
 def run(
@@ -50,6 +58,7 @@ def run(
     choice: SettingsChoice,
     record_to: Path | None,
     replay_from: Path | None,
+    as_json: bool,
     archive_path: Path,
     kernelbench_dir: Path | None,
 ) -> int:
@@ -61,6 +70,7 @@ def run(
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = choice.load()
     settings, make = choose_models(settings, record=record_to, replay=replay_from)
+    sinks = trackers_of(settings.trackers, _warn)
     # A missing key or file is reported before the archive is opened.
     check_new_run(settings, build_proposers(settings, make))
     with Archive(archive_path) as archive:
@@ -69,17 +79,23 @@ def run(
         proposers = build_proposers(settings, cached(make, replies))
         context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
         with recorded(record_to, settings.llm, replies):
-            return _search_and_report(context, devices, proposers)
+            return _search_and_report(context, devices, proposers, sinks, as_json=as_json)
 
 
 @click.command(epilog="Example: kbevolve resume --generations 100")
-@click.argument("which", default="latest", metavar="[RUN]")
+@click.argument("which", default="latest", metavar="[RUN]", shell_complete=complete_runs)
 @settings_options
 @record_option
 @replay_option
+@events_option
 @archive_option
 def resume(
-    which: str, choice: SettingsChoice, record_to: Path | None, replay_from: Path | None, archive_path: Path
+    which: str,
+    choice: SettingsChoice,
+    record_to: Path | None,
+    replay_from: Path | None,
+    as_json: bool,
+    archive_path: Path,
 ) -> int:
     """Continue a run: the latest one, or the one whose id begins with RUN.
 
@@ -104,6 +120,7 @@ def resume(
                 f"give more with --generations {reached * 2 or 50}"
             )
         settings, make = choose_models(settings, record=record_to, replay=replay_from, more=True)
+        sinks = trackers_of(settings.trackers, _warn)
         from kbevolve.evolve.proposers.interactive import Interaction  # imports the templates, which --help needs not
 
         interaction = Interaction(questions=archive.questions(record))  # answers of people precede those of models
@@ -118,18 +135,46 @@ def resume(
         devices, problem = find_judge_devices(settings), archive.problems.get(record.problem)
         context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
         with recorded(record_to, settings.llm, replies):
-            return _search_and_report(context, devices, proposers)
+            return _search_and_report(context, devices, proposers, sinks, as_json=as_json)
 
 
-def _search_and_report(context: RunContext, devices: JudgeDevices, proposers: Mapping[Operator, Proposer]) -> int:
-    console = Console()
-    show = partial(say, console, style="dim")
+def _search_and_report(
+    context: RunContext,
+    devices: JudgeDevices,
+    proposers: Mapping[Operator, Proposer],
+    sinks: Sequence[Sink],
+    *,
+    as_json: bool,
+) -> int:
+    console = Console(stderr=as_json)
+    show = partial(note, console)
     for line in _hints(context.settings, writes_code=Operator.MUTATE in proposers):
         show(line)
-    with run_lock(context.archive, context.run), interruptible(), progress_for(context, devices, console) as progress:
-        ending = run_session(context, devices, observer=progress, say=show, proposers=proposers)
-    print_summary(console, context, ending)
+    with ExitStack() as stack:
+        stack.enter_context(run_lock(context.archive, context.run))
+        if as_json:
+            sinks = [*sinks, partial(print_json_line, file=stack.enter_context(reserved_output()))]
+        stack.enter_context(interruptible())
+        stream = EventStream(context, devices.description, *sinks)
+        try:
+            with progress_for(context, devices, console) as progress:
+
+                def observe(event: Event) -> None:
+                    stream(event)
+                    progress(event)
+
+                ending = run_session(context, devices, observer=observe, say=show, proposers=proposers)
+        except KBEvolveError as error:
+            stream.failed(str(error))
+            raise
+        stream.stopped(ending.reason, ending.baselines)
+    if not as_json:
+        print_summary(console, context, ending)
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)
+
+
+def _warn(line: str) -> None:
+    say(Console(stderr=True), line, "yellow")
 
 
 def _hints(settings: Settings, *, writes_code: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.text_file import read_text
 from kbevolve.evolve.ask_tell.answers import ANONYMOUS, AnswerReport, GivenAnswer, answer, read_answers
+from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import FILE, archive_option, archive_words, json_line_option
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import printable
@@ -32,7 +33,13 @@ _TEXT_FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
     help="Many answers: JSON objects with question and idea, code, reply or passed, in an array or one per line.",
 )
 @click.option("--by", metavar="NAME", help=f"Your name; recorded like the name of a model.  [default: {ANONYMOUS}]")
-@click.option("--run", "which", metavar="RUN", help="The run of a question whose ID has no run.  [default: the latest]")
+@click.option(
+    "--run",
+    "which",
+    metavar="RUN",
+    shell_complete=complete_runs,
+    help="The run of a question whose ID has no run.  [default: the latest]",
+)
 @json_line_option
 @archive_option
 def tell(

@@ -24,6 +24,7 @@ from kbevolve.archive.formatting import (
 from kbevolve.archive.records import Birth, Confirmation, Verdict
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, count_words
 from kbevolve.evolve.cli.render.tables import say
+from kbevolve.evolve.cli.verbosity import Verbosity, verbosity
 from kbevolve.evolve.proposers.factory import proposer_words
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.search.events import Event, Observer
@@ -104,10 +105,16 @@ class LiveProgress(Live):
 
 
 class LineProgress:
-    """Plain lines: each new champion (before the first, each new best), and the counts every 30 s."""
+    """Plain lines: each new champion (before the first, each new best), and the counts every 30 s.
 
-    def __init__(self, context: RunContext, devices: JudgeDevices, console: Console) -> None:
+    With `every_kernel` a line for each attempt, too.
+    """
+
+    def __init__(
+        self, context: RunContext, devices: JudgeDevices, console: Console, *, every_kernel: bool = False
+    ) -> None:
         self._context = context
+        self._every_kernel = every_kernel
         self._generations = context.settings.search.generations
         self._console = console
         self._rate = SessionRate(self._generations)
@@ -118,6 +125,8 @@ class LineProgress:
     def __call__(self, event: Event) -> None:
         """Print a line if the event is news."""
         self._rate.note(event)
+        if self._every_kernel and event.birth is not None and event.done:
+            self._say(f"{event.birth.kernel or '':<16}{_child_line(event.birth, event).plain}")
         best, champion = event.best, event.champion
         where = f"generation {event.generation}/{self._generations}"
         if champion is not None:
@@ -142,10 +151,13 @@ class LineProgress:
 
 
 def progress_for(context: RunContext, devices: JudgeDevices, console: Console) -> AbstractContextManager[Observer]:
-    """The live display on a terminal, plain lines elsewhere."""
-    if console.is_terminal:
+    """The live display on a terminal, plain lines elsewhere; a line for each kernel, or nothing, as the user wants."""
+    wanted = verbosity()
+    if wanted is Verbosity.QUIET:
+        return nullcontext(lambda event: None)
+    if console.is_terminal and wanted is Verbosity.NORMAL:
         return LiveProgress(context, devices, console)
-    return nullcontext(LineProgress(context, devices, console))
+    return nullcontext(LineProgress(context, devices, console, every_kernel=wanted is Verbosity.VERBOSE))
 
 
 def _best_text(event: Event) -> Text:

@@ -22,7 +22,8 @@ from kbevolve.archive.run_view import RunView
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import archive_words
 from kbevolve.evolve.cli.render.formats import count_words
-from kbevolve.evolve.cli.render.tables import Column, print_table, say
+from kbevolve.evolve.cli.render.tables import Column, note, print_table, say
+from kbevolve.evolve.cli.verbosity import Verbosity, verbosity
 from kbevolve.evolve.runs.session import Ending
 from kbevolve.evolve.search.budget import LIMITS, Budget, Spent
 from kbevolve.evolve.state.context import RunContext
@@ -56,13 +57,19 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
         return
     champion, ledger = archive.runs.champion(run.id), archive.run_view(run)
     confirmed = {one.kernel: one for one in archive.runs.confirmations(run.id)}
-    fittest = population.best()
+    fittest = population.best(apart_from=context.reference)
     if fittest is None:
-        say(console, "No kernel was correct.")
+        judged = population.totals.judged
+        say(console, "No kernel was correct." if judged else "No kernel was judged yet.")
     else:
-        print_table(console, _COLUMNS, _rows(population, ledger, confirmed, champion))
+        shown = _rows(population, ledger, confirmed, champion)
+        print_table(console, _COLUMNS, shown)
+        if any(member.kernel.id == context.reference for member, _, _ in shown):
+            note(console, "The reference itself is what the others are compared with; it is never the best.")
     if champion is not None:
         say(console, f"Best: {champion.kernel}, {best_words(champion, ending.baselines)}.")
+    if verbosity() is Verbosity.QUIET:
+        return
     for line in _failed_starts(ledger):
         say(console, line, "yellow")
     say(console, count_words(population.totals))
@@ -134,18 +141,28 @@ def _gain(
 def _rows(
     population: Population, ledger: RunView, confirmed: Mapping[str, Confirmation], champion: Confirmation | None
 ) -> list[_Shown]:
-    """The best children, the champion first, then the starting kernels."""
+    """The champion, the best children, then the other starting kernels."""
     title = champion.kernel if champion else None
     fittest = (member for member in population.ranked() if member.kernel.id != title)
     ranked = chain([population.member(title)] if title else [], fittest)
     created = ((member, ledger.first_birth(member.kernel.id)) for member in ranked)
-    children = islice(((one, birth) for one, birth in created if birth and birth.operator is not Operator.SEED), SHOWN)
+    children = islice(
+        (
+            (one, birth)
+            for one, birth in created
+            if birth and (birth.operator is not Operator.SEED or one.kernel.id == title)
+        ),
+        SHOWN,
+    )
     starts = [
         (population.member(birth.kernel), birth)
         for birth, evaluation in _starts(ledger)
-        if birth.kernel and evaluation.verdict is Verdict.CORRECT and population.is_valid(birth.kernel)
+        if birth.kernel
+        and birth.kernel != title
+        and evaluation.verdict is Verdict.CORRECT
+        and population.is_valid(birth.kernel)
     ]
-    starts.sort(key=lambda start: (start[0].kernel.id != title, -start[0].fitness))
+    starts.sort(key=lambda start: -start[0].fitness)
     return [(member, birth, confirmed.get(member.kernel.id)) for member, birth in (*children, *starts)]
 
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kbevolve.evolve.cli.verbosity import Verbosity, verbosity
+
 Record = TypeVar("Record")
 
 
@@ -43,8 +45,17 @@ def say(console: Console, line: str, style: str = "") -> None:
     console.print(Text(printable(line), style=style), soft_wrap=True)
 
 
+def note(console: Console, line: str) -> None:
+    """Print a line that is no result, unless the user wants results only (`verbosity`)."""
+    if verbosity() is not Verbosity.QUIET:
+        say(console, line, "dim")
+
+
 def explain(console: Console, text: str) -> None:
-    """Print what a table means: wrapped between words on a terminal, one line in a pipe."""
+    """Print what a table means, unless the user wants results only: wrapped between words on a terminal, one line in a
+    pipe."""
+    if verbosity() is Verbosity.QUIET:
+        return
     console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal)
 
 

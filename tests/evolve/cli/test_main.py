@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kbevolve import __version__
+
 
 @pytest.mark.parametrize("group", [(), ("archive",), ("problems",)])
 def test_a_group_without_a_command_shows_its_help_alone(kbevolve: Any, group: tuple[str, ...]) -> None:
@@ -33,3 +35,13 @@ def test_work_that_was_given_up_does_not_abort_the_process() -> None:
     )
     assert done.returncode == 2, done.stderr
     assert "See: kbevolve --help" in done.stderr
+
+
+def test_the_version_has_a_short_option(kbevolve: Any) -> None:
+    assert kbevolve("-V").out == kbevolve("--version").out == f"kbevolve, version {__version__}\n"
+
+
+def test_quiet_and_verbose_may_be_anywhere_and_exclude_each_other(kbevolve: Any) -> None:
+    assert kbevolve("problems", "ls", "-q").out == kbevolve("-q", "problems", "ls").out
+    both = kbevolve("-q", "problems", "ls", "-v")
+    assert (both.code, both.out) == (2, "")

@@ -1,5 +1,6 @@
 """One session of a run: problem card, search with contests, baselines; the judge is a double."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -16,7 +17,8 @@ from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
 from kbevolve.configs.settings import BudgetSettings, LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
-from kbevolve.evolve.cli.render.progress import LineProgress, LiveProgress
+from kbevolve.evolve.cli.main import cli
+from kbevolve.evolve.cli.render.progress import LineProgress, LiveProgress, progress_for
 from kbevolve.evolve.cli.render.summary import best_words, print_summary
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs.evaluators import JudgeDevices
@@ -166,6 +168,31 @@ def test_the_displays_show_the_confirmed_number(session_with: Any) -> None:
     text = shown.export_text()
     assert f"measuring {contest[0]} again, beside eager" in text
     assert f"{champion.speedup:#.3g}× (confirmed)" in text
+
+
+def test_the_user_says_how_much_is_shown(session_with: Any) -> None:
+    """With -v a line for each attempt, with -q no progress, and of the summary the result."""
+
+    def said(*options: str) -> tuple[str, str]:
+        home = session_with(KnownJudge())
+        run = open_run(home.archive, problem(), DEVICE_HERE, CHOSEN)
+        context = context_of(home.archive, run, DEVICE_HERE, CHOSEN)
+        console = Console(record=True, width=200, force_terminal=False)
+        with cli.make_context("kbevolve", [*options, "run"]), progress_for(context, HERE, console) as progress:
+            ending = run_session(context, HERE, observer=progress)
+            progressed = console.export_text()
+            print_summary(console, context, ending)
+        return progressed, console.export_text()
+
+    attempts = r"^[0-9a-f]{16}  g\d"
+    progress, summary = said("-v")
+    assert len(re.findall(attempts, progress, re.MULTILINE)) > CHOSEN.search.generations
+    assert "Archive:" in summary
+    assert not re.findall(attempts, said()[0], re.MULTILINE)
+    progress, summary = said("-q")
+    assert progress == ""
+    assert summary.startswith("Best: ")
+    assert summary.count("\n") == 1
 
 
 def test_a_terminal_is_not_left_empty_while_judges_start() -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import BirthState, Comparison, Launch, Operator, Profile, Verdict
+from kbevolve.archive.records import BirthState, Comparison, Kernel, Launch, Operator, Profile, Verdict
 from kbevolve.archive.store import Archive
+from kbevolve.configs.reference import as_model_new
 
 
 @pytest.fixture
@@ -56,12 +57,40 @@ def test_ls_of_a_run_lists_every_birth(browse: Any, small_archive: Any) -> None:
             assert verdict.name.lower().replace("_", " ") in line
 
 
+def test_best_is_the_champion_everywhere_and_never_the_reference(kbevolve: Any, make_archive: Any) -> None:
+    sample = make_archive("confirmed.db", confirmed=True)
+    with Archive(sample.path) as archive:
+        reference = archive.runs.reference(sample.run)
+        source = as_model_new(sample.problem.source_for("cpu"))
+        first = sample.births[0]
+        birth = changed(first, slot=8, kernel=reference, note="the reference itself")
+        archive.add_birth(birth, kernel=Kernel.from_source(source))
+        winner = sample.evaluations[sample.best]
+        archive.add_evaluation(changed(winner, kernel=reference, speedup=99.0, speedup_low=98.0, speedup_high=100.0))
+        summary = archive.runs.summary(sample.run)
+        assert summary.champion is not None
+        assert summary.champion.kernel == summary.best_kernel == sample.best
+        assert summary.best is not None
+        assert summary.best.kernel == sample.best
+        best = archive.problems.best(sample.problem.id, sample.run.device, "fp32")
+        assert best is not None
+        assert best.kernel == sample.best
+    listed = ("archive", "ls", "latest", "--best", "--archive", sample.path)
+    lines = kbevolve(*listed).out.splitlines()[1:]
+    assert sample.best in lines[0]
+    assert "(confirmed)" in lines[0]
+    assert "the reference itself" in lines[-1]
+    (marked,) = [one for one in json.loads(kbevolve(*listed, "--json").out) if one["best"]]
+    assert marked["birth"]["kernel"] == marked["confirmation"]["kernel"] == sample.best
+
+
 def test_ls_chooses_children(browse: Any, small_archive: Any) -> None:
     lines = browse("ls", "latest", "--best").out.splitlines()[1:]
     correct = [one for one in small_archive.evaluations.values() if one.verdict is Verdict.CORRECT]
     expected = [one.kernel for one in sorted(correct, key=lambda one: -(one.timing.speedup_low or 0))]
     assert [line.split()[0] for line in lines] == expected
     assert lines[0].startswith(small_archive.best)
+    assert ["best" in line for line in lines] == [True] + [False] * (len(lines) - 1)
     lines = browse("ls", "latest", "--verdict", "build-failed", "-n", "1").out.splitlines()[1:]
     assert len(lines) == 1
     assert "build failed" in lines[0]

@@ -204,6 +204,18 @@ def test_misuse_is_one_line_with_the_remedy(
 
 
 @pytest.mark.slow
+def test_json_is_alone_on_standard_output(folder: Path) -> None:
+    """Also when the problem's own file prints."""
+    (folder / "twice.py").write_text(PROBLEM + 'print("from the problem")\n')
+    done = type_in(folder, *RUN, "--generations", "1", "--json")
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert (events[0], events[-1]) == ("started", "stopped")
+    assert {"kernel", "generation", "champion"} <= set(events)
+    assert "from the problem" in done.stderr
+    assert "No model is configured" in done.stderr
+
+
+@pytest.mark.slow
 def test_a_reference_that_fails_stops_the_run(folder: Path) -> None:
     (folder / "twice.py").write_text(PROBLEM.replace("x + x", "x @ torch.ones(3)"))
     done = type_in(folder, *RUN)
