@@ -3,8 +3,8 @@
     python -m benchmarks.templates [--set CONV_K=64 --set CONV_STAGES=3] [--case 3x3]
 
 A row is one case as the templates declare their tunables, or as `--set` says: milliseconds of a call on a device that
-never waits for the host, its error (relative, against fp64, in the norm over the first samples or rows), microseconds of
-the host, and those of each kernel as the profiler has them. Needs a device of sm_90.
+never waits for the host, its error (relative, against fp64, in the norm over the first samples or rows), microseconds
+of the host, and those of each kernel as the profiler has them. Needs a device of sm_90.
 """
 
 import argparse

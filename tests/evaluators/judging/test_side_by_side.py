@@ -240,7 +240,7 @@ def test_trials_are_computed_only_while_the_device_is_held(monkeypatch: pytest.M
     with Judge(CPU, SETTINGS.model_copy(update={"profile": True})) as profiling:
         for body in (RIGHT, f"return 1.01 * ({RIGHT.removeprefix('return ')})"):
             profiling.evaluate(problem_of(), Kernel.from_source(candidate(body)))
-    assert len(held) > 10
+    assert len(held) >= 2 * SETTINGS.trials
     assert all(held), held
 
 
