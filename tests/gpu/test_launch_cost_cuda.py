@@ -60,6 +60,7 @@ def as_judged_ms(call: Callable[[], torch.Tensor]) -> float:
     return statistics.median(times)
 
 
+@pytest.mark.alone  # it compares times
 def test_kernelbenchs_timing_includes_launches_that_the_judges_hides() -> None:
     one, many = doubling(1), doubling(MANY)
     ours = {call: as_judged_ms(call) for call in (one, many)}
