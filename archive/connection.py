@@ -105,6 +105,21 @@ class Connection:
         """First row of a query, None when there is none."""
         return next(iter(self.rows(sql, *parameters)), None)
 
+    def each(self, sql: str, *parameters: object) -> Iterator[sqlite3.Row]:
+        """The rows of a query one by one, for tables that are larger than memory should hold."""
+        with self._lock, self.explained():
+            yield from self.sqlite.execute(sql, parameters)
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All queries of the block see the file at one moment, while other processes write to it."""
+        with self._lock, self.explained():
+            self.sqlite.execute("begin")
+            try:
+                yield
+            finally:
+                self.sqlite.execute("rollback")
+
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
         """The block is one transaction.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kbevolve.archive.identity import backend_of, digest, normalise
+from kbevolve.archive.identity import backend_of, digest, encodable, normalise
 
 
 class Backend(StrEnum):
@@ -52,6 +52,7 @@ class Kernel:
     @classmethod
     def from_source(cls, source: str) -> "Kernel":
         """The kernel of a source file. Comments decide neither its identity nor its backend."""
+        source = encodable(source)  # as the archive keeps it, so that what it keeps gives its id
         text = normalise(source)
         return cls(id=digest(text), backend=Backend(backend_of(text)), source=source)
 

@@ -7,6 +7,8 @@ other words for the same facts, in the transaction that also puts the triggers b
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kbevolve.archive.views import VIEWS
+
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
@@ -175,6 +177,12 @@ def _plain_words(db: "Database") -> None:
             db.execute(f"update {table_name} set {column} = replace({column}, ?, ?) where instr({column}, ?)",
                        (old, new, old))
         _refuse_changes(db, table_name, "update")
+
+
+def _views(db: "Database") -> None:
+    """Views for other programs."""
+    for name, select in VIEWS.items():
+        db.execute(f"create view {name} as {select}")
 # fmt: on
 
 
@@ -227,4 +235,7 @@ MIGRATIONS: tuple[Callable[["Database"], None], ...] = (
     _novelty,
     _compiled_code,
     _plain_words,
+    _views,
 )
+#: The oldest format that is read as it is, without its later migrations: they add only what kbevolve does not read.
+READABLE = 10

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kbevolve import __version__
-from kbevolve.archive.migrations import MIGRATIONS, table
+from kbevolve.archive.migrations import MIGRATIONS, READABLE, table
 from kbevolve.configs.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ APPLICATION_ID = 0x4B424556
 def bring_up_to_date(connection: "Connection", *, in_copy: bool = False) -> None:
     """Create or migrate the tables, with `in_copy` in a copy in memory; a file that is up to date is only read.
 
+    With `in_copy` a file that can be read as it is stays the file itself, which a reader then follows.
+
     Raises:
         ArchiveError: the file is from a newer kbevolve, or is an SQLite file of something else.
     """
-    if _format(connection) == len(MIGRATIONS):
+    found = _format(connection)
+    if found == len(MIGRATIONS) or (in_copy and found >= READABLE):
         return
     if in_copy:
         connection.copy_to_memory()

@@ -2,12 +2,12 @@
 
 `Archive` writes; its parts read (`archive.run_queries`, `archive.kernel_queries`, `archive.run_view`,
 `archive.conversations`). No other package contains SQL. The archive is insert-only: no UPDATE, no DELETE, and triggers
-refuse those of other programs, too. Each method that writes is one transaction, so a process that is killed leaves
-whole facts or none.
+refuse those of other programs, too; only `Archive.remove_run` takes facts away. Each method that writes is one
+transaction, so a process that is killed leaves whole facts or none.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -15,7 +15,9 @@ from typing import Self
 from kbevolve.archive import rows
 from kbevolve.archive.connection import Connection, now
 from kbevolve.archive.conversations import Questions, Replies
+from kbevolve.archive.integrity import Finding, check
 from kbevolve.archive.kernel_queries import Kernels, Problems
+from kbevolve.archive.merging import Merged, merge
 from kbevolve.archive.outlines import OutlineEntry, outline
 from kbevolve.archive.prefixes import ambiguous, by_prefix
 from kbevolve.archive.records import (
@@ -30,6 +32,7 @@ from kbevolve.archive.records import (
     Run,
     StopReason,
 )
+from kbevolve.archive.removal import Removed, remove_run
 from kbevolve.archive.run_queries import Runs
 from kbevolve.archive.run_view import RunView
 from kbevolve.archive.schema import bring_up_to_date
@@ -187,6 +190,31 @@ class Archive:
         """Record that a session ends now. One that was killed has no end; it lasted up to its last fact."""
         row = {"run": run_id, "started_at": started_at, "ended_at": now()}
         self._add(f"end of the session of run {run_id}", "sessions", row)
+
+    # Upkeep
+
+    def merge(self, other: "Archive", runs: Collection[str] | None = None) -> Merged:
+        """Add what another archive has and this one lacks: everything, or some runs with what they need.
+
+        The same kernel, the same evaluation and the same run are there once, so merging again adds nothing.
+
+        Raises:
+            ArchiveError: a run went on in both archives separately, or the other archive was changed or is incomplete.
+                Nothing is then added.
+        """
+        return merge(self._connection, other._connection, runs)
+
+    def remove_run(self, run: Run) -> Removed:
+        """Remove a run with everything that only it uses. No process may work on it (`evolve.runs.lock`)."""
+        return remove_run(self._connection, run.id)
+
+    def check(self) -> list[Finding]:
+        """The damage that is found in the file; empty for a whole archive."""
+        return check(self._connection)
+
+    def pack(self, file: Path) -> None:
+        """Write a compact copy, without a log beside it, to a file that is not there. A read-only archive can, too."""
+        self._connection.rows("vacuum into ?", str(file.absolute()))
 
     def _add(self, what: str, table: str, row: rows.Row, *, known: str = "") -> None:
         with self._fact(what):

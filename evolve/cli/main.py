@@ -36,7 +36,7 @@ COMMANDS = {
     "profile": ("profile:profile", "Show where a kernel's time goes."),
     "verify": ("verify:verify_command", "Measure kernels of the archive again: which speedups hold?"),
     "export": ("export:export", "Write the best kernel, in one of several formats."),
-    "archive": ("archive:archive", "Look into the archive: ls, show, lineage, diff, stats."),
+    "archive": ("archive.group:archive", "Look into the archive, keep it in order, carry it elsewhere."),
     "browse": ("browse:browse", "Serve pages about the archive to a browser."),
     "report": ("report:report", "Write a run as one HTML file, or as Markdown."),
     "ideas": ("ideas:ideas", "List ideas and techniques with their gains."),

@@ -249,7 +249,8 @@ def test_no_fact_can_be_changed_or_deleted(make_archive: Any) -> None:
 
 def test_our_code_says_neither_update_nor_delete() -> None:
     folder = Path(__file__).parents[2] / "archive"
-    for file in set(folder.rglob("*.py")) - {folder / "migrations.py"}:  # tested with files of every format
+    # Migrations are tested with files of every format; a run is removed when a person asks for it.
+    for file in set(folder.rglob("*.py")) - {folder / "migrations.py", folder / "removal.py"}:
         text = file.read_text()
         assert not any(word in text.lower() for word in ('"update ', '"delete ', " replace into", "drop table"))
 

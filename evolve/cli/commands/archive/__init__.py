@@ -1,0 +1,1 @@
+"""`kbevolve archive`, one file for each kind of command. Only `upkeep` writes; nothing here imports torch."""

@@ -1,0 +1,86 @@
+"""`kbevolve archive check` and `kbevolve archive rm-run`: keep an archive whole, and in order."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from kbevolve.archive.formatting import counted
+from kbevolve.archive.run_queries import RunSummary
+from kbevolve.archive.store import Archive
+from kbevolve.configs.errors import UsageError
+from kbevolve.evolve.cli.completion import complete_runs
+from kbevolve.evolve.cli.options import archive_option, json_option
+from kbevolve.evolve.cli.render.json import print_json
+from kbevolve.evolve.cli.render.kernel import stop_words
+from kbevolve.evolve.cli.render.tables import printable
+from kbevolve.evolve.runs.lock import run_lock
+
+
+@click.command(short_help="Check that the file is whole.", epilog="Example: kbevolve archive check")
+@json_option
+@archive_option
+def check(as_json: bool, archive_path: Path) -> int:
+    """Check that the archive is whole, and say what to do if it is not. The exit code is then 1.
+
+    Checked are: the file (SQLite), references between tables, the triggers that refuse changes, lineages (no parent is
+    missing, no kernel is its own ancestor), and that the source of each kernel gives its id. Nothing is changed.
+    """
+    with Archive(archive_path, read_only=True) as store:
+        found = store.check()
+        counts = _contents(store.runs.summaries())
+    if as_json:
+        print_json({"archive": archive_path, "whole": not found, "findings": found})
+    else:
+        for finding in found:
+            click.echo(f"{finding.count} {finding.what}: {printable(', '.join(finding.cases))}" + _more(finding.count))
+        for remedy in dict.fromkeys(finding.remedy for finding in found):
+            click.echo(f"What to do: {remedy}")
+        if not found:
+            click.echo(f"{archive_path} is whole: {counts}.")
+    return int(bool(found))
+
+
+@click.command("rm-run", short_help="Remove a run.", epilog="Example: kbevolve archive rm-run softmax-20261124-0342")
+@click.argument("which", metavar="RUN", shell_complete=complete_runs)
+@click.option("--yes", is_flag=True, help="Do not ask first.")
+@json_option
+@archive_option
+def rm_run(which: str, yes: bool, as_json: bool, archive_path: Path) -> int:
+    """Remove a run with its attempts, and with the kernels and evaluations that no other run uses.
+
+    There is no way back. A run on which a process works is refused. The file keeps its size and fills the room again;
+    `kbevolve archive pack` writes a smaller one.
+    """
+    with Archive(archive_path, create=False) as store:
+        run = store.runs.get(which)
+        with run_lock(store, run):
+            if not yes and not _confirmed(store.runs.summary(run)):
+                click.echo("Nothing removed.", err=True)
+                return 1
+            removed = store.remove_run(run)
+    if as_json:
+        print_json({"run": run.id, "removed": removed})
+        return 0
+    gone = f"{counted(removed.attempts, 'attempt')}, {counted(removed.kernels, 'kernel')}"
+    kept = f"; {counted(removed.kept, 'kernel')} stay for other runs" if removed.kept else ""
+    click.echo(f"Removed run {run.id}: {gone}, {counted(removed.evaluations, 'evaluation')}{kept}.")
+    return 0
+
+
+def _confirmed(summary: RunSummary) -> bool:
+    run = summary.run
+    if not sys.stdin.isatty():
+        raise UsageError(f"rm-run removes {run.id} for good and asks first; --yes answers where nobody can")
+    state = stop_words(summary.stopped)
+    what = f"{run.problem_name}, {counted(summary.births, 'attempt')}, {summary.correct} correct, {state}"
+    return click.confirm(f"Remove run {run.id} ({what}) for good?", err=True)
+
+
+def _more(count: int) -> str:
+    return ", …" if count > 3 else ""
+
+
+def _contents(summaries: list[RunSummary]) -> str:
+    """``3 runs, 120 attempts``."""
+    return f"{counted(len(summaries), 'run')}, {counted(sum(one.births for one in summaries), 'attempt')}"
