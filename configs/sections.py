@@ -130,6 +130,22 @@ class EvaluationSettings(Section):
     total_seconds: float = Field(300.0, gt=0)
 
 
+class KernelBenchSettings(Section):
+    """KernelBench's recipe, which `--judge kernelbench` runs for comparison. kbevolve's own judge reads none of it."""
+
+    #: Correctness trials; all must pass.
+    trials: int = Field(5, ge=1)
+    #: Timed calls of the kernel and of the reference.
+    timed_calls: int = Field(100, ge=1)
+    #: "cuda_event", "do_bench", "do_bench_impl" or "host_time", as KernelBench calls them. On a CPU "cuda_event" is
+    #: "host_time".
+    timing: Literal["cuda_event", "do_bench", "do_bench_impl", "host_time"] = "cuda_event"
+    #: Whether a correct kernel is timed.
+    performance: bool = True
+    #: Seconds that a kernel may take, and its compilers as many again.
+    seconds: float = Field(180.0, gt=0)
+
+
 class WorkSettings(Section):
     """How much runs at once. The results of a run do not depend on it."""
 

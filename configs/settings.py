@@ -17,6 +17,7 @@ from kbevolve.configs.sections import (
     BudgetSettings,
     EvaluationSettings,
     Feedback,
+    KernelBenchSettings,
     Libraries,
     LLMSettings,
     ModelSettings,
@@ -32,6 +33,7 @@ __all__ = [
     "BudgetSettings",
     "EvaluationSettings",
     "Feedback",
+    "KernelBenchSettings",
     "LLMSettings",
     "Libraries",
     "ModelSettings",
@@ -66,6 +68,7 @@ class Settings(Section):
     work: WorkSettings = WorkSettings()
     budget: BudgetSettings = BudgetSettings()
     llm: LLMSettings = LLMSettings()
+    kernelbench: KernelBenchSettings = KernelBenchSettings()
 
     @model_validator(mode="before")
     @classmethod

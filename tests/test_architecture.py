@@ -48,6 +48,7 @@ ORDER = {
         "feedback",
         "candidate",
         "timing",
+        "recipe",
         "evaluator",
         "judging",
         "fleet",

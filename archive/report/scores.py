@@ -76,6 +76,14 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float:
     return sum(speedup is not None and speedup > p for speedup in speedups) / len(speedups)
 
 
+def pass_at_k(n: int, correct: int, k: int) -> float:
+    """Chance that at least one of `k` kernels is correct, of `n` of which so many are (Chen et al. 2021, equation 1).
+
+    With fewer than `k` kernels, of all of them.
+    """
+    return 1.0 - math.comb(n - correct, min(k, n)) / math.comb(n, min(k, n))
+
+
 def geometric_mean(values: Sequence[float]) -> float:
     """Of positive numbers, at least one."""
     return math.exp(statistics.fmean(map(math.log, values)))
@@ -95,7 +103,9 @@ def interval(values: Sequence[float], statistic: Callable[..., Any]) -> tuple[fl
     return float(low), float(high)
 
 
-def score(results: Sequence[ProblemResult], thresholds: Iterable[float] = ()) -> dict[str, Any]:
+def score(
+    results: Sequence[ProblemResult], thresholds: Iterable[float] = (), pass_at: Iterable[int] = ()
+) -> dict[str, Any]:
     """The score of some problems: the same names whatever they are; None where nothing is known."""
     judged = [one for one in results if not one.not_judged]
     correct = [one for one in judged if one.kernel is not None]
@@ -103,6 +113,8 @@ def score(results: Sequence[ProblemResult], thresholds: Iterable[float] = ()) ->
     shares = [one.floor_share for one in correct if one.floor_share is not None]
     every = sorted({*THRESHOLDS, *thresholds})
     found: dict[str, Any] = {"n": len(judged), "not_judged": len(results) - len(judged), "correct": len(correct)}
+    chances = {k: [pass_at_k(one.evaluations, one.correct, k) for one in judged] for k in sorted(set(pass_at))}
+    found |= {f"pass_{k}": statistics.fmean(of) if of else None for k, of in chances.items()}
     for baseline in BASELINES:
         suffix = "" if baseline == "eager" else f"_{baseline}"
         known = [ratio for one in correct if (ratio := one.over(baseline)) is not None]
@@ -121,16 +133,18 @@ def score(results: Sequence[ProblemResult], thresholds: Iterable[float] = ()) ->
     }
 
 
-def scores(results: Sequence[ProblemResult], thresholds: Iterable[float] = ()) -> dict[str, Any]:
+def scores(
+    results: Sequence[ProblemResult], thresholds: Iterable[float] = (), pass_at: Iterable[int] = ()
+) -> dict[str, Any]:
     """The scores of each level, of all problems, and of those without a known flaw."""
-    thresholds = tuple(thresholds)
+    asked = tuple(thresholds), tuple(pass_at)
     levels = {
         level: [one for one in results if one.level == level] for level in dict.fromkeys(r.level for r in results)
     }
     return {
-        "levels": {level: score(found, thresholds) for level, found in levels.items()},
-        "all": score(results, thresholds),
-        "without_flawed": score([one for one in results if not one.flaws], thresholds),
+        "levels": {level: score(found, *asked) for level, found in levels.items()},
+        "all": score(results, *asked),
+        "without_flawed": score([one for one in results if not one.flaws], *asked),
     }
 
 

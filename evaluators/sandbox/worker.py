@@ -136,7 +136,7 @@ class Worker:
             Rejection: it died, hung up, sent no valid reply, took too long, or holds too much (`usage`).
         """
         kind = request["request"]
-        self._is_watched |= kind == "import"
+        self._is_watched |= kind in ("import", "recipe")
         try:
             self._send(request, seconds=seconds, descriptors=descriptors)
             reply = self._await_reply({"loading": seconds, "building": build_seconds or seconds})

@@ -25,6 +25,7 @@ from kbevolve.evaluators.worker.outputs import Returned, dirty_free_memory, fact
 from kbevolve.evaluators.worker.precision import set_flags
 from kbevolve.evaluators.worker.profiling import operations, profile
 from kbevolve.evaluators.worker.ptx import triton_traits
+from kbevolve.evaluators.worker.recipe import Recipe
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
 from kbevolve.evaluators.worker.values import SharedTensor, dtype_name, unpack
 
@@ -138,6 +139,9 @@ class Service:
                     return self._operations(request)
                 case "traits":
                     return {"ok": True, "traits": triton_traits()}
+                case "recipe":
+                    recipe = Recipe(precision=request["precision"], device=self._device)
+                    return {"ok": True, **recipe.evaluate(**request["task"])}
             raise ValueError(f"no request {stage!r}")
         except BaseException as error:  # a candidate may raise SystemExit or KeyboardInterrupt as well
             if isinstance(error, FormatError):

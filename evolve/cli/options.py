@@ -107,6 +107,15 @@ replay_option = click.option(
 )
 
 
+judge_option = click.option(
+    "--judge",
+    type=click.Choice(["kbevolve", "kernelbench"]),
+    default="kbevolve",
+    show_default=True,
+    help="kernelbench: KernelBench's recipe, for comparison only (docs/kernelbench.md).",
+)
+
+
 def figure_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--output`` of a command that draws."""
     words = f"The file to write: {', '.join(FORMATS)}."

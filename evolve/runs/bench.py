@@ -16,7 +16,6 @@ from kbevolve.archive.report.comparison import device_seconds_of, track
 from kbevolve.archive.report.curves import curve_of
 from kbevolve.archive.report.scores import ProblemResult
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import UsageError
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.prices import read_prices
 from kbevolve.configs.problem import Problem
@@ -24,10 +23,10 @@ from kbevolve.configs.settings import Settings
 from kbevolve.configs.suites import SuiteProblem
 from kbevolve.evaluators.analysis.rates import roofline_share
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
-from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 from kbevolve.evolve.runs.batch import judged
 from kbevolve.evolve.runs.comparison import ComparedRun, KnownRuns, dollars_of, known_run, planned
 from kbevolve.evolve.runs.evaluators import JudgeDevices, Judges, open_judges
+from kbevolve.evolve.runs.kernel_files import read_kernels
 
 #: Flags of a card for which the judge refuses every kernel.
 _REFUSED = ("degenerate", "random")
@@ -227,7 +226,7 @@ class FileBench(Bench):
 
     def result(self, one: SuiteProblem, reason: str = "") -> ProblemResult:
         """What the archive knows."""
-        kernels, unreadable = self._kernels(one)
+        kernels, unreadable = read_kernels(self.files.get(one.name, ()))
         known = [self._known(one.problem, kernel) for kernel in kernels.values()] if one.problem else []
         evaluations = [found for found in known if found is not None]
         # A failure over one kernel hides no verdict of the others.
@@ -247,24 +246,14 @@ class FileBench(Bench):
         fastest = max(correct, key=lambda found: found.timing.speedup_low or 0.0)
         return self.with_kernel(result, one.problem, fastest)
 
-    def _kernels(self, one: SuiteProblem) -> tuple[dict[str, Kernel], list[str]]:
-        """File -> kernel, and why other files cannot be read."""
-        kernels: dict[str, Kernel] = {}
-        unreadable = []
-        for path in self.files.get(one.name, ()):
-            try:
-                kernels[str(path)] = read_kernel(path)
-            except UsageError as error:
-                unreadable.append(str(error))
-        return kernels, unreadable
-
     def _missing(self, one: SuiteProblem) -> dict[str, Kernel]:
         """File -> kernel, of those without a verdict; each kernel once."""
         assert one.problem is not None, "it was read"
-        distinct = {kernel.id: file for file, kernel in reversed(self._kernels(one)[0].items())}
+        kernels, _ = read_kernels(self.files.get(one.name, ()))
+        distinct = {kernel.id: file for file, kernel in reversed(kernels.items())}
         return {
             file: kernel
-            for file, kernel in self._kernels(one)[0].items()
+            for file, kernel in kernels.items()
             if distinct[kernel.id] == file and self._known(one.problem, kernel) is None
         }
 

@@ -1,13 +1,15 @@
 """Kernels that others wrote: which files of a folder are for which problem of a suite."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbevolve.archive.records import Kernel
 from kbevolve.configs.catalog import KERNELBENCH
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.suites import SuiteProblem
+from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 
 #: A file of KernelBench's folder ``runs/NAME``.
 _KERNELBENCH_FILE = re.compile(r"level_(\d+)_problem_(\d+)_sample_(\d+)_kernel")
@@ -57,6 +59,18 @@ def find_kernel_files(folder: Path, problems: Sequence[SuiteProblem]) -> KernelF
             "level_L_problem_P_sample_S_kernel.py, as KernelBench does, or as their problem: L1_matmul.py"
         )
     return KernelFiles(files=found, others=others)
+
+
+def read_kernels(paths: Iterable[Path]) -> tuple[dict[str, Kernel], list[str]]:
+    """File -> kernel, and why other files cannot be read."""
+    kernels: dict[str, Kernel] = {}
+    unreadable = []
+    for path in paths:
+        try:
+            kernels[str(path)] = read_kernel(path)
+        except UsageError as error:
+            unreadable.append(str(error))
+    return kernels, unreadable
 
 
 def file_name(problem: SuiteProblem) -> str:

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from kbevolve.archive.report.bench_figures import fast_p_curve, headroom, save_bench_figures, speedup_bars
-from kbevolve.archive.report.scores import ProblemResult, fast_p, geometric_mean, interval, score, scores
+from kbevolve.archive.report.scores import ProblemResult, fast_p, geometric_mean, interval, pass_at_k, score, scores
 
 
 def result(name: str, speedup: float | None = None, level: str = "1", **facts: Any) -> ProblemResult:
@@ -31,6 +31,16 @@ def test_fast_p_counts_all_problems_and_only_what_is_faster_than_p() -> None:
     speedups = [4.0, 1.0, 0.5, None]
     assert [fast_p(speedups, p) for p in (0.0, 0.5, 1.0, 3.9, 4.0)] == [0.75, 0.5, 0.25, 0.25, 0.0]
     assert fast_p([None], 0.0) == 0.0
+
+
+def test_pass_at_k_is_the_chance_that_one_of_k_is_correct() -> None:
+    assert pass_at_k(4, 1, 1) == 0.25
+    assert pass_at_k(4, 1, 2) == pytest.approx(0.5), "3 of the 6 pairs hold the correct one"
+    assert [pass_at_k(4, 3, 2), pass_at_k(2, 1, 5), pass_at_k(3, 0, 2), pass_at_k(0, 0, 1)] == [1.0, 1.0, 0.0, 0.0]
+    two = [result("a", 2.0, evaluations=4, correct=1), result("b", evaluations=4), result("c", not_judged="random")]
+    found = scores(two, pass_at=(2, 1))["all"]
+    assert (found["pass_1"], found["pass_2"]) == (0.125, 0.25)
+    assert "pass_1" not in scores(two)["all"]
 
 
 def test_the_score_of_all_and_of_the_sound_problems() -> None:

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from kbevolve.archive.formatting import counted, verdict_words
-from kbevolve.archive.records import Run, StopReason
+from kbevolve.archive.records import Evaluation, Run, StopReason
 from kbevolve.archive.report.bench_figures import save_bench_figures
 from kbevolve.archive.report.scores import ProblemResult, scores
 from kbevolve.archive.store import Archive
@@ -18,10 +18,12 @@ from kbevolve.configs.errors import ArchiveError, ProposerError, UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.configs.suites import BUILTIN, SuiteProblem, chosen, suite_problems
-from kbevolve.evolve.cli.options import FOLDER, archive_option, json_line_option, kernelbench_option
+from kbevolve.evaluators.recipe import RecipeVerdict
+from kbevolve.evolve.cli.options import FOLDER, archive_option, json_line_option, judge_option, kernelbench_option
 from kbevolve.evolve.cli.render.bench import as_csv, as_markdown, print_problems, print_scores, result_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import LiveProgress
+from kbevolve.evolve.cli.render.recipe import print_recipe, recipe_markdown
 from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
@@ -33,6 +35,7 @@ from kbevolve.evolve.runs.comparison import ComparedRun, known_runs
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, JudgeDevices, Judges
 from kbevolve.evolve.runs.kernel_files import KernelFiles, file_name, find_kernel_files
 from kbevolve.evolve.runs.lock import run_lock
+from kbevolve.evolve.runs.recipe_bench import LABEL, RecipeBench, recipe_device, recipe_facts, recipe_scores
 from kbevolve.evolve.runs.session import check_new_run, open_run, run_session
 from kbevolve.evolve.state.context import RunContext
 
@@ -57,7 +60,15 @@ _DEFAULTS = {"budget.known_evaluations": True, "search.transfer": False}
     metavar="DIR",
     help="Search nothing: judge the kernels in DIR, e.g. KernelBench's runs/NAME.",
 )
+@judge_option
 @click.option("--p", "thresholds", type=float, multiple=True, help="Another p of fast_p, e.g. 1.5; may be given again.")
+@click.option(
+    "--pass-at",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="K",
+    help="With --from: the chance that one of K kernels is correct; may be given again.",
+)
 @click.option(
     "-o", "--output", type=FOLDER, default=Path("bench"), show_default=True, metavar="DIR",
     help="Where tables, figures and the best kernels go.",
@@ -73,7 +84,9 @@ def bench(
     levels: tuple[str, ...],
     limit: int | None,
     kernels: Path | None,
+    judge: str,
     thresholds: tuple[float, ...],
+    pass_at: tuple[int, ...],
     output: Path,
     fresh: bool,
     as_json: bool,
@@ -87,10 +100,15 @@ def bench(
     the kernels of others are judged instead. PATTERN chooses problems: a number (19, 1/19, 1/1-20), a name (ReLU,
     L1/matmul) or a pattern ('*conv*').
 
+    --judge kernelbench judges the kernels of --from by KernelBench's own recipe, for comparison; no archive gets that.
+
     What is in the archive is not done again, so the same command continues after Ctrl-C. A problem that fails does not
     end the benchmark. With --json the last line is {"levels": {"1": {"n", "correct", "fast_1", "geomean_eager", …}},
     "all": …, "without_flawed": …, "problems": […]}.
     """
+    if not kernels and (judge == "kernelbench" or pass_at):
+        option = "--pass-at" if pass_at else "--judge kernelbench"
+        raise UsageError(f"{option} is for kernels that others wrote; name their folder with --from DIR")
     words = [word for pattern in patterns for word in pattern.split(",") if word]
     problems = chosen(
         suite_problems(suite, kernelbench=kernelbench_dir), patterns=words, levels=levels, limit=limit or 0
@@ -100,35 +118,49 @@ def bench(
     if files is None:
         _check(settings)
     console = Console()
-    with Archive(archive_path) as archive:
-        shared: dict[str, Any] = {"archive": archive, "devices": devices, "settings": settings, "fresh": fresh}
-        made: SearchBench | FileBench
-        if files:
-            problems = _with_kernels(console, problems, files)
-            made = FileBench(**shared, files=files.files, report=_reporter(console, kernels or Path()))
-        else:
-            ids = {one.problem.id for one in problems if one.problem}
-            made = SearchBench(
-                **shared,
-                judge=SEARCH_JUDGE,
-                search=partial(_search, console, archive, devices),
-                known=known_runs(archive, devices.device.fingerprint, ids),
-            )
-        results, interrupted = _work(console, made, problems)
-        found = scores(results, thresholds)
+    facts = {"suite": suite, "device": devices.device.fingerprint, "precision": settings.evaluation.precision}
+    details = _details(suite, devices, settings, kernels)
+    if kernels and files:
+        problems = _with_kernels(console, problems, files)
+    if kernels and files and judge == "kernelbench":
+        facts = {"judge": judge, "note": LABEL, **facts}
+        recipe = _recipe(devices, settings, files, output, _reporter(console, kernels))
+        results, interrupted = _work(console, recipe, problems)
+        found = recipe_scores(results, thresholds, pass_at)
         if results:
-            details = _details(suite, devices, settings, kernels)
-            _write(archive, output, problems, results, found, details)
-            print_problems(console, results)
-            print_scores(console, found)
-            searched = any(one.run and one.kernel for one in results)
-            say(console, f"Wrote {output}: scores.md, problems.csv, figures{', kernels' if searched else ''}.")
-        left = len(problems) - len(results)
-        if interrupted:
-            say(console, f"Interrupted with {counted(left, 'problem')} left; the same command continues.", "yellow")
-        if as_json:
-            facts = {"suite": suite, "device": devices.device.fingerprint, "precision": settings.evaluation.precision}
-            print_json_line({**facts, "left": left, **found, "problems": results, "output": output})
+            title = f"{counted(len(results), 'problem')} by KernelBench's recipe"
+            _write_text(output, "recipe.md", recipe_markdown(title, details, found, results))
+            print_recipe(console, results, found)
+            say(console, f"Wrote {output}: recipe.md, recipe.jsonl.")
+        found["problems"] = list(map(recipe_facts, results))
+    else:
+        with Archive(archive_path) as archive:
+            shared: dict[str, Any] = {"archive": archive, "devices": devices, "settings": settings, "fresh": fresh}
+            made: SearchBench | FileBench
+            if kernels and files:
+                made = FileBench(**shared, files=files.files, report=_reporter(console, kernels))
+            else:
+                ids = {one.problem.id for one in problems if one.problem}
+                made = SearchBench(
+                    **shared,
+                    judge=SEARCH_JUDGE,
+                    search=partial(_search, console, archive, devices),
+                    known=known_runs(archive, devices.device.fingerprint, ids),
+                )
+            results, interrupted = _work(console, made, problems)
+            found = scores(results, thresholds, pass_at)
+            if results:
+                _write(archive, output, problems, results, found, details)
+                print_problems(console, results)
+                print_scores(console, found)
+                searched = any(one.run and one.kernel for one in results)
+                say(console, f"Wrote {output}: scores.md, problems.csv, figures{', kernels' if searched else ''}.")
+        found["problems"] = results
+    left = len(problems) - len(results)
+    if interrupted:
+        say(console, f"Interrupted with {counted(left, 'problem')} left; the same command continues.", "yellow")
+    if as_json:
+        print_json_line({**facts, "left": left, **found, "output": output})
     return INTERRUPTED if interrupted else 0
 
 
@@ -165,14 +197,23 @@ def _with_kernels(console: Console, problems: Sequence[SuiteProblem], files: Ker
 def _reporter(console: Console, folder: Path) -> Callable[[str, Any], None]:
     """Shows the verdict of each file."""
 
-    def report(file: str, found: Any) -> None:
-        note(console, f"  {Path(file).relative_to(folder)}: {verdict_words(found.verdict)}")
+    def report(file: str, found: Evaluation | RecipeVerdict) -> None:
+        words = found.outcome if isinstance(found, RecipeVerdict) else verdict_words(found.verdict)
+        note(console, f"  {Path(file).relative_to(folder)}: {words}")
 
     return report
 
 
+def _recipe(
+    devices: JudgeDevices, settings: Settings, files: KernelFiles, output: Path, report: Callable[[str, Any], None]
+) -> RecipeBench:
+    """KernelBench's recipe on the first device."""
+    device, verdicts = recipe_device(devices, settings), output / "recipe.jsonl"
+    return RecipeBench(device=device, settings=settings, files=files.files, verdicts=verdicts, report=report)
+
+
 def _work(
-    console: Console, made: SearchBench | FileBench, problems: Sequence[SuiteProblem]
+    console: Console, made: SearchBench | FileBench | RecipeBench, problems: Sequence[SuiteProblem]
 ) -> tuple[list[ProblemResult], bool]:
     """The results of all problems, and whether the user interrupted the work: then of those that have one."""
     missing = {one.name for one in problems if made.is_missing(one)}
@@ -198,7 +239,7 @@ def _work(
     return results, interrupted
 
 
-def _failure_of(made: SearchBench | FileBench, one: SuiteProblem) -> str:
+def _failure_of(made: SearchBench | FileBench | RecipeBench, one: SuiteProblem) -> str:
     """Do what is missing for a problem; why that failed, "" when it did not."""
     try:
         made.work(one)
@@ -246,16 +287,19 @@ def _write(
 ) -> None:
     """Tables, figures, and the best kernel of each problem that was searched, in KernelBench's names."""
     entries = {one.name: one for one in problems}
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        title = f"Benchmark of {counted(len(results), 'problem')}"
-        (output / "scores.md").write_text(as_markdown(title, details, found, results), "utf-8")
-        (output / "problems.csv").write_text(as_csv(results), "utf-8")
-        for one in results:
-            if one.run and one.kernel:
-                (output / "kernels").mkdir(exist_ok=True)
-                source = archive.kernels.get(one.kernel).source
-                (output / "kernels" / file_name(entries[one.problem])).write_text(source, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{output}: {error.strerror}; name another folder with -o DIR") from None
+    title = f"Benchmark of {counted(len(results), 'problem')}"
+    _write_text(output, "scores.md", as_markdown(title, details, found, results))
+    _write_text(output, "problems.csv", as_csv(results))
+    for one in results:
+        if one.run and one.kernel:
+            source = archive.kernels.get(one.kernel).source
+            _write_text(output / "kernels", file_name(entries[one.problem]), source)
     save_bench_figures(results, output, details=details)
+
+
+def _write_text(folder: Path, name: str, text: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}; name another folder with -o DIR") from None

@@ -1,7 +1,7 @@
 """`kbevolve evaluate`: judge one kernel file, or a folder of them."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -10,23 +10,27 @@ from rich.console import Console
 
 from kbevolve.archive.batch_results import ResultsFile
 from kbevolve.archive.record_json import plain
-from kbevolve.archive.records import Verdict
+from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
-from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.configs.settings import EvaluationSettings, Settings
+from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.load import load_warning
-from kbevolve.evolve.cli.options import FILE, json_line_option, kernelbench_option, problem_option
+from kbevolve.evaluators.recipe import Outcome, judge_by_recipe
+from kbevolve.evolve.cli.options import FILE, json_line_option, judge_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile
+from kbevolve.evolve.cli.render.recipe import recipe_fields
 from kbevolve.evolve.cli.render.tables import note, print_fields
 from kbevolve.evolve.cli.settings_options import SettingsChoice, judge_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 from kbevolve.evolve.runs.batch import BatchSession, read_batch
 from kbevolve.evolve.runs.evaluators import Judges, open_judges
+from kbevolve.evolve.runs.recipe_bench import LABEL, recipe_device
 
 
 @click.command(epilog="Example: kbevolve evaluate kernel.py --problem L1/matmul --json")
@@ -44,6 +48,7 @@ from kbevolve.evolve.runs.evaluators import Judges, open_judges
     help="With --batch: one line of JSON for each kernel goes there; kernels that have a line are not judged again.",
 )
 @problem_option
+@judge_option
 @judge_options
 @click.option(
     "--baselines/--no-baselines",
@@ -58,6 +63,7 @@ def evaluate(
     batch: Path | None,
     out: Path | None,
     problem_name: str,
+    judge: str,
     choice: SettingsChoice,
     baselines: bool,
     check: bool,
@@ -72,13 +78,23 @@ def evaluate(
 
     A batch needs no archive and no network. The same command continues a batch that was stopped; `kbevolve import
     RESULTS` adds the verdicts to an archive.
+
+    --judge kernelbench shows what KernelBench's own recipe says of FILE, for comparison; the object then has outcome,
+    compiled, kernelbench_speedup and more.
     """
+    by_recipe = judge == "kernelbench"
     _check_task(file, batch, out, check=check)
+    if by_recipe and (batch or baselines):
+        option = "--batch" if batch else "--baselines"
+        raise UsageError(f"{option} is for kbevolve's own judge; --judge kernelbench judges one FILE")
     kernel = read_kernel(file) if file else None
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = replace(choice, overrides={**choice.overrides, "evaluation.baselines": baselines}).load()
     if warning := load_warning():
         note(Console(stderr=True), warning)
+    if by_recipe:
+        assert kernel is not None, "checked above"
+        return _judge_by_recipe(problem, kernel, settings, recipe_device(devices, settings), as_json, check=check)
     judges_for = partial(open_judges, devices, settings)
     if batch is not None and out is not None:
         found = read_batch(batch, problem=problem)
@@ -111,6 +127,24 @@ def evaluate(
     if evaluation.profile is not None:
         print_profile(Console(), evaluation.profile)
     return code
+
+
+def _judge_by_recipe(
+    problem: Problem, kernel: Kernel, settings: Settings, device: Device, as_json: bool, *, check: bool
+) -> int:
+    """Print what KernelBench's recipe says of one kernel; the exit code."""
+    precision = settings.evaluation.precision
+    verdict = judge_by_recipe(problem, kernel, device, precision, settings.kernelbench)
+    if as_json:
+        facts = asdict(verdict)
+        facts["kernelbench_speedup"] = facts.pop("speedup")  # no script takes it for ours
+        where = {"problem_name": problem.name, "kernel": kernel.id, "device": device.fingerprint}
+        print_json_line({"judge": "kernelbench", "note": LABEL, **where, "precision": precision, **facts})
+    else:
+        where = {"kernel": f"{kernel.id}, {kernel.backend.value}", "problem": problem.name}
+        where["device"] = f"{device.description}, {precision}"
+        print_fields(Console(), where | recipe_fields(verdict))
+    return 1 if check and verdict.outcome is not Outcome.CORRECT else 0
 
 
 def _check_task(file: Path | None, batch: Path | None, out: Path | None, *, check: bool) -> None:

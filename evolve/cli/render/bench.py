@@ -40,15 +40,15 @@ def print_problems(console: Console, results: Sequence[ProblemResult]) -> None:
     print_table(
         console,
         [
-            Column("problem", _name),
-            Column("over eager", _speedup_text, right=True),
+            Column("problem", problem_name),
+            Column("over eager", speedup_text, right=True),
             Column("over best", lambda one: _times(one.over_best), right=True, least_width=90),
             Column("over default", lambda one: _times(one.over_default), right=True, least_width=110),
             Column("time", lambda one: time_words(one.time_ms), right=True, least_width=100),
             Column("class", lambda one: one.precision_class or "", least_width=105),
             Column("floor", lambda one: percent_words(one.floor_share), right=True, least_width=100),
             Column("kernels", lambda one: f"{one.correct}/{one.evaluations}", right=True, least_width=80),
-            Column("what", _remark, flexible=True),
+            Column("what", remark, flexible=True),
         ],
         results,
     )
@@ -63,8 +63,8 @@ def print_scores(console: Console, found: Mapping[str, Any]) -> None:
         Column("correct", lambda row: row[1]["correct"], right=True),
         *(
             Column(name, lambda row, name=name: percent_words(row[1][name]), right=True)  # type: ignore[misc]
-            for name in found["all"]
-            if name.startswith("fast_") and name.count("_") == 1 and name != "fast_0"
+            for name in shares(found)
+            if name != "fast_0"
         ),
         Column("over eager", lambda row: _average(row[1], "geomean_eager"), right=True),
         Column("over best", lambda row: _times(row[1]["geomean_best"]), right=True),
@@ -87,6 +87,11 @@ def print_scores(console: Console, found: Mapping[str, Any]) -> None:
     explain(console, _EXPLANATION)
 
 
+def shares(found: Mapping[str, Any]) -> list[str]:
+    """The names of the shares over eager: fast_p and pass_k."""
+    return [name for name in found["all"] if name.startswith(("fast_", "pass_")) and name.count("_") == 1]
+
+
 def score_rows(found: Mapping[str, Any]) -> list[_Row]:
     """The rows of the table of levels: each level, all, and the sound problems where some have a flaw."""
     rows: list[_Row] = list(found["levels"].items())
@@ -101,24 +106,23 @@ def score_rows(found: Mapping[str, Any]) -> list[_Row]:
 def as_markdown(title: str, details: str, found: Mapping[str, Any], results: Sequence[ProblemResult]) -> str:
     """Both tables, with every problem that is flawed or was not judged named."""
     lines = [f"# {title}", "", details, ""]
-    shares = [name for name in found["all"] if name.startswith("fast_") and name.count("_") == 1]
-    names = ("level", "n", "correct", *shares, "over eager", "default flags", "best baseline", "median", "floor")
-    lines += _markdown_table(
+    names = ("level", "n", "correct", *shares(found), "over eager", "default flags", "best baseline", "median", "floor")
+    lines += markdown_table(
         names,
         [
-            (name, row["n"], row["correct"], *(percent_words(row[share]) for share in shares),
+            (name, row["n"], row["correct"], *(percent_words(row[share]) for share in shares(found)),
              *(_average(row, f"geomean_{baseline}") for baseline in BASELINES), _average(row, "median_eager"),
              percent_words(row["floor_share"]))
             for name, row in score_rows(found)
         ],
     )  # fmt: skip
     lines += ["", _EXPLANATION, "", "## Problems", ""]
-    lines += _markdown_table(
+    lines += markdown_table(
         ("problem", "name", "over eager", "default flags", "best baseline", "time", "class", "floor", "kernels", ""),
         [
-            (one.problem, one.title, _speedup_text(one).plain, _times(one.over_default), _times(one.over_best),
+            (one.problem, one.title, speedup_text(one).plain, _times(one.over_default), _times(one.over_best),
              time_words(one.time_ms), one.precision_class or "–", percent_words(one.floor_share),
-             f"{one.correct}/{one.evaluations}", _remark(one))
+             f"{one.correct}/{one.evaluations}", remark(one))
             for one in results
         ],
     )  # fmt: skip
@@ -137,17 +141,18 @@ def as_csv(results: Sequence[ProblemResult]) -> str:
 
 def result_words(one: ProblemResult) -> str:
     """One line when a problem is done."""
-    outcome = _speedup_text(one).plain if one.kernel else _remark(one)
+    outcome = speedup_text(one).plain if one.kernel else remark(one)
     return f"{outcome}, {counted(one.evaluations, 'kernel')}" if one.evaluations else outcome
 
 
-def _markdown_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+def markdown_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a table."""
     cells = [[" ".join(str(cell).split()).replace("|", "\\|") for cell in row] for row in (names, *rows)]
     lines = [f"| {' | '.join(row)} |" for row in cells]
     return [lines[0], f"|{'---|' * len(names)}", *lines[1:]]
 
 
-def _name(one: ProblemResult) -> str:
+def problem_name(one: ProblemResult) -> str:
     """``1/19 ReLU`` for a problem of KernelBench, whose name is a number."""
     number = one.problem.removeprefix(KERNELBENCH)
     if number == one.problem:
@@ -155,14 +160,18 @@ def _name(one: ProblemResult) -> str:
     return f"{number} {one.title if len(one.title) <= _TITLE else f'{one.title[: _TITLE - 1]}…'}"
 
 
-def _remark(one: ProblemResult) -> str:
+def remark(one: ProblemResult) -> str:
+    """What is the matter with a problem; "" for nothing."""
     flaws = f"flawed: {', '.join(one.flaws)}" if one.flaws else ""
     if one.not_judged:
         return f"not judged: {one.not_judged}"
     return "; ".join(part for part in (one.failure if one.kernel is None else "", flaws) if part)
 
 
-def _speedup_text(one: ProblemResult) -> Text:
+def speedup_text(one: ProblemResult) -> Text:
+    """The speedup, with its interval where there is one."""
+    if one.speedup is None and one.kernel:
+        return Text("not timed", style="dim")
     if one.speedup is None:
         return Text("–" if one.not_judged else "none", style="dim" if one.not_judged else "red")
     interval = f" {interval_words(one.speedup_low, one.speedup_high)}" if one.speedup_low and one.speedup_high else ""

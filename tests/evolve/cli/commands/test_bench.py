@@ -13,8 +13,10 @@ from kbevolve.archive.records import Evaluation, Kernel, ProblemCard
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
+from kbevolve.evaluators.recipe import Outcome, RecipeVerdict
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
+from kbevolve.evolve.runs import recipe_bench
 from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel, replace_starts
 
 #: Speed of the kernels: 1.3, 1.6 and 2.2 times eager's, at TILE = 32.
@@ -195,6 +197,61 @@ def test_kernels_of_others_are_scored(bench: Any, suite: Path) -> None:
     assert found["problems"][1]["failure"] == "wrong: wrong by 3"
 
 
+@pytest.fixture
+def recipe(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Kernels that the recipe judges: those with WRONG are incorrect, others twice as fast as eager by UNROLL."""
+    asked: list[str] = []
+
+    def judge(problem: Problem, kernel: Kernel, *_: Any) -> RecipeVerdict:
+        if "problem 1" in problem.source:
+            raise EvaluatorError("the reference fails")
+        asked.append(kernel.id)
+        if kernel.id == WRONG.id:
+            return RecipeVerdict(outcome=Outcome.INCORRECT, compiled=True, message="5 of 5 trials differ")
+        speedup = 3.0 if kernel.id == FASTER.id else 1.5
+        times = {"mean": 2.0, "std": 0.0, "min": 2.0, "max": 2.0, "calls": 100.0}
+        return RecipeVerdict(outcome=Outcome.CORRECT, compiled=True, kernel_ms=times, speedup=speedup)
+
+    monkeypatch.setattr(recipe_bench, "judge_by_recipe", judge)
+    return asked
+
+
+def test_kernels_of_others_are_compared_by_the_recipe(bench: Any, suite: Path, recipe: list[str]) -> None:
+    files = {"1_problem_1_sample_0": WRONG, "1_problem_1_sample_1": FAST, "1_problem_1_sample_2": FASTER}
+    runs = kernels(suite / "runs", **files, **{"1_problem_2_sample_0": FAST, "2_problem_5_sample_0": WRONG})
+    words = ("--from", runs, "--judge", "kernelbench", "--pass-at", 1, "--json")
+    found = last(bench(*words))
+    assert (found["judge"], "not kbevolve's verdict" in found["note"]) == ("kernelbench", True)
+    assert recipe == [WRONG.id, FAST.id, FASTER.id, WRONG.id]
+    every, (first, second, third) = found["all"], found["problems"]
+    assert [every[name] for name in ("n", "correct", "not_judged", "fast_1")] == [2, 1, 1, 0.5]
+    assert every["geomean"] == pytest.approx(3.0)
+    assert every["pass_1"] == pytest.approx((2 / 3 + 0) / 2)
+    assert (first["kernel"], first["kernelbench_speedup"], first["correct"]) == (FASTER.id, 3.0, 2)
+    assert "speedup" not in first
+    assert (second["not_judged"], third["failure"]) == ("the reference fails", "incorrect: 5 of 5 trials differ")
+    outcome = bench(*words)
+    assert len(recipe) == 4, "what has a verdict is not judged again"
+    assert last(outcome) == found
+    for text in (
+        outcome.out,
+        (suite / "bench" / "recipe.md").read_text(),
+        (suite / "bench" / "recipe.jsonl").read_text(),
+    ):
+        assert "for comparison only: not kbevolve's verdict" in text
+    assert not (suite / "kbevolve.db").exists(), "no archive gets a speedup of the recipe"
+    last(bench(*words, "--set", "kernelbench.trials=1"))
+    assert len(recipe) == 8, "a verdict holds for its settings"
+
+
+def test_a_file_of_verdicts_that_is_none_is_named(bench: Any, suite: Path, recipe: list[str]) -> None:
+    (suite / "bench").mkdir()
+    (suite / "bench" / "recipe.jsonl").write_text("{}\n")
+    outcome = bench("--from", kernels(suite / "runs", **{"1_problem_1_sample_0": FAST}), "--judge", "kernelbench")
+    assert outcome.code == 2
+    assert "recipe.jsonl holds a line that is no verdict" in outcome.err
+
+
 def test_kernels_of_others_are_kept_when_the_judge_is_interrupted(bench: Any, suite: Path) -> None:
     runs = kernels(suite / "runs", **{"1_problem_1_sample_0": FAST, "2_problem_5_sample_0": SLOW})
     judge = BenchJudge()
@@ -214,6 +271,8 @@ def test_kernels_of_others_are_kept_when_the_judge_is_interrupted(bench: Any, su
         (("--level", "3"), "no problems of level 3; the levels are 1, 2"),
         (("--suite", "nowhere"), "no suite 'nowhere'"),
         (("--from", "nowhere"), "nowhere is not a folder"),
+        (("--judge", "kernelbench"), "--judge kernelbench is for kernels that others wrote"),
+        (("--pass-at", "1"), "--pass-at is for kernels that others wrote"),
         (("--strategy", "tree"), "strategy tree needs a model"),
     ],
 )

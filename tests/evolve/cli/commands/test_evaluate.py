@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import Comparison, Launch, LaunchCost, Profile, Verdict
+from kbevolve.evaluators.recipe import Outcome, RecipeVerdict
+from kbevolve.evolve.cli.commands import evaluate as evaluate_command
 from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel
 
 #: Everything that a script may rely on.
@@ -124,3 +126,38 @@ def test_check_exits_with_1_unless_the_kernel_is_correct(evaluate: Any) -> None:
     assert evaluate(wrong).code == 0
     refused = evaluate(wrong, "--check", "--batch", ".", "--out", "found.jsonl")
     assert refused.code == 2
+
+
+def test_the_recipe_is_shown_for_comparison_and_named_so(evaluate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"mean": 0.5, "std": 0.1, "min": 0.4, "max": 0.9, "calls": 100.0}
+    verdict = RecipeVerdict(
+        outcome=Outcome.CORRECT, compiled=True, timing="host_time", kernel_ms=times,
+        reference_ms={**times, "mean": 6.0}, speedup=12.0,
+    )  # fmt: skip
+    monkeypatch.setattr(evaluate_command, "judge_by_recipe", lambda *_: verdict)
+    judge = KnownJudge()
+    facts = found(evaluate(judge, "--judge", "kernelbench", "--json"))
+    assert not judge.asked, "our judge is not needed"
+    assert (facts["judge"], facts["outcome"], facts["kernelbench_speedup"]) == ("kernelbench", "correct", 12.0)
+    assert "not kbevolve's verdict" in facts["note"]
+    assert facts.keys().isdisjoint({"verdict", "speedup"}), "names of our own verdict"
+    words = evaluate(judge, "--judge", "kernelbench", "--check")
+    assert words.code == 0
+    for text in ("not kbevolve's verdict", "12.0× eager with default flags", "warns of a speedup above 10×"):
+        assert text in words.out
+    wrong = RecipeVerdict(outcome=Outcome.INCORRECT, compiled=True, message="5 of 5 trials differ")
+    monkeypatch.setattr(evaluate_command, "judge_by_recipe", lambda *_: wrong)
+    assert evaluate(judge, "--judge", "kernelbench", "--check").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--baselines",), "--baselines is for kbevolve's own judge"),
+        (("--precision", "tf32"), "KernelBench has no precision tf32"),
+        (("--set", "kernelbench.timing=do_bench"), "needs a CUDA device"),
+    ],
+)
+def test_what_the_recipe_cannot_do_is_said(evaluate: Any, words: tuple[str, ...], why: str) -> None:
+    outcome = evaluate(KnownJudge(), "--judge", "kernelbench", *words)
+    assert (outcome.code, why in outcome.err) == (2, True), outcome.err
