@@ -6,7 +6,8 @@ Everything here reads text; nothing imports torch or runs the file.
 import ast
 import contextlib
 import hashlib
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,11 @@ from kbevolve.configs.errors import ProblemError
 from kbevolve.configs.syntax import parse
 
 REQUIRED = ("Model", "get_inputs", "get_init_inputs")
+_ARITHMETIC: dict[type[ast.operator], Callable[[int | float, int | float], int | float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,31 +74,62 @@ def parse_problem(source: str, *, name: str, path: Path) -> Problem:
 
 
 def with_constants(source: str, values: Mapping[str, int | float]) -> str:
-    """The text with module constants (``NAME = literal``) set to other values; other names are left alone."""
+    """The text with module constants (``NAME = number``) set to other values; other names are left alone."""
     if not values:
         return source
     lines = source.split("\n")
-    for name, node in _constants(parse(source)).items():
-        if name in values:
-            row = node.lineno - 1
-            # Columns of `ast` count UTF-8 bytes, not characters.
-            line = lines[row].encode()
-            lines[row] = (line[: node.col_offset] + repr(values[name]).encode() + line[node.end_col_offset :]).decode()
+    changed = [(node, values[name]) for name, node in _constants(parse(source)).items() if name in values]
+    # From right to left, since several may be on one line.
+    for node, value in sorted(changed, key=lambda one: -one[0].col_offset):
+        row = node.lineno - 1
+        # Columns of `ast` count UTF-8 bytes, not characters.
+        line = lines[row].encode()
+        lines[row] = (line[: node.col_offset] + repr(value).encode() + line[node.end_col_offset :]).decode()
     return "\n".join(lines)
 
 
+def constants_of(source: str) -> dict[str, int | float]:
+    """The module constants of a text by name, in its order: ``N = 64``, ``N = 2 * 32`` and ``H, W = 64, 32``."""
+    return {name: _number(node) for name, node in _constants(parse(source)).items()}
+
+
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Value nodes of one-line ``NAME = number`` assignments at the top level."""
-    return {
-        node.targets[0].id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign)
-        and len(node.targets) == 1
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, int | float)
-        and node.value.lineno == node.value.end_lineno
-    }
+    """Value nodes of numbers that are assigned to a name in one line at the top level."""
+    pairs = [pair for node in tree.body if isinstance(node, ast.Assign) for pair in _assigned(node)]
+    found = {}
+    for target, value in pairs:
+        if isinstance(target, ast.Name) and value.lineno == value.end_lineno:
+            with contextlib.suppress(ValueError):
+                _number(value)
+                found[target.id] = value
+    return found
+
+
+def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets and values of an assignment, one by one where it unpacks a tuple."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+            yield from zip(targets, values, strict=True)
+        case ast.Assign(targets=[target], value=value):
+            yield target, value
+
+
+def _number(node: ast.expr) -> int | float:
+    """The value of a number, or of sums, differences and products of numbers.
+
+    Raises:
+        ValueError: it is anything else.
+    """
+    match node:
+        case ast.Constant(value=bool()):
+            raise ValueError("a truth value is no number")
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_number(operand)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
+            return _ARITHMETIC[type(sign)](_number(left), _number(right))
+    raise ValueError(f"{ast.unparse(node)} is no number")
 
 
 def _cpu_sizes(tree: ast.Module, constants: Mapping[str, ast.expr], path: Path) -> dict[str, int | float]:

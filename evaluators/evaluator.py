@@ -21,6 +21,17 @@ class Evaluator(Protocol):
         ...
 
 
+class Checker(Protocol):
+    """Decides whether a kernel is correct, and measures no time."""
+
+    def check(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        """Judge one kernel; blocks until the verdict is known. Raises as `Evaluator.evaluate` does.
+
+        `EvaluatorError` also means that the judge cannot judge any kernel of this problem.
+        """
+        ...
+
+
 class Confirmer(Protocol):
     """Measures kernels again, against each other: fresh processes for all of them, fresh inputs, paired rounds.
 

@@ -50,6 +50,7 @@ ORDER = {
         "timing",
         "recipe",
         "evaluator",
+        "generality",
         "judging",
         "fleet",
         "diagnostics",

@@ -60,6 +60,18 @@ class JudgeContext:
     shell_of: ShellOf | None = None
 
 
+def start_candidate(
+    judge: JudgeContext, prepared: PreparedProblem, source: str, *, wrap: str = "eager", one_stream: bool = False
+) -> CandidateProcess:
+    """A fresh worker for one kernel, which is not loaded yet; `one_stream`: it works on one CUDA stream only."""
+    worker = judge.workers.take(one_stream=one_stream)
+    worker.builder = judge.builds.builder
+    if judge.device.type == "cuda":
+        # On a CPU compilers run on the cores on which kernels are timed, so there the thread keeps the device.
+        worker.while_compiling = judge.gate.released
+    return CandidateProcess(worker, judge.device, prepared, judge.settings, source, gate=judge.gate, wrap=wrap)
+
+
 class ProblemContext:
     """One problem set up on a device: its truth, its card, and a process for the reference.
 
@@ -116,14 +128,8 @@ class ProblemContext:
         return max(1, min(width, int(free / self.prepared.worker_bytes)))
 
     def start(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> CandidateProcess:
-        """A fresh worker for one kernel, which is not loaded yet; `one_stream`: it works on one CUDA stream only."""
-        judge = self.judge
-        worker = judge.workers.take(one_stream=one_stream)
-        worker.builder = judge.builds.builder
-        if self.device.type == "cuda":
-            # On a CPU compilers run on the cores on which kernels are timed, so there the thread keeps the device.
-            worker.while_compiling = judge.gate.released
-        return CandidateProcess(worker, self.device, self.prepared, judge.settings, source, gate=judge.gate, wrap=wrap)
+        """As `start_candidate`, for this problem."""
+        return start_candidate(self.judge, self.prepared, source, wrap=wrap, one_stream=one_stream)
 
     def start_reference(self, *, wrap: str = "eager") -> tuple[CandidateProcess, Undisturbed]:
         """The reference in a fresh worker, warm, and its undisturbed time; EvaluatorError when it fails there."""

@@ -50,7 +50,7 @@ def _run_once(
         for kernel in kernels:
             candidate = context.start(kernel.source)
             stack.callback(candidate.close)
-            found[kernel.id], kernel_ms = check_contestant(context, candidate, kernel)
+            found[kernel.id], kernel_ms = check_contestant(context.judge, context.prepared, candidate, kernel)
             if found[kernel.id].verdict is Verdict.CORRECT:
                 enter(kernel.id, candidate, kernel_ms)
         while len(candidates) > 1:

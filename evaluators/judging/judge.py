@@ -26,6 +26,7 @@ from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, 
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.admission import Admission
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
+from kbevolve.evaluators.judging.check import check_alone
 from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
 from kbevolve.evaluators.judging.head_to_head import run_contest
 from kbevolve.evaluators.judging.paired_timing import KERNEL, log_ratios, time_beside_reference
@@ -71,7 +72,7 @@ def width_for(device: Device, asked: int = 0) -> int:
 
 
 class Judge:
-    """Judges kernels on one device; implements `Evaluator` and `Confirmer`.
+    """Judges kernels on one device; implements `Evaluator`, `Checker` and `Confirmer`.
 
     Each kernel gets a worker process of its own, which is killed afterwards. What belongs to the problem (truth,
     inputs, the reference's worker) is kept until another problem is asked for.
@@ -175,6 +176,16 @@ class Judge:
             seconds=time.perf_counter() - started,
             phases={name: round(seconds, 4) for name, seconds in phases.seconds.items()},
         )
+
+    def check(self, problem: Problem, kernel: Kernel) -> Evaluation:
+        """Implements `Checker.check`."""
+
+        def check() -> Evaluation:
+            with self._admission.exclusive(problem.id), _one_thread(self._threads):
+                self._leave_problem()  # two do not fit into memory
+                return check_alone(self._context, problem, kernel)
+
+        return self._or_release(problem, check)
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
         """Implements `Confirmer.compete`."""

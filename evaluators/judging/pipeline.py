@@ -16,6 +16,7 @@ from kbevolve.evaluators.candidate.output_check import PREPACKED
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import leaks_threads
 from kbevolve.evaluators.candidate.trials import OWN_NAMES, PREPACKED_TAG, check_weights_again, run_trials
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
@@ -117,7 +118,7 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
         found = changed(found, binary_hash=binary_hash)
         if (known := context.binaries.verdict(found)) is not None:
             return known
-        found, kernel_ms = try_kernel(context, candidate, found, phases, memory=context.memory)
+        found, kernel_ms = try_kernel(context.judge, context.prepared, candidate, found, phases, memory=context.memory)
         if found.verdict < Verdict.CORRECT:
             return found
         if not built_alone:  # the judge has seen all compiled code
@@ -164,7 +165,8 @@ def build(candidate: CandidateProcess, phases: Phases) -> None:
 
 
 def try_kernel(
-    context: ProblemContext,
+    judge: JudgeContext,
+    prepared: PreparedProblem,
     candidate: CandidateProcess,
     found: Evaluation,
     phases: Phases,
@@ -183,10 +185,10 @@ def try_kernel(
     with phases("trials"):
         with candidate.on_device():
             candidate.allocate()
-        found, kernel_ms = run_trials(candidate, context.prepared, found)
+        found, kernel_ms = run_trials(candidate, prepared, found)
     if found.verdict is Verdict.CORRECT:
-        found = check_library_use(candidate, context.prepared, found, context.judge.settings.allow_library)
-    if not context.judge.settings.allow_prepacked:
+        found = check_library_use(candidate, prepared, found, judge.settings.allow_library)
+    if not judge.settings.allow_prepacked:
         if PREPACKED_TAG in found.tags:
             raise Rejection(Verdict.REFUSED, PREPACKED, tags=found.tags)
         if OWN_NAMES in found.tags:
@@ -199,10 +201,11 @@ def try_kernel(
     return found, kernel_ms
 
 
-def check_contestant(context: ProblemContext, candidate: CandidateProcess, kernel: Kernel) -> tuple[Evaluation, float]:
-    """All steps before the timing, for a kernel in a contest; also the milliseconds of its fastest call."""
-    judge = context.judge
-    problem = context.prepared.problem
+def check_contestant(
+    judge: JudgeContext, prepared: PreparedProblem, candidate: CandidateProcess, kernel: Kernel
+) -> tuple[Evaluation, float]:
+    """All steps before the timing, for a kernel that is judged alone; also the milliseconds of its fastest call."""
+    problem = prepared.problem
     found = empty_evaluation(problem, kernel, judge.device, judge.settings.precision)
     found = changed(found, sandbox=candidate.worker.sandbox)
     candidate.worker.deadline = time.monotonic() + judge.settings.total_seconds
@@ -210,7 +213,7 @@ def check_contestant(context: ProblemContext, candidate: CandidateProcess, kerne
         found = check_source(problem, kernel, found, judge)
         phases = Phases(judge.gate)
         build(candidate, phases)
-        return try_kernel(context, candidate, found, phases)
+        return try_kernel(judge, prepared, candidate, found, phases)
     except Rejection as failure:
         return rejected(found, failure), math.inf
     finally:

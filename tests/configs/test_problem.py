@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbevolve.configs.errors import ProblemError
-from kbevolve.configs.problem import Problem, parse_problem, with_constants
+from kbevolve.configs.problem import Problem, constants_of, parse_problem, with_constants
 
 TEXT = '''"""Doubles its input,
 in place of something useful.
@@ -54,6 +54,14 @@ def test_cpu_sizes_replace_module_constants_only_and_only_on_a_cpu() -> None:
 
 def test_columns_are_right_after_letters_of_several_bytes() -> None:
     assert with_constants("ß = 1; N = 22; M = 3\n", {"N": 4}) == "ß = 1; N = 4; M = 3\n"
+
+
+def test_constants_are_numbers_sums_and_products_of_them_also_in_tuples() -> None:
+    text = "N = 2 * 1024 - 1\nH, W = 32, -8\nFLAG = True\nNAME = 'N'\nM = N // 2\nSHAPE = (3, 4)\nEPS = 1e-5\n"
+    assert constants_of(text) == {"N": 2047, "H": 32, "W": -8, "EPS": 1e-5}
+    changed = with_constants(text, {"N": 5, "H": 1024, "W": 7, "M": 9})
+    assert changed.startswith("N = 5\nH, W = 1024, 7\nFLAG = True\n")
+    assert "M = N // 2" in changed, "what follows from another constant follows it"
 
 
 def test_identity_is_the_text() -> None:

@@ -18,6 +18,7 @@ from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.load import load_warning
 from kbevolve.evaluators.recipe import Outcome, judge_by_recipe
+from kbevolve.evolve.cli.commands.evaluate_variants import DRAWN, VariantTask, evaluate_shapes
 from kbevolve.evolve.cli.options import FILE, json_line_option, judge_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
 from kbevolve.evolve.cli.render.json import print_json_line
@@ -56,6 +57,18 @@ from kbevolve.evolve.runs.recipe_bench import LABEL, recipe_device
     help="Compare with torch.compile, and with eager in a CUDA graph, too; the first time that takes minutes.",
 )
 @click.option("--check", is_flag=True, help="Exit with 1 unless the kernel of FILE is correct.")
+@click.option(
+    "--shapes",
+    multiple=True,
+    is_flag=False,
+    flag_value=DRAWN,
+    metavar="[N=513,M=64]",
+    help="Judge the kernel of FILE at other sizes, without timing: at values of the problem's module constants, once "
+    "for each time the option is given; alone, at sizes that are drawn.",
+)
+@click.option(
+    "--shapes-seed", type=int, default=0, show_default=True, help="Another number draws other sizes for --shapes."
+)
 @json_line_option
 @kernelbench_option
 def evaluate(
@@ -67,6 +80,8 @@ def evaluate(
     choice: SettingsChoice,
     baselines: bool,
     check: bool,
+    shapes: tuple[str, ...],
+    shapes_seed: int,
     as_json: bool,
     kernelbench_dir: Path | None,
 ) -> int:
@@ -75,6 +90,8 @@ def evaluate(
     FILE defines class ModelNew. The exit code is 0 for every verdict, and 1 when nothing could be judged; with --check
     it is 0 for a correct kernel alone. With --json the last line is an object with verdict, message, tags,
     precision_class, speedup, speedup_low and more.
+
+    With --shapes the kernel is tagged shape-general if it is right at all sizes; --check asks for that.
 
     A batch needs no archive and no network. The same command continues a batch that was stopped; `kbevolve import
     RESULTS` adds the verdicts to an archive.
@@ -87,6 +104,8 @@ def evaluate(
     if by_recipe and (batch or baselines):
         option = "--batch" if batch else "--baselines"
         raise UsageError(f"{option} is for kbevolve's own judge; --judge kernelbench judges one FILE")
+    if shapes and (batch or baselines or by_recipe):
+        raise UsageError("--shapes is for one FILE and our own judge, without --baselines: nothing is timed")
     kernel = read_kernel(file) if file else None
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = replace(choice, overrides={**choice.overrides, "evaluation.baselines": baselines}).load()
@@ -95,6 +114,10 @@ def evaluate(
     if by_recipe:
         assert kernel is not None, "checked above"
         return _judge_by_recipe(problem, kernel, settings, recipe_device(devices, settings), as_json, check=check)
+    if shapes and kernel is not None:
+        task = VariantTask(problem=problem, kernel=kernel, devices=devices, settings=settings)
+        with interruptible():
+            return evaluate_shapes(task, shapes, seed=shapes_seed, check=check, as_json=as_json)
     judges_for = partial(open_judges, devices, settings)
     if batch is not None and out is not None:
         found = read_batch(batch, problem=problem)

@@ -1,0 +1,98 @@
+"""`kbevolve evaluate --shapes`: is a kernel right at sizes that its problem's file does not state?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from kbevolve.archive.records import Kernel
+from kbevolve.configs.errors import UsageError
+from kbevolve.configs.problem import Problem
+from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.fleet.judge_host import make_judge
+from kbevolve.evolve.cli.render.json import print_json_line
+from kbevolve.evolve.cli.render.variants import VariantProgress, print_variants, variant_json
+from kbevolve.evolve.runs.evaluators import JudgeDevices
+
+if TYPE_CHECKING:
+    from kbevolve.evaluators.generality.sizes import Sizes
+    from kbevolve.evaluators.generality.variants import Variant, VariantVerdict
+
+#: What --shapes holds when it is given without sizes.
+DRAWN = "drawn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantTask:
+    """One kernel that is to be judged on variants of a problem, on the first of the devices."""
+
+    problem: Problem
+    kernel: Kernel
+    devices: JudgeDevices
+    settings: Settings
+
+    def __post_init__(self) -> None:
+        if self.devices.cluster is not None:
+            raise UsageError("--shapes judges on this machine; leave out --workers ray")
+
+    @property
+    def device_type(self) -> str:
+        """``"cpu"`` or ``"cuda"``."""
+        return self.devices.devices[0].type
+
+    def judge(self, variants: Sequence["Variant"]) -> "list[VariantVerdict]":
+        """The verdict on each; they are noted on standard error one by one."""
+        from kbevolve.evaluators.generality.variants import judge_variants
+
+        with make_judge(self.devices.devices[0], self.settings.evaluation, self.settings.work) as judge:
+            return judge_variants(judge, self.kernel, variants, VariantProgress(len(variants)))
+
+
+def evaluate_shapes(task: VariantTask, shapes: Sequence[str], *, seed: int, check: bool, as_json: bool) -> int:
+    """Judge at the problem's own sizes, then at those given, or else drawn; print; the exit code."""
+    from kbevolve.evaluators.generality.shapes import ShapeReport, drawn_sizes, given_sizes, own_sizes
+
+    problem, kind = task.problem, task.device_type
+    given = [parse_sizes(text) for text in shapes if text != DRAWN]
+    others = [given_sizes(problem, kind, sizes) for sizes in given]
+    if DRAWN in shapes:
+        others += drawn_sizes(problem, kind, seed=seed)
+    report = ShapeReport(task.judge([own_sizes(problem), *others]))
+    if as_json:
+        evaluation = report.verdicts[0].evaluation
+        facts = {
+            "kernel": task.kernel.id,
+            "problem": problem.id,
+            "problem_name": problem.name,
+            "device": task.devices.device.fingerprint,
+            "precision": task.settings.evaluation.precision,
+            "verdict": variant_json(report.verdicts[0])["verdict"],
+            "message": report.verdicts[0].message,
+            "tags": report.tags if evaluation else (),
+            "shape_general": report.is_general,
+            "sizes": [variant_json(one) for one in report.verdicts],
+        }
+        print_json_line(facts)
+    else:
+        fields = {"problem": problem.name, "result": report.summary, "tags": ", ".join(report.tags)}
+        print_variants(Console(), report.verdicts, "sizes", fields)
+    return 1 if check and not report.is_general else 0
+
+
+def parse_sizes(text: str) -> "Sizes":
+    """``N=513,M=64`` as a mapping.
+
+    Raises:
+        UsageError: it is not of this form, or a size is no positive whole number.
+    """
+    sizes = {}
+    for part in text.split(","):
+        name, equals, size = (word.strip() for word in part.partition("="))
+        if not equals or not name.isidentifier() or not size.isdecimal() or not int(size):
+            raise UsageError(
+                f"--shapes {text}: {part.strip() or 'nothing'} is not NAME=SIZE; write --shapes N=513,M=64, or "
+                "--shapes alone behind FILE, for sizes that are drawn"
+            )
+        sizes[name] = int(size)
+    return sizes
