@@ -10,6 +10,7 @@ from kbevolve.archive.report.style import FORMATS
 from kbevolve.configs.errors import UsageError, nearest
 from kbevolve.configs.fetch import fetched_folder
 from kbevolve.evolve.cli.completion import complete_problems
+from kbevolve.evolve.cli.render.json import reserving
 
 #: The archive without --archive.
 DEFAULT_ARCHIVE = Path("kbevolve.db")
@@ -81,10 +82,18 @@ kernelbench_option = click.option(
     help="A checkout of KernelBench, for kernelbench:LEVEL/NUMBER.  [default: the one of `kbevolve problems fetch`]",
 )
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-json_line_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object, in one line, last on standard output."
-)
+
+def json_option_with(words: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--json``: the JSON is then all that is on standard output."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        return click.option("--json", "as_json", is_flag=True, help=words)(reserving(command))
+
+    return decorate
+
+
+json_option = json_option_with("Print JSON for scripts; everything else goes to standard error.")
+json_line_option = json_option_with("Print one JSON object, in one line; everything else goes to standard error.")
 
 events_option = click.option(
     "--json",

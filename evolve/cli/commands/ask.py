@@ -21,6 +21,7 @@ from kbevolve.evolve.ask_tell.ask import check_askable
 from kbevolve.evolve.ask_tell.payload import payload_of
 from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import FOLDER, archive_option, archive_words, kernelbench_option
+from kbevolve.evolve.cli.render.json import json_output, reserving
 from kbevolve.evolve.cli.render.tables import note
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
@@ -68,6 +69,7 @@ from kbevolve.evolve.runs.session import check_new_run, open_run, settings_of
 @settings_options
 @archive_option
 @kernelbench_option
+@reserving
 def ask(
     which: str | None,
     problem_name: str | None,
@@ -103,7 +105,8 @@ def ask(
             settings = settings_of(run, {})
         asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=show)
         found = payload_of(archive, asked, count=count, fresh=fresh, prompts=prompts)
-        click.echo(json.dumps(found, indent=2, allow_nan=False), file=output)
+        text = json.dumps(found, indent=2, allow_nan=False)
+        click.echo(text, file=json_output() if output.name == "-" else output)
         for line in _remarks(run, found, archive_path, pending):
             show(line)
         if pending is not None and (written := write_pending(archive, run, pending)):

@@ -103,7 +103,7 @@ def bench(
     --judge kernelbench judges the kernels of --from by KernelBench's own recipe, for comparison; no archive gets that.
 
     What is in the archive is not done again, so the same command continues after Ctrl-C. A problem that fails does not
-    end the benchmark. With --json the last line is {"levels": {"1": {"n", "correct", "fast_1", "geomean_eager", …}},
+    end the benchmark. With --json the result is {"levels": {"1": {"n", "correct", "fast_1", "geomean_eager", …}},
     "all": …, "without_flawed": …, "problems": […]}.
     """
     if not kernels and (judge == "kernelbench" or pass_at):

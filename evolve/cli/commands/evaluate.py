@@ -88,7 +88,7 @@ def evaluate(
     """Judge one kernel file: is it correct, and how fast is it? Or, with --batch, a folder of files.
 
     FILE defines class ModelNew. The exit code is 0 for every verdict, and 1 when nothing could be judged; with --check
-    it is 0 for a correct kernel alone. With --json the last line is an object with verdict, message, tags,
+    it is 0 for a correct kernel alone. With --json the result is an object with verdict, message, tags,
     precision_class, speedup, speedup_low and more.
 
     With --shapes the kernel is tagged shape-general if it is right at all sizes; --check asks for that.

@@ -7,8 +7,8 @@ import click
 from kbevolve.archive.formatting import counted
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.completion import complete_runs
-from kbevolve.evolve.cli.options import FILE, FOLDER, archive_option, archive_words, json_line_option
-from kbevolve.evolve.cli.render.json import print_json_line
+from kbevolve.evolve.cli.options import FILE, FOLDER, archive_option, archive_words, json_line_option, json_option
+from kbevolve.evolve.cli.render.json import print_json, print_json_line
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.runs.import_results import ImportReport
 from kbevolve.evolve.runs.import_results import import_results as read_results
@@ -28,8 +28,9 @@ _SHOWN = 20
     shell_complete=complete_runs,
     help="The run.  [default: the latest]",
 )
+@json_option
 @archive_option
-def pending(folder: Path, which: str, archive_path: Path) -> None:
+def pending(folder: Path, which: str, as_json: bool, archive_path: Path) -> None:
     """Write the kernels of a run that wait for a verdict into DIR, with the run's problem and settings.
 
     A machine without the archive judges them with `kbevolve evaluate --batch`; `kbevolve import` reads the verdicts.
@@ -37,13 +38,27 @@ def pending(folder: Path, which: str, archive_path: Path) -> None:
     with Archive(archive_path, create=False) as archive:
         run = archive.runs.get(which)
         written = write_pending(archive, run, folder)
+    judge, collect = batch_command(folder), f"kbevolve import results.jsonl --run {run.id}{archive_words(archive_path)}"
+    if as_json:
+        kernels = [kernel.id for _, kernel in written]
+        print_json(
+            {
+                "run": run.id,
+                "device": run.device,
+                "kernels": kernels,
+                "folder": folder if written else None,
+                "judge_command": judge,
+                "import_command": collect,
+            }
+        )
+        return
     if not written:
         click.echo(f"Every kernel of run {run.id} has a verdict; nothing written.")
         return
     click.echo(f"Wrote {counted(len(written), 'kernel')} of run {run.id} to {folder}. On a machine with {run.device}:")
-    click.echo(f"  {batch_command(folder)}")
+    click.echo(f"  {judge}")
     click.echo("Then here:")
-    click.echo(f"  kbevolve import results.jsonl --run {run.id}{archive_words(archive_path)}")
+    click.echo(f"  {collect}")
 
 
 @click.command("import", epilog="Example: kbevolve import results.jsonl")

@@ -10,7 +10,9 @@ from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.commands.verify import verified_facts
+from kbevolve.evolve.cli.options import archive_option, json_option
+from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.settings_options import device_option
 from kbevolve.evolve.exports.dataset import check_dataset, write_dataset
 from kbevolve.evolve.exports.export import check_output, choose, measure_and_write
@@ -37,6 +39,7 @@ _DATASET = "dataset"
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run's births, in a data set; repeat it.")
 @click.option("--force", is_flag=True, help="Overwrite PATH.")
 @click.option("--even-if-slower", is_flag=True, help="Write a correct kernel whose speedup does not hold, too.")
+@json_option
 @device_option
 @archive_option
 def export(
@@ -47,6 +50,7 @@ def export(
     run_ids: tuple[str, ...],
     force: bool,
     even_if_slower: bool,
+    as_json: bool,
     device: str | None,
     archive_path: Path,
 ) -> int:
@@ -60,7 +64,7 @@ def export(
     if form == _DATASET:
         if which or even_if_slower:
             raise UsageError("a data set has all kernels, and measures none; leave out --kernel and --even-if-slower")
-        return _write_dataset(archive_path, run_ids, problem_name, output, force=force)
+        return _write_dataset(archive_path, run_ids, problem_name, output, force=force, as_json=as_json)
     if run_ids:
         raise UsageError("--run is for --format dataset; name a kernel with --kernel, or its --problem")
     check_output(output, force=force, form=form)
@@ -74,8 +78,11 @@ def export(
         click.echo(f"Measuring {claim.kernel.id} again ({claim.run.problem_name}{before}) on {found.description} …")
         verified = measure_and_write(archive, claim, found, output, form=form, slower=even_if_slower)
     evaluation = verified.now
+    written = not verified.doubt or (even_if_slower and evaluation.verdict is Verdict.CORRECT)
+    if as_json:
+        print_json({"file": output if written else None, "format": form, **verified_facts(verified)})
+        return 0 if written else 1
     if verified.doubt:
-        written = even_if_slower and evaluation.verdict is Verdict.CORRECT
         click.echo(f"kbevolve: {'written all the same' if written else 'nothing written'}: {verified.doubt}", err=True)
         if not written:
             return 1
@@ -86,7 +93,7 @@ def export(
 
 
 def _write_dataset(
-    archive_path: Path, run_ids: Sequence[str], problem: str | None, output: Path, *, force: bool
+    archive_path: Path, run_ids: Sequence[str], problem: str | None, output: Path, *, force: bool, as_json: bool
 ) -> int:
     check_dataset(output)
     check_output(output, force=force, form=_DATASET)
@@ -95,5 +102,8 @@ def _write_dataset(
         runs = [archive.runs.get(one) for one in run_ids] or [one.run for one in reversed(archive.runs.summaries())]
         runs = [run for run in runs if newest is None or run.problem_name == newest.problem_name]
         count = write_dataset(archive, runs, output)
+    if as_json:
+        print_json({"file": output, "format": _DATASET, "births": count, "runs": [run.id for run in runs]})
+        return 0
     click.echo(f"Wrote {output}: {counted(count, 'birth')} of {counted(len(runs), 'run')}.")
     return 0

@@ -9,7 +9,7 @@ from rich.text import Text
 from kbevolve.archive.formatting import as_times, interval_words, percent_words
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.completion import complete_runs
-from kbevolve.evolve.cli.options import archive_option
+from kbevolve.evolve.cli.options import archive_option, json_option_with
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, note, print_table, say
 from kbevolve.evolve.state.idea_report import EXHAUSTED, PAID, IdeaScore, TechniqueScore, of_archive, of_run
@@ -52,7 +52,7 @@ _TECHNIQUE_COLUMNS: tuple[Column[TechniqueScore], ...] = (
     help="A run, by the start of its id, or latest.  [default: all runs]",
 )
 @click.option("-n", "--limit", type=click.IntRange(min=1), help=f"Ideas at most.  [default: {SHOWN}]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts, with all ideas unless -n is given.")
+@json_option_with("Print JSON for scripts, with all ideas unless -n is given.")
 @archive_option
 def ideas(run_id: str | None, limit: int | None, as_json: bool, archive_path: Path) -> None:
     """List ideas and techniques with their gains, the best first.

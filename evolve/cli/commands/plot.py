@@ -1,16 +1,18 @@
 """`kbevolve plot`: draw best-so-far over the children, of one run or of several together."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kbevolve.archive.records import Run
-from kbevolve.archive.report.curves import curve_of
+from kbevolve.archive.report.curves import Curve, curve_of
 from kbevolve.archive.report.figures import save_best_so_far
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.cli.completion import complete_problems, complete_runs
-from kbevolve.evolve.cli.options import archive_option, figure_option
+from kbevolve.evolve.cli.options import archive_option, figure_option, json_option
+from kbevolve.evolve.cli.render.json import print_json
 
 
 @click.command(epilog="Example: kbevolve plot --problem L1/matmul -o matmul.svg")
@@ -30,18 +32,38 @@ from kbevolve.evolve.cli.options import archive_option, figure_option
     help="All runs of this problem on the newest one's device.",
 )
 @figure_option("best.png")
+@json_option
 @archive_option
-def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, archive_path: Path) -> None:
+def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, as_json: bool, archive_path: Path) -> None:
     """Draw the best kernel so far over the children evaluated.
 
-    One run shows its islands, its failures and what made each step; several runs show their best lines together.
+    One run shows its islands, its failures and what made each step; several runs show their best lines together. With
+    --json, also the numbers: every kernel, and every step of the best.
     """
     with Archive(archive_path, read_only=True) as archive:
         runs = _runs(archive, run_ids, problem_name)
         curves = [curve_of(archive, run) for run in runs]
     save_best_so_far(curves, output, device=runs[0].device.replace("/", ", "))
+    if as_json:
+        print_json({"file": output, "runs": [_numbers(one) for one in curves]})
+        return
     drawn = runs[0].id if len(runs) == 1 else f"{len(runs)} runs of {runs[0].problem_name}"
     click.echo(f"Wrote {output}: {drawn}.")
+
+
+def _numbers(curve: Curve) -> dict[str, Any]:
+    """What is drawn; `count` is that of the children evaluated, 0 for starting kernels."""
+    names = ("speedup", "speedup_low", "speedup_high")
+    points = [
+        {"count": one.count, "kernel": one.evaluation.kernel, "island": one.birth.island}
+        | {"verdict": one.evaluation.verdict, **{name: getattr(one.evaluation.timing, name) for name in names}}
+        for one in curve.points
+    ]
+    steps = [
+        {"count": one.point.count, "kernel": one.point.evaluation.kernel, "gain": one.gain, "what": one.words}
+        for one in curve.steps
+    ]
+    return {"run": curve.run.id, "published": curve.published, "kernels": points, "steps": steps}
 
 
 def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) -> list[Run]:

@@ -1,5 +1,6 @@
 """`kbevolve problems`: list, show and check problems. Only checking runs one and imports torch."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -28,12 +29,30 @@ from kbevolve.evolve.cli.settings_options import device_option
 if TYPE_CHECKING:
     from kbevolve.evaluators.graph.measure import MeasuredGraph
 
-_COLUMNS: tuple[Column[tuple[str, str, str, str]], ...] = (
-    Column("problem", lambda one: one[0]),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """A problem of the list."""
+
+    problem: str
+    level: int
+    #: Whether it has other sizes for a CPU.
+    cpu_sizes: bool = False
+    #: Its hand-written starting kernels.
+    seeds: tuple[str, ...] = ()
+    summary: str = ""
+    #: Kinds of its known flaws.
+    flaws: tuple[str, ...] = ()
+    #: Why its file cannot be used; "" if it can.
+    malformed: str = ""
+
+
+_COLUMNS: tuple[Column[_Listed], ...] = (
+    Column("problem", lambda one: one.problem),
     # On a narrow terminal the summaries, cut as they are, say more than a column of yes.
-    Column("CPU sizes", lambda one: one[1], least_width=100),
-    Column("seeds", lambda one: one[2]),
-    Column("what it computes", lambda one: one[3], flexible=True),
+    Column("CPU sizes", lambda one: "yes" if one.cpu_sizes else "", least_width=100),
+    Column("seeds", lambda one: ",".join(one.seeds)),
+    Column("what it computes", lambda one: _summary(one), flexible=True),
 )
 
 
@@ -50,7 +69,8 @@ def problems() -> None:
 @click.option("--from", "repository", default=REPOSITORY, show_default=True, metavar="URL", help="The git repository.")
 @click.option("--commit", default=COMMIT, show_default=True, help="Which commit; the list of flaws is about this one.")
 @click.option("--huggingface", is_flag=True, help="Take the data set instead (pip install 'kbevolve[huggingface]').")
-def fetch(suite: str, folder: Path | None, repository: str, commit: str, huggingface: bool) -> None:
+@json_option
+def fetch(suite: str, folder: Path | None, repository: str, commit: str, huggingface: bool, as_json: bool) -> None:
     """Fetch the problems of KernelBench, which kbevolve does not come with.
 
     Every command then finds kernelbench:LEVEL/NUMBER. With --to DIR, name DIR with --kernelbench or KERNELBENCH.
@@ -62,6 +82,9 @@ def fetch(suite: str, folder: Path | None, repository: str, commit: str, hugging
     elif is_new:
         fetch_repository(found, repository=repository, commit=commit)
     count = len(kernelbench_names(found))
+    if as_json:
+        print_json({"suite": suite, "folder": found, "problems": count, "fetched": is_new})
+        return
     click.echo(
         f"{count} problems in {found}{'' if is_new else ', which was there; delete it to fetch another commit'}."
     )
@@ -73,8 +96,9 @@ def fetch(suite: str, folder: Path | None, repository: str, commit: str, hugging
     short_help="List the problems.", epilog="Example: kbevolve problems ls --kernelbench ~/KernelBench --level 1"
 )
 @click.option("--level", type=click.IntRange(min=1), help="Only this level: 1 operators, 2 fused sequences, 3 models.")
+@json_option
 @kernelbench_option
-def ls(level: int | None, kernelbench_dir: Path | None) -> None:
+def ls(level: int | None, as_json: bool, kernelbench_dir: Path | None) -> None:
     """List the built-in problems, and those of a KernelBench checkout when there is one.
 
     Seeds are the hand-written starting kernels; every run also starts from the reference and torch.compile's kernel.
@@ -85,7 +109,11 @@ def ls(level: int | None, kernelbench_dir: Path | None) -> None:
     if not shown:
         levels = ", ".join(str(known) for known in sorted({_level(name) for name in names}))
         raise UsageError(f"no problems of level {level}; the levels are {levels}")
-    print_table(Console(), _COLUMNS, [_row(name, kernelbench_dir) for name in shown])
+    listed = [_listed(name, kernelbench_dir) for name in shown]
+    if as_json:
+        print_json(listed)
+    else:
+        print_table(Console(), _COLUMNS, listed)
 
 
 @problems.command(epilog="Example: kbevolve problems show L1/matmul --device cpu")
@@ -112,9 +140,12 @@ def show(name: str, device_type: str, graph: bool, as_json: bool, kernelbench_di
     """
     problem = find_problem(name, kernelbench=kernelbench_dir)
     if not graph:
+        source = problem.source_for(device_type)
         if as_json:
-            raise UsageError("--json shows a graph; add --graph")
-        print_source(Console(), problem.source_for(device_type))
+            facts = {"problem": problem.name, "id": problem.id, "path": problem.path, "summary": problem.summary}
+            print_json({**facts, "device": device_type, "source": source})
+        else:
+            print_source(Console(), source)
         return
 
     from kbevolve.evaluators.graph.process import graph_for
@@ -182,8 +213,9 @@ def check(
     help="Precision of the task.",
 )
 @click.option("--ideas", "count", type=click.IntRange(1, 16), default=4, show_default=True, help="Ideas asked for.")
+@json_option
 @kernelbench_option
-def prompt(name: str, gpu: str, precision: Precision, count: int, kernelbench_dir: Path | None) -> None:
+def prompt(name: str, gpu: str, precision: Precision, count: int, as_json: bool, kernelbench_dir: Path | None) -> None:
     """Show the first prompt of a run on a GPU that this machine need not have.
 
     The GPU is described by its data sheet. A run describes its device as it is measured, and shows measured kernels.
@@ -192,7 +224,11 @@ def prompt(name: str, gpu: str, precision: Precision, count: int, kernelbench_di
 
     from kbevolve.evolve.proposers.codegen.first_prompt import first_prompt
 
-    for title, text in zip(("system", "user"), first_prompt(problem, sheet, precision, count=count), strict=True):
+    texts = dict(zip(("system", "user"), first_prompt(problem, sheet, precision, count=count), strict=True))
+    if as_json:
+        print_json(texts)
+        return
+    for title, text in texts.items():
         click.echo(f"----- {title} -----\n\n{text}")
 
 
@@ -215,14 +251,23 @@ def _level(name: str) -> int:
     return int(name.removeprefix("kernelbench:").removeprefix("L").partition("/")[0])
 
 
-def _row(name: str, checkout: Path | None) -> tuple[str, str, str, str]:
+def _listed(name: str, checkout: Path | None) -> _Listed:
     try:
         problem = find_problem(name, kernelbench=checkout)
     except ProblemError as error:  # one bad file in a checkout hides no other
-        return name, "", "", f"malformed: {error}"
-    seeds = ",".join(path.stem for device_type in ("cpu", "cuda") for path in seed_files(problem.name, device_type))
-    # KernelBench's files have no docstring, but their names say it: 19_ReLU.
-    summary = problem.summary.rstrip(".") or title_of(problem.path).replace("_", " ")
-    if flaws := ", ".join(dict.fromkeys(flaw.kind for flaw in known_flaws(problem))):
-        summary += f" (flawed: {flaws})"
-    return problem.name, "yes" if problem.cpu_sizes else "", seeds, summary
+        return _Listed(problem=name, level=_level(name), malformed=str(error))
+    return _Listed(
+        problem=problem.name,
+        level=_level(name),
+        cpu_sizes=bool(problem.cpu_sizes),
+        seeds=tuple(path.stem for device_type in ("cpu", "cuda") for path in seed_files(problem.name, device_type)),
+        # KernelBench's files have no docstring, but their names say it: 19_ReLU.
+        summary=problem.summary.rstrip(".") or title_of(problem.path).replace("_", " "),
+        flaws=tuple(dict.fromkeys(flaw.kind for flaw in known_flaws(problem))),
+    )
+
+
+def _summary(one: _Listed) -> str:
+    if one.malformed:
+        return f"malformed: {one.malformed}"
+    return one.summary + (f" (flawed: {', '.join(one.flaws)})" if one.flaws else "")

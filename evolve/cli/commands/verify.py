@@ -60,7 +60,7 @@ def verify_command(names: tuple[str, ...], top: int, as_json: bool, device: str 
     failed = [one for one in done if one.doubt]
     if as_json:
         counts = {"held": len(done) - len(failed), "of": len(claims)}
-        print_json_line({"device": found.fingerprint, **counts, "kernels": [_facts(one) for one in done]})
+        print_json_line({"device": found.fingerprint, **counts, "kernels": [verified_facts(one) for one in done]})
     else:
         print_table(Console(), _COLUMNS, done)
         click.echo(f"{len(done) - len(failed)} of {counted(len(claims), 'speedup')} held on {found.description}.")
@@ -93,7 +93,7 @@ _COLUMNS: tuple[Column[Verified], ...] = (
 )
 
 
-def _facts(one: Verified) -> dict[str, Any]:
+def verified_facts(one: Verified) -> dict[str, Any]:
     """A verified kernel for scripts."""
     claim = one.claim
     names = ("speedup", "speedup_low", "speedup_high", "time_ms", "reference_ms")

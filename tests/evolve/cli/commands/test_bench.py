@@ -84,7 +84,7 @@ def kernels(folder: Path, **files: Kernel) -> Path:
 
 def last(outcome: Any) -> dict[str, Any]:
     assert outcome.code == 0, outcome.err
-    found: dict[str, Any] = json.loads(outcome.out.splitlines()[-1])
+    found: dict[str, Any] = json.loads(outcome.out)
     return found
 
 
@@ -116,7 +116,7 @@ def test_what_is_finished_is_not_done_again(bench: Any, suite: Path) -> None:
     first = last(bench("--json"))
     judge = BenchJudge()
     outcome = bench("--json", judge=judge)
-    assert "3 problems, 3 of them finished." in outcome.out
+    assert "3 problems, 3 of them finished." in outcome.err
     assert judge.opened == 0, "a judge was started for nothing"
     assert last(outcome) == first
     (suite / "suite" / "level2" / "8_Fourth.py").write_text(f"{PROBLEM_TEXT}\n# problem 8\n")
@@ -129,15 +129,15 @@ def test_an_interrupted_benchmark_says_how_to_go_on_and_does(bench: Any) -> None
     judge.error = KeyboardInterrupt()
     outcome = bench("--json", judge=judge)
     assert outcome.code == 130
-    assert "Interrupted with 2 problems left; the same command continues." in outcome.out
-    assert json.loads(outcome.out.splitlines()[-1])["all"]["n"] == 1
+    assert "Interrupted with 2 problems left; the same command continues." in outcome.err
+    assert json.loads(outcome.out)["all"]["n"] == 1
     assert judge.closed
     idle = BenchJudge(breaking="problem")
     idle.error = KeyboardInterrupt()
     outcome = bench("--json", "--seed", 9, judge=idle)
-    assert (json.loads(outcome.out.splitlines()[-1])["all"]["n"], outcome.code) == (0, 130), "before the first result"
+    assert (json.loads(outcome.out)["all"]["n"], outcome.code) == (0, 130), "before the first result"
     again = bench("--json")
-    assert "3 problems, 1 of them finished." in again.out
+    assert "3 problems, 1 of them finished." in again.err
     assert last(again)["all"]["n"] == 3
 
 
@@ -158,7 +158,7 @@ def test_a_problem_that_cannot_be_judged_is_in_no_share(bench: Any) -> None:
     assert [found["all"][name] for name in ("n", "not_judged", "correct", "fast_1")] == [2, 1, 2, 1.0]
     assert [found["without_flawed"][name] for name in ("n", "not_judged")] == [1, 0]
     assert found["problems"][0]["not_judged"] == "degenerate: zeros pass"
-    assert "not judged: degenerate: zeros pass" in outcome.out
+    assert "not judged: degenerate: zeros pass" in outcome.err
     idle = BenchJudge()
     assert "3 of them finished" in bench(judge=idle).out
     assert last(bench("--json", "--fresh", judge=BenchJudge()))["all"]["n"] == 3, "the judge has learnt since"
@@ -179,9 +179,9 @@ def test_kernels_of_others_are_scored(bench: Any, suite: Path) -> None:
     runs = kernels(suite / "runs", **files, **{"1_problem_9_sample_0": FAST})
     judge = BenchJudge()
     outcome = bench("--from", runs, "--json", judge=judge)
-    assert "3 kernels for 1 problem." in outcome.out
-    assert "Without a kernel, and so not correct: 1 problem of these levels." in outcome.out
-    assert "For no problem of the suite: 1 file, e.g. level_1_problem_9_sample_0_kernel.py" in outcome.out
+    assert "3 kernels for 1 problem." in outcome.err
+    assert "Without a kernel, and so not correct: 1 problem of these levels." in outcome.err
+    assert "For no problem of the suite: 1 file, e.g. level_1_problem_9_sample_0_kernel.py" in outcome.err
     found = last(outcome)
     assert list(found["levels"]) == ["1"], "no kernel is for the other level"
     assert [found["all"][name] for name in ("n", "correct", "fast_1", "fast_2")] == [2, 1, 0.5, 0.5]

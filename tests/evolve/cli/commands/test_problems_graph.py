@@ -117,7 +117,3 @@ def test_a_problem_without_a_graph_says_why_in_one_line(kbevolve: Callable[..., 
     assert outcome.code == 1
     # In this process torch's own warnings are in front.
     assert outcome.err.splitlines()[-1].endswith("cannot be traced: its control flow depends on data")
-
-
-def test_json_is_of_a_graph(kbevolve: Callable[..., Any], path: Path) -> None:
-    assert kbevolve("problems", "show", path, "--json").code == 2
