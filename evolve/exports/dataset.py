@@ -18,7 +18,7 @@ from kbevolve.evolve.exports.files import whole_file
 
 #: What a data set may be, by the ending of its file.
 ENDINGS = (".jsonl", ".parquet")
-#: The part of the reward that a correct kernel gets for being correct (Kevin, arXiv 2507.11948, section 3).
+#: The part of the reward that a correct kernel gets for being correct (Kevin, arXiv 2507.11948).
 _FOR_CORRECT = 0.3
 #: How the archive separates the requests for one child, the answers to them, and the messages of a request.
 _REQUEST = re.compile(r"^===== request \d+: (.+) =====\n", re.MULTILINE)
@@ -126,7 +126,7 @@ def rows_of(archive: Archive, run: Run) -> Iterator[dict[str, Any]]:
 def reward_of(state: BirthState, evaluation: Evaluation | None) -> float | None:
     """0.3 and the speedup over eager for a correct kernel, 0 for one that failed or for no code; None when not judged.
 
-    Source: Kevin (arXiv 2507.11948), section 3.
+    Source: the score of one kernel in Kevin (arXiv 2507.11948), before it is discounted over turns.
     """
     if evaluation is None:
         return 0.0 if state is BirthState.NO_CODE else None

@@ -4,6 +4,7 @@ The speedup in an exported file is always a new measurement, which the archive k
 partly luck, and the machine may have changed.
 """
 
+import re
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,19 +47,38 @@ def check_output(output: Path, *, force: bool, form: str = "modelnew") -> None:
     """Check the path of the output before the minute of measuring, not after.
 
     Raises:
-        UsageError: the file exists already (without `force`), or its directory does not.
+        UsageError: the file exists already (without `force`), its directory does not, or its ending is not wanted.
     """
-    folder = form in FORMATS and bool(FORMATS[form].kernel_file)
+    folder = form in FORMATS and FORMATS[form].folder
+    ending = FORMATS[form].ending if form in FORMATS else ""
     if output.is_dir() and not folder:
         raise UsageError(f"{output} is a directory; name a file: -o {output / 'best.py'}")
     if folder and output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; {form} is a folder: -o {output.with_suffix('')}")
+    if not output.name.endswith(ending):
+        raise UsageError(f"{output}: a file for {form} ends in {ending}: -o {output.with_suffix(ending)}")
     if form == "torch-op" and not output.name.isidentifier():
         raise UsageError(f"{output.name!r} is no name for a Python package; name one to import, e.g. fast_op")
     if output.exists() and not force:
         raise UsageError(f"{output} exists already; --force writes over it")
     if not output.parent.is_dir():
         raise UsageError(f"{output}: there is no directory {output.parent}; make it first: mkdir -p {output.parent}")
+
+
+def check_task(task: str, form: str) -> None:
+    """Check the receiver's name of the task.
+
+    Raises:
+        UsageError: it is missing, a file in this format names no task, or it is not one word.
+    """
+    wanted = FORMATS[form].task if form in FORMATS else ""
+    if task and not wanted:
+        naming = " or ".join(name for name, made in FORMATS.items() if made.task)
+        raise UsageError(f"--task is for --format {naming}; leave it out")
+    if wanted and not task:
+        raise UsageError(f"--format {form} needs the name of the {wanted} that the file is for: --task NAME")
+    if not re.fullmatch(r"[\w.:/-]*", task):
+        raise UsageError(f"--task {task!r}: the name of a {wanted} is one word of letters, digits and -_.:/")
 
 
 def measure_and_write(
@@ -80,19 +100,20 @@ def measure_and_write(
         output: the file or folder to write.
         form: one of `formats.FORMATS`.
         slower: write a correct kernel whose speedup does not hold, too.
-        task: what the receiver calls the task; "" to derive it from the problem's name.
+        task: what the receiver calls the task; "" for a format that names none.
 
     Raises:
         EvaluatorError: the judge does not work on this machine.
         ArchiveError: the files or the archive cannot be written.
         UsageError: the format does not suit the kernel.
     """
+    made = FORMATS[form]
+    made.check(claim.kernel)
     (verified,) = verify(archive, [claim], device)
     evaluation = verified.now
     if verified.doubt and not (slower and evaluation.verdict is Verdict.CORRECT):
         return verified
     measured = archive.runs.evaluations(claim.run.id)
-    made = FORMATS[form]
     text = exported_source(
         claim.kernel,
         evaluation,

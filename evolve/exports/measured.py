@@ -32,7 +32,7 @@ class MeasuredKernel:
     text: str
     #: The last part of the output's path.
     output_name: str
-    #: What the receiver calls the task; "" to derive it from the problem's name.
+    #: What the receiver calls the task; "" for a format that names none.
     task: str = ""
 
     @property
@@ -45,6 +45,15 @@ class MeasuredKernel:
     def name(self) -> str:
         """The problem's name in small letters, digits and underscores, e.g. ``l1_matmul``."""
         return re.sub(r"\W+", "_", self.run.problem_name, flags=re.ASCII).strip("_").lower()
+
+    @property
+    def gpu(self) -> str:
+        """The GPU's model as platforms name it, e.g. ``H200`` or ``GeForce_RTX_4090``; "" on a CPU."""
+        if self.device.type == "cpu":
+            return ""
+        full = self.device.fingerprint.split("/")[1]
+        short = re.search(r"\b[A-Z]+\d+[A-Z]*\b", full)
+        return short[0] if short else full.removeprefix("NVIDIA ").replace(" ", "_")
 
     @property
     def reference(self) -> str:
@@ -75,5 +84,8 @@ class MeasuredKernel:
 
 
 _templates = Environment(
-    loader=PackageLoader("kbevolve.evolve.exports"), undefined=StrictUndefined, keep_trailing_newline=True
+    loader=PackageLoader("kbevolve.evolve.exports"),
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
 )

@@ -15,7 +15,7 @@ from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.settings_options import device_option
 from kbevolve.evolve.exports.dataset import check_dataset, write_dataset
-from kbevolve.evolve.exports.export import check_output, choose, measure_and_write
+from kbevolve.evolve.exports.export import check_output, check_task, choose, measure_and_write
 from kbevolve.evolve.exports.formats import FORMATS
 
 #: The format that is no kernel's.
@@ -36,6 +36,7 @@ _DATASET = "dataset"
     show_default=True,
     help="What to write.",
 )
+@click.option("--task", default="", metavar="NAME", help="The leaderboard or definition that the file is for.")
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run's births, in a data set; repeat it.")
 @click.option("--force", is_flag=True, help="Overwrite PATH.")
 @click.option("--even-if-slower", is_flag=True, help="Write a correct kernel whose speedup does not hold, too.")
@@ -47,6 +48,7 @@ def export(
     output: Path,
     which: str | None,
     form: str,
+    task: str,
     run_ids: tuple[str, ...],
     force: bool,
     even_if_slower: bool,
@@ -61,6 +63,7 @@ def export(
 
     A data set has every birth of the archive, of --problem or of --run: prompts, replies, code, verdicts and rewards.
     """
+    check_task(task, form)
     if form == _DATASET:
         if which or even_if_slower:
             raise UsageError("a data set has all kernels, and measures none; leave out --kernel and --even-if-slower")
@@ -76,7 +79,7 @@ def export(
         then = claim.measured.speedup if claim.measured else None
         before = f", {over_eager(as_times(then), then)} in its run" if then else ""
         click.echo(f"Measuring {claim.kernel.id} again ({claim.run.problem_name}{before}) on {found.description} …")
-        verified = measure_and_write(archive, claim, found, output, form=form, slower=even_if_slower)
+        verified = measure_and_write(archive, claim, found, output, form=form, slower=even_if_slower, task=task)
     evaluation = verified.now
     written = not verified.doubt or (even_if_slower and evaluation.verdict is Verdict.CORRECT)
     if as_json:

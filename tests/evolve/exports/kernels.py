@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from kbevolve.archive.export import exported_source
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Evaluation, Kernel, Run, Verdict
@@ -57,6 +59,34 @@ class ModelNew(nn.Module):
         bias = (self.linear.bias - self.norm.running_mean) * gain + self.norm.bias
         return torch.relu((x @ weight.T + bias) * scale + 1), x
 """
+#: A problem without weights, with one input.
+PLAIN = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=-1)
+
+
+def get_inputs():
+    return [torch.randn(6, 9)]
+
+
+def get_init_inputs():
+    return []
+"""
+PLAIN_KERNEL = """
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        powers = torch.exp(x - x.amax(-1, keepdim=True))
+        return powers / powers.sum(-1, keepdim=True)
+"""
 RUN = Run(id="own-1", problem_name="own/Fused.py", problem="0123", device="cpu/x", seed=3, settings="{}")
 EVALUATION = grouped(Evaluation,
     kernel="k", problem="0123", device="cpu/x", precision="fp32", verdict=Verdict.CORRECT, error=4.9e-6,
@@ -64,15 +94,34 @@ EVALUATION = grouped(Evaluation,
 )  # fmt: skip
 
 
-def measured(**changes: Any) -> MeasuredKernel:
-    kernel = Kernel.from_source(KERNEL)
+GPU = Device(
+    type="cuda", index=0, fingerprint="cuda/NVIDIA H100 80GB HBM3/sm_90/torch 2.13.0/CUDA 13.0", description="An H100"
+)  # fmt: skip
+
+
+def measured(*, source: str = KERNEL, problem: str = PROBLEM, **changes: Any) -> MeasuredKernel:
+    kernel = Kernel.from_source(source)
     evaluation = changes.pop("evaluation", EVALUATION)
     text = exported_source(
         kernel, evaluation, run=RUN, device="D", line=(), speedups={}, command="kbevolve evaluate kernel.py",
         moment=datetime(2026, 11, 21, tzinfo=UTC),
     )  # fmt: skip
     return MeasuredKernel(
-        kernel=kernel, problem=parse_problem(PROBLEM, name="own/Fused.py", path=Path("own/Fused.py")), run=RUN,
-        device=Device(type="cpu", index=0, fingerprint="cpu/x", description="D"), evaluation=evaluation, text=text,
-        output_name="fast_op", **changes,
+        kernel=kernel, problem=parse_problem(problem, name="own/Fused.py", path=Path("own/Fused.py")), run=RUN,
+        device=changes.pop("device", Device(type="cpu", index=0, fingerprint="cpu/x", description="D")),
+        evaluation=evaluation, text=text, output_name="fast_op", **changes,
     )  # fmt: skip
+
+
+def reference_of(found: MeasuredKernel) -> tuple[torch.nn.Module, list[Any]]:
+    """The reference with random weights, and inputs for it."""
+    namespace: dict[str, Any] = {"__name__": "reference"}
+    exec(found.reference, namespace)
+    model: torch.nn.Module = namespace["Model"](*namespace["get_init_inputs"]()).eval()
+    model.load_state_dict({name: torch.rand_like(tensor.float()) for name, tensor in model.state_dict().items()})
+    return model, namespace["get_inputs"]()
+
+
+def weights_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Its floating-point parameters and persistent buffers, by name."""
+    return {name: tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}

@@ -16,6 +16,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.cli.commands import export as command
+from kbevolve.evolve.exports.formats import FORMATS
 from kbevolve.evolve.runs import verification
 from tests.small_archive import confirmation
 
@@ -237,6 +238,33 @@ def test_a_speedup_that_does_not_hold_is_refused_unless_it_is_forced(
     assert "3.000 times PyTorch eager" in (tmp_path / "best.py").read_text()
 
 
+def words_for(form: str, tmp_path: Path) -> tuple[Any, ...]:
+    """The options of an export in this format, as it wants them."""
+    made = FORMATS[form]
+    task = ("--task", "gemm_v2") if made.task else ()
+    return ("--format", form, *task, "-o", tmp_path / f"best_kernel{made.ending}")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_is_measured_first_and_refuses_what_does_not_hold(
+    form: str, export: Any, small_archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = words_for(form, tmp_path)
+    for answer, options, code in (
+        ({"verdict": Verdict.WRONG, "speedup": None}, ("--even-if-slower",), 1),
+        (SLOWER, (), 1),
+        (SLOWER, ("--even-if-slower",), 0),
+    ):
+        assert not words[-1].exists()
+        judge = use(ScriptedJudge(**answer), monkeypatch, small_archive.run.device)
+        outcome = export(*words, *options, "--kernel", small_archive.best)
+        assert (outcome.code, len(judge.asked)) == (code, 1), outcome.err
+    files = [words[-1]] if words[-1].is_file() else words[-1].iterdir()
+    text = "\n".join(file.read_text() for file in files)
+    assert "3.000 times PyTorch eager" in text
+    assert f"kbevolve evaluate {FORMATS[form].kernel_file or words[-1].name} --problem L1/matmul" in text
+
+
 def test_a_wrong_kernel_is_written_by_no_means(
     export: Any, small_archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +317,39 @@ def test_a_modelnew_file_loads_where_there_is_only_torch(export: Any, judge: Any
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--format", "gpumode", "-o", "a.py"), "--format gpumode needs the name of the leaderboard"),
+        (("--format", "flashinfer-bench", "-o", "a.json"), "needs the name of the definition"),
+        (("--format", "gpumode", "-o", "a.py", "--task", "two words"), "the name of a leaderboard is one word"),
+        (("--format", "gpumode", "-o", "a.txt", "--task", "gemm"), "a file for gpumode ends in .py: -o a.py"),
+        (("--format", "flashinfer-bench", "-o", "a", "--task", "gemm"), "ends in .json: -o a.json"),
+        (("--task", "gemm"), "--task is for --format gpumode or flashinfer-bench; leave it out"),
+        (("--format", "dataset", "-o", "a.jsonl", "--task", "gemm"), "--task is for --format gpumode"),
+    ],
+)
+def test_what_a_platform_wants_is_asked_for_before_it_is_measured(
+    words: tuple[str, ...], why: str, export: Any, judge: Any
+) -> None:
+    outcome = export(*words)
+    assert (outcome.code, judge.asked) == (2, [])
+    assert why in outcome.err
+
+
+def test_a_kernel_that_a_platform_does_not_accept_is_not_measured(
+    export: Any, judge: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_archive: Any
+) -> None:
+    with Archive(small_archive.path) as archive:
+        other = Kernel.from_source(archive.kernels.get(small_archive.best).source + "\nSTREAM = 0\n")
+        birth = dataclasses.replace(small_archive.births[0], slot=77, kernel=other.id)
+        archive.add_birth(birth, kernel=other)
+        archive.add_evaluation(dataclasses.replace(small_archive.evaluations[small_archive.best], kernel=other.id))
+    outcome = export(*words_for("gpumode", tmp_path), "--kernel", other.id)
+    assert (outcome.code, judge.asked) == (2, [])
+    assert 'KernelBot accepts no file with the word "stream"' in outcome.err
 
 
 def test_the_file_is_required(kbevolve: Any, small_archive: Any) -> None:
