@@ -47,6 +47,9 @@ class SearchSettings(Section):
     tree_implementations: int = Field(2, ge=1, le=64)
     #: Generations after the starting kernels; each island creates one child in each.
     generations: int = Field(50, ge=0)
+    #: Language of new kernels: "cuda" or "triton" on a GPU, "cpp" on a CPU; "any" for all of the device. Starting
+    #: kernels in other languages are left out, except the reference and your own files.
+    backend: Literal["any", "cuda", "triton", "cpp"] = "any"
     #: Number of islands. Where budget.evaluations is given and this is not: 1 below 150 of them, 2 below 400, else 4.
     islands: int = Field(4, ge=1, le=64)
     #: Every so many generations each island sends its best kernel to the next one of the ring; 0 never.
@@ -175,6 +178,7 @@ class ModelSettings(Section):
     api_key_variable: str | None = None
     temperature: float | None = Field(None, ge=0, le=2)
     max_tokens: int | None = Field(None, ge=256)
+    reasoning_effort: str | None = None
 
 
 class BudgetSettings(Section):
@@ -211,7 +215,7 @@ class LLMSettings(Section):
     #: Model name as the endpoint knows it, None for no model.
     model: str | None = None
     #: Several models instead of the one; () for the one. Each has a name of its own and may have a weight, api_base,
-    #: api_key_variable, temperature and max_tokens.
+    #: api_key_variable, temperature, max_tokens and reasoning_effort.
     models: tuple[ModelSettings, ...] = ()
     #: Which of several models writes a child: "weights" by their weights alone, "bandit" by the gains of each model,
     #: per dollar where all their prices are known.
@@ -227,6 +231,8 @@ class LLMSettings(Section):
     temperature: float = Field(0.8, ge=0, le=2)
     #: Tokens of a reply at most.
     max_tokens: int = Field(16000, ge=256)
+    #: How long a model reasons, in a word that its endpoint knows, such as "low" or "high"; None says nothing of it.
+    reasoning_effort: str | None = Field(None, min_length=1)
     #: Seconds a request may take.
     timeout: float = Field(300.0, gt=0)
     #: How often a failed request is tried again.
@@ -259,6 +265,6 @@ class LLMSettings(Section):
         return tuple(self._only(model) for model in self.models) or (self,)
 
     def _only(self, model: ModelSettings) -> "LLMSettings":
-        own = ("api_base", "api_key_variable", "temperature", "max_tokens")
+        own = ("api_base", "api_key_variable", "temperature", "max_tokens", "reasoning_effort")
         given = {name: value for name in own if (value := getattr(model, name)) is not None}
         return self.model_copy(update={"model": model.name, "models": (), **given})

@@ -6,7 +6,7 @@ exploratory: it asks its models at a higher temperature, and where credit of tec
 chooses without it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbevolve.archive.records import Backend
 
@@ -66,8 +66,13 @@ _BY_DEVICE = {
 }
 
 
-def policy_of(island: int, *, islands: int, device_type: str) -> Policy:
-    """What is special about an island, of so many, on a ``"cpu"`` or ``"cuda"`` device."""
+def policy_of(island: int, *, islands: int, device_type: str, backend: Backend | None = None) -> Policy:
+    """What is special about an island, of so many, on a ``"cpu"`` or ``"cuda"`` device.
+
+    With `backend` all islands write that language, so they differ as on a CPU.
+    """
+    if backend is not None:
+        return replace(policy_of(island, islands=islands, device_type="cpu"), backend=backend)
     if islands == 1:
         return FREE
     if islands > 2 and island == islands - 1:

@@ -189,6 +189,12 @@ _SEARCH_OPTIONS = (
         "How parents and operators are chosen; all but the first are for comparison.  [default: evolve]",
         type=click.Choice(list(STRATEGIES)),
     ),
+    _setting(
+        "--backend",
+        "search.backend",
+        "Language of new kernels: cuda or triton on a GPU, cpp on a CPU.  [default: any of the device]",
+        type=click.Choice(["any", "cuda", "triton", "cpp"]),
+    ),
     _setting("--generations", "search.generations", "Generations to reach; each has one child an island.", type=int),
     *budget_options,
     _setting("--islands", "search.islands", "Islands.  [default: depends on --max-evaluations]", type=int),

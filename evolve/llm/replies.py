@@ -25,6 +25,8 @@ from kbevolve.evolve.llm.rate_limit import RateLimit
 
 #: Settings that a request depends on beside its text.
 PARAMETERS = ("provider", "model", "temperature", "max_tokens")
+#: Newer ones, which count where they have a value: without one a request is that of an older recording.
+OPTIONAL = ("reasoning_effort",)
 #: Version of the format.
 VERSION = 1
 
@@ -32,7 +34,8 @@ VERSION = 1
 def request_digest(settings: LLMSettings, system: str, messages: Sequence[Message], child: str) -> str:
     """Identifies a request: the model and its parameters, the conversation, and the child that asks."""
     turns = [[message.role, message.content] for message in messages]
-    request = [[getattr(settings, name) for name in PARAMETERS], system, turns, child]
+    given = [value for name in OPTIONAL if (value := getattr(settings, name)) is not None]
+    request = [[*(getattr(settings, name) for name in PARAMETERS), *given], system, turns, child]
     return hashlib.sha256(json.dumps(request).encode("ascii")).hexdigest()[:32]
 
 
@@ -208,7 +211,7 @@ def _header(settings: LLMSettings) -> dict[str, Any]:
     """The header line: what a replay must know of the models, and not where they are or how they are reached."""
     models = settings.model_dump(
         mode="json",
-        include={*PARAMETERS, "models", "model_choice", "ideas_per_call"},
+        include={*PARAMETERS, *OPTIONAL, "models", "model_choice", "ideas_per_call"},
         exclude={"models": {"__all__": {"api_base", "api_key_variable"}}},
     )
     return {"recording": VERSION, "llm": models}

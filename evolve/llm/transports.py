@@ -146,6 +146,7 @@ class OpenAITransport:
                 api_key=self.key,
                 temperature=settings.temperature,
                 max_tokens=settings.max_tokens,
+                reasoning_effort=settings.reasoning_effort,
                 timeout=settings.timeout,
                 retries=0,
                 retry_delay=0,

@@ -19,7 +19,7 @@ from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, AbsentJudges, JudgeDevices, Judges, open_judges
-from kbevolve.evolve.runs.starts import dealt, given_starts, inductor_starts, new_starts, recorded_starts
+from kbevolve.evolve.runs.starts import check_backend, dealt, given_starts, inductor_starts, new_starts, recorded_starts
 from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Observer
@@ -54,7 +54,8 @@ def check_new_run(settings: Settings, proposers: Collection[Operator]) -> None:
 
 
 def open_run(archive: Archive, problem: Problem, device: Device, settings: Settings) -> Run:
-    """Write a new run to the archive."""
+    """Write a new run to the archive; SettingsError when its kernels cannot run on the device."""
+    check_backend(settings, device.type)
     archive.add_problem(problem)
     now = datetime.now(UTC)
     stem = PurePath(problem.name.replace(":", "-")).stem

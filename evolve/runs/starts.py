@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from kbevolve.archive.records import Kernel
+from kbevolve.archive.records import Backend, Kernel
+from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
+from kbevolve.evolve.proposers.codegen.prompts import DEVICE_BACKENDS
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.seeds import (
     INDUCTOR,
@@ -40,7 +42,23 @@ def new_starts(context: RunContext) -> tuple[StartingKernel, ...]:
     """The starting kernels that need not be generated; none when generation 0 is over."""
     if _is_over(context):
         return ()
-    return starting_kernels(context.problem, context.device.type) + given_starts(context.settings)
+    known = starting_kernels(context.problem, context.device.type)
+    return tuple(start for start in known if _fits(start.kernel, context.settings)) + given_starts(context.settings)
+
+
+def check_backend(settings: Settings, device_type: str) -> None:
+    """SettingsError when no kernel in the language of `search.backend` runs on a ``"cpu"`` or ``"cuda"`` device."""
+    named, possible = settings.search.backend, [one.value for one in DEVICE_BACKENDS[device_type]]
+    if named not in ("any", *possible):
+        raise SettingsError(
+            f"search.backend={named}: kernels for this {device_type} device are written in {' or '.join(possible)}; "
+            "name one of these, or leave out --backend"
+        )
+
+
+def _fits(kernel: Kernel, settings: Settings) -> bool:
+    """Whether a starting kernel is in the language of the run; the reference is in every one."""
+    return settings.search.backend in ("any", kernel.backend) or kernel.backend is Backend.TORCH
 
 
 @contextmanager
@@ -79,8 +97,9 @@ def inductor_starts(
             starts = {INDUCTOR: source}
             if precision == "fp32" and _SPLIT_DEVICE in context.device.fingerprint:
                 starts[SPLIT_PRODUCTS] = with_split_products(source) or ""
+            kernels = {note: Kernel.from_source(text) for note, text in starts.items() if text}
             return tuple(
-                StartingKernel(kernel=Kernel.from_source(text), note=note) for note, text in starts.items() if text
+                StartingKernel(kernel=kernel, note=note) for note, kernel in kernels.items() if _fits(kernel, settings)
             )
 
         yield generated

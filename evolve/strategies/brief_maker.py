@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from kbevolve.archive.records import Birth, Operator
+from kbevolve.archive.records import Backend, Birth, Operator
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
 from kbevolve.evolve.state.attempts import Failure
@@ -131,7 +131,13 @@ class BriefMaker:
         )
 
     def _policy(self, island: int) -> Policy:
-        return policy_of(island, islands=self._settings.islands, device_type=self.context.device.type)
+        named = self._settings.backend
+        return policy_of(
+            island,
+            islands=self._settings.islands,
+            device_type=self.context.device.type,
+            backend=None if named == "any" else Backend(named),
+        )
 
     def _transferred_kernel(self, memory: Memory, rng: Random) -> TransferredKernel | None:
         """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""

@@ -21,6 +21,14 @@ def test_a_gpu_has_an_island_for_each_language() -> None:
     assert backends == [Backend.TRITON, Backend.CUDA, None, None]
 
 
+def test_islands_that_write_one_language_differ_in_techniques() -> None:
+    policies = [policy_of(island, islands=4, device_type="cuda", backend=Backend.TRITON) for island in range(4)]
+    assert {policy.backend for policy in policies} == {Backend.TRITON}
+    assert [policy.techniques for policy in policies] == [TRAFFIC, WORK, DIVISION, frozenset()]
+    alone = policy_of(0, islands=1, device_type="cuda", backend=Backend.CUDA)
+    assert (alone.backend, alone.techniques) == (Backend.CUDA, FREE.techniques)
+
+
 def test_the_families_are_of_the_playbook_and_apart() -> None:
     known = set(load_playbook().techniques) - {OTHER, RECOMBINE, "tuning"}
     assert known == TRAFFIC | WORK | DIVISION

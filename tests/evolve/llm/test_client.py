@@ -261,6 +261,14 @@ def test_reasoning_models_get_their_own_parameters(endpoint: Any, waits: Waits) 
     assert "temperature" not in endpoint.requests[0].body
 
 
+@pytest.mark.parametrize("name", ["gpt-5-mini", "qwen3"])
+def test_the_effort_of_reasoning_is_sent_when_it_is_set(name: str, endpoint: Any, waits: Waits) -> None:
+    for effort in ("low", None):
+        endpoint.say("x")
+        model(endpoint, waits, model=name, reasoning_effort=effort).complete("", HELLO)
+    assert [request.body.get("reasoning_effort") for request in endpoint.requests] == ["low", None]
+
+
 def test_the_key_never_shows(
     endpoint: Any, waits: Waits, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

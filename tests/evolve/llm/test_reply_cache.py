@@ -60,6 +60,7 @@ def test_an_answered_request_is_not_sent_again_in_a_later_session(tmp_path: Path
         {"settings": LLM.model_copy(update={"model": "n"})},
         {"settings": LLM.model_copy(update={"temperature": 0.6})},
         {"settings": LLM.model_copy(update={"max_tokens": 513})},
+        {"settings": LLM.model_copy(update={"reasoning_effort": "low"})},
         {"system": "t"},
         {"messages": (Message(role="assistant", content="hello"),)},
         {"messages": (*HELLO, *HELLO)},

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.store import Archive
+from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.errors import SettingsError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, SPLIT_PRODUCTS, StartingKernel
-from kbevolve.evolve.runs.starts import inductor_starts
+from kbevolve.evolve.runs.session import open_run as open_new_run
+from kbevolve.evolve.runs.starts import check_backend, inductor_starts, new_starts
 from kbevolve.evolve.state.context import RunContext
 from tests.evolve.doubles import context_of, kernel, open_run, settings
 
@@ -75,3 +78,37 @@ def test_products_are_split_where_the_task_and_the_device_ask_for_it(
     with inductor_starts(replace(context, device=device, settings=chosen), [], None, print) as generated:
         assert generated is not None
         assert [start.note for start in generated()] == notes
+
+
+def in_language(context: RunContext, backend: str) -> RunContext:
+    search = context.settings.search.model_copy(update={"backend": backend})
+    return replace(context, settings=context.settings.model_copy(update={"search": search}))
+
+
+@pytest.mark.parametrize(
+    ("backend", "languages"),
+    [("any", {"torch", "triton", "cuda"}), ("triton", {"torch", "triton"}), ("cuda", {"torch", "cuda"})],
+)
+def test_a_run_in_one_language_starts_in_it(backend: str, languages: set[str], context: RunContext) -> None:
+    gpu = replace(context.device, type="cuda")
+    starts = new_starts(replace(in_language(context, backend), problem=find_problem("L1/softmax"), device=gpu))
+    assert {start.kernel.backend.value for start in starts} == languages
+
+
+def test_a_generated_start_in_another_language_is_left_out(
+    context: RunContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "import triton\n@triton.jit\ndef f(): ...\nclass ModelNew: ...\n"
+    monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.source", lambda self: source)
+    for backend, count in (("triton", 1), ("cuda", 0)):
+        with inductor_starts(in_language(context, backend), [], None, print) as generated:
+            assert generated is not None
+            assert len(generated()) == count
+
+
+def test_a_language_that_the_device_does_not_run_is_an_error(context: RunContext) -> None:
+    settings = in_language(context, "triton").settings
+    check_backend(settings, "cuda")
+    with pytest.raises(SettingsError, match=r"search\.backend=triton: kernels for this cpu device are written in cpp"):
+        open_new_run(context.archive, context.problem, context.device, settings)
+    assert context.archive.runs.ids() == [context.run.id], "a run was written all the same"
