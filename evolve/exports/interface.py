@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +56,7 @@ def interface_of(found: MeasuredKernel) -> Interface:
         shown = " ".join(arguments.split())[:80]
         raise _refusal(found, f"its constructor takes {shown}, which cannot be written as text") from None
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True):
+        with FakeTensorMode(allow_non_fake_inputs=True), warnings.catch_warnings(action="ignore"):
             model, inputs = namespace["Model"](*ast.literal_eval(arguments)), namespace["get_inputs"]()
     except Exception as error:
         why = (str(error) or type(error).__name__).splitlines()[0]

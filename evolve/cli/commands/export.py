@@ -34,7 +34,7 @@ _DATASET = "dataset"
     type=click.Choice([*FORMATS, _DATASET]),
     default="modelnew",
     show_default=True,
-    help="What to write.",
+    help=f"What: {'; '.join(f'{name}, {made.words}' for name, made in FORMATS.items())}; dataset, every birth.",
 )
 @click.option("--task", default="", metavar="NAME", help="The leaderboard or definition that the file is for.")
 @click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run's births, in a data set; repeat it.")
