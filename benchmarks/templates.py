@@ -31,6 +31,7 @@ FILES = (
     "convolution_product",
     "split_convolution",
     "direct_convolution",
+    "split_attention",
 )
 CALLS = 20
 #: Samples of a batch, or rows of a product, that are compared with fp64.
@@ -55,6 +56,28 @@ CONVOLUTIONS = {
         {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
     ),
 }
+#: batch, heads, queries, keys, numbers of a row, and whether a mask hides later keys.
+ATTENTIONS = {
+    "attention 96, causal": (128, 8, 512, 512, 96, True),
+    "attention 64": (2, 8, 197, 197, 64, False),
+    "attention 32, long": (2, 4, 16384, 16384, 32, False),
+}
+
+
+def attention(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
+    """As `case`."""
+    batch, heads, queries, keys, size, causal = ATTENTIONS[name]
+    q, k, v = (torch.randn(batch, rows, heads, size, device="cuda").transpose(1, 2) for rows in (queries, keys, keys))
+    mask = torch.ones(queries, keys, device="cuda", dtype=torch.bool).triu(1) if causal else None
+    options = (mask, None, size**-0.5, False)
+    # A sample and a head: scores of fp64 are large.
+    q1, k1, v1 = (one[:1, :1].double() for one in (q, k, v))
+    truth = templates.attend_by_library(q1, k1.mT, v1, *options)
+    return (
+        lambda: templates.split_attention(q, k.mT, v, *options),
+        lambda: templates.attend_by_library(q, k.mT, v, *options),
+        truth,
+    )
 
 
 def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callable[[], Tensor], Tensor]:
@@ -66,6 +89,8 @@ def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callab
         b = torch.randn(N, K, device="cuda").T if b_major else torch.randn(K, N, device="cuda")
         out = torch.empty(M, N, device="cuda")
         return lambda: templates.split_mm(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
+    if name in ATTENTIONS:
+        return attention(name, templates)
     inputs, filters, given = CONVOLUTIONS[name]
     x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
     options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
@@ -117,7 +142,9 @@ def main() -> None:
     """One row a case, and a JSON object at the end."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable of a template")
-    parser.add_argument("--case", action="append", choices=[*PRODUCTS, *CONVOLUTIONS], help="all without it")
+    parser.add_argument(
+        "--case", action="append", choices=[*PRODUCTS, *CONVOLUTIONS, *ATTENTIONS], help="all without it"
+    )
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     values = dict(one.split("=", 1) for one in options.set)
@@ -127,9 +154,10 @@ def main() -> None:
         templates = imported(source, Path(folder), "templates")
         print("| case | library ms | template ms | times | error | host us | launches, us |")
         print("|---|---|---|---|---|---|---|")
-        for name in options.case or [*PRODUCTS, *CONVOLUTIONS]:
+        for name in options.case or [*PRODUCTS, *CONVOLUTIONS, *ATTENTIONS]:
             own, library, truth = case(name, templates)
-            error = float((own()[: len(truth)].double() - truth).norm() / truth.norm())
+            part = own()[tuple(slice(size) for size in truth.shape)].double()
+            error = float((part - truth).norm() / truth.norm())
             ours, theirs, host, kernels = device_ms(own), device_ms(library), host_us(own), launches(own)
             rows[name] = {
                 "library_ms": theirs,

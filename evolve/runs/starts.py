@@ -85,7 +85,9 @@ def inductor_starts(
         yield None
         return
     precision = settings.evaluation.precision
-    with InductorProcess(context.problem, context.device.type, precision=precision, device=device) as process:
+    split = precision == "fp32" and _SPLIT_DEVICE in context.device.fingerprint
+    kind = context.device.type
+    with InductorProcess(context.problem, kind, precision=precision, device=device, attention=split) as process:
 
         def generated() -> tuple[StartingKernel, ...]:
             try:
@@ -95,8 +97,8 @@ def inductor_starts(
                     say(f"no starting kernel from torch.compile: {error}")
                 return ()
             starts = {INDUCTOR: source}
-            if precision == "fp32" and _SPLIT_DEVICE in context.device.fingerprint:
-                starts[SPLIT_PRODUCTS] = with_split_products(source) or ""
+            if split:
+                starts[SPLIT_PRODUCTS] = with_split_products(process.fused() or source) or ""
             kernels = {note: Kernel.from_source(text) for note, text in starts.items() if text}
             return tuple(
                 StartingKernel(kernel=kernel, note=note) for note, kernel in kernels.items() if _fits(kernel, settings)

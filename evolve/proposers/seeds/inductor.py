@@ -1,9 +1,10 @@
 """A program that writes Inductor's code as a ModelNew file.
 
-``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE``
+``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE [FUSED]``
 
 It traces the reference with torch.compile, takes the module that Inductor generates before compiling it, and writes a
-file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them. On failure it ends
+file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them. A second file,
+FUSED, has each attention as one call, if there is any. On failure it ends
 with status 1; the last line of stderr is the reason. It uses no device before its standard input is closed.
 
 A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
@@ -74,50 +75,76 @@ class Capture:
     single: bool
 
 
-def capture(model: Any, inputs: list[Any]) -> Capture:
+def capture(model: Any, inputs: list[Any], *, attention: bool = False) -> list[Capture]:
     """Trace a model and generate its code, without compiling it.
+
+    Args:
+        model: the module, in evaluation mode.
+        inputs: of its forward.
+        attention: whether the code is also wanted with each attention as one operator.
+
+    Returns:
+        One, or two where an attention was wanted and found.
 
     Raises:
         CannotWrapError: the result is not one tensor or a flat sequence of tensors.
         Exception: from torch.compile, e.g. for a graph break.
     """
     import torch
+
+    from kbevolve.evolve.proposers.seeds.attention import with_attention
+
+    codes: list[str] = []
+    graphs: list[tuple[Any, list[Any]]] = []
+
+    def backend(graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        graphs.append((graph, example_inputs))
+        arguments.append(_arguments(graph))
+        codes.append(_generated(graph, example_inputs))
+        # Only the form of the result is needed, and a call of the graph would occupy the device.
+        outputs: Any = graph.graph.output_node().args[0]
+        return lambda *_: [torch.empty(0) for _ in outputs]
+
+    arguments: list[tuple[str, ...]] = []
+    with torch.no_grad():
+        compiled: Any = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
+        result = compiled(*inputs)
+        if len(graphs) == 1 and attention and (fused := with_attention(*graphs[0])) is not None:
+            codes.append(_generated(fused, graphs[0][1]))
+    if len(graphs) != 1:
+        raise CannotWrapError(f"the model became {len(graphs)} graphs, not one")
+    single = isinstance(result, torch.Tensor)
+    if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
+        raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
+    outputs = 1 if single else len(result)
+    return [Capture(code=code, arguments=arguments[0], outputs=outputs, single=single) for code in codes]
+
+
+def _generated(graph: Any, inputs: list[Any]) -> str:
+    """The module that Inductor generates for a graph."""
+    import torch
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.graph import GraphLowering
 
     codes: list[str] = []
-    arguments: list[tuple[str, ...]] = []
 
     def stop_with(code: str) -> NoReturn:
         codes.append(code)
         raise GeneratedError
 
-    def backend(graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
-        arguments.append(_arguments(graph))
-        try:
-            compile_fx(graph, example_inputs)
-        except Exception:
-            if not codes:
-                raise
-        # Only the form of the result is needed, and a call of the graph would occupy the device.
-        outputs: Any = graph.graph.output_node().args[0]
-        return lambda *_: [torch.empty(0) for _ in outputs]
-
     # The hook of PyTorch's own `run_and_get_code`. Without the cache, because cached graphs skip the hook.
     with (
-        torch.no_grad(),
         torch._inductor.config.patch({"fx_graph_cache": False, "compile_threads": 1, "cpp.vec_isa_ok": True}),
         mock.patch.object(GraphLowering, "save_output_code", stop_with),
     ):
-        compiled: Any = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
-        result = compiled(*inputs)
-    if len(arguments) != 1 or len(codes) != 1:
-        raise CannotWrapError(f"the model became {len(arguments)} graphs and {len(codes)} modules, not one each")
-    single = isinstance(result, torch.Tensor)
-    if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
-        raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
-    outputs = 1 if single else len(result)
-    return Capture(code=codes[0], arguments=arguments[0], outputs=outputs, single=single)
+        try:
+            compile_fx(graph, inputs)
+        except Exception:
+            if not codes:
+                raise
+    if len(codes) != 1:
+        raise CannotWrapError(f"the model became {len(codes)} modules, not one")
+    return codes[0]
 
 
 def wrap(found: Capture, reference: str, *, version: str) -> str:
@@ -257,7 +284,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def main(reference: Path, kernel: Path, device_type: str, dtype_name: str) -> None:
+def main(reference: Path, kernel: Path, device_type: str, dtype_name: str, fused: Path | None = None) -> None:
     """Write the kernel file for a reference file, on ``"cpu"`` or ``"cuda"`` and in ``"float32"`` or another dtype."""
     if device_type == "cpu":
         sys.stdin.read()  # the judge measures on the cores that the imports would take
@@ -274,14 +301,16 @@ def main(reference: Path, kernel: Path, device_type: str, dtype_name: str) -> No
         value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in module.get_inputs()
     ]
-    text = wrap(capture(model, inputs), reference.read_text(encoding="utf-8"), version=torch.__version__)
-    kernel.write_text(text, encoding="utf-8")
+    text = reference.read_text(encoding="utf-8")
+    for file, found in zip((kernel, fused), capture(model, inputs, attention=fused is not None), strict=False):
+        assert file is not None, "there is a second one only where it is wanted"
+        file.write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
 
 
 if __name__ == "__main__":
     die_with(os.getppid())  # it may be paused when its parent dies
     try:
-        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4], *map(Path, sys.argv[5:]))
     except CannotWrapError as error:
         sys.exit(str(error))
     except Exception as error:

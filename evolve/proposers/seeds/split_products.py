@@ -2,7 +2,8 @@
 
 Inductor fuses what is around a product or a convolution and leaves it to a library, which computes it in strict fp32
 without tensor cores. Here each such call becomes one of a template (`configs/templates`), or stays the library's, as a
-tunable of that call says. The template splits operands into pairs of fp16, or adds up a convolution's few taps.
+tunable of that call says. The template splits operands into pairs of fp16, or adds up a convolution's few taps. An
+attention that `attention.py` has made one call never writes its scores.
 """
 
 import ast
@@ -13,12 +14,14 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
-_SPLIT, _DIRECT = "split_convolution", "direct_convolution"
+#: As `attention.py` names its operator.
+_CALL = "torch.ops.kbevolve.attention.default"
+_SPLIT, _DIRECT, _ATTENTION = "split_convolution", "direct_convolution", "split_attention"
 #: The templates in the order of a file, those that a function needs, and the one that has its tunables.
-_ORDER = ("split_pairs", "split_products", "convolution_product", "split_convolution", "direct_convolution")
+_ORDER = ("split_pairs", "split_products", "convolution_product", "split_convolution", _DIRECT, _ATTENTION)
 _PRODUCT_FILES = _ORDER[:2]
-_FILES = {_SPLIT: _ORDER[:4], _DIRECT: _ORDER[4:]}
-_TUNED = {_SPLIT: "convolution_product", _DIRECT: "direct_convolution"}
+_FILES = {_SPLIT: _ORDER[:4], _DIRECT: (_DIRECT,), _ATTENTION: (_ATTENTION,)}
+_TUNED = {_SPLIT: "convolution_product", _DIRECT: _DIRECT, _ATTENTION: _ATTENTION}
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
 _MOST_TUNABLES = 6
 
@@ -27,7 +30,7 @@ def with_split_products(source: str) -> str | None:
     """A file of Inductor's code with split products; None where a library computes nothing of it.
 
     Args:
-        source: from `inductor.wrap`, of an fp32 task.
+        source: from `inductor.wrap`, of an fp32 task; with each attention as one call or not.
     """
     calls = [found for node in ast.walk(ast.parse(source)) if (found := _replaced(node))]
     if not calls:
@@ -40,9 +43,10 @@ def with_split_products(source: str) -> str | None:
     text = bytearray(source.encode())
     for number, (function, ours) in reversed(list(enumerate(calls))):
         begin = starts[function.lineno - 1] + function.col_offset
-        end = begin + len(f"extern_kernels.{function.attr}")
+        theirs = ast.unparse(function)
         name = f"PRODUCT_{min(number, _MOST_TUNABLES - 1)}"
-        text[begin:end] = f"({ours} if {name} else extern_kernels.{function.attr})".encode()
+        other = "attend_by_library" if ours == _ATTENTION else theirs
+        text[begin : begin + len(theirs)] = f"({ours} if {name} else {other})".encode()
     names = range(min(len(calls), _MOST_TUNABLES))
     switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
     needed = {name for _, ours in calls for name in _FILES.get(ours, _PRODUCT_FILES)}
@@ -62,6 +66,8 @@ def with_split_products(source: str) -> str | None:
 def _replaced(node: ast.AST) -> tuple[ast.Attribute, str] | None:
     """The function of a call that a template can take over, and the template's."""
     match node:
+        case ast.Call(func=ast.Attribute() as function) if ast.unparse(function) == _CALL:
+            return function, _ATTENTION
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, keywords=keywords):
             given = {keyword.arg: ast.unparse(keyword.value) for keyword in keywords}
             if function.attr in _PRODUCTS and "out" in given:

@@ -110,6 +110,17 @@ def test_a_convolution_in_groups_adds_up_its_taps() -> None:
     assert "found = (direct_convolution if PRODUCT_0 else extern_kernels.convolution)(a, b, stride" in source
 
 
+def test_an_attention_never_writes_its_scores() -> None:
+    call = "torch.ops.kbevolve.attention.default(q, kt, v, None, None, 0.25, False)"
+    source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
+    assert source is not None
+    ast.parse(source)
+    assert "found = (split_attention if PRODUCT_0 else attend_by_library)(q, kt, v, None, None, 0.25, False)" in source
+    assert template("split_attention") in source
+    assert template("split_pairs") not in source
+    assert idle(source, values_of(source) | {"PRODUCT_0": "0"}) >= {"ATTEND_M", "ATTEND_N", "ATTEND_STAGES"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -123,7 +134,15 @@ def test_other_calls_stay(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["split_pairs", "split_products", "convolution_product", "split_convolution", "direct_convolution"]
+    "name",
+    [
+        "split_pairs",
+        "split_products",
+        "convolution_product",
+        "split_convolution",
+        "direct_convolution",
+        "split_attention",
+    ],
 )
 def test_names_of_a_template_are_its_own(name: str) -> None:
     """They stand beside those of Inductor's code and of the user's file."""
@@ -131,7 +150,7 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     names += [one.name for one in declared(template(name))]
     assert names
-    assert all(name.lower().startswith(("split_", "conv_", "direct_")) for name in names)
+    assert all(name.lower().startswith(("split_", "conv_", "direct_", "attend_")) for name in names)
 
 
 def test_tiles_fit_into_shared_memory() -> None:

@@ -1,0 +1,194 @@
+"""Attention in a traced graph becomes one operator, and only where that computes the same."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from kbevolve.evolve.proposers.seeds.attention import with_attention
+from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from tests.evolve.proposers.seeds.test_seeds import problem_of
+
+Tensor = torch.Tensor
+CAUSAL = torch.ones(12, 12, dtype=torch.bool).triu(1)
+BIAS = torch.randn(3, 12, 12, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def calls() -> Iterator[list[tuple[Any, ...]]]:
+    """The mask, bias, scale and causal of each call of the operator, which is defined by torch here."""
+    noted: list[tuple[Any, ...]] = []
+
+    def attention(q: Tensor, kt: Tensor, v: Tensor, mask: Any, bias: Any, scale: float, causal: bool) -> Tensor:
+        noted.append((mask is not None, bias is not None, round(scale, 4), causal))
+        scores = q @ kt * scale + (0 if bias is None else bias)
+        if causal:
+            mask = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        return torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), dim=-1) @ v
+
+    library = torch.library.Library("kbevolve", "FRAGMENT")
+    with_attention(torch.fx.symbolic_trace(nn.Identity()), [torch.zeros(1)])  # defines the operator
+    library.impl("attention", attention, "CPU")
+    yield noted
+    library._destroy()
+
+
+def written_out(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    scores = (q @ k.transpose(-2, -1)) * 0.25
+    return F.dropout(F.softmax(scores.masked_fill(CAUSAL, -math.inf), dim=-1), 0.5, training=False) @ v
+
+
+def shifted(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.matmul(((q @ k.mT) / 2 + BIAS).softmax(3), v)
+
+
+def cosines(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    each = BIAS[:, :1, :1].exp()
+    return (F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT * each + BIAS).softmax(-1) @ v
+
+
+def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v)
+
+
+def seen(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=~CAUSAL, scale=0.5)
+
+
+def biased(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=BIAS)
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def batches(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.bmm(torch.softmax(torch.bmm(q[0], k[0].mT), 2), v[0])
+
+
+HEADS = nn.MultiheadAttention(48, 3).eval()
+
+
+def heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    x = q.transpose(1, 2).reshape(2, 12, 48)
+    return HEADS(x, x, x)[0]
+
+
+def rewritten(function: Callable[..., Tensor], inputs: list[Tensor]) -> Callable[..., Any] | None:
+    """The function, traced as torch.compile does, with the operator; None where there is no attention."""
+    graphs: list[tuple[Any, list[Any]]] = []
+
+    def backend(graph: Any, example_inputs: list[Any]) -> Any:
+        graphs.append((graph, example_inputs))
+        return graph
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(function, backend=backend, fullgraph=True, dynamic=False)(*inputs)
+        graph, taken = graphs[0]
+        found = with_attention(graph, taken)
+    return None if found is None else lambda: found(*taken)
+
+
+def inputs_of(size: int = 16, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    torch.manual_seed(0)
+    return [torch.randn(2, 12, 3, size, dtype=dtype).transpose(1, 2) for _ in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("function", "noted"),
+    [
+        (written_out, (True, False, 0.25, False)),
+        (shifted, (False, True, 0.5, False)),
+        (cosines, (False, True, 1.0, False)),
+        (whole, (False, False, 0.25, False)),
+        (seen, (True, False, 0.5, False)),
+        (biased, (False, True, 0.25, False)),
+        (causal, (False, False, 0.25, True)),
+        (batches, (False, False, 1.0, False)),
+        (heads, (False, False, 1.0, False)),
+    ],
+)
+def test_it_is_found_and_computes_the_same(
+    function: Callable[..., Tensor], noted: tuple[Any, ...], calls: list[tuple[Any, ...]]
+) -> None:
+    inputs = inputs_of()
+    found = rewritten(function, inputs)
+    assert found is not None
+    with torch.no_grad():
+        torch.testing.assert_close(found()[0], function(*inputs))
+    assert calls == [noted]
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (written_out, inputs_of(dtype=torch.float64)),
+        (whole, inputs_of(200)),
+        (lambda q, k, v: (q @ k.mT).softmax(-2) @ v, inputs_of()),
+        (lambda q, k, v: (q @ k.mT).relu() @ v, inputs_of()),
+        (
+            lambda q, k, v: ((q @ k.mT).masked_fill(CAUSAL, -math.inf) * 0.5 + BIAS * 2).tanh().softmax(-1) @ v,
+            inputs_of(),
+        ),
+        (lambda q, k, v: (q @ k.mT).masked_fill(CAUSAL, -1.0).softmax(-1) @ v, inputs_of()),
+        (lambda q, k, v: torch.add(q @ k.mT, BIAS, alpha=2).softmax(-1) @ v, inputs_of()),
+        (lambda q, k, v: ((q @ k.mT) + BIAS).mul(0.5).softmax(-1) @ v, inputs_of()),
+        (lambda q, k, v: (w := (q @ k.mT).softmax(-1)) @ v + w.sum(), inputs_of()),
+        (lambda q, k, v: (q[:1] @ k.mT).softmax(-1) @ v, inputs_of()),
+    ],
+    ids=["fp64", "long", "columns", "relu", "tanh", "finite", "alpha", "bias", "twice", "broadcast"],
+)
+def test_what_it_does_not_compute_stays(function: Callable[..., Tensor], inputs: list[Tensor]) -> None:
+    assert rewritten(function, inputs) is None
+
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.into = nn.Linear(32, 96)
+
+    def forward(self, x):
+        q, k, v = (one.view(2, 12, 2, 16).transpose(1, 2) for one in self.into(x).split(32, dim=2))
+        return nn.functional.softmax(q @ k.transpose(-2, -1) * 0.25, dim=-1) @ v
+
+
+def get_inputs():
+    return [torch.rand(2, 12, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+def test_inductors_code_calls_the_template(tmp_path: Any) -> None:
+    with InductorProcess(problem_of(MODEL, tmp_path), "cpu", attention=True) as process:
+        plain, fused = process.source(), process.fused()
+    assert "kbevolve" not in plain.replace("kbevolve.", "")
+    assert fused is not None
+    assert "torch.ops.kbevolve.attention.default(" in fused
+    split = with_split_products(fused)
+    assert split is not None
+    assert "(split_attention if PRODUCT_1 else attend_by_library)(reinterpret_tensor(" in split
+    assert "torch.ops.kbevolve.attention.default(" not in split
+
+
+@pytest.mark.slow
+def test_without_attention_there_is_no_second_file(tmp_path: Any) -> None:
+    text = MODEL.replace("nn.functional.softmax", "torch.relu").replace(", dim=-1) @ v", ") @ v")
+    with InductorProcess(problem_of(text, tmp_path), "cpu", attention=True) as process:
+        assert process.source()
+        assert process.fused() is None
