@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import as_times, counted, over_eager
 from kbevolve.archive.records import Run
@@ -21,6 +20,7 @@ from kbevolve.evolve.ask_tell.ask import check_askable
 from kbevolve.evolve.ask_tell.payload import payload_of
 from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import FOLDER, archive_option, archive_words, kernelbench_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import json_output, reserving
 from kbevolve.evolve.cli.render.tables import note
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
@@ -95,6 +95,8 @@ def ask(
         raise UsageError(f"both --run {which} and --problem {problem_name}: continue a run, or start one")
     if not problem_name and not choice.is_empty:
         raise UsageError("a run keeps its settings; `kbevolve resume` changes some, --problem NAME starts a new run")
+    if models := _models(choice):
+        show(f"Questions go to people and agents, not to {models}; `kbevolve run --model NAME` asks a model.")
     new = _new_run(problem_name, choice, kernelbench_dir) if problem_name else None
     with Archive(archive_path, create=new is not None) as archive, interruptible():
         if new is not None:
@@ -113,6 +115,12 @@ def ask(
             show(f"Wrote {counted(len(written), 'kernel')} to {pending}. On a machine with {run.device}:")
             show(f"  {batch_command(pending)}")
     return INTERRUPTED if asked.interrupted else 0
+
+
+def _models(choice: SettingsChoice) -> str:
+    """The models that the command line names; "" for none."""
+    several = [one["name"] for one in choice.overrides.get("llm.models") or []]
+    return ", ".join(several or filter(None, [choice.overrides.get("llm.model")]))
 
 
 def _new_run(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import counted, verdict_words
 from kbevolve.archive.records import Evaluation, Run, StopReason
@@ -21,6 +20,7 @@ from kbevolve.configs.suites import BUILTIN, SuiteProblem, chosen, suite_problem
 from kbevolve.evaluators.recipe import RecipeVerdict
 from kbevolve.evolve.cli.options import FOLDER, archive_option, json_line_option, judge_option, kernelbench_option
 from kbevolve.evolve.cli.render.bench import as_csv, as_markdown, print_problems, print_scores, result_words
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import LiveProgress
 from kbevolve.evolve.cli.render.recipe import print_recipe, recipe_markdown

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import percent_words
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.cli.options import json_line_option, names_in
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import Column, explain, print_table
 from kbevolve.evolve.simulation.ladders import LADDERS

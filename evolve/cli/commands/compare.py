@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, counted, duration_words, interval_words, percent_words
 from kbevolve.archive.records import Run, StopReason
@@ -27,6 +26,7 @@ from kbevolve.evolve.cli.options import (
     names_in,
     problem_option,
 )
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import counts_words
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.progress import LiveProgress

@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.configs.errors import EvaluatorError
@@ -15,6 +14,7 @@ from kbevolve.configs.layers import layers
 from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
 from kbevolve.evaluators.diagnostics import Diagnostic, diagnose, working_backends
 from kbevolve.evolve.cli.options import FILE, json_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import print_fields, say
 

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.batch_results import ResultsFile
 from kbevolve.archive.record_json import plain
@@ -21,6 +20,7 @@ from kbevolve.evaluators.recipe import Outcome, judge_by_recipe
 from kbevolve.evolve.cli.commands.evaluate_variants import DRAWN, VariantTask, evaluate_shapes
 from kbevolve.evolve.cli.options import FILE, json_line_option, judge_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile

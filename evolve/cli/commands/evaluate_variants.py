@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from kbevolve.archive.records import Kernel
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.fleet.judge_host import make_judge
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.variants import VariantProgress, print_variants, variant_json
 from kbevolve.evolve.runs.evaluators import JudgeDevices

@@ -11,6 +11,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.cli.commands.verify import verified_facts
+from kbevolve.evolve.cli.completion import complete_kernels, complete_problems, complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.settings_options import device_option
@@ -23,11 +24,23 @@ _DATASET = "dataset"
 
 
 @click.command(epilog="Example: kbevolve export --problem L1/matmul -o best.py")
-@click.option("--problem", "problem_name", metavar="NAME", help="The problem.  [default: the latest run's]")
+@click.option(
+    "--problem",
+    "problem_name",
+    metavar="NAME",
+    shell_complete=complete_problems,
+    help="The problem.  [default: the latest run's]",
+)
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="PATH", help="The file or folder."
 )
-@click.option("--kernel", "which", metavar="ID", help="This kernel instead of the best one on the device.")
+@click.option(
+    "--kernel",
+    "which",
+    metavar="ID",
+    shell_complete=complete_kernels,
+    help="This kernel instead of the best one on the device.",
+)
 @click.option(
     "--format",
     "form",
@@ -37,7 +50,14 @@ _DATASET = "dataset"
     help=f"What: {'; '.join(f'{name}, {made.words}' for name, made in FORMATS.items())}; dataset, every birth.",
 )
 @click.option("--task", default="", metavar="NAME", help="The leaderboard or definition that the file is for.")
-@click.option("--run", "run_ids", multiple=True, metavar="ID", help="Only this run's births, in a data set; repeat it.")
+@click.option(
+    "--run",
+    "run_ids",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_runs,
+    help="Only this run's births, in a data set; repeat it.",
+)
 @click.option("--force", is_flag=True, help="Overwrite PATH.")
 @click.option("--even-if-slower", is_flag=True, help="Write a correct kernel whose speedup does not hold, too.")
 @json_option

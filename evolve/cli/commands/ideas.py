@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import as_times, interval_words, percent_words
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option_with
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, note, print_table, say
 from kbevolve.evolve.state.idea_report import EXHAUSTED, PAID, IdeaScore, TechniqueScore, of_archive, of_run

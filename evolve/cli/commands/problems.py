@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.record_json import plain
 from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names, title_of
@@ -19,6 +18,7 @@ from kbevolve.configs.settings import Precision
 from kbevolve.evaluators.graph.records import Graph
 from kbevolve.evolve.cli.completion import complete_problems
 from kbevolve.evolve.cli.options import FOLDER, json_option, kernelbench_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.graph import graph_tree, print_graph
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_source

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.parts import flat
 from kbevolve.archive.records import Evaluation, Kernel, Profile, Verdict
@@ -13,6 +12,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.cli.options import FILE, json_option, kernelbench_option, problem_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.records import Operator, StopReason
 from kbevolve.archive.store import Archive
@@ -23,6 +22,7 @@ from kbevolve.evolve.cli.options import (
     record_option,
     replay_option,
 )
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line, reserved_output
 from kbevolve.evolve.cli.render.progress import progress_for
 from kbevolve.evolve.cli.render.summary import print_summary

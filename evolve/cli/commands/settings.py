@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.configs.errors import UsageError, nearest
@@ -14,6 +13,7 @@ from kbevolve.configs.setting_facts import SettingFacts, sentence, setting_facts
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.cli.completion import complete_settings
 from kbevolve.evolve.cli.options import json_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options

@@ -4,13 +4,13 @@ from pathlib import Path
 from time import sleep
 
 import click
-from rich.console import Console
 from rich.live import Live
 
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.status import status_fields, status_view
 from kbevolve.evolve.cli.render.tables import print_fields

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import as_times, confirmed_words, counted, speedup_words, verdict_words
 from kbevolve.archive.records import Evaluation, Verdict
@@ -12,6 +11,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.load import load_warning
 from kbevolve.evolve.cli.options import archive_option, json_line_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.tables import Column, print_table, say
 from kbevolve.evolve.cli.settings_options import device_option

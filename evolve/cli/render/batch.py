@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from kbevolve.archive.batch_results import BatchResult
 from kbevolve.archive.formatting import as_times, counted, duration_words, over_eager, speedup_words, verdict_words
 from kbevolve.archive.records import Verdict
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, counts_words
 from kbevolve.evolve.cli.render.tables import say
 from kbevolve.evolve.runs.batch import BatchSession

@@ -5,7 +5,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import (
@@ -19,6 +18,7 @@ from kbevolve.archive.formatting import (
 from kbevolve.archive.parts import flat
 from kbevolve.archive.report.scores import BASELINES, ProblemResult
 from kbevolve.configs.catalog import KERNELBENCH
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import counts_words
 from kbevolve.evolve.cli.render.tables import Column, explain, print_table, say
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from kbevolve.archive.formatting import counted, operation_words, size_words, time_words
 from kbevolve.archive.record_json import to_json
 from kbevolve.evaluators.graph.records import Graph, Operand, Region
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
-from rich.console import Console
 from rich.syntax import Syntax
 from rich.text import Text
 from rich.tree import Tree
@@ -36,6 +35,7 @@ from kbevolve.archive.records import (
     Verdict,
 )
 from kbevolve.archive.run_queries import RunSummary, strategy_of
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, print_table, printable
 

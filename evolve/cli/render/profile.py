@@ -1,12 +1,12 @@
 """A profile: a table of launches, the rates, and the likely bottleneck."""
 
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import three_digits, time_words
 from kbevolve.archive.records import Launch, Profile
 from kbevolve.evaluators.analysis.rates import percent
 from kbevolve.evaluators.feedback.message import counter_words
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.tables import Column, print_table, say
 
 _COLUMNS: tuple[Column[Launch], ...] = (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import monotonic
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -22,6 +22,7 @@ from kbevolve.archive.formatting import (
     verdict_words,
 )
 from kbevolve.archive.records import Birth, Confirmation, Verdict
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE, count_words
 from kbevolve.evolve.cli.render.tables import say
 from kbevolve.evolve.cli.verbosity import Verbosity, verbosity

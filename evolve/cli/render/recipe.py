@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import as_times, interval_words, percent_words, time_words
 from kbevolve.archive.report.scores import ProblemResult
 from kbevolve.evaluators.recipe import EXCESSIVE, Outcome, RecipeVerdict
 from kbevolve.evolve.cli.render.bench import markdown_table, problem_name, remark, score_rows, shares, speedup_text
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.tables import Column, explain, print_table, say
 from kbevolve.evolve.runs.recipe_bench import LABEL
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import (
@@ -21,6 +20,7 @@ from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, 
 from kbevolve.archive.run_view import RunView
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import archive_words
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import count_words
 from kbevolve.evolve.cli.render.tables import Column, note, print_table, say
 from kbevolve.evolve.cli.verbosity import Verbosity, verbosity

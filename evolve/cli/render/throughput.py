@@ -1,11 +1,11 @@
 """The throughput of a run on a terminal or in a pipe."""
 
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.formatting import counted, duration_words, percent_words, three_digits
 from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.archive.throughput import DeviceUse, PhaseTime, Throughput
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import counts_words
 from kbevolve.evolve.cli.render.tables import Column, explain, print_fields, print_table
 

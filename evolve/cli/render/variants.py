@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from kbevolve.archive.record_json import plain
 from kbevolve.evaluators.generality.variants import VariantVerdict
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.kernel import verdict_text
 from kbevolve.evolve.cli.render.tables import Column, note, print_fields, print_table
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, interval_words
 from kbevolve.archive.records import Confirmation, Evaluation
@@ -15,6 +14,7 @@ from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.cli.commands.archive.listing import list_children
 from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, print_table
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import speedup_words
 from kbevolve.archive.lineage import lineage as line_of
@@ -15,6 +14,7 @@ from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.completion import complete_either, complete_kernels, complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render import kernel as views
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, interval_words, time_words
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Run, Timing, Verdict
@@ -14,12 +13,13 @@ from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render import kernel as views
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, print_table
 
 _RUN_COLUMNS: tuple[Column[RunSummary], ...] = (
     Column("run", lambda one: one.run.id),
-    Column("problem", lambda one: one.run.problem_name),
+    Column("problem", lambda one: one.run.problem_name, flexible=True),
     Column("gen", lambda one: one.generations, right=True),
     Column("kernels", lambda one: one.evaluated, right=True, least_width=96),
     Column("correct", lambda one: one.correct, right=True, least_width=66),

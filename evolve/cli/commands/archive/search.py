@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.search_index import Hit
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.cli.options import archive_option, json_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, note, print_table
 

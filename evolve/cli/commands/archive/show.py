@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.records import Kernel, Run
 from kbevolve.archive.store import Archive
@@ -11,6 +10,7 @@ from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.cli.completion import complete_either
 from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render import kernel as views
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.tables import print_fields

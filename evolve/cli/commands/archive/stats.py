@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import UsageError
 from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
+from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.throughput import print_throughput
 

@@ -53,6 +53,14 @@ def ask(kbevolve: Any) -> Any:
     return ask
 
 
+def test_a_named_model_is_not_asked_and_that_is_said(kbevolve: Any, folder: Path, judge: KnownJudge) -> None:
+    for words, named in ((("--model", "gpt-5"), "gpt-5;"), (("--model", "a=2", "--model", "b"), "a, b;"), ((), "")):
+        outcome = kbevolve("ask", *BEGIN, *words)
+        assert outcome.code == 0, outcome.err
+        assert json.loads(outcome.out)["questions"]
+        assert (f"Questions go to people and agents, not to {named}" in outcome.err) is bool(named)
+
+
 def test_the_questions_are_printed_as_json(begin: Any, ask: Any) -> None:
     found = begin("--islands", "3", "--generations", "2", "-n", "2")
     assert (found["over"], found["open"], found["waiting"]) == (False, 3, [])

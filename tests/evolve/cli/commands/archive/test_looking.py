@@ -277,3 +277,20 @@ def test_show_tells_what_the_judge_learnt(kbevolve: Any, small_archive: Any) -> 
         "worst tile 2.5e-05", "a tie with eager", "1.25× the fastest baseline, max-autotune", "landlock 7", "my_kernel",
     ):  # fmt: skip
         assert part in out
+
+
+def test_long_names_leave_room_for_the_result(
+    kbevolve: Any, make_archive: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "cross_entropy-20261121-083012-3f2a"
+    sample = make_archive(run_id=name, problem_name="kernelbench:1/95_CrossEntropyLoss", confirmed=True)
+    listed = ("archive", "ls", "--archive", sample.path)
+    best = kbevolve(*listed).out.splitlines()[1]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", kbevolve(*listed).out).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert name in lines[1]
+    assert "kernelbench:1" in lines[1]
+    (published,) = re.findall(r"\S+× \(confirmed\)", best)
+    assert published in lines[1]
