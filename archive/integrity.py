@@ -35,13 +35,13 @@ def check(connection: Connection) -> list[Finding]:
         ArchiveError: SQLite cannot read the file at all.
     """
     found = [
-        ("pages or indices that SQLite calls damaged", _damage(connection), _DAMAGED),
-        ("references to rows that are missing", _dangling(connection), _CHANGED),
-        ("tables whose rows may be changed", _changeable(connection), _CHANGED),
-        ("kernels whose source does not give their id", _altered(connection), _CHANGED),
-        ("births whose parents are no list of kernels", _unreadable(connection), _CHANGED),
-        ("parents that are no kernel of the archive", _orphans(connection), _CHANGED),
-        ("kernels that are their own ancestors", _circles(connection), _CHANGED),
+        ("Pages or indices that SQLite calls damaged", _damage(connection), _DAMAGED),
+        ("References to rows that are missing", _dangling(connection), _CHANGED),
+        ("Tables whose rows may be changed", _changeable(connection), _CHANGED),
+        ("Kernels whose source does not give their id", _altered(connection), _CHANGED),
+        ("Attempts whose parents are no list of kernels", _unreadable(connection), _CHANGED),
+        ("Parents that are no kernel of the archive", _orphans(connection), _CHANGED),
+        ("Kernels that are their own ancestors", _circles(connection), _CHANGED),
     ]
     return [
         Finding(what=what, count=len(cases), cases=tuple(cases[:_SHOWN]), remedy=remedy)

@@ -4,6 +4,7 @@ The lists of a run only ever grow. Of two copies of a run, one is therefore the 
 appends what is missing. Copies that went on separately are refused: their children have the same names.
 """
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -76,9 +77,13 @@ def _whole(source: Connection) -> Iterator[None]:
         yield
     except sqlite3.IntegrityError as error:
         raise ArchiveError(
-            f"{source.path}: a fact names another that is missing ({error}); nothing was merged; "
-            f"see: kbevolve archive check --archive {source.path}"
+            f"{source.path}: a fact names another that is missing ({error}); nothing was copied; "
+            f"see: {_check_command(source)}"
         ) from error
+
+
+def _check_command(source: Connection) -> str:
+    return f"kbevolve archive check --archive {shlex.quote(source.path)}"
 
 
 def _counts(connection: Connection) -> list[int]:
@@ -122,8 +127,8 @@ def _check_sources(target: Connection, source: Connection, kernels: Collection[s
     for row in source.each("select id, source from kernels"):
         if row["id"] in kernels and row["id"] not in known and digest(normalise(row["source"])) != row["id"]:
             raise ArchiveError(
-                f"{source.path}: the source of kernel {row['id']} does not give this id, so it was changed; "
-                f"nothing was merged; see: kbevolve archive check --archive {source.path}"
+                f"{source.path}: the source of kernel {row['id']!r} does not give this id, so it was changed; "
+                f"nothing was copied; see: {_check_command(source)}"
             )
 
 

@@ -53,6 +53,9 @@ class SearchIndex:
         with self._lock:
             for table, (title, text) in _SOURCES.items():
                 (newest,) = self._connection.rows(f"select coalesce(max(rowid), 0) as number from {table}")
+                if newest["number"] < self._seen[table]:  # a run was removed
+                    self._connection.rows(f"insert into temp.find_{table} (find_{table}) values ('delete-all')")
+                    self._seen[table] = 0
                 while (seen := self._seen[table]) < newest["number"]:
                     self._connection.rows(
                         f"insert into temp.find_{table} (rowid, title, text) select rowid, {title},"

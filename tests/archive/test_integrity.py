@@ -32,10 +32,10 @@ def test_a_whole_archive_has_no_findings(make_archive: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "what", "case"),
     [
-        ([("drop trigger runs_no_update", ())], "rows may be changed", "runs"),
+        ([("drop trigger runs_no_update", ())], "Tables whose rows may be changed", "runs"),
         ([(KERNEL, ("0" * 16, "x = 1"))], "does not give their id", "0" * 16),
-        ([(BIRTH, (0, "[]", "gone"))], "references to rows that are missing", "births, row"),
-        ([(BIRTH, (0, '["gone"]', None))], "parents that are no kernel", "gone of matmul-"),
+        ([(BIRTH, (0, "[]", "gone"))], "References to rows that are missing", "births, row"),
+        ([(BIRTH, (0, '["gone"]', None))], "Parents that are no kernel", "gone of matmul-"),
         ([(BIRTH, (0, '{"a": 1}', None))], "no list of kernels", "g99/i0/s0"),
         ([(BIRTH, (0, "[", None))], "no list of kernels", "g99/i0/s0"),
     ],
@@ -64,7 +64,7 @@ def test_circles_are_found_in_first_births_only(small_archive: Sample) -> None:
         file.execute(BIRTH, (7, f'["{again.kernel}"]', again.parents[0]))
     file.close()
     (found,) = findings(small_archive.path)
-    assert (found.what, found.count) == ("kernels that are their own ancestors", 2)
+    assert (found.what, found.count) == ("Kernels that are their own ancestors", 2)
 
 
 def test_a_damaged_page_is_reported_with_the_way_to_save_the_rest(make_archive: Any) -> None:

@@ -143,7 +143,10 @@ def test_one_run_takes_all_that_it_needs_and_nothing_else(make_archive: Any, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("insert into kernels values ('0000000000000000', 'TORCH', 'y = 2')", "0000000000000000 does not give this id"),
+        (
+            "insert into kernels values ('0000000000000000', 'TORCH', 'y = 2')",
+            "'0000000000000000' does not give this id",
+        ),
         (
             "insert into births (run, generation, island, slot, operator, state, parents, kernel, note, model,"
             " prompt_tokens, completion_tokens, seconds, at)"

@@ -76,3 +76,15 @@ def test_a_file_with_dangling_references_can_be_tidied(small_archive: Sample) ->
     file.close()
     removed(small_archive.path, "latest")
     assert [len(rows) for table, rows in content(small_archive.path).items() if rows] == [1]
+
+
+def test_an_open_search_forgets_what_was_removed(make_archive: Any) -> None:
+    kept, gone = make_archive("two.db", seed=1, run_id="kept"), make_archive("two.db", seed=2, run_id="gone")
+    with Archive(kept.path, read_only=True) as reader:
+        index = reader.search_index()
+        assert {hit.run for hit in index.find("UNROLL", limit=1000)} == {"kept", "gone"}
+        removed(gone.path, "gone")
+        make_archive("two.db", seed=3, run_id="newer", generations=1)
+        hits = index.find("UNROLL", limit=1000)
+        assert {hit.run for hit in hits} == {"kept", "newer"}
+        assert all("UNROLL" in reader.kernels.get(hit.id).source for hit in hits if hit.table == "kernels")

@@ -14,7 +14,7 @@ from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import stop_words
 from kbevolve.evolve.cli.render.tables import printable
-from kbevolve.evolve.runs.lock import run_lock
+from kbevolve.evolve.runs.lock import lock_holder, run_lock
 
 
 @click.command(short_help="Check that the file is whole.", epilog="Example: kbevolve archive check")
@@ -33,7 +33,8 @@ def check(as_json: bool, archive_path: Path) -> int:
         print_json({"archive": archive_path, "whole": not found, "findings": found})
     else:
         for finding in found:
-            click.echo(f"{finding.count} {finding.what}: {printable(', '.join(finding.cases))}" + _more(finding.count))
+            more = ", …" if finding.count > len(finding.cases) else ""
+            click.echo(f"{finding.what}: {finding.count} ({printable(', '.join(finding.cases))}{more})")
         for remedy in dict.fromkeys(finding.remedy for finding in found):
             click.echo(f"What to do: {remedy}")
         if not found:
@@ -49,12 +50,16 @@ def check(as_json: bool, archive_path: Path) -> int:
 def rm_run(which: str, yes: bool, as_json: bool, archive_path: Path) -> int:
     """Remove a run with its attempts, and with the kernels and evaluations that no other run uses.
 
-    There is no way back. A run on which a process works is refused. The file keeps its size and fills the room again;
-    `kbevolve archive pack` writes a smaller one.
+    There is no way back. It is refused while a process works on this run or another one of the archive. The file keeps
+    its size and fills the room again; `kbevolve archive pack` writes a smaller one.
     """
     with Archive(archive_path, create=False) as store:
         run = store.runs.get(which)
         with run_lock(store, run):
+            # Numbers of rows are given again, and a run that goes on remembers how far it has read.
+            for other in store.runs.summaries():
+                if other.run != run and (process := lock_holder(store, other.run)):
+                    raise UsageError(f"process {process} works on run {other.run.id} of this archive; wait for it")
             if not yes and not _confirmed(store.runs.summary(run)):
                 click.echo("Nothing removed.", err=True)
                 return 1
@@ -75,10 +80,6 @@ def _confirmed(summary: RunSummary) -> bool:
     state = stop_words(summary.stopped)
     what = f"{run.problem_name}, {counted(summary.births, 'attempt')}, {summary.correct} correct, {state}"
     return click.confirm(f"Remove run {run.id} ({what}) for good?", err=True)
-
-
-def _more(count: int) -> str:
-    return ", …" if count > 3 else ""
 
 
 def _contents(summaries: list[RunSummary]) -> str:

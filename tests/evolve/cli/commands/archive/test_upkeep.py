@@ -11,6 +11,7 @@ import pytest
 
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.runs.lock import run_lock
+from tests.evolve.web.conftest import make_hostile
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_check_has_an_exit_code_and_says_what_to_do(archive_of: Any, small_archi
     file.close()
     broken = archive_of(small_archive.path, "check")
     assert broken.code == 1
-    assert "1 kernels whose source does not give their id: abc" in broken.out
+    assert "Kernels whose source does not give their id: 1 (abc)" in broken.out
     assert "What to do: " in broken.out
     found = archive_of(small_archive.path, "check", "--json")
     assert found.code == 1
@@ -105,7 +106,7 @@ def test_rm_run_asks_first(archive_of: Any, small_archive: Any, monkeypatch: pyt
     assert f"Removed run {run}: {len(small_archive.births)} attempts" in outcome.out
 
 
-def test_rm_run_refuses_a_run_that_goes_on(archive_of: Any, small_archive: Any) -> None:
+def test_rm_run_refuses_while_a_run_goes_on(archive_of: Any, small_archive: Any, make_archive: Any) -> None:
     script = (
         "import sys; from kbevolve.archive.store import Archive; from kbevolve.evolve.runs.lock import run_lock\n"
         "archive = Archive(sys.argv[1])\n"
@@ -116,9 +117,14 @@ def test_rm_run_refuses_a_run_that_goes_on(archive_of: Any, small_archive: Any) 
         assert other.stdout is not None
         other.stdout.readline()
         refused = archive_of(small_archive.path, "rm-run", "latest", "--yes")
+        make_archive(run_id="finished", seed=5)
+        second = archive_of(small_archive.path, "rm-run", "finished", "--yes")
         other.communicate(b"")
     assert refused.code == 2
     assert "another process works on run" in refused.err
+    assert second.code == 2
+    assert f"process {other.pid} works on run {small_archive.run.id} of this archive" in second.err
+    assert archive_of(small_archive.path, "rm-run", "finished", "--yes").code == 0
     removed = archive_of(small_archive.path, "rm-run", "latest", "--yes", "--json")
     assert json.loads(removed.out)["removed"]["attempts"] == len(small_archive.births)
     with Archive(small_archive.path) as archive, run_lock(archive, small_archive.run):
@@ -158,6 +164,21 @@ def test_an_archive_is_packed_where_nothing_may_be_written(archive_of: Any, smal
     before = small_archive.path.read_bytes()
     assert archive_of(small_archive.path, "pack", "-o", tmp_path / "packed.db").code == 0
     assert small_archive.path.read_bytes() == before
+
+
+def test_a_hostile_archive_is_checked_packed_and_tidied(archive_of: Any, small_archive: Any, tmp_path: Path) -> None:
+    path = make_hostile(small_archive)
+    checked = archive_of(path, "check")
+    assert checked.code == 1
+    for finding in ("does not give their id: 3 (broken, bytes", "no kernel of the archive: 3", "own ancestors: 2"):
+        assert finding in checked.out
+    assert archive_of(path, "pack", "-o", tmp_path / "packed.db").code == 0
+    refused = archive_of(tmp_path / "all.db", "merge", tmp_path / "packed.db")
+    assert refused.code == 1
+    assert "does not give this id, so it was changed; nothing was copied" in refused.err
+    assert archive_of(path, "search", "owned").code == 0
+    assert archive_of(path, "rm-run", "latest", "--yes").code == 0
+    assert archive_of(path, "check").code == 0
 
 
 class _Terminal:
