@@ -51,17 +51,18 @@ def pack(run_ids: tuple[str, ...], output: Path | None, force: bool, as_json: bo
                     chosen.pack(beside)
             else:
                 store.pack(beside)
+        before = _size(archive_path)
         beside.replace(file)
     finally:
         beside.unlink(missing_ok=True)
     with Archive(file, read_only=True) as written:
         count = len(written.runs.summaries())
-    facts = {"file": file, "bytes": file.stat().st_size, "runs": count, "bytes_before": archive_path.stat().st_size}
+    size = file.stat().st_size
     if as_json:
-        print_json(facts)
-        return
-    before = "" if runs else f", {size_words(archive_path.stat().st_size)} before"
-    click.echo(f"Wrote {file}: {counted(count, 'run')}, {size_words(file.stat().st_size)}{before}.")
+        print_json({"file": file, "runs": count, "bytes": size, "bytes_before": before})
+    else:
+        words = "" if runs else f", {size_words(before)} before"
+        click.echo(f"Wrote {file}: {counted(count, 'run')}, {size_words(size)}{words}.")
 
 
 @click.command(short_help="Add other archives to this one.", epilog="Example: kbevolve archive merge packed.db")
@@ -87,6 +88,12 @@ def merge(files: tuple[Path, ...], as_json: bool, archive_path: Path) -> None:
                 click.echo(f"{file}: {_words(merged[-1][1])}.")
     if as_json:
         print_json([{"file": file, "added": added} for file, added in merged])
+
+
+def _size(path: Path) -> int:
+    """Bytes of an archive, with the log of a run that goes on."""
+    log = Path(f"{path}-wal")
+    return path.stat().st_size + (log.stat().st_size if log.exists() else 0)
 
 
 def _words(added: Merged) -> str:

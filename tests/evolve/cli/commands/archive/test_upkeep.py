@@ -159,6 +159,19 @@ def test_pack_and_merge_carry_a_run(archive_of: Any, make_archive: Any, tmp_path
         assert message in refused.err
 
 
+def test_a_packed_archive_has_what_is_still_in_the_log(archive_of: Any, small_archive: Any, tmp_path: Path) -> None:
+    with Archive(small_archive.path) as writer:
+        started = writer.start_session(small_archive.run.id)
+        log = Path(f"{small_archive.path}-wal").stat().st_size
+        assert log > 0
+        packed = tmp_path / "packed.db"
+        facts = json.loads(archive_of(small_archive.path, "pack", "-o", packed, "--json").out)
+        assert facts["bytes_before"] == small_archive.path.stat().st_size + log
+    with sqlite3.connect(packed) as file:
+        assert file.execute("select started_at from sessions").fetchall() == [(started,)]
+    file.close()
+
+
 def test_an_archive_is_packed_where_nothing_may_be_written(archive_of: Any, small_archive: Any, tmp_path: Path) -> None:
     small_archive.path.chmod(0o444)
     before = small_archive.path.read_bytes()
