@@ -10,6 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from kbevolve.archive.formatting import (
+    CONFIRMED,
     as_times,
     confirmed_words,
     interval_words,
@@ -37,7 +38,7 @@ from kbevolve.archive.records import (
 from kbevolve.archive.run_queries import RunSummary, strategy_of
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
-from kbevolve.evolve.cli.render.tables import Column, print_table, printable
+from kbevolve.evolve.cli.render.tables import Column, explain, print_table, printable
 
 Fields = dict[str, str | Text]
 
@@ -196,14 +197,34 @@ def unified_diff(older: Kernel, newer: Kernel, labels: Mapping[str, str]) -> str
     )
 
 
+def gain_over_parent(birth: Birth, evaluations: Mapping[str, Evaluation]) -> float | None:
+    """A kernel's speed over that of its main parent, or of the first parent that was correct; None without both."""
+    speedups = (
+        found.timing.speedup if (found := evaluations.get(kernel or "")) else None
+        for kernel in (birth.kernel, *birth.parents)
+    )
+    speedup = next(speedups)
+    before = next(filter(None, speedups), None)
+    return speedup / before if speedup and before else None
+
+
 def print_lineage(
-    console: Console, line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]
+    console: Console,
+    line: Line,
+    evaluations: Mapping[str, Evaluation],
+    ideas: Mapping[str, Idea],
+    confirmation: Confirmation | None = None,
 ) -> None:
-    """Print a kernel's ancestors, newest first: a tree on a terminal, one row for each in a pipe."""
+    """Print a kernel's ancestors, newest first: a tree on a terminal, one row for each in a pipe.
+
+    `confirmation` is what the run published of the kernel, None without it.
+    """
     if console.is_terminal:
-        tree = Tree(Text(f"{line[0].birth.kernel} in {line[0].birth.run}", style="bold"), guide_style="dim")
+        published = f": {as_times(confirmation.speedup)} {CONFIRMED}" if confirmation else ""
+        tree = Tree(Text(f"{line[0].birth.kernel} in {line[0].birth.run}{published}", style="bold"), guide_style="dim")
         _grow(tree, line, evaluations, ideas)
         console.print(tree)
+        explain(console, "Speedup over eager at the first evaluation; gain over the parent.")
         return
 
     def found(birth: Birth) -> Evaluation | None:
@@ -213,6 +234,10 @@ def print_lineage(
         evaluation = found(birth)
         return f"{evaluation.timing.speedup:.3f}" if evaluation and evaluation.timing.speedup is not None else ""
 
+    def gain(birth: Birth) -> str:
+        factor = gain_over_parent(birth, evaluations)
+        return f"{factor:.3f}" if factor else ""
+
     columns: list[Column[tuple[int, Birth]]] = [
         Column("depth", lambda one: one[0], right=True),
         Column("kernel", lambda one: one[1].kernel or ""),
@@ -221,6 +246,7 @@ def print_lineage(
         Column("operator", lambda one: one[1].operator.value),
         Column("verdict", lambda one: outcome(one[1], found(one[1])).plain.replace(" ", "_")),
         Column("speedup", lambda one: speedup(one[1]), right=True),
+        Column("gain", lambda one: gain(one[1]), right=True),
         Column("parents", lambda one: ",".join(one[1].parents), least_width=140),
         Column("what", lambda one: what(one[1], ideas), flexible=True),
     ]
@@ -238,6 +264,8 @@ def _grow(tree: Tree, line: Line, evaluations: Mapping[str, Evaluation], ideas: 
             label.append(f"{as_times(speedup):>12}", style="bold green" if speedup > 1 else "green")
         else:
             label.append(f"{outcome(birth, evaluation).plain:>12}", style="red")
+        gain = gain_over_parent(birth, evaluations)
+        label.append(f"{f'{100 * (gain - 1):+.0f} %' if gain else '':>8}", style="dim")
         label.append(f"  {birth.kernel}  ").append(f"g{birth.generation:<3} {birth.operator.value:<8}", style="dim")
         label.append(printable(what(birth, ideas)))
         node = tree.add(label)

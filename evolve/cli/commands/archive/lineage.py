@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from kbevolve.archive.formatting import speedup_words
+from kbevolve.archive.lineage import Line
 from kbevolve.archive.lineage import lineage as line_of
-from kbevolve.archive.records import Birth, Evaluation, Kernel
+from kbevolve.archive.records import Birth, Evaluation, Idea, Kernel
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.completion import complete_either, complete_kernels, complete_runs
@@ -38,10 +39,26 @@ def lineage(which: str, run_id: str | None, as_json: bool, archive_path: Path) -
         if not line:
             raise ArchiveError(f"kernel {kernel.id} was not created in run {run.id}; leave out --run to find its run")
         evaluations, ideas = store.runs.evaluations(run.id), store.runs.ideas(run.id)
+        made = [one for one in store.runs.confirmations(run.id) if one.kernel == kernel.id]
     if as_json:
-        print_json(line)
+        print_json(_tree(line, evaluations, ideas))
     else:
-        views.print_lineage(Console(), line, evaluations, ideas)
+        views.print_lineage(Console(), line, evaluations, ideas, made[-1] if made else None)
+
+
+def _tree(line: Line, evaluations: Mapping[str, Evaluation], ideas: Mapping[str, Idea]) -> list[dict[str, Any]]:
+    """A lineage for scripts; a gain is the kernel's speed over that of its parent."""
+    return [
+        {
+            "birth": one.birth,
+            "idea": ideas.get(one.birth.idea or ""),
+            "evaluation": evaluations.get(one.birth.kernel or ""),
+            "gain": views.gain_over_parent(one.birth, evaluations),
+            "branches": [_tree(branch, evaluations, ideas) for branch in one.branches],
+            "met": one.met,
+        }
+        for one in line
+    ]
 
 
 def _kernel(store: Archive, which: str) -> Kernel:

@@ -142,7 +142,7 @@ def test_lineage_leads_to_a_starting_kernel(browse: Any, small_archive: Any) -> 
     assert trunk[0][1] == small_archive.best
     assert trunk[-1][4] == "seed"
     for child, parent in pairwise(trunk):
-        assert child[7].split(",")[0] == parent[1]
+        assert child[8].split(",")[0] == parent[1]
     assert f"{small_archive.evaluations[small_archive.best].timing.speedup:.3f}" in trunk[0]
     assert browse("lineage", "latest").out == browse("lineage", small_archive.best).out
 
@@ -161,6 +161,13 @@ def test_lineage_of_a_crossing_has_both_lines_and_is_a_tree_on_a_terminal(
     assert "crossed with" in out
     assert all(len(line) <= 80 for line in out.splitlines())
     assert crossed.kernel in out
+    gains = {kernel: int(percent) for percent, kernel in re.findall(r"([+-]\d+) %  (\w{16})", out)}
+    assert gains
+    for birth in small_archive.births:
+        if birth.kernel in gains and len(birth.parents) == 1:
+            speedup, before = (small_archive.evaluations[one].timing.speedup for one in (birth.kernel, *birth.parents))
+            assert gains[birth.kernel] == round(100 * (speedup / before - 1))
+    assert "gain over the parent" in out
 
 
 def test_diff_is_against_the_parent(browse: Any, small_archive: Any) -> None:
@@ -190,6 +197,10 @@ def test_json_is_complete_and_plain(browse: Any, small_archive: Any) -> None:
     assert kernel["births"][0]["operator"] in set(Operator)
     line = json.loads(browse("lineage", small_archive.best, "--json").out)
     assert line[0]["birth"]["kernel"] == small_archive.best
+    assert line[0]["evaluation"]["speedup"] == best.timing.speedup
+    assert line[1]["evaluation"]["verdict"] != "correct", "the best one is a repair: its gain is over the one before"
+    assert line[0]["gain"] == best.timing.speedup / line[2]["evaluation"]["speedup"]
+    assert line[-1]["gain"] is None
     assert json.loads(browse("show", "latest", "--json").out)["births"] == len(small_archive.births)
 
 
