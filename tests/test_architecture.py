@@ -30,6 +30,7 @@ ORDER = {
         "runs",
         "exports",
         "ask_tell",
+        "inspect_tasks",
         "web",
         "cli",
     ),

@@ -172,6 +172,9 @@ class KnownJudge(KnownEvaluator, KnownConfirmer):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self.closed = True
 
     def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:

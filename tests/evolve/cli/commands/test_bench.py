@@ -36,9 +36,6 @@ class BenchJudge(KnownJudge):
         self.opened += 1
         return super().__call__(*arguments, **options)
 
-    def close(self) -> None:
-        self.closed = True
-
     def card(self, problem: Problem) -> ProblemCard:
         if self.breaking and self.breaking in problem.source:
             raise self.error
