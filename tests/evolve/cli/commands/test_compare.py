@@ -40,7 +40,7 @@ def compare(kbevolve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> C
 def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: Any, tmp_path: Path) -> None:
     first = compare("--strategies", "greedy,best-of-n", "-o", "c.svg", "--json")
     assert first.code == 0, first.err
-    lines = first.out.splitlines()
+    lines = first.err.splitlines()
     assert lines[0] == "2 strategies, 2 seeds, 12 evaluations each: 4 runs."
     assert [line.split(":")[0] for line in lines[1:5]] == [
         "greedy, seed 0", "best-of-n, seed 0", "greedy, seed 1", "best-of-n, seed 1",
@@ -49,7 +49,7 @@ def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: A
         "strategy", "at_3", "at_6", "at_12", "against_greedy", "published", "valid", "duplicates",
         "evaluations", "device",
     ]  # fmt: skip
-    found = json.loads(lines[-1])
+    found = json.loads(first.out)
     assert found["evaluations"] == BUDGET
     assert list(found["strategies"]) == ["greedy", "best-of-n"]
     greedy, sampling = found["strategies"].values()
@@ -62,9 +62,9 @@ def test_every_run_is_made_once_and_the_same_command_reads_them_again(compare: A
 
     judge = KnownJudge()
     second = compare("--strategies", "greedy,best-of-n", "-o", "c.svg", "--json", judge=judge)
-    assert "4 runs, 4 finished." in second.out
+    assert "4 runs, 4 finished." in second.err
     assert not judge.asked
-    assert json.loads(second.out.splitlines()[-1]) == found
+    assert json.loads(second.out) == found
     third = compare("--strategies", "greedy,evolve", "-o", "c.svg", "--seed", 1)
     assert "4 runs, 1 finished." in third.out, "seeds 1 and 2; another seed or strategy is another run"
     other = compare("--strategies", "greedy", "-o", "c.svg", "--set", "search.child_discount=0.5")
@@ -103,10 +103,10 @@ def test_what_models_cost_is_in_the_table(compare: Any, monkeypatch: pytest.Monk
         model = ("--model", "fickle", "--api-base", server.base, "--set", "budget.prices=prices.yaml")
         outcome = compare("--strategies", "best-of-n,refine", "--json", "--seeds", 1, *model)
     assert outcome.code == 0, outcome.err
-    found = json.loads(outcome.out.splitlines()[-1])["strategies"]["refine"]
+    found = json.loads(outcome.out)["strategies"]["refine"]
     assert found["tokens"] > 10_000
     assert found["dollars"] == pytest.approx(found["tokens"] * 2e-5, rel=0.9)
-    assert f"${found['dollars']:.2f}" in outcome.out
+    assert f"${found['dollars']:.2f}" in outcome.err
     assert found["valid"] < 1
 
 
