@@ -176,6 +176,14 @@ def test_a_reference_that_fails_is_no_fault_of_the_kernel(tmp_path: Path, device
         judged(broken, "return x", device)
 
 
+def test_a_reference_that_wants_integers_fails_as_there_and_the_message_says_so(tmp_path: Path, device: Device) -> None:
+    text = PROBLEM.replace("torch.randn(256, 256)", "torch.zeros(4, dtype=torch.int64)")
+    text = text.replace("def forward(self, x):", "def forward(self, x):\n        return torch.eye(4)[x]")
+    found = judged(parse_problem(text, name="indices", path=tmp_path / "indices.py"), "return x", device)
+    assert (found.outcome, found.compiled) == (Outcome.FAILED, True)
+    assert "the reference itself fails: IndexError" in found.message
+
+
 def test_what_the_device_or_kernelbench_has_not_is_an_error(device: Device) -> None:
     with pytest.raises(SettingsError, match="needs a CUDA device"):
         timing_method(KernelBenchSettings(timing="do_bench"), device, "fp32")
