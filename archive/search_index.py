@@ -99,5 +99,8 @@ def _line_with(source: str, word: str) -> str:
     at = source.lower().find(word.lower())
     if at < 0:
         return ""
-    start = max(source.rfind("\n", 0, at) + 1, at - 80)
-    return source[start : start + 200].partition("\n")[0].strip()
+    begin = source.rfind("\n", 0, at) + 1
+    # A long line begins with a whole word.
+    start = begin if at - begin <= 80 else max(source.find(" ", at - 80, at) + 1, at - 80)
+    line = source[start : start + 200].partition("\n")[0].strip()
+    return line if start == begin else f"… {line}"

@@ -1,8 +1,9 @@
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kbevolve.archive.connection import Connection
-from kbevolve.archive.records import StopReason
+from kbevolve.archive.records import Kernel, StopReason
 from kbevolve.archive.store import Archive
 from tests.small_archive import Sample
 
@@ -59,3 +60,14 @@ def test_a_search_writes_nothing_to_the_file(small_archive: Sample) -> None:
     connection = Connection(small_archive.path, create=False)
     assert not connection.rows("select name from sqlite_master where name like 'find_%'")
     connection.close()
+
+
+def test_a_hit_in_a_long_line_begins_with_a_whole_word(small_archive: Sample) -> None:
+    words = " ".join(f"word{number}" for number in range(40))
+    kernel = Kernel.from_source(f"# {words} needle at the end\n")
+    found = small_archive.evaluations[small_archive.best]
+    with Archive(small_archive.path) as archive:
+        archive.add_found([(small_archive.problem, kernel, replace(found, kernel=kernel.id))])
+        (hit,) = archive.search_index().find("needle", limit=9)
+    assert hit.line.startswith("… word3")
+    assert hit.line.endswith(" word39 needle at the end")
