@@ -69,5 +69,5 @@ def test_a_hit_in_a_long_line_begins_with_a_whole_word(small_archive: Sample) ->
     with Archive(small_archive.path) as archive:
         archive.add_found([(small_archive.problem, kernel, replace(found, kernel=kernel.id))])
         (hit,) = archive.search_index().find("needle", limit=9)
-    assert hit.line.startswith("… word3")
+    assert hit.line.startswith("… word29 word30")
     assert hit.line.endswith(" word39 needle at the end")
