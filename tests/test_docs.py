@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from docs.write_commands import PAGE, page
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.cli.main import COMMANDS, cli
 
@@ -82,6 +83,10 @@ def test_every_command_helps_with_an_example_that_parses(path: str, command: cli
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             assert parameter.help, f"{path} {parameter.opts[0]} is not explained"
+
+
+def test_the_page_of_commands_is_current() -> None:
+    assert PAGE.read_text() == page(), "run: python -m docs.write_commands"
 
 
 def test_the_readme_names_every_command() -> None:
