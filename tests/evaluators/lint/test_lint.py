@@ -231,6 +231,8 @@ def given(source: str) -> tuple[set[str], set[str]]:
                 parts = list(ast.walk(value))
             case ast.Assign(targets=[ast.Name(id="tags")], value=ast.Dict(keys=parts)):
                 pass
+            case ast.FunctionDef(name="tags", body=[*_, ast.Return(value=ast.AST() as value)]):
+                parts = list(ast.walk(value))
             case ast.Subscript(value=ast.Attribute(attr="_flags"), slice=ast.Constant(value=name), ctx=ast.Store()):
                 flags.add(name)
                 continue
