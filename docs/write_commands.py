@@ -50,12 +50,12 @@ def _section(path: str, command: click.Command) -> str:
     words = [" ".join(one.split()) for one in inspect.cleandoc(command.help or "").replace("\b\n", "").split("\n\n")]
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     example = (command.epilog or "").removeprefix("Example: ")
-    records = [one.get_help_record(context) for one in command.get_params(context) if isinstance(one, click.Option)]
-    rows = "".join(
-        f"| `{_cell(names)}` | {_cell(' '.join(text.split()))} |\n"
-        for names, text in filter(None, records)
-        if names != "--help"
-    )
+    records = [
+        one.get_help_record(context)
+        for one in command.get_params(context)
+        if isinstance(one, click.Option) and "--help" not in one.opts
+    ]
+    rows = "".join(f"| `{_cell(names)}` | {_cell(' '.join(text.split()))} |\n" for names, text in filter(None, records))
     body = "\n\n".join(map(_cell, words))
     table = f"| option | meaning |\n|---|---|\n{rows}\n" if rows else ""
     return f"\n## {path}\n\n{body}\n\nUsage: `{usage}`\n\n{table}Example: `{example}`\n"
