@@ -17,7 +17,7 @@ from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.load import load_warning
 from kbevolve.evaluators.recipe import Outcome, judge_by_recipe
-from kbevolve.evolve.cli.commands.evaluate_variants import DRAWN, VariantTask, evaluate_shapes
+from kbevolve.evolve.cli.commands.evaluate_variants import DRAWN, VariantTask, evaluate_samples, evaluate_shapes
 from kbevolve.evolve.cli.options import FILE, json_line_option, judge_option, kernelbench_option, problem_option
 from kbevolve.evolve.cli.render.batch import BatchProgress, print_batch_summary, summary_of
 from kbevolve.evolve.cli.render.console import Console
@@ -69,6 +69,11 @@ from kbevolve.evolve.runs.recipe_bench import LABEL, recipe_device
 @click.option(
     "--shapes-seed", type=int, default=0, show_default=True, help="Another number draws other sizes for --shapes."
 )
+@click.option(
+    "--opinfo",
+    is_flag=True,
+    help="Judge the kernel of FILE on PyTorch's own samples of the operator that the problem is, without timing.",
+)
 @json_line_option
 @kernelbench_option
 def evaluate(
@@ -82,6 +87,7 @@ def evaluate(
     check: bool,
     shapes: tuple[str, ...],
     shapes_seed: int,
+    opinfo: bool,
     as_json: bool,
     kernelbench_dir: Path | None,
 ) -> int:
@@ -91,7 +97,8 @@ def evaluate(
     it is 0 for a correct kernel alone. With --json the result is an object with verdict, message, tags,
     precision_class, speedup, speedup_low and more.
 
-    With --shapes the kernel is tagged shape-general if it is right at all sizes; --check asks for that.
+    With --shapes the kernel is tagged shape-general if it is right at all sizes; --check asks for that. With --opinfo,
+    --check asks for all samples.
 
     A batch needs no archive and no network. The same command continues a batch that was stopped; `kbevolve import
     RESULTS` adds the verdicts to an archive.
@@ -104,8 +111,11 @@ def evaluate(
     if by_recipe and (batch or baselines):
         option = "--batch" if batch else "--baselines"
         raise UsageError(f"{option} is for kbevolve's own judge; --judge kernelbench judges one FILE")
-    if shapes and (batch or baselines or by_recipe):
-        raise UsageError("--shapes is for one FILE and our own judge, without --baselines: nothing is timed")
+    if shapes and opinfo:
+        raise UsageError("--shapes and --opinfo: give one of them")
+    if (shapes or opinfo) and (batch or baselines or by_recipe):
+        option = "--shapes" if shapes else "--opinfo"
+        raise UsageError(f"{option} is for one FILE and our own judge, without --baselines: nothing is timed")
     kernel = read_kernel(file) if file else None
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = replace(choice, overrides={**choice.overrides, "evaluation.baselines": baselines}).load()
@@ -114,9 +124,11 @@ def evaluate(
     if by_recipe:
         assert kernel is not None, "checked above"
         return _judge_by_recipe(problem, kernel, settings, recipe_device(devices, settings), as_json, check=check)
-    if shapes and kernel is not None:
+    if (shapes or opinfo) and kernel is not None:
         task = VariantTask(problem=problem, kernel=kernel, devices=devices, settings=settings)
         with interruptible():
+            if opinfo:
+                return evaluate_samples(task, check=check, as_json=as_json)
             return evaluate_shapes(task, shapes, seed=shapes_seed, check=check, as_json=as_json)
     judges_for = partial(open_judges, devices, settings)
     if batch is not None and out is not None:

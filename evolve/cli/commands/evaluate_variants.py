@@ -1,4 +1,4 @@
-"""`kbevolve evaluate --shapes`: is a kernel right at sizes that its problem's file does not state?"""
+"""`kbevolve evaluate --shapes` and `--opinfo`: is a kernel right beyond its problem's file?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,12 +33,22 @@ class VariantTask:
 
     def __post_init__(self) -> None:
         if self.devices.cluster is not None:
-            raise UsageError("--shapes judges on this machine; leave out --workers ray")
+            raise UsageError("--shapes and --opinfo judge on this machine; leave out --workers ray")
 
     @property
     def device_type(self) -> str:
         """``"cpu"`` or ``"cuda"``."""
         return self.devices.devices[0].type
+
+    def facts(self) -> dict[str, str]:
+        """What the result is about, for scripts."""
+        return {
+            "kernel": self.kernel.id,
+            "problem": self.problem.id,
+            "problem_name": self.problem.name,
+            "device": self.devices.device.fingerprint,
+            "precision": self.settings.evaluation.precision,
+        }
 
     def judge(self, variants: Sequence["Variant"]) -> "list[VariantVerdict]":
         """The verdict on each; they are noted on standard error one by one."""
@@ -59,24 +69,35 @@ def evaluate_shapes(task: VariantTask, shapes: Sequence[str], *, seed: int, chec
         others += drawn_sizes(problem, kind, seed=seed)
     report = ShapeReport(task.judge([own_sizes(problem), *others]))
     if as_json:
-        evaluation = report.verdicts[0].evaluation
-        facts = {
-            "kernel": task.kernel.id,
-            "problem": problem.id,
-            "problem_name": problem.name,
-            "device": task.devices.device.fingerprint,
-            "precision": task.settings.evaluation.precision,
-            "verdict": variant_json(report.verdicts[0])["verdict"],
-            "message": report.verdicts[0].message,
-            "tags": report.tags if evaluation else (),
-            "shape_general": report.is_general,
-            "sizes": [variant_json(one) for one in report.verdicts],
-        }
-        print_json_line(facts)
+        own = variant_json(report.verdicts[0])
+        facts = {"verdict": own["verdict"], "message": own["message"], "tags": report.tags}
+        facts |= {"shape_general": report.is_general, "sizes": [variant_json(one) for one in report.verdicts]}
+        print_json_line(task.facts() | facts)
     else:
         fields = {"problem": problem.name, "result": report.summary, "tags": ", ".join(report.tags)}
         print_variants(Console(), report.verdicts, "sizes", fields)
     return 1 if check and not report.is_general else 0
+
+
+def evaluate_samples(task: VariantTask, *, check: bool, as_json: bool) -> int:
+    """Judge on PyTorch's samples of the problem's operator; print; the exit code."""
+    from kbevolve.evaluators.generality.samples import select_samples
+    from kbevolve.evaluators.generality.variants import correct_and_judged
+
+    found = select_samples(task.problem, task.device_type, task.settings.evaluation.precision)
+    verdicts = task.judge(found.variants) if found.variants else []
+    correct, judged = correct_and_judged(verdicts)
+    if as_json:
+        facts = {"operator": found.operator, "correct": correct, "judged": judged, "skipped": found.skipped}
+        print_json_line(task.facts() | facts | {"samples": [variant_json(one) for one in verdicts]})
+    else:
+        fields = {
+            "operator": found.operator,
+            "result": f"right on {correct} of {judged} samples",
+            "skipped": "\n".join(f"{count}: {reason}" for reason, count in found.skipped.items()),
+        }
+        print_variants(Console(), verdicts, "inputs", fields)
+    return 1 if check and not 0 < judged == correct else 0
 
 
 def parse_sizes(text: str) -> "Sizes":
