@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.references import read
 from kbevolve.configs.catalog import builtin_names, find_problem, kernelbench_names
 from kbevolve.configs.errors import KBEvolveError
+from kbevolve.configs.reference import names_of
 from kbevolve.evaluators.analysis.roofline import roofline_of
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.graph.__main__ import reason
@@ -57,8 +58,7 @@ def torch_count(source: str, graph: Graph) -> int | None:
     """The operations that torch counts; None where the model needs data, or every step of a recurrent layer."""
     if graph.nodes_by_family()[Family.RECURRENCE]:
         return None
-    namespace: dict[str, Any] = {"__name__": "reference"}
-    exec(source, namespace)
+    namespace = names_of(source)
     try:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
             model, inputs = namespace["Model"](*namespace["get_init_inputs"]()).eval(), namespace["get_inputs"]()

@@ -1,4 +1,4 @@
-"""The reference as text: a problem's `Model` renamed to `ModelNew`, with its own forward or another.
+"""A problem's file: its names when it is run; as text, `Model` renamed to `ModelNew`, with its own forward or another.
 
 Texts are edited line by line, never unparsed, so that comments and layout stay as the author wrote them.
 """
@@ -6,9 +6,23 @@ Texts are edited line by line, never unparsed, so that comments and layout stay 
 import ast
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 #: Functions and constants of a problem file that a kernel file lacks.
 _ASKING = ("get_inputs", "get_init_inputs", "CPU_SIZES")
+
+
+def names_of(source: str, file: str | Path = "reference.py") -> dict[str, Any]:
+    """Run a problem's file: what it defines, by name. It is trusted; what it raises is not caught.
+
+    Args:
+        source: its text.
+        file: its path, for tracebacks.
+    """
+    names: dict[str, Any] = {"__name__": "reference"}
+    exec(compile(source, str(file), "exec"), names)
+    return names
 
 
 def as_model_new(source: str) -> str:

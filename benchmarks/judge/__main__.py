@@ -28,6 +28,7 @@ from typing import Any
 from benchmarks.judge.kernels import copy_of_reference, delayed, matmul, products, seed_of
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import Problem
+from kbevolve.configs.reference import names_of
 from kbevolve.configs.settings import EvaluationSettings, Settings
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.judging.judge import Judge
@@ -182,8 +183,7 @@ def _plain_call(problem: Problem, kernel: Kernel) -> Callable[[], Any]:
     sys.modules.pop("kernel", None)
     module = importlib.import_module("kernel")
     sys.path.remove(str(path.parent))
-    reference: dict[str, Any] = {"__name__": "reference"}
-    exec(problem.source_for("cuda"), reference)
+    reference = names_of(problem.source_for("cuda"), problem.path)
     with torch.device("cuda"):
         model = module.ModelNew(*reference["get_init_inputs"]()).cuda().eval()
         inputs = [one.cuda() for one in reference["get_inputs"]()]

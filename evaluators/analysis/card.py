@@ -7,8 +7,6 @@ the problem's time. Making a card takes some dozen calls of the reference; the d
 
 from dataclasses import asdict
 
-import torch
-
 from kbevolve.archive.records import ProblemCard
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.analysis.conditions import judging_conditions
@@ -16,7 +14,7 @@ from kbevolve.evaluators.analysis.inspection import WEIGHT_SEED, Inspection
 from kbevolve.evaluators.analysis.roofline import Roofline, roofline_of
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.device.memory import lack_of_memory, release_cache
+from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, refuse_beyond_free, release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Version of the cards' content; another number makes cached cards invalid.
@@ -55,12 +53,15 @@ def card_for(
             return ProblemCard(**tree)
         except TypeError:  # the fields are not ours: make the card again
             pass
+    refuse_beyond_free(device)
     reference = reference or Reference(problem, device, precision, weight_seed=WEIGHT_SEED)
     roofline = roofline or roofline_of(device, disk_cache=disk_cache, fresh=fresh)
     try:
         with judging_conditions(device, precision):
             card = Inspection(problem, reference, device, precision).card(roofline)
-    except torch.OutOfMemoryError as error:
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
         raise lack_of_memory(problem.name, device, error) from error
     release_cache(device)
     disk_cache.put("card", key, asdict(card))

@@ -9,6 +9,7 @@ import torch
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import Problem
+from kbevolve.configs.reference import names_of
 from kbevolve.evaluators.correctness.inputs import Distribution, nominal, transformed
 from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.correctness.slices import compute_in_slices, separable_inputs
@@ -33,8 +34,7 @@ class Reference:
         self.precision = precision
         #: The file as it runs on this device.
         self.source = problem.source_for(device.type)
-        namespace: dict[str, Any] = {"__name__": "reference"}
-        self._guard("file", lambda: exec(compile(self.source, str(problem.path), "exec"), namespace))
+        namespace = self._guard("file", lambda: names_of(self.source, problem.path))
         self._get_inputs: Callable[[], list[Any]] = namespace["get_inputs"]
         #: What `Model` and `ModelNew` are constructed with.
         self.arguments = self._listed("get_init_inputs()", namespace["get_init_inputs"], weight_seed)
@@ -246,7 +246,7 @@ class Reference:
         except Exception as error:
             text = " ".join(str(error).split())[:300]
             remedy = "repair the problem's file"
-            if isinstance(error, torch.OutOfMemoryError):
+            if is_out_of_memory(error):
                 remedy = "use smaller sizes"
             elif isinstance(error, ModuleNotFoundError):
                 remedy = f"install it: pip install {error.name} (all that KernelBench needs: 'kbevolve[kernelbench]')"

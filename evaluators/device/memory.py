@@ -1,6 +1,7 @@
 """The memory of a device: what is free, how it is released, and the error of a judge that finds too little."""
 
 import re
+import resource
 from pathlib import Path
 
 import torch
@@ -18,6 +19,19 @@ def free_bytes(device: Device) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     raise EvaluatorError("/proc/meminfo names no MemAvailable; kbevolve runs on Linux 3.14 or newer")
+
+
+def refuse_beyond_free(device: Device) -> None:
+    """On a CPU, let this process allocate no more than is free now: the allocation then fails, with an exception.
+
+    Without this the system promises any amount, and kills the process when it uses it. CUDA refuses by itself.
+    """
+    if device.type != "cpu":
+        return
+    pages = int(Path("/proc/self/statm").read_text().split()[5])
+    most = pages * resource.getpagesize() + free_bytes(device)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def release_cache(device: Device) -> None:

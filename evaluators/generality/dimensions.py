@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.problem import constants_of, with_constants
+from kbevolve.configs.reference import names_of
 
 Shape = tuple[int, ...]
 
@@ -110,9 +111,8 @@ class Dimensions:
 
 def _shapes_of(source: str) -> Shapes:
     """The shapes of a text, which is run on tensors without data."""
-    namespace: dict[str, Any] = {"__name__": "reference"}
     with _quiet(), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        exec(compile(source, "reference.py", "exec"), namespace)
+        namespace = names_of(source)
         inputs = list(namespace["get_inputs"]())
         shapes, elements = _shapes(inputs)
         try:

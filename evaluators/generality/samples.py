@@ -15,6 +15,7 @@ import torch
 
 from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
+from kbevolve.configs.reference import names_of
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.generality.opinfo import OpSample, samples_of
 from kbevolve.evaluators.generality.variants import Variant
@@ -89,8 +90,7 @@ class OneOperator:
         self._source = problem.source_for(device_type)
         self._trace = traced(problem, device_type, precision, seconds=TRACE_SECONDS, disk_cache=DiskCache())
         self.node = _only_node(problem, self._trace)
-        self._namespace: dict[str, Any] = {"__name__": "reference"}
-        exec(compile(self._source, "reference.py", "exec"), self._namespace)
+        self._namespace = names_of(self._source)
         names = list(inspect.signature(self._namespace["Model"].__init__).parameters)[1:]
         #: What `Model` is constructed with, by the names of its constructor.
         self._arguments = dict(zip(names, self._namespace["get_init_inputs"](), strict=False))

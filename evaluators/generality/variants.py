@@ -48,7 +48,7 @@ def judge_variants(
 ) -> list[VariantVerdict]:
     """The verdict on each variant; `report` takes each as soon as it is known.
 
-    A variant on which the reference itself fails is nobody's fault, and counts neither for nor against the kernel.
+    A variant on which the reference itself fails counts neither for nor against the kernel.
     """
     found = []
     for variant in variants:

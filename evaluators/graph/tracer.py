@@ -18,6 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
 
+from kbevolve.configs.reference import names_of
 from kbevolve.evaluators.graph.records import (
     Argument,
     Node,
@@ -47,8 +48,7 @@ _DROPOUTS = ("dropout", "alpha_dropout", "feature_dropout")
 
 def trace_source(source: str, dtype: torch.dtype) -> Trace:
     """The trace of a problem's file, which is run. Raises as `trace` does, and what the file raises."""
-    namespace: dict[str, Any] = {"__name__": "reference"}
-    exec(compile(source, "reference.py", "exec"), namespace)
+    namespace = names_of(source)
     arguments = list(namespace["get_init_inputs"]())
     return trace(lambda: namespace["Model"](*arguments), namespace["get_inputs"], dtype)
 

@@ -22,7 +22,7 @@ from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.correctness.rule import CAPS
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
-from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, release_cache
+from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, refuse_beyond_free, release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.admission import Admission
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
@@ -104,6 +104,7 @@ class Judge:
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
             shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
         """
+        refuse_beyond_free(device)
         self.device, self.settings, self.width = device, settings, width
         self._switch_seconds = sys.getswitchinterval()
         if width > 1:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbevolve.configs.errors import UsageError
+from kbevolve.configs.reference import names_of
 from kbevolve.evolve.exports.measured import MeasuredKernel
 
 
@@ -47,8 +48,7 @@ def interface_of(found: MeasuredKernel) -> Interface:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    namespace: dict[str, Any] = {"__name__": "reference"}
-    exec(compile(found.reference, str(found.problem.path), "exec"), namespace)
+    namespace = names_of(found.reference, found.problem.path)
     arguments = repr(list(namespace["get_init_inputs"]()))
     try:
         ast.literal_eval(arguments)
