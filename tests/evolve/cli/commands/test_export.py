@@ -9,70 +9,11 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.parts import grouped
-from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.cli.commands import export as command
-from kbevolve.evolve.exports.formats import FORMATS
-from kbevolve.evolve.runs import verification
+from tests.evolve.cli.commands.scripted_judge import SLOWER, ScriptedJudge, use
 from tests.small_archive import confirmation
-
-
-class ScriptedJudge:
-    """Gives one answer, and remembers what it was asked."""
-
-    def __init__(self, **answer: Any) -> None:
-        self.answer = answer
-        self.asked: list[tuple[Problem, Kernel]] = []
-        self.settings: EvaluationSettings | None = None
-        self.device: Device | None = None
-        self.closed = False
-
-    def make(self, device: Device, settings: EvaluationSettings) -> "ScriptedJudge":
-        self.device, self.settings = device, settings
-        return self
-
-    def __enter__(self) -> "ScriptedJudge":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.closed = True
-
-    def evaluate(self, problem: Problem, kernel: Kernel) -> Evaluation:
-        assert self.device is not None
-        self.asked.append((problem, kernel))
-        answer = {
-            "verdict": Verdict.CORRECT, "time_ms": 0.5, "reference_ms": 2.0, "speedup": 4.0, "speedup_low": 3.9,
-            "speedup_high": 4.1, "error": 4e-6,
-        }  # fmt: skip
-        return grouped(Evaluation,
-            kernel=kernel.id, problem=problem.id, device=self.device.fingerprint, precision="fp32",
-            **answer | self.answer,
-        )  # fmt: skip
-
-
-@pytest.fixture
-def judge(monkeypatch: pytest.MonkeyPatch, small_archive: Any) -> ScriptedJudge:
-    return use(ScriptedJudge(), monkeypatch, small_archive.run.device)
-
-
-def use(judge: ScriptedJudge, monkeypatch: pytest.MonkeyPatch, fingerprint: str) -> ScriptedJudge:
-    device = Device(type="cpu", index=0, fingerprint=fingerprint, description="A Test Processor, 2 threads")
-    monkeypatch.setattr(command, "find_device", lambda choice: device)
-    monkeypatch.setattr(verification, "plain_judge", judge.make)
-    return judge
-
-
-@pytest.fixture
-def export(kbevolve: Any, small_archive: Any, tmp_path: Path) -> Any:
-    def call(*words: str) -> Any:
-        named = () if "--problem" in words else ("--problem", "L1/matmul")
-        return kbevolve("export", *named, "-o", tmp_path / "best.py", "--archive", small_archive.path, *words)
-
-    return call
 
 
 def test_the_best_kernel_is_measured_again_and_written(
@@ -219,9 +160,6 @@ def test_a_problem_of_ones_own_is_judged_as_it_was(
     assert judge.asked == [(own, kernel)]
 
 
-SLOWER = {"speedup": 3.0, "speedup_low": 2.9, "speedup_high": 3.1}
-
-
 def test_a_speedup_that_does_not_hold_is_refused_unless_it_is_forced(
     export: Any, small_archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,33 +174,6 @@ def test_a_speedup_that_does_not_hold_is_refused_unless_it_is_forced(
     assert outcome.code == 0
     assert "written all the same: 3.00× [2.90, 3.10] now" in outcome.err
     assert "3.000 times PyTorch eager" in (tmp_path / "best.py").read_text()
-
-
-def words_for(form: str, tmp_path: Path) -> tuple[Any, ...]:
-    """The options of an export in this format, as it wants them."""
-    made = FORMATS[form]
-    task = ("--task", "gemm_v2") if made.task else ()
-    return ("--format", form, *task, "-o", tmp_path / f"best_kernel{made.ending}")
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_every_format_is_measured_first_and_refuses_what_does_not_hold(
-    form: str, export: Any, small_archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = words_for(form, tmp_path)
-    for answer, options, code in (
-        ({"verdict": Verdict.WRONG, "speedup": None}, ("--even-if-slower",), 1),
-        (SLOWER, (), 1),
-        (SLOWER, ("--even-if-slower",), 0),
-    ):
-        assert not words[-1].exists()
-        judge = use(ScriptedJudge(**answer), monkeypatch, small_archive.run.device)
-        outcome = export(*words, *options, "--kernel", small_archive.best)
-        assert (outcome.code, len(judge.asked)) == (code, 1), outcome.err
-    files = [words[-1]] if words[-1].is_file() else words[-1].iterdir()
-    text = "\n".join(file.read_text() for file in files)
-    assert "3.000 times PyTorch eager" in text
-    assert f"kbevolve evaluate {FORMATS[form].kernel_file or words[-1].name} --problem L1/matmul" in text
 
 
 def test_a_wrong_kernel_is_written_by_no_means(
@@ -286,24 +197,6 @@ def test_without_a_problem_it_is_the_latest_runs_or_the_kernels(
         assert f"--problem {name}" in (tmp_path / "best.py").read_text()
 
 
-def test_an_operator_is_a_package_with_the_kernel_the_reference_and_the_provenance(
-    kbevolve: Any, judge: Any, small_archive: Any, tmp_path: Path
-) -> None:
-    words = ("export", "--archive", small_archive.path, "--format", "torch-op", "-o")
-    assert "is no name for a Python package" in kbevolve(*words, tmp_path / "fast.op").err
-    assert judge.asked == []
-    outcome = kbevolve(*words, tmp_path / "fast_op")
-    assert outcome.code == 0, outcome.err
-    assert {file.name for file in (tmp_path / "fast_op").iterdir()} == {"__init__.py", "kernel.py", "reference.py"}
-    assert Kernel.from_source((tmp_path / "fast_op" / "kernel.py").read_text()).id == small_archive.best
-    assert "N = 512" in (tmp_path / "fast_op" / "reference.py").read_text()  # as it was judged on a CPU
-    text = (tmp_path / "fast_op" / "__init__.py").read_text()
-    assert "kbevolve evaluate kernel.py --problem L1/matmul" in text
-    assert f"kbevolve::l1_matmul_{small_archive.best}" in text
-    again = kbevolve(*words, tmp_path / "fast_op")
-    assert "exists already; --force writes over it" in again.err
-
-
 def test_a_modelnew_file_loads_where_there_is_only_torch(export: Any, judge: Any, tmp_path: Path) -> None:
     assert export().code == 0
     code = (
@@ -317,39 +210,6 @@ def test_a_modelnew_file_loads_where_there_is_only_torch(export: Any, judge: Any
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("--format", "gpumode", "-o", "a.py"), "--format gpumode needs the name of the leaderboard"),
-        (("--format", "flashinfer-bench", "-o", "a.json"), "needs the name of the definition"),
-        (("--format", "gpumode", "-o", "a.py", "--task", "two words"), "the name of a leaderboard is one word"),
-        (("--format", "gpumode", "-o", "a.txt", "--task", "gemm"), "a file for gpumode ends in .py: -o a.py"),
-        (("--format", "flashinfer-bench", "-o", "a", "--task", "gemm"), "ends in .json: -o a.json"),
-        (("--task", "gemm"), "--task is for --format gpumode or flashinfer-bench; leave it out"),
-        (("--format", "dataset", "-o", "a.jsonl", "--task", "gemm"), "--task is for --format gpumode"),
-    ],
-)
-def test_what_a_platform_wants_is_asked_for_before_it_is_measured(
-    words: tuple[str, ...], why: str, export: Any, judge: Any
-) -> None:
-    outcome = export(*words)
-    assert (outcome.code, judge.asked) == (2, [])
-    assert why in outcome.err
-
-
-def test_a_kernel_that_a_platform_does_not_accept_is_not_measured(
-    export: Any, judge: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_archive: Any
-) -> None:
-    with Archive(small_archive.path) as archive:
-        other = Kernel.from_source(archive.kernels.get(small_archive.best).source + "\nSTREAM = 0\n")
-        birth = dataclasses.replace(small_archive.births[0], slot=77, kernel=other.id)
-        archive.add_birth(birth, kernel=other)
-        archive.add_evaluation(dataclasses.replace(small_archive.evaluations[small_archive.best], kernel=other.id))
-    outcome = export(*words_for("gpumode", tmp_path), "--kernel", other.id)
-    assert (outcome.code, judge.asked) == (2, [])
-    assert 'KernelBot accepts no file with the word "stream"' in outcome.err
 
 
 def test_the_file_is_required(kbevolve: Any, small_archive: Any) -> None:
