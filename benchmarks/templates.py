@@ -19,20 +19,11 @@ from types import ModuleType
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from kbevolve.configs.templates import template
+from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.imported import imported
 
 Tensor = torch.Tensor
-FILES = (
-    "imports",
-    "split_pairs",
-    "split_products",
-    "convolution_product",
-    "split_convolution",
-    "direct_convolution",
-    "split_attention",
-)
 CALLS = 20
 #: Samples of a batch, or rows of a product, that are compared with fp64.
 COMPARED = 2
@@ -150,7 +141,7 @@ def main() -> None:
     values = dict(one.split("=", 1) for one in options.set)
     rows: dict[str, dict[str, object]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        source = with_values("\n\n".join(map(template, FILES)), values)
+        source = with_values("\n\n".join(map(template, TEMPLATES)), values)
         templates = imported(source, Path(folder), "templates")
         print("| case | library ms | template ms | times | error | host us | launches, us |")
         print("|---|---|---|---|---|---|---|")

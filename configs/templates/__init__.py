@@ -9,7 +9,18 @@ alone.
 
 from pathlib import Path
 
-__all__ = ["template"]
+__all__ = ["TEMPLATES", "template"]
+
+#: All of them, each behind those that it needs.
+TEMPLATES = (
+    "imports",
+    "split_pairs",
+    "split_products",
+    "convolution_product",
+    "split_convolution",
+    "direct_convolution",
+    "split_attention",
+)
 
 
 def template(name: str) -> str:

@@ -49,15 +49,15 @@ def check_output(output: Path, *, force: bool, form: str = "modelnew") -> None:
     Raises:
         UsageError: the file exists already (without `force`), its directory does not, or its ending is not wanted.
     """
-    folder = form in FORMATS and FORMATS[form].folder
-    ending = FORMATS[form].ending if form in FORMATS else ""
+    made = FORMATS.get(form)  # a data set is made from no kernel
+    folder, ending = (made.folder, made.ending) if made else (False, "")
     if output.is_dir() and not folder:
         raise UsageError(f"{output} is a directory; name a file: -o {output / 'best.py'}")
     if folder and output.exists() and not output.is_dir():
         raise UsageError(f"{output} is a file; {form} is a folder: -o {output.with_suffix('')}")
     if not output.name.endswith(ending):
         raise UsageError(f"{output}: a file for {form} ends in {ending}: -o {output.with_suffix(ending)}")
-    if form == "torch-op" and not output.name.isidentifier():
+    if made and made.package and not output.name.isidentifier():
         raise UsageError(f"{output.name!r} is no name for a Python package; name one to import, e.g. fast_op")
     if output.exists() and not force:
         raise UsageError(f"{output} exists already; --force writes over it")

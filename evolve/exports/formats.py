@@ -21,8 +21,9 @@ class KernelFormat:
     files: Callable[[MeasuredKernel], str | Mapping[str, str]]
     #: Raises `UsageError` for a kernel that the receiver does not accept, whatever it measures.
     check: Callable[[Kernel], None] = lambda kernel: None
-    #: Whether the output is a folder.
+    #: Whether the output is a folder, and whether that is a Python package, whose name is imported.
     folder: bool = False
+    package: bool = False
     #: Name of the file that holds ModelNew; "" where that is the output itself.
     kernel_file: str = ""
     #: What the output's name ends in; "" where the receiver does not care.
@@ -35,7 +36,11 @@ class KernelFormat:
 FORMATS = {
     "modelnew": KernelFormat(words="a self-contained ModelNew file for KernelBench", files=lambda found: found.text),
     "torch-op": KernelFormat(
-        words="a Python package with a torch.library operator", files=torch_op, folder=True, kernel_file="kernel.py"
+        words="a Python package with a torch.library operator",
+        files=torch_op,
+        folder=True,
+        package=True,
+        kernel_file="kernel.py",
     ),
     "gpumode": KernelFormat(
         words="a submission to a leaderboard of GPU MODE",

@@ -58,10 +58,7 @@ class EventStream:
             self._champion = event.champion
             self._send(
                 "champion",
-                **{
-                    name: getattr(event.champion, name)
-                    for name in ("kernel", "generation", "purpose", "rival", *_SPEEDS)
-                },
+                **{name: getattr(event.champion, name) for name in _CHAMPION},
                 note=event.champion_note,
             )
         if event.birth is not None and event.done:

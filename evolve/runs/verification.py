@@ -114,7 +114,7 @@ def verify(archive: Archive, claims: Sequence[Claim], device: Device) -> Iterato
 
 
 def doubt(claim: Claim, now: Evaluation, tie: float) -> str:
-    """Why a new measurement does not bear a claim out; "" when it does.
+    """Why a new measurement does not confirm a claim; "" when it does.
 
     The speedup must reach the claimed one: the intervals overlap, but for `tie`, the share that is noise between
     processes. On a device without an earlier measurement a kernel that is faster than eager elsewhere must not be

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.references import SETTINGS
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.problem import Problem
-from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging.judge import Judge
 
@@ -24,16 +24,6 @@ pytestmark = [
     pytest.mark.skipif(not CHECKOUT.is_dir(), reason="KERNELBENCH names no checkout of KernelBench"),
 ]
 
-#: All trials and few timed calls.
-SETTINGS = EvaluationSettings(
-    warmup=1,
-    least_rounds=3,
-    rounds=3,
-    calls_per_round=2,
-    timing_seconds=0.5,
-    baselines=False,
-    profile=False,
-)
 #: A tiny answer, dead ones, and networks in which the signal fades.
 PROBLEMS = ("1/23", "2/9", "2/23", "2/36", "2/65", "3/3", "3/11", "3/18", "3/19", "3/22", "3/45")
 #: Constant for all weights and inputs.

@@ -10,7 +10,7 @@ import torch
 from kbevolve.archive.records import Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.settings import EvaluationSettings
-from kbevolve.configs.templates import template
+from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
@@ -36,14 +36,6 @@ SHAPES = [
     (70, 96, 130, 64),
     (1, 600, 520, 1500),
 ]
-TEMPLATES = (
-    "imports",
-    "split_pairs",
-    "split_products",
-    "convolution_product",
-    "split_convolution",
-    "direct_convolution",
-)
 SETTINGS: list[dict[str, str]] = [
     {},
     {"SPLIT_N": "64", "SPLIT_K": "64", "SPLIT_STAGES": "3", "SPLIT_GROUP": "1"},

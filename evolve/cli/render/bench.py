@@ -25,7 +25,7 @@ from kbevolve.evolve.cli.render.tables import Column, explain, print_table, say
 #: Characters of a title in the table.
 _TITLE = 20
 #: Name of a row, and its score.
-_Row = tuple[str, Mapping[str, Any]]
+ScoreRow = tuple[str, Mapping[str, Any]]
 _EXPLANATION = (
     "fast_p: share of the n judged problems with a correct kernel more than p times as fast as eager. Speedups are "
     "geometric means over the correct kernels, in brackets the 95 % bootstrap interval: over eager with strict flags "
@@ -57,15 +57,8 @@ def print_problems(console: Console, results: Sequence[ProblemResult]) -> None:
 def print_scores(console: Console, found: Mapping[str, Any]) -> None:
     """The table of levels, and what its columns are."""
     rows = score_rows(found)
-    columns: list[Column[_Row]] = [
-        Column("level", lambda row: row[0]),
-        Column("n", lambda row: row[1]["n"], right=True),
-        Column("correct", lambda row: row[1]["correct"], right=True),
-        *(
-            Column(name, lambda row, name=name: percent_words(row[1][name]), right=True)  # type: ignore[misc]
-            for name in shares(found)
-            if name != "fast_0"
-        ),
+    columns = [
+        *share_columns(found),
         Column("over eager", lambda row: _average(row[1], "geomean_eager"), right=True),
         Column("over best", lambda row: _times(row[1]["geomean_best"]), right=True),
         Column("over default", lambda row: _times(row[1]["geomean_default"]), right=True, least_width=90),
@@ -87,14 +80,28 @@ def print_scores(console: Console, found: Mapping[str, Any]) -> None:
     explain(console, _EXPLANATION)
 
 
+def share_columns(found: Mapping[str, Any]) -> list[Column[ScoreRow]]:
+    """The first columns of a table of levels: how many problems, and which share of them."""
+    return [
+        Column("level", lambda row: row[0]),
+        Column("n", lambda row: row[1]["n"], right=True),
+        Column("correct", lambda row: row[1]["correct"], right=True),
+        *(
+            Column(name, lambda row, name=name: percent_words(row[1][name]), right=True)  # type: ignore[misc]
+            for name in shares(found)
+            if name != "fast_0"
+        ),
+    ]
+
+
 def shares(found: Mapping[str, Any]) -> list[str]:
     """The names of the shares over eager: fast_p and pass_k."""
     return [name for name in found["all"] if name.startswith(("fast_", "pass_")) and name.count("_") == 1]
 
 
-def score_rows(found: Mapping[str, Any]) -> list[_Row]:
+def score_rows(found: Mapping[str, Any]) -> list[ScoreRow]:
     """The rows of the table of levels: each level, all, and the sound problems where some have a flaw."""
-    rows: list[_Row] = list(found["levels"].items())
+    rows: list[ScoreRow] = list(found["levels"].items())
     if len(rows) != 1:
         rows.append(("all", found["all"]))
     sound = found["without_flawed"]

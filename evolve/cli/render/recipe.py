@@ -8,7 +8,15 @@ from rich.text import Text
 from kbevolve.archive.formatting import as_times, interval_words, percent_words, time_words
 from kbevolve.archive.report.scores import ProblemResult
 from kbevolve.evaluators.recipe import EXCESSIVE, Outcome, RecipeVerdict
-from kbevolve.evolve.cli.render.bench import markdown_table, problem_name, remark, score_rows, shares, speedup_text
+from kbevolve.evolve.cli.render.bench import (
+    markdown_table,
+    problem_name,
+    remark,
+    score_rows,
+    share_columns,
+    shares,
+    speedup_text,
+)
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.tables import Column, explain, print_table, say
 from kbevolve.evolve.runs.recipe_bench import LABEL
@@ -50,15 +58,8 @@ def print_recipe(console: Console, results: Sequence[ProblemResult], found: Mapp
         Column("what", remark, flexible=True),
     ]
     print_table(console, problems, results)
-    levels: list[Column[tuple[str, Mapping[str, Any]]]] = [
-        Column("level", lambda row: row[0]),
-        Column("n", lambda row: row[1]["n"], right=True),
-        Column("correct", lambda row: row[1]["correct"], right=True),
-        *(
-            Column(name, lambda row, name=name: percent_words(row[1][name]), right=True)  # type: ignore[misc]
-            for name in shares(found)
-            if name != "fast_0"
-        ),
+    levels = [
+        *share_columns(found),
         Column("geomean", lambda row: _average(row[1], "geomean"), right=True),
         Column("median", lambda row: _average(row[1], "median"), right=True, least_width=95),
     ]

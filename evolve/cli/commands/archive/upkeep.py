@@ -76,7 +76,7 @@ def rm_run(which: str, yes: bool, as_json: bool, archive_path: Path) -> int:
 def _confirmed(summary: RunSummary) -> bool:
     run = summary.run
     if not sys.stdin.isatty():
-        raise UsageError(f"rm-run removes {run.id} for good and asks first; --yes answers where nobody can")
+        raise UsageError(f"rm-run removes {run.id} for good and asks first; in a script, answer with --yes")
     state = stop_words(summary.stopped)
     what = f"{run.problem_name}, {counted(summary.births, 'attempt')}, {summary.correct} correct, {state}"
     return click.confirm(f"Remove run {run.id} ({what}) for good?", err=True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kbevolve.configs.templates import template
+from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
@@ -133,17 +133,7 @@ def test_other_calls_stay(text: str) -> None:
     assert with_split_products(f"from x import extern_kernels\nextern_kernels.{text}\n") is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "split_pairs",
-        "split_products",
-        "convolution_product",
-        "split_convolution",
-        "direct_convolution",
-        "split_attention",
-    ],
-)
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "imports"])
 def test_names_of_a_template_are_its_own(name: str) -> None:
     """They stand beside those of Inductor's code and of the user's file."""
     tree = ast.parse(template(name))
