@@ -9,7 +9,7 @@ neither: it says nothing about who wrote the kernels.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,6 +146,11 @@ def scores(
         "all": score(results, *asked),
         "without_flawed": score([one for one in results if not one.flaws], *asked),
     }
+
+
+def share_names(row: Mapping[str, Any]) -> list[str]:
+    """The names of a score's shares over eager: fast_p and pass_k, without those over other baselines."""
+    return [name for name in row if name.startswith(("fast_", "pass_")) and name.count("_") == 1]
 
 
 def _averages(values: Sequence[float], baseline: str) -> dict[str, float | None]:

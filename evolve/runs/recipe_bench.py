@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kbevolve.archive.records import Kernel
-from kbevolve.archive.report.scores import ProblemResult, scores
+from kbevolve.archive.report.scores import ProblemResult, scores, share_names
 from kbevolve.configs.errors import SettingsError, UsageError
 from kbevolve.configs.flaws import known_flaws
 from kbevolve.configs.problem import Problem
@@ -141,7 +141,7 @@ def recipe_scores(
 
 
 def _reduced(row: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in row.items() if name.startswith(("fast_", "pass_")) and name.count("_") == 1}
+    kept = {name: row[name] for name in share_names(row)}
     averages = {
         name.replace("_eager", ""): value
         for name, value in row.items()

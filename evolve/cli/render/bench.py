@@ -16,7 +16,7 @@ from kbevolve.archive.formatting import (
     time_words,
 )
 from kbevolve.archive.parts import flat
-from kbevolve.archive.report.scores import BASELINES, ProblemResult
+from kbevolve.archive.report.scores import BASELINES, ProblemResult, share_names
 from kbevolve.configs.catalog import KERNELBENCH
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import counts_words
@@ -88,15 +88,10 @@ def share_columns(found: Mapping[str, Any]) -> list[Column[ScoreRow]]:
         Column("correct", lambda row: row[1]["correct"], right=True),
         *(
             Column(name, lambda row, name=name: percent_words(row[1][name]), right=True)  # type: ignore[misc]
-            for name in shares(found)
+            for name in share_names(found["all"])
             if name != "fast_0"
         ),
     ]
-
-
-def shares(found: Mapping[str, Any]) -> list[str]:
-    """The names of the shares over eager: fast_p and pass_k."""
-    return [name for name in found["all"] if name.startswith(("fast_", "pass_")) and name.count("_") == 1]
 
 
 def score_rows(found: Mapping[str, Any]) -> list[ScoreRow]:
@@ -113,11 +108,12 @@ def score_rows(found: Mapping[str, Any]) -> list[ScoreRow]:
 def as_markdown(title: str, details: str, found: Mapping[str, Any], results: Sequence[ProblemResult]) -> str:
     """Both tables, with every problem that is flawed or was not judged named."""
     lines = [f"# {title}", "", details, ""]
-    names = ("level", "n", "correct", *shares(found), "over eager", "default flags", "best baseline", "median", "floor")
+    shares = share_names(found["all"])
+    names = ("level", "n", "correct", *shares, "over eager", "default flags", "best baseline", "median", "floor")
     lines += markdown_table(
         names,
         [
-            (name, row["n"], row["correct"], *(percent_words(row[share]) for share in shares(found)),
+            (name, row["n"], row["correct"], *(percent_words(row[share]) for share in shares),
              *(_average(row, f"geomean_{baseline}") for baseline in BASELINES), _average(row, "median_eager"),
              percent_words(row["floor_share"]))
             for name, row in score_rows(found)

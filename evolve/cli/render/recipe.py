@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from kbevolve.archive.formatting import as_times, interval_words, percent_words, time_words
-from kbevolve.archive.report.scores import ProblemResult
+from kbevolve.archive.report.scores import ProblemResult, share_names
 from kbevolve.evaluators.recipe import EXCESSIVE, Outcome, RecipeVerdict
 from kbevolve.evolve.cli.render.bench import (
     markdown_table,
@@ -14,7 +14,6 @@ from kbevolve.evolve.cli.render.bench import (
     remark,
     score_rows,
     share_columns,
-    shares,
     speedup_text,
 )
 from kbevolve.evolve.cli.render.console import Console
@@ -71,8 +70,9 @@ def print_recipe(console: Console, results: Sequence[ProblemResult], found: Mapp
 
 def recipe_markdown(title: str, details: str, found: Mapping[str, Any], results: Sequence[ProblemResult]) -> str:
     """The same as Markdown."""
+    shares = share_names(found["all"])
     rows = [
-        (name, row["n"], row["correct"], *(percent_words(row[share]) for share in shares(found)),
+        (name, row["n"], row["correct"], *(percent_words(row[share]) for share in shares),
          _average(row, "geomean"), _average(row, "median"))
         for name, row in score_rows(found)
     ]  # fmt: skip
@@ -82,7 +82,7 @@ def recipe_markdown(title: str, details: str, found: Mapping[str, Any], results:
         for one in results
     ]  # fmt: skip
     lines = [f"# {title}", "", f"**{LABEL}.**", "", details, ""]
-    lines += markdown_table(("level", "n", "correct", *shares(found), "geomean", "median"), rows)
+    lines += markdown_table(("level", "n", "correct", *shares, "geomean", "median"), rows)
     lines += ["", _EXPLANATION, "", "## Problems", ""]
     lines += markdown_table(("problem", "name", "its speedup", "time", "correct", ""), problems)
     return "\n".join(lines) + "\n"

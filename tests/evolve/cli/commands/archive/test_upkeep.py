@@ -96,7 +96,7 @@ def test_rm_run_asks_first(archive_of: Any, small_archive: Any, monkeypatch: pyt
     path, run = small_archive.path, small_archive.run.id
     unasked = archive_of(path, "rm-run", "latest")
     assert unasked.code == 2
-    assert f"removes {run} for good and asks first; --yes" in unasked.err
+    assert f"removes {run} for good and asks first; in a script, answer with --yes" in unasked.err
     for answer, code, left in (("n\n", 1, 1), ("y\n", 0, 0)):
         monkeypatch.setattr(sys, "stdin", _Terminal(answer))
         outcome = archive_of(path, "rm-run", "latest")
