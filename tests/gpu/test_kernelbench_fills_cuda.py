@@ -80,6 +80,7 @@ def test_the_right_answer_is_correct_and_fills_are_wrong(judge: Judge, number: s
         assert found.verdict is Verdict.WRONG, f"{fill}: {found.verdict.name} {found.message}"
 
 
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # torch's, about 3/28's own options
 @pytest.mark.parametrize("number", CONSTANT)
 def test_a_function_that_is_constant_for_all_weights_is_refused(judge: Judge, number: str) -> None:
     found = judged(judge, number, "return right(*inputs)")
