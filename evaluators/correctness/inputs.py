@@ -103,12 +103,12 @@ def _scaled(
     scaled = tensor * columns
     symmetric = _symmetric(tensor)
     if symmetric:
-        scaled = scaled * columns.unsqueeze(-1)
+        scaled *= columns.unsqueeze(-1)
     for axis in range(tensor.ndim - (2 if symmetric else 1)):
         # Between the first axis and the last, factors of 1/2 to 2: the products of all must stay in range.
         mild = exponents if axis == 0 else (max(exponents[0], -1), min(exponents[1], 1))
         factors = _factors(tensor.shape[axis], tensor, generator, mild, flip)
-        scaled = scaled * factors.view(-1, *[1] * (tensor.ndim - 1 - axis))
+        scaled *= factors.view(-1, *[1] * (tensor.ndim - 1 - axis))
     return scaled
 
 

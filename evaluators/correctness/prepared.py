@@ -98,8 +98,8 @@ class PreparedProblem:
         room = room_for_trials(self.device, worker_bytes=self.worker_bytes, truth_bytes=self.truth_bytes)
         #: Trials that stay in memory: all, and the two with the second weights, where they fit.
         self.kept = KeptTrials(room, needed=(len(self._draws) + 2) * self._trial_bytes)
-        #: Mean of the truth over the nominal draws, for each output tensor; None where there is none.
-        self._scales, self.nominal_means = self._measure(self._draws)
+        self._scales, means = self._measure(self._draws)
+        self._nominal_means = means if self.kept.fit else None
 
     def _enliven(self) -> bool:
         """Load weights with which the judge sees more of what depends on the inputs; whether there are any."""
@@ -140,6 +140,17 @@ class PreparedProblem:
     def nominal_scale(self) -> Scale:
         """Divisors and bounds of errors on inputs as the problem draws them."""
         return self._scales[self._draws[0]]
+
+    @property
+    def nominal_means(self) -> list[torch.Tensor | None]:
+        """Mean of the truth over nominal draws, for each output tensor; None where there is none. Without the memory to
+        keep it, it is computed again."""
+        if self._nominal_means is not None:
+            return self._nominal_means
+        total = MeanOfTruth(narrow=True)
+        for _ in range(_AVERAGED):
+            total.add(self.solve(Draw.of(nominal))[1].truth)
+        return total.take()
 
     def _trial(self, draw: Draw, scale: Scale, *, weights: Weights | None = None) -> Trial:
         inputs, expected = self.kept.get(draw)

@@ -1,4 +1,7 @@
-"""Opens memory that the judge allocated: a file descriptor on the CPU, the driver's IPC handle on CUDA."""
+"""Opens memory that the judge allocated: a file descriptor on the CPU, the driver's IPC handle on CUDA.
+
+Also releases what torch caches.
+"""
 
 import ctypes
 import mmap
@@ -11,6 +14,8 @@ import torch
 _LAZY_PEER_ACCESS = 1
 #: Bytes of a `CUipcMemHandle`.
 HANDLE_BYTES = 64
+#: Memory is short where less than this share of the device is free.
+_SHORT = 1 / 3
 
 
 class DeviceMemory:
@@ -55,3 +60,11 @@ def open_shared(ticket: dict[str, Any], descriptors: list[int]) -> torch.Tensor:
     if status:
         raise RuntimeError(f"cuIpcOpenMemHandle failed with CUDA error {status}")
     return torch.as_tensor(DeviceMemory(address.value, size), device="cuda")
+
+
+def release_when_short(device: torch.device) -> None:
+    """Release the memory that torch caches after a call, where the judge may need it for the next truth."""
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info()
+        if free < _SHORT * total:
+            torch.cuda.empty_cache()

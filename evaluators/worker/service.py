@@ -19,7 +19,7 @@ from kbevolve.evaluators.worker.candidate import FormatError, build_model, descr
 from kbevolve.evaluators.worker.channel import Channel, Message
 from kbevolve.evaluators.worker.integrity import changes, process_state
 from kbevolve.evaluators.worker.launch_cost import launch_cost
-from kbevolve.evaluators.worker.memory import open_shared
+from kbevolve.evaluators.worker.memory import open_shared, release_when_short
 from kbevolve.evaluators.worker.modes import set_modes
 from kbevolve.evaluators.worker.outputs import Returned, dirty_free_memory, facts_of, settle
 from kbevolve.evaluators.worker.precision import set_flags
@@ -126,7 +126,9 @@ class Service:
                 case "set_weights":
                     return self._set_weights(request)
                 case "try":
-                    return self._try(request)
+                    reply = self._try(request)
+                    release_when_short(self._device)
+                    return reply
                 case "again":
                     return self._again(request)
                 case "time":

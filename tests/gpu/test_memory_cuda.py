@@ -55,8 +55,8 @@ def test_an_input_of_6_gib_is_judged(forward: str) -> None:
         torch.cuda.reset_peak_memory_stats()
         found = judged(judge, problem_of(forward, 6 << 16))
         assert found.verdict is Verdict.CORRECT, found.message
-        # With what it shares with two workers, 4 inputs, and with the kernel's worker, 2.3, at most 100 GiB.
-        assert torch.cuda.max_memory_allocated() <= 60 * GIB
+        # Eleven inputs, and what it shares with workers.
+        assert torch.cuda.max_memory_allocated() <= 68 * GIB
 
 
 def test_after_a_problem_that_does_not_fit_the_memory_is_free_again() -> None:

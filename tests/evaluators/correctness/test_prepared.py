@@ -196,6 +196,23 @@ def pairs(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
     return high, (finite * power - high).half().double(), 1 / power
 
 
+def test_the_mean_that_is_not_kept_is_that_of_the_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "room_for_trials", lambda *_, **__: 0)
+    problem = prepare("torch.cat([x, x + 5])", "[torch.rand(64, 256)]")
+    assert problem._nominal_means is None
+    (mean,) = problem.nominal_means
+    assert mean is not None
+    assert float(mean[:64].mean()) == pytest.approx(0.5, abs=0.02)
+    assert float(mean[64:].mean()) == pytest.approx(5.5, abs=0.02)
+
+
+def test_a_loss_keeps_no_memory_of_its_summands() -> None:
+    problem = prepare("nn.functional.smooth_l1_loss(*inputs)", "[torch.rand(64, 64), torch.rand(64, 64)]", trials=1)
+    expected = problem.trial(0).expected
+    for tensor in (*expected.truth, *expected.reference):
+        assert tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
 @pytest.mark.parametrize("attempt", range(4))
 def test_a_product_of_fp16_pairs_is_accepted(attempt: int) -> None:
     """An honest way to compute in the class of fp32: each row of one operand and column of the other has a scale."""
