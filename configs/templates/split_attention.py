@@ -1,4 +1,4 @@
-ATTEND_M = 128  # tune: 64, 128
+ATTEND_M = 64  # tune: 64, 128
 ATTEND_N = 32  # tune: 32, 64
 # Not 1: where a row is two widths (96 is 64 and 32), Triton 3.6 makes wrong code of a loop that it does not pipeline.
 ATTEND_STAGES = 2  # tune: 2, 3

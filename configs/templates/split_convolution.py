@@ -11,7 +11,8 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
                F_D, F_H, F_W, lead_d, lead_h, lead_w, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
                BC: tl.constexpr):
     # hi and lo of [N, C, D, H, W] times the power of two of its sample, as [N, PD, PH, PW, CP]: with zeros before and
-    # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels.
+    # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels. What is
+    # not finite, or above its sample's top, counts as zero, and is added at the end.
     places, folds = PD * PH * PW, F_D * F_H * F_W
     tiles, slices = tl.cdiv(places, BP), tl.cdiv(CP, BC)
     place = pid % tiles * BP + tl.arange(0, BP)
@@ -32,10 +33,10 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
         inside = inside & (d >= 0) & (d < D)
         of_place, of_channel = of_place + d0.to(INDEX) * s_d, of_channel + d1.to(INDEX) * s_d
     v = tl.load(src + (of_channel[:, None] + of_place[None, :]), mask=inside, other=0.0)
-    finite = tl.abs(v) < float("inf")
-    if tl.min(finite.to(tl.int32)) == 0:  # what is not finite counts as zero, and is added at the end
-        split_list(~finite, (((n * C + c.to(INDEX)[:, None]) * D + d) * H + h) * W + w, count_ptr, list_ptr)
-        v = tl.where(finite, v, 0.0)
+    kept = tl.abs(v) <= tl.load(top + n).to(tl.float32, bitcast=True)
+    if tl.min(kept.to(tl.int32)) == 0:
+        split_list(~kept, (((n * C + c.to(INDEX)[:, None]) * D + d) * H + h) * W + w, count_ptr, list_ptr)
+        v = tl.where(kept, v, 0.0)
     v = tl.trans(v * (split_exponent(top, n, True) << 23).to(tl.float32, bitcast=True))
     to = (n * places + place.to(INDEX))[:, None] * CP + channel[None, :]
     split_halves(v, hi_ptr, lo_ptr, to, (place < places)[:, None] & (channel < CP)[None, :])
@@ -152,7 +153,8 @@ def conv_rows(x):
 
 
 def conv_tops(x, weight, turned, room):
-    """Into room: for each sample and for each filter the bits of the largest finite magnitude."""
+    """Into room: for each sample and for each filter the bits of the largest finite magnitude; a sample's without rare
+    larger ones, for pixels that do not see them must stay accurate. Behind them is room to find those."""
     samples = conv_rows(x)
     filters = weight.flatten(2) if turned else conv_rows(weight)[None]  # [1 or channels, filters, numbers]
     (batch, count), (groups, rows, width) = samples.shape, filters.shape
@@ -161,9 +163,9 @@ def conv_tops(x, weight, turned, room):
     x_programs, x_steps = split_programs(1, batch, count, x_tile)
     w_programs, w_steps = split_programs(groups, rows, width, w_tile)
     split_tops[(x_programs + w_programs,)](
-        samples, filters, room, room[batch:], x_programs, 0, batch, count, 0, *samples.stride(), x_steps,
-        0, rows, width, *filters.stride(), w_steps,
-        A_BR=x_tile[0], A_BK=x_tile[1], B_BR=w_tile[0], B_BK=w_tile[1])
+        samples, filters, room, room[batch:], room[2 * batch + rows:], room[batch + rows:], x_programs, 0, batch, count, 0,
+        *samples.stride(), x_steps, 0, rows, width, *filters.stride(), w_steps,
+        USUAL=x_tile[1] >= 8, A_BR=x_tile[0], A_BK=x_tile[1], B_BR=w_tile[0], B_BK=w_tile[1])
 
 
 def conv_format(x, weight):
@@ -218,7 +220,7 @@ def split_convolution(x, weight, *, stride, padding, dilation, transposed, outpu
     index = tl.int32 if max(x.numel(), pixels * cp, numbers) < 2**31 else tl.int64
     xh, xl = (torch.empty((pixels + joined - 1, cp), device=x.device, dtype=torch.float16) for _ in range(2))
     wh, wl = (torch.empty((rows, total), device=x.device, dtype=torch.float16) for _ in range(2))
-    zeros = torch.zeros(1 + batch + filters, device=x.device, dtype=torch.int32)
+    zeros = torch.zeros(1 + batch * 258 + filters, device=x.device, dtype=torch.int32)
     count, top_x, top_w, listed = zeros, zeros[1:], zeros[1 + batch:], split_list_of(x)
     where = torch.empty(pixels, device=x.device, dtype=torch.int32 if index == tl.int32 else torch.int64)
     real, inverse = (torch.empty(pixels, device=x.device, dtype=kind) for kind in (torch.int32, torch.float32))

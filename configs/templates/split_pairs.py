@@ -1,6 +1,23 @@
 @triton.jit
-def split_largest(pid, src, top, t_batch, R, K, s_batch, s_row, s_k, STEPS, BR: tl.constexpr, BK: tl.constexpr):
-    # top[batch, row]: the bits of the largest finite magnitude of a row; larger numbers have larger bits.
+def split_usual(top, bins, done, row, chunks):
+    # The last program of a row lowers its top, where less than a 64th of its groups of numbers have larger ones than
+    # 2^8 times the others: in a power of two for all of them, the others would lose their accuracy.
+    tl.debug_barrier()
+    if tl.atomic_add(done + row, 1) == chunks - 1:
+        count = tl.load(bins + row * 256 + tl.arange(0, 256), cache_modifier=".cg")
+        count = tl.where(tl.arange(0, 256) > 0, count, 0)  # not groups of zeros
+        total = tl.sum(count)
+        larger = total - tl.cumsum(count)
+        usual = tl.min(tl.where(larger * 64 <= total, tl.arange(0, 256), 255))
+        most = tl.minimum(usual + 9, 254) << 23
+        tl.store(top + row, tl.minimum(tl.load(top + row, cache_modifier=".cg"), most))
+
+
+@triton.jit
+def split_largest(pid, src, top, bins, done, t_batch, R, K, s_batch, s_row, s_k, STEPS, USUAL: tl.constexpr,
+                  BR: tl.constexpr, BK: tl.constexpr):
+    # top[batch, row]: the bits of the largest finite magnitude of a row; larger numbers have larger bits. With USUAL,
+    # which needs rows one by one, rare ones are left out (`split_usual`).
     tiles, chunks = tl.cdiv(R, BR), tl.cdiv(K, STEPS * BK)
     row = pid % tiles * BR + tl.arange(0, BR)
     chunk = pid // tiles % chunks
@@ -12,18 +29,26 @@ def split_largest(pid, src, top, t_batch, R, K, s_batch, s_row, s_k, STEPS, BR: 
         size = tl.abs(tl.load(src + at, mask=(row < R)[:, None] & (k < K)[None, :], other=0.0))
         size = tl.where(size < float("inf"), size, 0.0)
         best = tl.maximum(best, tl.max(size, axis=1).to(tl.int32, bitcast=True))
+        if USUAL:
+            groups = tl.max(tl.reshape(size, (BK // 8, 8)), axis=1).to(tl.int32, bitcast=True) >> 23
+            found = tl.histogram(groups, 256)
+            tl.atomic_add(bins + tl.sum(row) * 256 + tl.arange(0, 256), found, mask=found > 0)
     tl.atomic_max(top + batch * t_batch + row, best, mask=row < R)
+    if USUAL:
+        split_usual(top, bins, done, tl.sum(row), chunks)
 
 
 @triton.jit
-def split_tops(a, b, top_a, top_b, programs, a_t, a_R, a_K, a_batch, a_row, a_k, a_steps, b_t, b_R, b_K, b_batch, b_row,
-               b_k, b_steps, A_BR: tl.constexpr, A_BK: tl.constexpr, B_BR: tl.constexpr, B_BK: tl.constexpr):
+def split_tops(a, b, top_a, top_b, bins, done, programs, a_t, a_R, a_K, a_batch, a_row, a_k, a_steps, b_t, b_R, b_K,
+               b_batch, b_row, b_k, b_steps, USUAL: tl.constexpr, A_BR: tl.constexpr, A_BK: tl.constexpr,
+               B_BR: tl.constexpr, B_BK: tl.constexpr):
     # One launch for both operands; the first `programs` have a.
     pid = tl.program_id(0)
     if pid < programs:
-        split_largest(pid, a, top_a, a_t, a_R, a_K, a_batch, a_row, a_k, a_steps, A_BR, A_BK)
+        split_largest(pid, a, top_a, bins, done, a_t, a_R, a_K, a_batch, a_row, a_k, a_steps, USUAL, A_BR, A_BK)
     else:
-        split_largest(pid - programs, b, top_b, b_t, b_R, b_K, b_batch, b_row, b_k, b_steps, B_BR, B_BK)
+        split_largest(pid - programs, b, top_b, bins, done, b_t, b_R, b_K, b_batch, b_row, b_k, b_steps, False, B_BR,
+                      B_BK)
 
 
 @triton.jit

@@ -175,7 +175,8 @@ def split_product(a, b, out, c=None, alpha=1.0, beta=1.0):
                           for rows, (br, bk) in ((M, a_tile), (N, b_tile)))
     if a_programs + b_programs:
         split_tops[(a_programs + b_programs,)](
-            a, bt, top_a, top_b, a_programs, M, M, K, *a.stride(), a_steps, N, N, K, *bt.stride(), b_steps, **shapes)
+            a, bt, top_a, top_b, top_a, top_a, a_programs, M, M, K, *a.stride(), a_steps, N, N, K, *bt.stride(), b_steps,
+            USUAL=False, **shapes)
     split_pairs[(a_chunks + b_chunks,)](
         a, bt, top_a, top_b, *a_pair, *b_pair, counts, a_list, b_list, a_chunks, M, N, K, kp,
         *a.stride(), *bt.stride(), *a_to, *b_to, **shapes)

@@ -29,8 +29,8 @@ pytestmark = [
 Tensor = torch.Tensor
 SETTINGS: list[dict[str, str]] = [
     {},
-    {"ATTEND_M": "64", "ATTEND_N": "64"},
-    {"ATTEND_M": "64", "ATTEND_N": "32", "ATTEND_STAGES": "3"},
+    {"ATTEND_M": "128", "ATTEND_N": "64"},
+    {"ATTEND_STAGES": "3"},
 ]
 #: batch, heads, queries, keys, numbers of a row of q, of v.
 SHAPES = [

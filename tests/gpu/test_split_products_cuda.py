@@ -186,6 +186,18 @@ def test_a_convolution_takes_over_what_is_not_finite(split: Any, transposed: boo
     assert torch.equal(found[right.isinf()], right[right.isinf()])
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("size", [12, 100])
+def test_pixels_that_see_no_huge_number_stay_accurate(split: Any, transposed: bool, size: int) -> None:
+    x = torch.randn(3, 24, size, size, device="cuda")
+    x[1, 3, 5, 6], x[1, 20, 9, 1], x[2, 0, 0, 0] = 2.0**40, -(2.0**24), 1e37
+    weight = torch.randn(24, 24, 3, 3, device="cuda")
+    options = {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1), "output_padding": (0, 0)}
+    found = split.split_convolution(x, weight, transposed=transposed, groups=1, bias=None, **options)
+    truth = torch.convolution(x.double(), weight.double(), None, (1, 1), (1, 1), (1, 1), transposed, (0, 0), 1)
+    assert torch.allclose(found.double(), truth, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["L2/gemm_bias_relu", "L1/matmul"])
 def test_inductors_code_with_split_products_is_right_and_faster(name: str, tmp_path: Path) -> None:
     problem = find_problem(name)
