@@ -63,24 +63,39 @@ def direct_fits(x, weight, transposed):
     return x.dtype == weight.dtype == torch.float32 and not transposed and few and plain
 
 
+class DirectConvolution:
+    """What place, sizes and strides decide of a convolution in groups, in 1, 2 or 3 dimensions."""
+
+    def __init__(self, place, x_shape, w_shape, w_strides, has_bias, stride, padding, dilation, groups):
+        dims, batch, (filters, channels) = len(x_shape) - 2, x_shape[0], w_shape[:2]
+        ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
+        step, apart, pad = (*ones, *stride), (*ones, *dilation), (*none, *padding)
+        full = torch.empty(batch, x_shape[1], *ones, *x_shape[2:], device="meta")
+        own = torch.empty_strided(w_shape, w_strides, device="meta").reshape(filters, channels, *ones, *w_shape[2:])
+        sizes, taps = full.shape[2:], own.shape[2:]
+        out_sizes = [(size + 2 * p - a * (t - 1) - 1) // s + 1
+                     for size, p, a, t, s in zip(sizes, pad, apart, taps, step)]
+        self.out_shape = (batch, filters, *out_sizes[3 - dims:])
+        out_strides = torch.empty(batch, filters, *out_sizes, device="meta").stride()
+        bw = min(DIRECT_W, triton.next_power_of_2(out_sizes[2]))
+        bh = min(DIRECT_H, triton.next_power_of_2(out_sizes[1]))
+        tiles = triton.cdiv(out_sizes[2], bw) * triton.cdiv(out_sizes[1], bh)
+        self.sum = Launch(
+            direct_sum, (tiles * out_sizes[0] * filters * batch,),
+            (channels, filters, filters // groups, *sizes, *out_sizes, *full.stride(), *own.stride(), *out_strides, *step,
+             *pad, *apart), K_D=taps[0], K_H=taps[1], K_W=taps[2], HAS_BIAS=has_bias, BH=bh, BW=bw)
+
+
+direct_convolution_of = functools.lru_cache(maxsize=None)(DirectConvolution)
+
+
 def direct_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias):
     """As extern_kernels.convolution, for groups of few channels, in 1, 2 or 3 dimensions."""
     if not direct_fits(x, weight, transposed):
         return torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    dims, batch, (filters, channels) = x.dim() - 2, x.shape[0], weight.shape[:2]
-    ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
-    step, apart, pad = (*ones, *stride), (*ones, *dilation), (*none, *padding)
-    full = x.reshape(batch, x.shape[1], *ones, *x.shape[2:])
-    own = weight.reshape(filters, channels, *ones, *weight.shape[2:])
-    sizes, taps = full.shape[2:], own.shape[2:]
-    out_sizes = [(size + 2 * p - a * (t - 1) - 1) // s + 1
-                 for size, p, a, t, s in zip(sizes, pad, apart, taps, step)]
-    out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device=x.device, dtype=torch.float32)
-    bw = min(DIRECT_W, triton.next_power_of_2(out_sizes[2]))
-    bh = min(DIRECT_H, triton.next_power_of_2(out_sizes[1]))
-    tiles = triton.cdiv(out_sizes[2], bw) * triton.cdiv(out_sizes[1], bh)
-    direct_sum[(tiles * out_sizes[0] * filters * batch,)](
-        full, own, out if bias is None else bias, out, channels, filters, filters // groups, *sizes, *out_sizes,
-        *full.stride(), *own.stride(), *out.view(batch, filters, *out_sizes).stride(), *step, *pad, *apart,
-        K_D=taps[0], K_H=taps[1], K_W=taps[2], HAS_BIAS=bias is not None, BH=bh, BW=bw)
+    found = direct_convolution_of(
+        place_of(x, weight, bias), x.shape, weight.shape, weight.stride(), bias is not None, tuple(stride), tuple(padding),
+        tuple(dilation), groups)
+    out = torch.empty(found.out_shape, device=x.device, dtype=torch.float32)
+    found.sum(x, weight, out if bias is None else bias, out)
     return out

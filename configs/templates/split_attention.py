@@ -218,8 +218,58 @@ def attend_widths(size):
 
 
 def attend_strides(x, like):
-    """Strides of a mask or bias, broadcast to [batch, heads, T, S]; zeros without one."""
-    return (0, 0, 0, 0) if x is None else x.expand(like).stride()
+    """Strides of a mask or bias, broadcast to [batch, heads, T, S]; None without one."""
+    return None if x is None else x.expand(like).stride()
+
+
+class SplitAttention:
+    """What place, sizes and strides decide of an attention."""
+
+    def __init__(self, place, q_shape, q_strides, k_shape, k_strides, v_shape, v_strides, m_strides, b_strides, scale,
+                 causal):
+        (B, H, T, D), S, DV = q_shape, k_shape[2], v_shape[3]
+        SP = triton.cdiv(S, ATTEND_N) * ATTEND_N
+        (D1, D2), (V1, V2) = attend_widths(D), attend_widths(DV)
+        self.heads, self.out_shape = B * H, (B, H, T, DV)
+        self.k_halves, self.v_halves, self.inverses = ((2, B * H, SP, D1 + D2), (2, B * H, SP, V1 + V2), (2, B * H, SP))
+        planes = (B * H * SP * (D1 + D2), B * H * SP * (V1 + V2), B * H * SP)
+        programs, blocks = B * H * triton.cdiv(SP, 32), triton.cdiv(T, ATTEND_M)
+        self.pairs = Launch(
+            attend_pairs, (2 * programs,), (programs, H, S, SP, D, DV, *k_strides, *v_strides, *planes), BR=32, D1=D1,
+            D2=D2, V1=V1, V2=V2)
+        # Of a mask that all heads or batches share there is one.
+        own = [size if stride else 1 for size, stride in zip((B, H), m_strides or (0, 0))]
+        self.ranges_shape = (*own, blocks, 2)
+        r_strides = [2 * blocks * (own[1] if axis == 0 else 1) if size > 1 else 0 for axis, size in enumerate(own)]
+        has = dict(CAUSAL=causal, HAS_MASK=m_strides is not None, HAS_BIAS=b_strides is not None)
+        m_strides, b_strides = m_strides or (0, 0, 0, 0), b_strides or (0, 0, 0, 0)
+        self.ranges = Launch(attend_ranges, (blocks, *own), (T, S, *m_strides), BM=ATTEND_M, BN=ATTEND_N)
+        self.tiles = Launch(
+            attend_tiles, (blocks, B * H),
+            (H, T, S, SP, D, DV, *q_strides, *m_strides, *b_strides, *r_strides, *planes, scale), **has, BM=ATTEND_M,
+            BN=ATTEND_N, D1=D1, D2=D2, V1=V1, V2=V2, STAGES=ATTEND_STAGES, num_warps=ATTEND_M // 16)
+        self.exactly = Launch(
+            attend_exactly, (triton.cdiv(T, 16), B * H),
+            (H, T, S, D, DV, *q_strides, *k_strides, *v_strides, *m_strides, *b_strides, scale), **has,
+            BD=triton.next_power_of_2(max(D, 16)), BV=triton.next_power_of_2(max(DV, 16)))
+
+    def __call__(self, q, k, v, mask, bias):
+        k_pair, v_pair = (torch.empty(shape, device=q.device, dtype=torch.float16)
+                          for shape in (self.k_halves, self.v_halves))
+        inverses = torch.empty(self.inverses, device=q.device)
+        bad = torch.zeros(self.heads, device=q.device, dtype=torch.int32)
+        out, ranges = torch.empty(self.out_shape, device=q.device), q
+        self.pairs(k, v, k_pair, v_pair, inverses, bad)
+        if mask is not None:
+            ranges = torch.empty(self.ranges_shape, device=q.device, dtype=torch.int32)
+            self.ranges(mask, ranges)
+        mask, bias = q if mask is None else mask, q if bias is None else bias
+        self.tiles(q, k_pair, v_pair, inverses, ranges, mask, bias, out)
+        self.exactly(bad, q, k, v, mask, bias, out)
+        return out
+
+
+split_attention_of = functools.lru_cache(maxsize=None)(SplitAttention)
 
 
 def split_attention(q, kt, v, mask, bias, scale, causal):
@@ -229,36 +279,12 @@ def split_attention(q, kt, v, mask, bias, scale, causal):
     """
     shape = (*q.shape[:-1], v.shape[-1])
     q, k, v = (x if x.dim() == 4 else x[None] for x in (q, kt.mT, v))
-    (B, H, T, D), S, DV = q.shape, k.shape[2], v.shape[3]
-    SP = triton.cdiv(S, ATTEND_N) * ATTEND_N
-    (D1, D2), (V1, V2) = attend_widths(D), attend_widths(DV)
-    k_pair, v_pair = (torch.empty(2, B * H, SP, size, device=q.device, dtype=torch.float16) for size in (D1 + D2, V1 + V2))
-    inverses = torch.empty(2, B * H, SP, device=q.device)
-    bad = torch.zeros(B * H, device=q.device, dtype=torch.int32)
-    out = torch.empty(B, H, T, DV, device=q.device)
-    programs = B * H * triton.cdiv(SP, 32)
-    attend_pairs[(2 * programs,)](
-        k, v, k_pair, v_pair, inverses, bad, programs, H, S, SP, D, DV, *k.stride(), *v.stride(), k_pair.stride(0),
-        v_pair.stride(0), inverses.stride(0), BR=32, D1=D1, D2=D2, V1=V1, V2=V2)
-    blocks, ranges, r_strides = triton.cdiv(T, ATTEND_M), q, (0, 0)
-    m_strides, b_strides = attend_strides(mask, (B, H, T, S)), attend_strides(bias, (B, H, T, S))
-    if mask is not None:
-        mask = mask.view(torch.uint8)
-        # Of a mask that all heads or batches share there is one.
-        own = [size if stride else 1 for size, stride in zip((B, H), m_strides)]
-        ranges = torch.empty(*own, blocks, 2, device=q.device, dtype=torch.int32)
-        attend_ranges[(blocks, *own)](mask, ranges, T, S, *m_strides, BM=ATTEND_M, BN=ATTEND_N)
-        r_strides = ranges.expand(B, H, blocks, 2).stride()[:2]
-    given = dict(CAUSAL=causal, HAS_MASK=mask is not None, HAS_BIAS=bias is not None)
-    mask, bias = q if mask is None else mask, q if bias is None else bias
-    attend_tiles[(blocks, B * H)](
-        q, k_pair, v_pair, inverses, ranges, mask, bias, out, H, T, S, SP, D, DV, *q.stride(), *m_strides, *b_strides,
-        *r_strides, k_pair.stride(0), v_pair.stride(0), inverses.stride(0), scale, **given, BM=ATTEND_M, BN=ATTEND_N,
-        D1=D1, D2=D2, V1=V1, V2=V2, STAGES=ATTEND_STAGES, num_warps=ATTEND_M // 16)
-    attend_exactly[(triton.cdiv(T, 16), B * H)](
-        bad, q, k, v, mask, bias, out, H, T, S, D, DV, *q.stride(), *k.stride(), *v.stride(), *m_strides, *b_strides,
-        scale, **given, BD=triton.next_power_of_2(max(D, 16)), BV=triton.next_power_of_2(max(DV, 16)))
-    return out.view(shape)
+    scores = (*q.shape[:3], k.shape[2])
+    mask = None if mask is None else mask.view(torch.uint8)
+    found = split_attention_of(
+        place_of(q, k, v, mask, bias), q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride(),
+        attend_strides(mask, scores), attend_strides(bias, scores), scale, causal)
+    return found(q, k, v, mask, bias).view(shape)
 
 
 def attend_by_library(q, kt, v, mask, bias, scale, causal):

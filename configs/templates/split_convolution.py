@@ -152,9 +152,11 @@ def conv_rows(x):
     return x.permute(order).reshape(x.shape[0], -1)
 
 
-def conv_tops(x, weight, turned, room):
-    """Into room: for each sample and for each filter the bits of the largest finite magnitude; a sample's without rare
-    larger ones, for pixels that do not see them must stay accurate. Behind them is room to find those."""
+def conv_tops(x, weight, turned):
+    """The launch that finds, for each sample and for each filter, the bits of the largest finite magnitude.
+
+    A sample's is without rare larger ones, for pixels that do not see them must stay accurate.
+    """
     samples = conv_rows(x)
     filters = weight.flatten(2) if turned else conv_rows(weight)[None]  # [1 or channels, filters, numbers]
     (batch, count), (groups, rows, width) = samples.shape, filters.shape
@@ -162,9 +164,9 @@ def conv_tops(x, weight, turned, room):
     w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, min(1024, triton.next_power_of_2(width)))
     x_programs, x_steps = split_programs(1, batch, count, x_tile)
     w_programs, w_steps = split_programs(groups, rows, width, w_tile)
-    split_tops[(x_programs + w_programs,)](
-        samples, filters, room, room[batch:], room[2 * batch + rows:], room[batch + rows:], x_programs, 0, batch, count, 0,
-        *samples.stride(), x_steps, 0, rows, width, *filters.stride(), w_steps,
+    return Launch(
+        split_tops, (x_programs + w_programs,),
+        (x_programs, 0, batch, count, 0, *samples.stride(), x_steps, 0, rows, width, *filters.stride(), w_steps),
         USUAL=x_tile[1] >= 8, A_BR=x_tile[0], A_BK=x_tile[1], B_BR=w_tile[0], B_BK=w_tile[1])
 
 
@@ -181,71 +183,111 @@ def conv_fits(x, weight, transposed, groups, dilation, stride):
     return x.dtype == weight.dtype == torch.float32 and groups == 1 and apart and few and x.dim() > 2
 
 
+class SplitConvolution:
+    """What place, sizes and strides decide of a convolution in 1, 2 or 3 dimensions."""
+
+    def __init__(self, place, x_shape, x_strides, w_shape, w_strides, has_bias, stride, padding, dilation,
+                 transposed, output_padding):
+        x = torch.empty_strided(x_shape, x_strides, device="meta")
+        weight = torch.empty_strided(w_shape, w_strides, device="meta")
+        #: Whether a sample's numbers, and a filter's, are a row without a copy.
+        self.dense = conv_rows(x)._is_view() and conv_rows(weight)._is_view()
+        dims, (batch, channels), filters = x.dim() - 2, x.shape[:2], weight.shape[1 if transposed else 0]
+        ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
+        stride, dilation, padding = (*ones, *stride), (*ones, *dilation), (*none, *padding)
+        extra = (*none, *output_padding)
+        full = x.reshape(batch, channels, *ones, *x.shape[2:])
+        own = weight.reshape(*weight.shape[:2], *ones, *weight.shape[2:])
+        sizes, own_taps = full.shape[2:], own.shape[2:]
+        taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
+        if transposed:
+            own = own.transpose(0, 1)
+            out_sizes = [(size - 1) * s - 2 * p + d * (t - 1) + e + 1
+                         for size, s, p, d, t, e in zip(sizes, stride, padding, dilation, own_taps, extra)]
+            # Each of the s outputs of a step is a convolution of step 1 with every s-th tap, from the last to the first.
+            fold, steps, crop = (1, 1, 1), stride, padding
+            lead = [d * (t - 1) for d, t in zip(dilation, taps)]
+            found = [(out + p - 1) // s + 1 for out, p, s in zip(out_sizes, padding, stride)]
+        else:
+            out_sizes = [(size + 2 * p - d * (t - 1) - 1) // s + 1
+                         for size, s, p, d, t in zip(sizes, stride, padding, dilation, own_taps)]
+            # With a step of s, s positions become channels, and ceil(t / s) taps of step 1 remain.
+            fold, steps, crop, lead, found = stride, (1, 1, 1), (0, 0, 0), padding, out_sizes
+        padded = [count + d * (t - 1) for count, d, t in zip(found, dilation, taps)]
+        places, rows = padded[0] * padded[1] * padded[2], filters * steps[0] * steps[1] * steps[2]
+        octets = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8)
+        cp = octets * 8
+        # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
+        joined = taps[2] if dilation[2] == 1 else 1
+        groups = (taps[0], taps[1], taps[2] // joined)
+        bk = max(16, min(CONV_K, triton.next_power_of_2(joined * cp)))
+        chunks = triton.cdiv(joined * cp, bk)
+        total = groups[0] * groups[1] * groups[2] * chunks * bk
+        pixels, numbers = batch * places, batch * filters * out_sizes[0] * out_sizes[1] * out_sizes[2]
+        index = tl.int32 if max(x.numel(), pixels * cp, numbers) < 2**31 else tl.int64
+        out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device="meta", memory_format=conv_format(x, weight))
+        o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
+        bc, be = min(64, triton.next_power_of_2(cp)), min(1024, triton.next_power_of_2(total))
+        images, targets = batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc), triton.cdiv(pixels, 1024)
+        bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
+        rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
+        tiles = triton.cdiv(pixels, 128) * triton.cdiv(rows, bn + rest)
+        self.batch, self.filters, self.pixels = batch, filters, pixels
+        self.place_type = torch.int32 if index == tl.int32 else torch.int64
+        self.out_shape, self.out_strides = out.shape, out.stride()
+        self.x_halves, self.w_halves = (2, pixels + joined - 1, cp), (2, rows, total)
+        self.x_rows, self.x_block = ((pixels, joined * cp), (cp, 1)), (64, bk)
+        self.w_rows, self.w_blocks = ((rows, total), (total, 1)), ((bn, bk), (rest or bn, bk))
+        self.tops = conv_tops(x, weight, transposed)
+        self.pairs = Launch(
+            conv_pairs, (images + targets + rows * triton.cdiv(total, be),),
+            (images, targets, pixels, channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps,
+             *own.stride(), *groups, joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides),
+            S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index, BP=32, BC=bc, BM=1024,
+            BE=be)
+        self.gemm = Launch(
+            conv_gemm, (min(tiles, split_multiprocessors(place[0])),),
+            (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
+            U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
+            HAS_BIAS=has_bias, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
+        self.spread = Launch(
+            conv_spread, (256,),
+            (channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding, *full.stride(), *own.stride(),
+             o_n, o_c, *o_strides), TURNED=transposed, BLOCK=128)
+
+    def __call__(self, x, weight, bias):
+        xh, xl = torch.empty(self.x_halves, device=x.device, dtype=torch.float16)
+        wh, wl = torch.empty(self.w_halves, device=x.device, dtype=torch.float16)
+        # How many are listed; tops of samples and filters; room to count exponents, and those who are done.
+        count = torch.zeros(1 + self.batch * 258 + self.filters, device=x.device, dtype=torch.int32)
+        top_x, top_w = count[1:], count[1 + self.batch:]
+        done = top_w[self.filters:]
+        listed = split_list_of(x)
+        where = torch.empty(self.pixels, device=x.device, dtype=self.place_type)
+        real = torch.empty(self.pixels, device=x.device, dtype=torch.int32)
+        inverse = torch.empty(self.pixels, device=x.device, dtype=torch.float32)
+        out = torch.empty_strided(self.out_shape, self.out_strides, device=x.device, dtype=torch.float32)
+        self.tops(x, weight, top_x, top_w, done[self.batch:], done)
+        self.pairs(x, weight, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse)
+        descriptors = [split_descriptor(part, *self.x_rows, self.x_block) for part in (xh, xl)]
+        descriptors += [split_descriptor(part, *self.w_rows, block) for block in self.w_blocks for part in (wh, wl)]
+        self.gemm(*descriptors, top_w, where, real, inverse, out if bias is None else bias, out)
+        self.spread(count, listed, x, weight, out)
+        return out
+
+
+split_convolution_of = functools.lru_cache(maxsize=None)(SplitConvolution)
+
+
 def split_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias):
     """As extern_kernels.convolution, in 1, 2 or 3 dimensions."""
     if not conv_fits(x, weight, transposed, groups, dilation, stride):
         return torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    dims, (batch, channels), filters = x.dim() - 2, x.shape[:2], weight.shape[1 if transposed else 0]
-    ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
-    stride, dilation, padding, extra = (*ones, *stride), (*ones, *dilation), (*none, *padding), (*none, *output_padding)
-    full = x.reshape(batch, channels, *ones, *x.shape[2:])
-    own = weight.reshape(*weight.shape[:2], *ones, *weight.shape[2:])
-    sizes, own_taps = full.shape[2:], own.shape[2:]
-    if transposed:
-        own = own.transpose(0, 1)
-        out_sizes = [(size - 1) * s - 2 * p + d * (t - 1) + e + 1
-                     for size, s, p, d, t, e in zip(sizes, stride, padding, dilation, own_taps, extra)]
-        # Each of the s outputs of a step is a convolution of step 1 with every s-th tap, from the last to the first.
-        fold, steps, crop = (1, 1, 1), stride, padding
-        taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
-        lead = [d * (t - 1) for d, t in zip(dilation, taps)]
-        found = [(out + p - 1) // s + 1 for out, p, s in zip(out_sizes, padding, stride)]
-    else:
-        out_sizes = [(size + 2 * p - d * (t - 1) - 1) // s + 1
-                     for size, s, p, d, t in zip(sizes, stride, padding, dilation, own_taps)]
-        # With a step of s, s positions become channels, and ceil(t / s) taps of step 1 remain.
-        fold, steps, crop, lead, found = stride, (1, 1, 1), (0, 0, 0), padding, out_sizes
-        taps = [triton.cdiv(t, s) for t, s in zip(own_taps, stride)]
-    padded = [count + d * (t - 1) for count, d, t in zip(found, dilation, taps)]
-    places, rows = padded[0] * padded[1] * padded[2], filters * steps[0] * steps[1] * steps[2]
-    octets = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8)
-    cp = octets * 8
-    # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
-    joined = taps[2] if dilation[2] == 1 else 1
-    groups_of_taps = (taps[0], taps[1], taps[2] // joined)
-    bk = max(16, min(CONV_K, triton.next_power_of_2(joined * cp)))
-    chunks = triton.cdiv(joined * cp, bk)
-    total = groups_of_taps[0] * groups_of_taps[1] * groups_of_taps[2] * chunks * bk
-    pixels, numbers = batch * places, batch * filters * out_sizes[0] * out_sizes[1] * out_sizes[2]
-    index = tl.int32 if max(x.numel(), pixels * cp, numbers) < 2**31 else tl.int64
-    xh, xl = (torch.empty((pixels + joined - 1, cp), device=x.device, dtype=torch.float16) for _ in range(2))
-    wh, wl = (torch.empty((rows, total), device=x.device, dtype=torch.float16) for _ in range(2))
-    zeros = torch.zeros(1 + batch * 258 + filters, device=x.device, dtype=torch.int32)
-    count, top_x, top_w, listed = zeros, zeros[1:], zeros[1 + batch:], split_list_of(x)
-    where = torch.empty(pixels, device=x.device, dtype=torch.int32 if index == tl.int32 else torch.int64)
-    real, inverse = (torch.empty(pixels, device=x.device, dtype=kind) for kind in (torch.int32, torch.float32))
-    out = torch.empty((batch, filters, *out_sizes[3 - dims:]), device=x.device, dtype=torch.float32,
-                      memory_format=conv_format(x, weight))
-    o_n, o_c, *o_strides = out.view(batch, filters, *out_sizes).stride()
-    conv_tops(x, weight, transposed, top_x)
-    bc, be = min(64, triton.next_power_of_2(cp)), min(1024, triton.next_power_of_2(total))
-    images, targets = batch * triton.cdiv(places, 32) * triton.cdiv(cp, bc), triton.cdiv(pixels, 1024)
-    conv_pairs[(images + targets + rows * triton.cdiv(total, be),)](
-        full, own, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse, images, targets, pixels,
-        channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps, *own.stride(), *groups_of_taps,
-        joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides, *steps, TURNED=transposed, DIMS=dims, INDEX=index,
-        BP=32, BC=bc, BM=1024, BE=be)
-    bn = max(16, min(CONV_N, triton.next_power_of_2(rows)))
-    rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
-    x_rows = [part.as_strided((pixels, joined * cp), (cp, 1)) for part in (xh, xl)]
-    tiles = triton.cdiv(pixels, 128) * triton.cdiv(rows, bn + rest)
-    conv_gemm[(min(tiles, split_multiprocessors(x)),)](
-        *(split_descriptor(part, [64, bk]) for part in x_rows),
-        *(split_descriptor(part, [block, bk]) for block in (bn, rest or bn) for part in (wh, wl)),
-        top_w, where, real, inverse, out if bias is None else bias, out, tiles, pixels, rows, joined, *padded[1:],
-        *dilation, o_c, *o_strides, chunks, *groups_of_taps, *steps, INDEX=index, HAS_BIAS=bias is not None, BN=bn,
-        REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
-    conv_spread[(256,)](
-        count, listed, full, own, out, channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding,
-        *full.stride(), *own.stride(), o_n, o_c, *o_strides, TURNED=transposed, BLOCK=128)
-    return out
+    found = split_convolution_of(
+        place_of(x, weight, bias), x.shape, x.stride(), weight.shape, weight.stride(), bias is not None,
+        tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding))
+    if found.dense:
+        return found(x, weight, bias)
+    return split_convolution(
+        x.contiguous(), weight.contiguous(), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
+        output_padding=output_padding, groups=groups, bias=bias)

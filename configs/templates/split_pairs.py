@@ -164,19 +164,19 @@ def split_list_of(x):
     return torch.empty(x.numel(), device=x.device, dtype=torch.int32 if x.numel() < 2**31 else torch.int64)
 
 
-def split_shape(x, kp):
+def split_shape(shape, strides, kp):
     """(whether k lies side by side, the tile of a program, the shape of hi and lo) of x [batch, rows, K]."""
-    batch, rows, K = x.shape
-    if x.stride(2) <= x.stride(1):
+    batch, rows, K = shape
+    if strides[2] <= strides[1]:
         whole = K >= 512 and batch * rows >= 512  # enough rows for the device, and long ones
         return True, (1, 2048) if whole else (32, SPLIT_K), (batch, rows, kp)
     return False, (64, 32), (batch, kp, triton.cdiv(rows, 8) * 8)
 
 
-def split_halves_of(x, k_major, shape):
-    """Room for hi and lo of x, and their strides along batch, row and k."""
-    hi, lo = (torch.empty(shape, device=x.device, dtype=torch.float16) for _ in range(2))
-    return (hi, lo), (hi.stride(0), *((hi.stride(1), 1) if k_major else (1, hi.stride(1))))
+def split_halves_strides(shape, k_major):
+    """The strides of hi and lo of that shape along batch, row and k."""
+    whole, line = shape[1] * shape[2], shape[2]
+    return (whole, line, 1) if k_major else (whole, 1, line)
 
 
 def split_programs(batch, rows, K, tile):

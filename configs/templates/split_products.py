@@ -149,49 +149,83 @@ def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_pt
     ], [4, 1], [240, 24])
 
 
-def split_descriptor(x, block):
-    """What TMA needs of x [rows, numbers], to copy tiles of these sizes."""
-    return TensorDescriptor.from_tensor(x, block, gl.NVMMASharedLayout.get_default_for(block, gl.float16))
+@functools.lru_cache(maxsize=None)
+def split_layout(block):
+    return gl.NVMMASharedLayout.get_default_for(list(block), gl.float16)
 
 
-def split_multiprocessors(x):
-    return torch.cuda.get_device_properties(x.device).multi_processor_count
+def split_descriptor(x, shape, strides, block):
+    """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
+    return TensorDescriptor(x, shape, strides, list(block), split_layout(block))
+
+
+def split_multiprocessors(device):
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+class SplitProduct:
+    """What place, sizes and strides decide of out = alpha a b + beta c; b is given as [batch, N, K]."""
+
+    def __init__(self, place, a_shape, a_strides, b_shape, b_strides, c_strides, o_strides, alpha, beta):
+        (batch, M, K), N = a_shape, b_shape[1]
+        kp = triton.cdiv(K, SPLIT_K) * SPLIT_K
+        self.counted = 2 + batch * M
+        self.zeros = self.counted + batch * N
+        a_major, a_tile, self.a_halves = split_shape(a_shape, a_strides, kp)
+        b_major, b_tile, self.b_halves = split_shape(b_shape, b_strides, kp)
+        tiles = dict(A_BR=a_tile[0], A_BK=a_tile[1], B_BR=b_tile[0], B_BK=b_tile[1])
+        # Whole rows find their largest when they are split.
+        a_programs, a_steps = (0, 0) if a_tile[0] == 1 else split_programs(batch, M, K, a_tile)
+        b_programs, b_steps = (0, 0) if b_tile[0] == 1 else split_programs(batch, N, K, b_tile)
+        a_chunks, b_chunks = (batch * triton.cdiv(rows, br) * (1 if br == 1 else kp // bk)
+                              for rows, (br, bk) in ((M, a_tile), (N, b_tile)))
+        self.tops = None
+        if a_programs + b_programs:
+            self.tops = Launch(
+                split_tops, (a_programs + b_programs,),
+                (a_programs, M, M, K, *a_strides, a_steps, N, N, K, *b_strides, b_steps), USUAL=False, **tiles)
+        self.pairs = Launch(
+            split_pairs, (a_chunks + b_chunks,),
+            (a_chunks, M, N, K, kp, *a_strides, *b_strides, *split_halves_strides(self.a_halves, a_major),
+             *split_halves_strides(self.b_halves, b_major)), **tiles)
+        self.a_block = (64, SPLIT_K) if a_major else (SPLIT_K, 64)
+        self.b_block = (SPLIT_N, SPLIT_K) if b_major else (SPLIT_K, SPLIT_N)
+        tiles = batch * triton.cdiv(M, 128) * triton.cdiv(N, 2 * SPLIT_N)
+        self.gemm = Launch(
+            split_gemm, (min(tiles, split_multiprocessors(place[0])),),
+            (tiles, M, N, kp, *(c_strides or (0, 0, 0)), *o_strides, alpha, beta), A_K=a_major, B_K=b_major,
+            HAS_C=c_strides is not None, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES, num_warps=4)
+        other = (b_strides[0], b_strides[2], b_strides[1])
+        self.spreads = Launch(
+            split_spreads, (256,), (M, N, K, *a_strides, *other, *o_strides, alpha), BLOCK=1024)
+
+    def __call__(self, a, bt, c, out):
+        zeros = torch.zeros(self.zeros, device=a.device, dtype=torch.int32)
+        top_a, top_b = zeros[2:], zeros[self.counted:]
+        a_list, b_list = split_list_of(a), split_list_of(bt)
+        pairs = [torch.empty(shape, device=a.device, dtype=torch.float16)
+                 for shape in (self.a_halves, self.a_halves, self.b_halves, self.b_halves)]
+        if self.tops is not None:
+            self.tops(a, bt, top_a, top_b, top_a, top_a)
+        self.pairs(a, bt, top_a, top_b, *pairs, zeros, a_list, b_list)
+        descriptors = [split_descriptor(half, (shape[0] * shape[1], shape[2]), (shape[2], 1), block)
+                       for half, shape, block in zip(pairs, 2 * [self.a_halves] + 2 * [self.b_halves],
+                                                     2 * [self.a_block] + 2 * [self.b_block])]
+        self.gemm(*descriptors, top_a, top_b, out if c is None else c, out)
+        self.spreads(zeros, a_list, b_list, a, bt, out)
+        return out
+
+
+split_product_of = functools.lru_cache(maxsize=None)(SplitProduct)
 
 
 def split_product(a, b, out, c=None, alpha=1.0, beta=1.0):
     """out = alpha a b + beta c for fp32 a [batch, M, K], b [batch, K, N], c and out [batch, M, N] of any strides."""
-    (batch, M, K), N = a.shape, b.shape[2]
-    bt, kp = b.mT, triton.cdiv(K, SPLIT_K) * SPLIT_K
-    zeros = torch.zeros(batch * (M + N) + 2, device=a.device, dtype=torch.int32)
-    counts, top_a, top_b = zeros[:2], zeros[2 : batch * M + 2], zeros[batch * M + 2 :]
-    (a_major, a_tile, a_shape), (b_major, b_tile, b_shape) = split_shape(a, kp), split_shape(bt, kp)
-    (a_pair, a_to), (b_pair, b_to) = split_halves_of(a, a_major, a_shape), split_halves_of(bt, b_major, b_shape)
-    a_list, b_list = split_list_of(a), split_list_of(b)
-    shapes = dict(A_BR=a_tile[0], A_BK=a_tile[1], B_BR=b_tile[0], B_BK=b_tile[1])
-    # Whole rows find their largest when they are split.
-    a_programs, a_steps = (0, 0) if a_tile[0] == 1 else split_programs(batch, M, K, a_tile)
-    b_programs, b_steps = (0, 0) if b_tile[0] == 1 else split_programs(batch, N, K, b_tile)
-    a_chunks, b_chunks = (batch * triton.cdiv(rows, br) * (1 if br == 1 else kp // bk)
-                          for rows, (br, bk) in ((M, a_tile), (N, b_tile)))
-    if a_programs + b_programs:
-        split_tops[(a_programs + b_programs,)](
-            a, bt, top_a, top_b, top_a, top_a, a_programs, M, M, K, *a.stride(), a_steps, N, N, K, *bt.stride(), b_steps,
-            USUAL=False, **shapes)
-    split_pairs[(a_chunks + b_chunks,)](
-        a, bt, top_a, top_b, *a_pair, *b_pair, counts, a_list, b_list, a_chunks, M, N, K, kp,
-        *a.stride(), *bt.stride(), *a_to, *b_to, **shapes)
-    descriptors = [
-        split_descriptor(half.view(-1, half.shape[2]), [block, SPLIT_K] if major else [SPLIT_K, block])
-        for pair, major, block in ((a_pair, a_major, 64), (b_pair, b_major, SPLIT_N)) for half in pair]
-    tiles = batch * triton.cdiv(M, 128) * triton.cdiv(N, 2 * SPLIT_N)
-    c_strides = (0, 0, 0) if c is None else c.stride()
-    split_gemm[(min(tiles, split_multiprocessors(a)),)](
-        *descriptors, top_a, top_b, out if c is None else c, out, tiles, M, N, kp, *c_strides, *out.stride(), alpha, beta,
-        A_K=a_major, B_K=b_major, HAS_C=c is not None, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES,
-        num_warps=4)
-    split_spreads[(256,)](
-        counts, a_list, b_list, a, b, out, M, N, K, *a.stride(), *b.stride(), *out.stride(), alpha, BLOCK=1024)
-    return out
+    bt = b.mT
+    product = split_product_of(
+        place_of(a, b, c, out), a.shape, a.stride(), bt.shape, bt.stride(), None if c is None else c.stride(),
+        out.stride(), alpha, beta)
+    return product(a, bt, c, out)
 
 
 def split_mm(a, b, *, out):
