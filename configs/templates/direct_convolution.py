@@ -80,7 +80,7 @@ class DirectConvolution:
         bw = min(DIRECT_W, triton.next_power_of_2(out_sizes[2]))
         bh = min(DIRECT_H, triton.next_power_of_2(out_sizes[1]))
         tiles = triton.cdiv(out_sizes[2], bw) * triton.cdiv(out_sizes[1], bh)
-        self.sum = Launch(
+        self.sum = PlannedLaunch(
             direct_sum, (tiles * out_sizes[0] * filters * batch,),
             (channels, filters, filters // groups, *sizes, *out_sizes, *full.stride(), *own.stride(), *out_strides, *step,
              *pad, *apart), K_D=taps[0], K_H=taps[1], K_W=taps[2], HAS_BIAS=has_bias, BH=bh, BW=bw)

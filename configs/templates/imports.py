@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 
-class Launch:
+class PlannedLaunch:
     """A launch of one kernel with the same integers, constants and alignments each time: Triton looks at them once.
 
     Triton's own way looks at each argument each time, which takes the host longer than a small kernel takes the device.

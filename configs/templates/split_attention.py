@@ -234,7 +234,7 @@ class SplitAttention:
         self.k_halves, self.v_halves, self.inverses = ((2, B * H, SP, D1 + D2), (2, B * H, SP, V1 + V2), (2, B * H, SP))
         planes = (B * H * SP * (D1 + D2), B * H * SP * (V1 + V2), B * H * SP)
         programs, blocks = B * H * triton.cdiv(SP, 32), triton.cdiv(T, ATTEND_M)
-        self.pairs = Launch(
+        self.pairs = PlannedLaunch(
             attend_pairs, (2 * programs,), (programs, H, S, SP, D, DV, *k_strides, *v_strides, *planes), BR=32, D1=D1,
             D2=D2, V1=V1, V2=V2)
         # Of a mask that all heads or batches share there is one.
@@ -243,12 +243,12 @@ class SplitAttention:
         r_strides = [2 * blocks * (own[1] if axis == 0 else 1) if size > 1 else 0 for axis, size in enumerate(own)]
         has = dict(CAUSAL=causal, HAS_MASK=m_strides is not None, HAS_BIAS=b_strides is not None)
         m_strides, b_strides = m_strides or (0, 0, 0, 0), b_strides or (0, 0, 0, 0)
-        self.ranges = Launch(attend_ranges, (blocks, *own), (T, S, *m_strides), BM=ATTEND_M, BN=ATTEND_N)
-        self.tiles = Launch(
+        self.ranges = PlannedLaunch(attend_ranges, (blocks, *own), (T, S, *m_strides), BM=ATTEND_M, BN=ATTEND_N)
+        self.tiles = PlannedLaunch(
             attend_tiles, (blocks, B * H),
             (H, T, S, SP, D, DV, *q_strides, *m_strides, *b_strides, *r_strides, *planes, scale), **has, BM=ATTEND_M,
             BN=ATTEND_N, D1=D1, D2=D2, V1=V1, V2=V2, STAGES=ATTEND_STAGES, num_warps=ATTEND_M // 16)
-        self.exactly = Launch(
+        self.exactly = PlannedLaunch(
             attend_exactly, (triton.cdiv(T, 16), B * H),
             (H, T, S, D, DV, *q_strides, *k_strides, *v_strides, *m_strides, *b_strides, scale), **has,
             BD=triton.next_power_of_2(max(D, 16)), BV=triton.next_power_of_2(max(DV, 16)))

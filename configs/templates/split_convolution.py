@@ -164,7 +164,7 @@ def conv_tops(x, weight, turned):
     w_tile = (32, min(64, triton.next_power_of_2(width))) if turned else (1, min(1024, triton.next_power_of_2(width)))
     x_programs, x_steps = split_programs(1, batch, count, x_tile)
     w_programs, w_steps = split_programs(groups, rows, width, w_tile)
-    return Launch(
+    return PlannedLaunch(
         split_tops, (x_programs + w_programs,),
         (x_programs, 0, batch, count, 0, *samples.stride(), x_steps, 0, rows, width, *filters.stride(), w_steps),
         USUAL=x_tile[1] >= 8, A_BR=x_tile[0], A_BK=x_tile[1], B_BR=w_tile[0], B_BK=w_tile[1])
@@ -239,18 +239,18 @@ class SplitConvolution:
         self.x_rows, self.x_block = ((pixels, joined * cp), (cp, 1)), (64, bk)
         self.w_rows, self.w_blocks = ((rows, total), (total, 1)), ((bn, bk), (rest or bn, bk))
         self.tops = conv_tops(x, weight, transposed)
-        self.pairs = Launch(
+        self.pairs = PlannedLaunch(
             conv_pairs, (images + targets + rows * triton.cdiv(total, be),),
             (images, targets, pixels, channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps,
              *own.stride(), *groups, joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides),
             S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index, BP=32, BC=bc, BM=1024,
             BE=be)
-        self.gemm = Launch(
+        self.gemm = PlannedLaunch(
             conv_gemm, (min(tiles, split_multiprocessors(place[0])),),
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
             U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
             HAS_BIAS=has_bias, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
-        self.spread = Launch(
+        self.spread = PlannedLaunch(
             conv_spread, (256,),
             (channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding, *full.stride(), *own.stride(),
              o_n, o_c, *o_strides), TURNED=transposed, BLOCK=128)

@@ -181,22 +181,22 @@ class SplitProduct:
                               for rows, (br, bk) in ((M, a_tile), (N, b_tile)))
         self.tops = None
         if a_programs + b_programs:
-            self.tops = Launch(
+            self.tops = PlannedLaunch(
                 split_tops, (a_programs + b_programs,),
                 (a_programs, M, M, K, *a_strides, a_steps, N, N, K, *b_strides, b_steps), USUAL=False, **tiles)
-        self.pairs = Launch(
+        self.pairs = PlannedLaunch(
             split_pairs, (a_chunks + b_chunks,),
             (a_chunks, M, N, K, kp, *a_strides, *b_strides, *split_halves_strides(self.a_halves, a_major),
              *split_halves_strides(self.b_halves, b_major)), **tiles)
         self.a_block = (64, SPLIT_K) if a_major else (SPLIT_K, 64)
         self.b_block = (SPLIT_N, SPLIT_K) if b_major else (SPLIT_K, SPLIT_N)
         tiles = batch * triton.cdiv(M, 128) * triton.cdiv(N, 2 * SPLIT_N)
-        self.gemm = Launch(
+        self.gemm = PlannedLaunch(
             split_gemm, (min(tiles, split_multiprocessors(place[0])),),
             (tiles, M, N, kp, *(c_strides or (0, 0, 0)), *o_strides, alpha, beta), A_K=a_major, B_K=b_major,
             HAS_C=c_strides is not None, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES, num_warps=4)
         other = (b_strides[0], b_strides[2], b_strides[1])
-        self.spreads = Launch(
+        self.spreads = PlannedLaunch(
             split_spreads, (256,), (M, N, K, *a_strides, *other, *o_strides, alpha), BLOCK=1024)
 
     def __call__(self, a, bt, c, out):
