@@ -78,8 +78,10 @@ def open_run(archive: Archive) -> Run:
 
 
 def evaluation_of(kernel: Kernel) -> Evaluation:
-    """The instant verdict: decided by the kernel's id."""
+    """The instant verdict: decided by the kernel's id. The starting kernel is correct."""
     draw = int(kernel.id, 16) / 2**64
+    if kernel.id == start().id:
+        draw = max(draw, WRONG)
     facts: dict[str, Any] = dict(kernel=kernel.id, problem=problem_id(), device=DEVICE, precision="fp32")
     if draw < WRONG:
         return grouped(Evaluation, **facts, verdict=Verdict.WRONG, message="error 3.1e-01 against the fp64 truth")
@@ -101,6 +103,7 @@ def problem_id() -> str:
     return problem().id
 
 
+@cache
 def start() -> Kernel:
     """The starting kernel of every island."""
     (file,) = (file for file in seed_files("L1/gelu", "cuda") if "triton" in file.name)

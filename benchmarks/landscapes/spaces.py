@@ -93,7 +93,7 @@ def _softmax() -> Space:
             "ONLINE": "0 1",
             "REVERSE": "0 1",
             "EVICT": "0 1",
-            "STREAM": "0 1",
+            "STORE_CS": "0 1",
         },
         niche=("ONLINE", "REVERSE", "BLOCK", "NUM_STAGES"),
     )

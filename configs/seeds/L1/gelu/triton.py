@@ -5,7 +5,7 @@ The declared values are the plain kernel. What the tunables do:
 - ``BLOCK``, ``NUM_WARPS``: elements of one step, and the warps that share them.
 - ``STEPS``: blocks of a program, one after another, whose loads may overlap.
 - ``PERSISTENT``, ``PROGRAMS_PER_SM``: programs that just fill the device and walk over the tensor.
-- ``EVICT_FIRST``, ``STREAM``: mark what is read or written once as the first to leave the caches.
+- ``EVICT_FIRST``, ``STORE_CS``: mark what is read or written once as the first to leave the caches.
 - ``FAST_ERF``: M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 7.1.26 (absolute error 1.5e-7).
 """
 
@@ -20,7 +20,7 @@ STEPS = 1  # tune: 1, 2, 4
 PERSISTENT = 0  # tune: 0, 1
 PROGRAMS_PER_SM = 8  # tune: 4, 8, 16
 EVICT_FIRST = 0  # tune: 0, 1
-STREAM = 0  # tune: 0, 1
+STORE_CS = 0  # tune: 0, 1
 FAST_ERF = 0  # tune: 0, 1
 
 
@@ -69,7 +69,7 @@ class ModelNew(nn.Module):
                 BLOCK=BLOCK,
                 STEPS=STEPS,
                 EVICT="evict_first" if EVICT_FIRST else "",
-                CACHE=".cs" if STREAM else "",
+                CACHE=".cs" if STORE_CS else "",
                 FAST_ERF=FAST_ERF,
                 num_warps=NUM_WARPS,
             )

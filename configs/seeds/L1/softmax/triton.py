@@ -9,7 +9,7 @@ The declared values are the plain kernel. What the tunables do:
   calculation for softmax", arXiv:1805.02867).
 - ``REVERSE``: walk the last pass backwards, because the end of the row was read last and is still in L2.
 - ``EVICT``: ask L2 to keep the row until the last pass has read it.
-- ``STREAM``: results are the first to leave the caches.
+- ``STORE_CS``: results are the first to leave the caches.
 """
 
 import torch
@@ -23,7 +23,7 @@ NUM_STAGES = 1  # tune: 1, 2, 3, 4
 ONLINE = 0  # tune: 0, 1
 REVERSE = 0  # tune: 0, 1
 EVICT = 0  # tune: 0, 1
-STREAM = 0  # tune: 0, 1
+STORE_CS = 0  # tune: 0, 1
 
 
 @triton.jit
@@ -86,7 +86,7 @@ class ModelNew(nn.Module):
                 REVERSE=REVERSE,
                 KEEP="evict_last" if EVICT else "",
                 DROP="evict_first" if EVICT else "",
-                CACHE=".cs" if STREAM else "",
+                CACHE=".cs" if STORE_CS else "",
                 num_warps=NUM_WARPS,
             )
         return y
