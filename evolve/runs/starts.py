@@ -87,7 +87,7 @@ def inductor_starts(
     precision = settings.evaluation.precision
     split = precision == "fp32" and _SPLIT_DEVICE in context.device.fingerprint
     kind = context.device.type
-    with InductorProcess(context.problem, kind, precision=precision, device=device, attention=split) as process:
+    with InductorProcess(context.problem, kind, precision=precision, device=device, templates=split) as process:
 
         def generated() -> tuple[StartingKernel, ...]:
             try:
@@ -98,7 +98,7 @@ def inductor_starts(
                 return ()
             starts = {INDUCTOR: source}
             if split:
-                starts[SPLIT_PRODUCTS] = with_split_products(process.fused() or source) or ""
+                starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates()) or ""
             kernels = {note: Kernel.from_source(text) for note, text in starts.items() if text}
             return tuple(
                 StartingKernel(kernel=kernel, note=note) for note, kernel in kernels.items() if _fits(kernel, settings)

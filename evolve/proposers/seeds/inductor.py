@@ -1,11 +1,12 @@
 """A program that writes Inductor's code as a ModelNew file.
 
-``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE [FUSED]``
+``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE [FOR_TEMPLATES]``
 
 It traces the reference with torch.compile, takes the module that Inductor generates before compiling it, and writes a
 file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them. A second file,
-FUSED, has each attention as one call, if there is any. On failure it ends
-with status 1; the last line of stderr is the reason. It uses no device before its standard input is closed.
+FOR_TEMPLATES, has each attention as one call, and convolutions of tensors as they lie in memory, if there are any. On
+failure it ends with status 1; the last line of stderr is the reason. It uses no device before its standard input is
+closed.
 
 A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
 not do.
@@ -37,6 +38,9 @@ _DEFAULTS = {
     "set()": "autotune_hints",
     "256": "min_split_scan_rblock",
 }
+
+#: A library's convolution in generated code.
+_CONVOLUTION = "extern_kernels.convolution("
 
 #: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
 _HEADER = '''\
@@ -75,16 +79,17 @@ class Capture:
     single: bool
 
 
-def capture(model: Any, inputs: list[Any], *, attention: bool = False) -> list[Capture]:
+def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> list[Capture]:
     """Trace a model and generate its code, without compiling it.
 
     Args:
         model: the module, in evaluation mode.
         inputs: of its forward.
-        attention: whether the code is also wanted with each attention as one operator.
+        templates: whether the code is also wanted as templates need it: each attention as one operator, and
+            convolutions without the copies that turn tensors into a library's favourite layout.
 
     Returns:
-        One, or two where an attention was wanted and found.
+        One, or two where the code for templates was wanted and differs.
 
     Raises:
         CannotWrapError: the result is not one tensor or a flat sequence of tensors.
@@ -109,8 +114,10 @@ def capture(model: Any, inputs: list[Any], *, attention: bool = False) -> list[C
     with torch.no_grad():
         compiled: Any = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
         result = compiled(*inputs)
-        if len(graphs) == 1 and attention and (fused := with_attention(*graphs[0])) is not None:
-            codes.append(_generated(fused, graphs[0][1]))
+        if len(graphs) == 1 and templates:
+            fused = with_attention(*graphs[0])
+            if fused is not None or _CONVOLUTION in codes[0]:
+                codes.append(_generated(fused or graphs[0][0], graphs[0][1], layout_optimization=False))
     if len(graphs) != 1:
         raise CannotWrapError(f"the model became {len(graphs)} graphs, not one")
     single = isinstance(result, torch.Tensor)
@@ -120,8 +127,8 @@ def capture(model: Any, inputs: list[Any], *, attention: bool = False) -> list[C
     return [Capture(code=code, arguments=arguments[0], outputs=outputs, single=single) for code in codes]
 
 
-def _generated(graph: Any, inputs: list[Any]) -> str:
-    """The module that Inductor generates for a graph."""
+def _generated(graph: Any, inputs: list[Any], **options: bool) -> str:
+    """The module that Inductor generates for a graph, with these options of its configuration."""
     import torch
     from torch._inductor.compile_fx import compile_fx
     from torch._inductor.graph import GraphLowering
@@ -134,7 +141,9 @@ def _generated(graph: Any, inputs: list[Any]) -> str:
 
     # The hook of PyTorch's own `run_and_get_code`. Without the cache, because cached graphs skip the hook.
     with (
-        torch._inductor.config.patch({"fx_graph_cache": False, "compile_threads": 1, "cpp.vec_isa_ok": True}),
+        torch._inductor.config.patch(
+            {"fx_graph_cache": False, "compile_threads": 1, "cpp.vec_isa_ok": True, **options}
+        ),
         mock.patch.object(GraphLowering, "save_output_code", stop_with),
     ):
         try:
@@ -284,7 +293,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def main(reference: Path, kernel: Path, device_type: str, dtype_name: str, fused: Path | None = None) -> None:
+def main(reference: Path, kernel: Path, device_type: str, dtype_name: str, for_templates: Path | None = None) -> None:
     """Write the kernel file for a reference file, on ``"cpu"`` or ``"cuda"`` and in ``"float32"`` or another dtype."""
     if device_type == "cpu":
         sys.stdin.read()  # the judge measures on the cores that the imports would take
@@ -302,7 +311,8 @@ def main(reference: Path, kernel: Path, device_type: str, dtype_name: str, fused
         for value in module.get_inputs()
     ]
     text = reference.read_text(encoding="utf-8")
-    for file, found in zip((kernel, fused), capture(model, inputs, attention=fused is not None), strict=False):
+    codes = capture(model, inputs, templates=for_templates is not None)
+    for file, found in zip((kernel, for_templates), codes, strict=False):
         assert file is not None, "there is a second one only where it is wanted"
         file.write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
 

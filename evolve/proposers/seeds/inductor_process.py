@@ -35,7 +35,7 @@ class InductorProcess:
         *,
         precision: str = "fp32",
         device: Device | None = None,
-        attention: bool = False,
+        templates: bool = False,
     ) -> None:
         """Start it.
 
@@ -44,17 +44,17 @@ class InductorProcess:
             device_type: ``"cpu"`` or ``"cuda"``.
             precision: the precision that the task asks for.
             device: on which kernels are timed meanwhile; None when nothing is timed here.
-            attention: whether the code is wanted with each attention as one call, too.
+            templates: whether the code that templates are put into is wanted, too.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="kbevolve-inductor-")
-        names = ("reference.py", "kernel.py", "fused.py")
-        reference, self._kernel, self._fused = (Path(self._folder.name, name) for name in names)
+        names = ("reference.py", "kernel.py", "for_templates.py")
+        reference, self._kernel, self._for_templates = (Path(self._folder.name, name) for name in names)
         reference.write_text(problem.source_for(device_type), encoding="utf-8")
         on_gpu = device is not None and device.type == "cuda"
         self._program = Program(
             "kbevolve.evolve.proposers.seeds.inductor",
             [str(reference), str(self._kernel), device_type, _DTYPES[precision]]
-            + ([str(self._fused)] if attention else []),
+            + ([str(self._for_templates)] if templates else []),
             seconds=SECONDS,
             environment={"CUDA_VISIBLE_DEVICES": visible_name(device.index, os.environ)} if device and on_gpu else {},
             device=device,
@@ -86,9 +86,10 @@ class InductorProcess:
             raise InductorError("it succeeded but wrote no file")
         return self._kernel.read_text(encoding="utf-8")
 
-    def fused(self) -> str | None:
-        """After `source`: the same with each attention as one call of `attention.CALL`; None where there is none."""
-        return self._fused.read_text(encoding="utf-8") if self._fused.exists() else None
+    def for_templates(self) -> str:
+        """After `source`: the code that templates are put into, which is often the same (`inductor.capture`)."""
+        found = self._for_templates if self._for_templates.exists() else self._kernel
+        return found.read_text(encoding="utf-8")
 
 
 def inductor_source(problem: Problem, device_type: str, *, precision: str = "fp32") -> str:

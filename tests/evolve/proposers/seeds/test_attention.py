@@ -173,12 +173,34 @@ def get_init_inputs():
 """
 
 
+CONVOLUTIONS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1))
+
+    def forward(self, x):
+        return torch.sigmoid(self.layers(x))
+
+
+def get_inputs():
+    return [torch.rand(2, 8, 16, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 @pytest.mark.slow
 def test_inductors_code_calls_the_template(tmp_path: Any) -> None:
-    with InductorProcess(problem_of(MODEL, tmp_path), "cpu", attention=True) as process:
-        plain, fused = process.source(), process.fused()
+    with InductorProcess(problem_of(MODEL, tmp_path), "cpu", templates=True) as process:
+        plain, fused = process.source(), process.for_templates()
     assert "kbevolve" not in plain.replace("kbevolve.", "")
-    assert fused is not None
     assert "torch.ops.kbevolve.attention.default(" in fused
     split = with_split_products(fused)
     assert split is not None
@@ -187,8 +209,17 @@ def test_inductors_code_calls_the_template(tmp_path: Any) -> None:
 
 
 @pytest.mark.slow
-def test_without_attention_there_is_no_second_file(tmp_path: Any) -> None:
+def test_without_attention_templates_are_put_into_the_same_code(tmp_path: Any) -> None:
     text = MODEL.replace("nn.functional.softmax", "torch.relu").replace(", dim=-1) @ v", ") @ v")
-    with InductorProcess(problem_of(text, tmp_path), "cpu", attention=True) as process:
-        assert process.source()
-        assert process.fused() is None
+    with InductorProcess(problem_of(text, tmp_path), "cpu", templates=True) as process:
+        assert process.source() == process.for_templates()
+
+
+@pytest.mark.slow
+def test_templates_convolve_tensors_as_they_lie_in_memory(tmp_path: Any) -> None:
+    text = CONVOLUTIONS
+    with InductorProcess(problem_of(text, tmp_path), "cpu", templates=True) as process:
+        plain, for_templates = process.source(), process.for_templates()
+    assert plain.count("extern_kernels.convolution(") == for_templates.count("extern_kernels.convolution(") == 2
+    assert "(2, 8, 16, 16), (2048, 1, 128, 8)" in plain
+    assert "(2, 8, 16, 16), (2048, 256, 16, 1)" in for_templates
