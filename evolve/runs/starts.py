@@ -98,7 +98,7 @@ def inductor_starts(
                 return ()
             starts = {INDUCTOR: source}
             if split:
-                starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates()) or ""
+                starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
             kernels = {note: Kernel.from_source(text) for note, text in starts.items() if text}
             return tuple(
                 StartingKernel(kernel=kernel, note=note) for note, kernel in kernels.items() if _fits(kernel, settings)

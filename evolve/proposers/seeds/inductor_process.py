@@ -86,10 +86,9 @@ class InductorProcess:
             raise InductorError("it succeeded but wrote no file")
         return self._kernel.read_text(encoding="utf-8")
 
-    def for_templates(self) -> str:
-        """After `source`: the code that templates are put into, which is often the same (`inductor.capture`)."""
-        found = self._for_templates if self._for_templates.exists() else self._kernel
-        return found.read_text(encoding="utf-8")
+    def for_templates(self) -> str | None:
+        """After `source`: the code that templates are put into (`inductor.capture`); None where it is the same."""
+        return self._for_templates.read_text(encoding="utf-8") if self._for_templates.exists() else None
 
 
 def inductor_source(problem: Problem, device_type: str, *, precision: str = "fp32") -> str:

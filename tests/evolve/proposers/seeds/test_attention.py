@@ -199,7 +199,7 @@ def get_init_inputs():
 @pytest.mark.slow
 def test_inductors_code_calls_the_template(tmp_path: Any) -> None:
     with InductorProcess(problem_of(MODEL, tmp_path), "cpu", templates=True) as process:
-        plain, fused = process.source(), process.for_templates()
+        plain, fused = process.source(), process.for_templates() or ""
     assert "kbevolve" not in plain.replace("kbevolve.", "")
     assert "torch.ops.kbevolve.attention.default(" in fused
     split = with_split_products(fused)
@@ -212,14 +212,15 @@ def test_inductors_code_calls_the_template(tmp_path: Any) -> None:
 def test_without_attention_templates_are_put_into_the_same_code(tmp_path: Any) -> None:
     text = MODEL.replace("nn.functional.softmax", "torch.relu").replace(", dim=-1) @ v", ") @ v")
     with InductorProcess(problem_of(text, tmp_path), "cpu", templates=True) as process:
-        assert process.source() == process.for_templates()
+        assert process.source()
+        assert process.for_templates() is None
 
 
 @pytest.mark.slow
 def test_templates_convolve_tensors_as_they_lie_in_memory(tmp_path: Any) -> None:
     text = CONVOLUTIONS
     with InductorProcess(problem_of(text, tmp_path), "cpu", templates=True) as process:
-        plain, for_templates = process.source(), process.for_templates()
+        plain, for_templates = process.source(), process.for_templates() or ""
     assert plain.count("extern_kernels.convolution(") == for_templates.count("extern_kernels.convolution(") == 2
     assert "(2, 8, 16, 16), (2048, 1, 128, 8)" in plain
     assert "(2, 8, 16, 16), (2048, 256, 16, 1)" in for_templates
