@@ -1,8 +1,8 @@
 """What the value of a tunable reaches: the code of its template, and the kernels whose time it can change.
 
-Read off the Python of a file, by names: a function is reached from a tunable that it mentions, and from a function that
-mentions it. A tunable that is the condition of `a if TUNABLE else b` reaches what a and b name. What is declared in
-text, such as CUDA C++ in a string, reaches everything.
+Read off the Python of a file, by names: a function or class is reached from a tunable that it mentions, and from what
+mentions it, also through a name that the file gives it. A tunable that is the condition of `a if TUNABLE else b`
+reaches what a and b name. What is declared in text, such as CUDA C++ in a string, reaches everything.
 """
 
 import ast
@@ -16,7 +16,8 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 #: What a file's calls of library kernels are named in torch.compile's code.
 _LIBRARY = "extern_kernels"
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+#: A class is one with all its methods.
+_Unit = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def shares(source: str, launches: Sequence[Launch]) -> dict[str, float]:
@@ -43,11 +44,11 @@ def shares(source: str, launches: Sequence[Launch]) -> dict[str, float]:
 
 @lru_cache(maxsize=1024)
 def templates(source: str) -> Mapping[str, str]:
-    """Tunable -> identity of its declaration and of all functions that mention it: equal in the files of a template."""
-    functions = _functions(source)
+    """Tunable -> identity of its declaration and of all that mentions it: equal in the files of a template."""
+    units = _units(source)
     found = {}
     for one in declared(source):
-        texts = sorted(ast.dump(function) for function in functions if one.name in _names([function]))
+        texts = sorted(ast.dump(unit) for unit in units if one.name in _names([unit]))
         if texts:
             found[one.name] = digest("\n".join((one.name, *sorted(one.choices), *texts)))
     return found
@@ -56,24 +57,25 @@ def templates(source: str) -> Mapping[str, str]:
 @lru_cache(maxsize=1024)
 def _reached(source: str) -> Mapping[str, tuple[frozenset[str], bool]]:
     """Tunable that Python mentions -> all names that it reaches, and whether it does no more than choose calls."""
-    functions = _functions(source)
+    units = _units(source)
     own = _defined(source) | {_LIBRARY}
-    mentioned = {function.name: _names([function]) & own for function in functions}
+    mentioned = {name: _names([value]) & own for name, value in _given(source)}
+    mentioned |= {unit.name: _names([unit]) & own for unit in units}
     found = {}
     for tunable in (one.name for one in declared(source)):
         names, is_switch = set[str](), True
-        for function in functions:
+        for unit in units:
             choices = [
                 node
-                for node in ast.walk(function)
+                for node in ast.walk(unit)
                 if isinstance(node, ast.IfExp) and tunable in _names([node.test], attributes=False)
             ]
             for choice in choices:
                 names |= _names([choice.body, choice.orelse]) & own
-            used = sum(isinstance(node, ast.Name) and node.id == tunable for node in ast.walk(function))
+            used = sum(isinstance(node, ast.Name) and node.id == tunable for node in ast.walk(unit))
             if used > len(choices):
                 is_switch = False
-                names |= {function.name, *mentioned[function.name]}
+                names |= {unit.name, *mentioned[unit.name]}
         if names:
             found[tunable] = (_closure(names, mentioned), is_switch)
     return found
@@ -89,20 +91,28 @@ def _closure(names: set[str], mentioned: Mapping[str, set[str]]) -> frozenset[st
 
 
 def _defined(source: str) -> set[str]:
-    """Names that a file gives to functions, methods and values, not those of modules."""
-    nodes = list(ast.walk(ast.parse(source))) if _functions(source) else []
+    """Names that a file gives to functions, classes, methods and values, not those of modules."""
+    nodes = [node for statement in _statements(source) for node in ast.walk(statement)]
     values = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return values | {node.name for node in nodes if isinstance(node, _Function)}
+    return values | {node.name for node in nodes if isinstance(node, _Unit)}
 
 
-def _functions(source: str) -> list[_Function]:
-    """The functions of a file and the methods of its classes; none of a file that is no Python."""
+def _given(source: str) -> list[tuple[str, ast.expr]]:
+    """The names that a file gives to values at its top level, and those."""
+    assigned = [node for node in _statements(source) if isinstance(node, ast.Assign)]
+    return [(one.id, node.value) for node in assigned for one in node.targets if isinstance(one, ast.Name)]
+
+
+def _units(source: str) -> list[_Unit]:
+    return [node for node in _statements(source) if isinstance(node, _Unit)]
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    """The statements of a file; none of a file that is no Python."""
     try:
-        tree = ast.parse(source)
+        return ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    bodies = (node.body if isinstance(node, ast.ClassDef) else [node] for node in tree.body)
-    return [node for body in bodies for node in body if isinstance(node, _Function)]
 
 
 def _names(nodes: Iterable[ast.AST], *, attributes: bool = True) -> set[str]:
