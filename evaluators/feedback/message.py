@@ -98,7 +98,7 @@ def launch_facts(launch: Launch) -> str:
     if launch.shared_memory:
         facts.append(f"{launch.shared_memory / 1024:.3g} KiB shared memory")
     if launch.blocks_per_sm is not None:
-        facts.append(f"{three_digits(launch.blocks_per_sm)} blocks a multiprocessor")
+        facts.append(f"{three_digits(launch.blocks_per_sm)} blocks in all for each multiprocessor")
     if launch.occupancy is not None:
         facts.append(f"{percent(launch.occupancy)} occupancy")
     return ", ".join(facts) + (" (library)" if launch.library else "")

@@ -61,8 +61,8 @@ def test_kernels_counters_and_bottleneck() -> None:
     )
     text = feedback(replace(CORRECT, profile=profile))
     assert (
-        "- 50 % k0: 250 µs, 168 registers, 96 bytes spilled a thread, 48 KiB shared memory, 7.75 blocks a "
-        "multiprocessor, 25 % occupancy (library)"
+        "- 50 % k0: 250 µs, 168 registers, 96 bytes spilled a thread, 48 KiB shared memory, 7.75 blocks in "
+        "all for each multiprocessor, 25 % occupancy (library)"
     ) in text
     assert "- 5 % 2 others" in text
     assert "DRAM busy 81 %, registers a thread 168, DRAM 2130 GB/s, SM clock 1755 MHz." in text
