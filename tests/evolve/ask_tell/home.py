@@ -30,14 +30,17 @@ MODEL = LLMSettings(model="anna")
 
 
 def script(messages: Sequence[Message]) -> str:
-    """What anna answers: right and wrong kernels, some twice, and now and then nothing that could be used."""
+    """What anna answers: right and wrong kernels, some twice, and now and then nothing that could be used.
+
+    Until a prompt shows a failure, each kernel is wrong; all else depends on the words of the prompt.
+    """
     asked = messages[-1].content
     drawn = int(hashlib.sha256(asked.encode()).hexdigest(), 16)
     if "JSON" in asked:
         return json.dumps([{"title": f"Idea {drawn % 7}", "mechanism": "fewer loads", "technique": "fusion"}])
     if drawn % 5 == 0 and len(messages) == 1:
         return "I would rather not."
-    wrong = int(drawn % 3 == 0 and len(messages) == 1)
+    wrong = int(("wrong by 3" not in asked or drawn % 3 == 0) and len(messages) == 1)
     made = kernel(UNROLL=(1, 2, 4, 8)[drawn // 8 % 4], TILE=(8, 16, 32, 64)[drawn // 64 % 4], WRONG=wrong)
     # A kernel always has the same comment: the archive keeps the first of the texts that differ in comments alone, and
     # which one is first depends on the order of the answers.
