@@ -6,6 +6,7 @@ search asks while it goes on is in `archive.run_view`.
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -245,6 +246,22 @@ class Runs:
         sums = "select total(prompt_tokens), total(completion_tokens) from births where run = ?"
         prompt, completion = self._connection.rows(sums, run_id)[0]
         return int(prompt), int(completion)
+
+    def tokens_by_model(self, run_id: str) -> dict[str, tuple[int, int]]:
+        """Prompt and completion tokens of each model that was asked, also of one that reported none."""
+        sums = (
+            "select model, sum(prompt_tokens), sum(completion_tokens) from births"
+            " where run = ? and (model <> '' or prompt_tokens or completion_tokens) group by model"
+        )
+        return {str(model): (sent, received) for model, sent, received in self._connection.rows(sums, run_id)}
+
+    def device_use(self, run: Run, phases: Sequence[str]) -> tuple[int, float]:
+        """How many kernels were judged for a run, and for how many seconds their `phases` held a device."""
+        started = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0
+        where = f"{_EVALUATIONS_OF_RUN} and identical_to is null and (started_at <= 0 or started_at >= ?6)"
+        each = " + ".join(f"total(json_extract(phases, '$.{name}'))" for name in phases)
+        count, seconds = self._connection.rows(f"select count(*), {each} {where}", *self._conditions(run), started)[0]
+        return int(count), float(seconds)
 
     def transfer(self, run_id: str) -> str | None:
         """What a run was given of other problems (`Archive.add_transfer`); None when nothing was recorded."""

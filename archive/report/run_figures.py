@@ -1,10 +1,11 @@
 """Figures of one run beside its best so far: speedups, niches, roofline, time by phase, lineage."""
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbevolve.archive.formatting import as_times, percent_words, three_digits, time_words
+from kbevolve.archive.formatting import as_times, counted, percent_words, three_digits, time_words
 from kbevolve.archive.outlines import OutlineEntry
 from kbevolve.archive.records import ProblemCard, Verdict
 from kbevolve.archive.report.lineage_layout import LineageLayout
@@ -38,7 +39,7 @@ def speedup_distribution(entries: Iterable[OutlineEntry], problem: str) -> "Figu
         _plain_numbers(axes.xaxis, "×")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.axvline(1.0, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), label="eager")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
     axes.set_xlabel("speedup over eager")
     axes.set_ylabel("correct kernels")
     faster = sum(speedup > 1 for speedup in speedups)
@@ -70,13 +71,13 @@ def niche_map(elites: Mapping[str, OutlineEntry], levels: Mapping[str, Sequence[
         )
         bar.minorformatter = bar.formatter
     middles = [4.6 * index + 2 for index in range(4)]
-    axes.set_xticks(middles, [words.replace(" ", "\n") for words in levels["compute"]])
+    axes.set_xticks(middles, [textwrap.fill(words, 11) for words in levels["compute"]])
     axes.set_yticks(middles, levels["memory"])
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_xlabel("compute; within a block more launches to the right")
-    axes.set_ylabel("memory; within a block finer upwards")
+    axes.set_xlabel("compute (within a block: more launches to the right)")
+    axes.set_ylabel("memory (within a block: finer decomposition upwards)")
     caption(figure, f"{problem}: {len(known)} of 256 niches have a kernel", "the best kernel that ever entered each")
     return figure
 
@@ -89,8 +90,13 @@ def _niche_place(niche: str) -> tuple[float, float] | None:
     return compute * 4.6 + launches + 0.5, memory * 4.6 + decomposition + 0.5
 
 
-def roofline(entries: Iterable[OutlineEntry], card: ProblemCard, problem: str) -> "Figure":
-    """Operations a second over operations a byte (Williams, Waterman, Patterson 2009); bytes a second without any."""
+def roofline(
+    entries: Iterable[OutlineEntry], card: ProblemCard, problem: str, published: float | None = None
+) -> "Figure":
+    """Operations a second over operations a byte (Williams, Waterman, Patterson 2009); bytes a second without any.
+
+    `published` is the share of the roofline that the best kernel reaches.
+    """
     timed = [one for one in entries if one.time_ms and one.verdict is Verdict.CORRECT]
     moved = card.input_bytes + card.weight_bytes + card.output_bytes
     flops = card.required_flops or card.flops
@@ -120,12 +126,10 @@ def roofline(entries: Iterable[OutlineEntry], card: ProblemCard, problem: str) -
         axes.set_ylabel("effective GB/s")
     _plain_numbers(axes.yaxis)
     bound = card.task_roofline_ms
-    best = min((one.time_ms for one in timed if one.time_ms), default=None)
-    share = (
-        f"the fastest kernel reaches {percent_words(min(bound / best, 1.0))} of the roofline" if bound and best else ""
-    )
+    share = f"the best kernel reaches {percent_words(published)} of the roofline" if published else ""
     details = f"roofline {time_words(bound)}, bound by {card.bound_by}" if bound else "no roofline was measured"
-    caption(figure, f"{problem}: {share or 'no correct kernel yet'}", details)
+    found = counted(len(timed), "correct kernel") if timed else "no correct kernel yet"
+    caption(figure, f"{problem}: {share or found}", details)
     return figure
 
 
@@ -165,8 +169,11 @@ def phase_times(throughput: Throughput, problem: str) -> "Figure":
     return figure
 
 
-def lineage_tree(layout: LineageLayout, line: Sequence[str], problem: str) -> "Figure":
-    """Every kernel by generation and island, coloured by speedup; `line` are the kernels of the best one's line."""
+def lineage_tree(layout: LineageLayout, line: Sequence[str], problem: str, published: float | None = None) -> "Figure":
+    """Every kernel by generation and island, coloured by speedup at its first evaluation.
+
+    `line` are the kernels of the best one's line, and `published` is the speedup of the best.
+    """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import MaxNLocator
@@ -212,9 +219,8 @@ def lineage_tree(layout: LineageLayout, line: Sequence[str], problem: str) -> "F
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("generations with a kernel")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, edgecolor="none", fontsize=8.5)
-    best = max((speedup for _, speedup in correct), default=None)
-    finding = f"{len(layout.nodes):,} kernels" + (f", the best at {as_times(best)}" if best else "")
-    caption(figure, f"{problem}: {finding}", f"{len(layout.lanes)} islands")
+    finding = counted(len(layout.nodes), "kernel") + (f", the best at {as_times(published)}" if published else "")
+    caption(figure, f"{problem}: {finding}", counted(len(layout.lanes), "island"))
     return figure
 
 

@@ -20,6 +20,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.archive.throughput import throughput_of
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.web.code import source_lines
+from kbevolve.evolve.web.cost import cost_of
 from kbevolve.evolve.web.progress import idea_records, niche_elites
 from kbevolve.evolve.web.rendering import device_words, prepare
 from kbevolve.evolve.web.snapshot import RunFacts, Snapshot
@@ -84,17 +85,16 @@ def markdown_code(text: object) -> Markup:
 
 def _values(archive: Archive, facts: RunFacts) -> dict[str, Any]:
     runs, best = archive.runs, facts.summary.best_kernel
-    kernels = sorted(facts.first.values(), key=lambda one: (one.kernel != best, -(one.speedup_low or 0.0)))
     return {
         "facts": facts,
         "archive_path": archive.path,
         "steps": story(archive, facts, best) if best else [],
-        "kernels": [one for one in kernels if one.speedup][:_SHOWN],
+        "kernels": [one for one in facts.ranked if one.speedup and one.kernel not in facts.failed][:_SHOWN],
         "ideas": idea_records(facts.entries)[:_SHOWN],
         "counts": Counter(one.verdict for one in facts.first.values() if one.verdict is not None),
         "states": Counter(one.state for one in facts.entries),
         "tokens": runs.tokens(facts.run.id),
-        "wall": runs.wall_seconds(facts.run.id),
+        "cost": cost_of(archive, facts.run),
         "lines": source_lines(archive.kernels.get(best).source) if best else [],
     }
 
@@ -108,15 +108,16 @@ def _figures(archive: Archive, facts: RunFacts) -> Mapping[str, Callable[[], "Fi
     line = [one.kernel or "" for one in main_line(facts.summary.best_kernel or "", facts.entries)]
     elites = niche_elites(facts.entries, placements)
     curve = curve_of(archive, run)
+    others = [one for name, one in facts.first.items() if name != facts.reference]
     figures: dict[str, Callable[[], Figure]] = {
         "best so far": partial(best_so_far, [curve], device=device_words(run.device)),
-        "lineage": partial(lineage_tree, lineage_layout(facts.entries, placements), line, problem),
+        "lineage": partial(lineage_tree, lineage_layout(facts.entries, placements), line, problem, curve.published),
         "speedups": partial(speedup_distribution, facts.first.values(), problem),
     }
     if elites:
         figures["niches"] = partial(niche_map, elites, LEVELS, problem)
     if facts.card is not None and facts.card.task_roofline_ms:
-        figures["roofline"] = partial(roofline, facts.first.values(), facts.card, problem)
+        figures["roofline"] = partial(roofline, others, facts.card, problem, facts.roofline_share)
     if throughput.phases:
         figures["phases"] = partial(phase_times, throughput, problem)
     return figures

@@ -9,9 +9,10 @@ from werkzeug.wrappers import Response
 
 from kbevolve.archive.outlines import OutlineEntry
 from kbevolve.archive.records import Operator
-from kbevolve.archive.run_queries import RunSummary
+from kbevolve.archive.standings import by_task, standings
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.web.charts import comparison_chart, islands_chart, progress_chart
+from kbevolve.evolve.web.cost import cost_of
 from kbevolve.evolve.web.lineage_drawing import drawn_lineage
 from kbevolve.evolve.web.progress import Milestone, decisive, idea_records, milestones, niche_elites
 from kbevolve.evolve.web.snapshot import RunFacts, Snapshot, roofline_share
@@ -29,11 +30,7 @@ def run_pages(snapshot: Snapshot) -> Blueprint:
 
     @pages.get("/")
     def index() -> str:
-        by_problem: dict[tuple[str, str], list[tuple[RunSummary, float | None]]] = {}
-        for one in snapshot.summaries():
-            share = roofline_share(one, snapshot.card(one.run))
-            by_problem.setdefault((one.run.problem_name, one.run.device), []).append((one, share))
-        return render_template("index.html.jinja", problems=by_problem)
+        return render_template("index.html.jinja", tasks=snapshot.kept("tasks", lambda: list(_tasks(snapshot))))
 
     @pages.get("/state")
     def state() -> dict[str, int]:
@@ -121,6 +118,18 @@ def run_pages(snapshot: Snapshot) -> Blueprint:
     return pages
 
 
+def _tasks(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """The runs of each problem, device and precision, with shares of the roofline, and the best kernel of them."""
+    summaries = snapshot.summaries()
+    best = {(one.problem, one.device, one.precision): one for one in standings(snapshot.archive, summaries)}
+    for (_, device, precision), alike in by_task(summaries).items():
+        runs = [(one, roofline_share(one, snapshot.card(one.run))) for one in alike]
+        name = alike[0].run.problem_name
+        leading = best.get((name, device, precision))
+        share = next((share for one, share in runs if leading and one.run.id == leading.run), None)
+        yield {"problem": name, "device": device, "precision": precision, "runs": runs, "best": leading, "share": share}
+
+
 def _milestones(facts: RunFacts) -> list[Milestone]:
     return list(milestones(facts.entries, reference=facts.reference))
 
@@ -129,7 +138,7 @@ def _run_page(snapshot: Snapshot, facts: RunFacts) -> str:
     runs, found = snapshot.archive.runs, _milestones(facts)
     placements = runs.placements(facts.run.id)
     counts = Counter(one.entry.verdict for one in found)
-    wall, judged = runs.wall_seconds(facts.run.id), sum(counts.values())
+    cost, judged = cost_of(snapshot.archive, facts.run), sum(counts.values())
     return render_template(
         "run.html.jinja",
         facts=facts,
@@ -142,8 +151,8 @@ def _run_page(snapshot: Snapshot, facts: RunFacts) -> str:
         states=Counter(one.state for one in facts.entries),
         judged=judged,
         tokens=runs.tokens(facts.run.id),
-        wall=wall,
-        rate=judged / wall * 3600 if wall else None,
+        cost=cost,
+        rate=cost.evaluations / cost.wall_seconds * 3600 if cost.wall_seconds else None,
         title=facts.best.title or facts.best.words if facts.best else "",
     )
 
@@ -152,12 +161,7 @@ def _chosen(facts: RunFacts, given: Any) -> Iterator[OutlineEntry]:
     """The attempts of the list that a query asks for; in order, or the best first."""
     entries = facts.entries
     if given.get("order") != "created":
-        entries = tuple(
-            sorted(
-                facts.first.values(),
-                key=lambda one: (one.kernel != facts.summary.best_kernel, -(one.speedup_low or 0.0)),
-            )
-        )
+        entries = facts.ranked
     words = given.get("q", "").lower().split()
     verdict, operator, island = given.get("verdict"), given.get("operator"), given.get("island")
     for one in entries:

@@ -2,16 +2,17 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from kbevolve.archive.lineage import first_births
 from kbevolve.archive.outlines import OutlineEntry
-from kbevolve.archive.records import ProblemCard, Run
+from kbevolve.archive.records import Confirmation, ProblemCard, Run, Verdict
 from kbevolve.archive.run_queries import RunSummary, precision_of
 from kbevolve.archive.search_index import SearchIndex
+from kbevolve.archive.standings import place
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 
@@ -27,6 +28,10 @@ class RunFacts:
     card: ProblemCard | None
     #: Id of the kernel that is the reference itself.
     reference: str
+    #: Kernel id to the newest contest of a kernel that still counts as correct.
+    confirmed: Mapping[str, Confirmation]
+    #: Kernels that failed when they were judged again.
+    failed: Set[str]
 
     @property
     def run(self) -> Run:
@@ -37,6 +42,26 @@ class RunFacts:
     def first(self) -> dict[str, OutlineEntry]:
         """Kernel id to the attempt that created it."""
         return first_births(self.entries)
+
+    @cached_property
+    def ranked(self) -> tuple[OutlineEntry, ...]:
+        """Every kernel once, with its confirmed speedup where it has one: the best first, as in every list; those that
+        failed again and the reference itself after the other correct ones."""
+        found = [self._published(one) for one in self.first.values()]
+
+        def key(one: OutlineEntry) -> tuple[bool, tuple[int, float]]:
+            low = None if one.kernel in self.failed else one.speedup_low
+            wrong = one.verdict is not Verdict.CORRECT or one.kernel in self.failed
+            return wrong, place(one.kernel, low, best=self.summary.best_kernel, reference=self.reference)
+
+        return tuple(sorted(found, key=key))
+
+    def _published(self, one: OutlineEntry) -> OutlineEntry:
+        contest = self.confirmed.get(one.kernel or "")
+        if contest is None:
+            return one
+        names = ("time_ms", "speedup", "speedup_low", "speedup_high")
+        return one._replace(**{name: getattr(contest, name) for name in names})
 
     @property
     def best(self) -> OutlineEntry | None:
@@ -112,4 +137,6 @@ class Snapshot:
             entries=self.archive.outline(run),
             card=self.card(run),
             reference=self.archive.runs.reference(run),
+            confirmed={one.kernel: one for one in self.archive.runs.confirmations(run.id)},
+            failed=self.archive.runs.failed(run.id),
         )

@@ -18,6 +18,7 @@ from kbevolve.archive.formatting import (
 )
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, StopReason, Verdict
 from kbevolve.archive.run_view import RunView
+from kbevolve.archive.standings import REFERENCE_WORDS
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import archive_words
 from kbevolve.evolve.cli.render.console import Console
@@ -65,7 +66,7 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
         shown = _rows(population, ledger, confirmed, champion)
         print_table(console, _COLUMNS, shown)
         if any(member.kernel.id == context.reference for member, _, _ in shown):
-            note(console, "The reference itself is what the others are compared with; it is never the best.")
+            note(console, REFERENCE_WORDS)
     if champion is not None:
         say(console, f"Best: {champion.kernel}, {best_words(champion, ending.baselines)}.")
     if verbosity() is Verbosity.QUIET:

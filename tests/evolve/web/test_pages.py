@@ -1,14 +1,21 @@
 import html
+import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from kbevolve.archive.records import StopReason
+from kbevolve.archive.parts import changed
+from kbevolve.archive.records import Kernel, StopReason
 from kbevolve.archive.store import Archive
+from kbevolve.configs.reference import as_model_new
+from kbevolve.evolve.state.totals import RunTotals
 from kbevolve.evolve.web.app import create_app
+from kbevolve.evolve.web.cost import cost_of
 from kbevolve.evolve.web.snapshot import Snapshot
 from tests.evolve.web.conftest import SCRIPT, make_hostile
 from tests.small_archive import Sample
@@ -61,6 +68,61 @@ def test_the_pages_of_a_run_say_what_the_archive_holds(make_archive: Callable[..
     kernel = text(client.get(f"/kernels/{champion.kernel}").get_data(as_text=True))
     assert "best of its run" in kernel
     assert "class ModelNew ( nn . Module ):" in kernel
+
+
+def test_a_run_without_a_kernel_is_listed(small_archive: Sample, open_pages: Pages) -> None:
+    with Archive(small_archive.path) as archive:
+        run, fast = small_archive.run, json.loads(small_archive.run.settings)
+        archive.add_run(replace(run, id="elsewhere", device="cpu/another", seed=1))
+        fast.setdefault("evaluation", {})["precision"] = "tf32"
+        archive.add_run(replace(run, id="precise", settings=json.dumps(fast), seed=2))
+    client = open_pages(small_archive.path)
+    page = client.get("/")
+    assert page.status_code == 200
+    found = text(page.get_data(as_text=True))
+    assert found.count("nothing correct yet") == 2, "another device and another precision are tasks of their own"
+    for tab in ("", "/story", "/lineage", "/kernels", "/ideas"):
+        assert client.get(f"/runs/precise{tab}").status_code == 200
+
+
+def test_the_best_is_the_same_in_every_list(
+    kbevolve: Any, make_archive: Callable[..., Sample], open_pages: Pages
+) -> None:
+    sample = make_archive(confirmed=True)
+    with Archive(sample.path) as archive:
+        reference = archive.runs.reference(sample.run)
+        birth = changed(sample.births[0], slot=8, kernel=reference, note="the reference itself")
+        archive.add_birth(birth, kernel=Kernel.from_source(as_model_new(sample.problem.source_for("cpu"))))
+        fastest = changed(sample.evaluations[sample.best], kernel=reference, speedup=99.0, speedup_low=98.0)
+        archive.add_evaluation(changed(fastest, speedup_high=100.0))
+        champion = archive.runs.champion(sample.run.id)
+    assert champion is not None
+    client = open_pages(sample.path)
+    listed = json.loads(kbevolve("archive", "best", "latest", "--json", "--archive", sample.path).out)
+    page = client.get(f"/runs/{sample.run.id}/kernels?verdict=correct").get_data(as_text=True)
+    shown = re.findall(r'<td><a class="id" href="/kernels/(\w+)', page)
+    assert shown == [one["birth"]["kernel"] for one in listed]
+    assert (shown[0], shown[-1]) == (champion.kernel, reference)
+    first = text(page[page.index(f"/kernels/{champion.kernel}") :])
+    assert f"{champion.speedup:#.3g}× [" in first[:200], "the confirmed speedup"
+    index = text(client.get("/").get_data(as_text=True))
+    assert f"{champion.speedup:#.3g}× over eager" in index
+    assert "99.0×" not in index
+
+
+def test_the_cost_of_a_run_is_in_words(small_archive: Sample, open_pages: Pages) -> None:
+    with Archive(small_archive.path, read_only=True) as archive:
+        cost = cost_of(archive, small_archive.run)
+        totals = RunTotals(since=0.0)
+        for one in archive.runs.evaluations(small_archive.run.id).values():
+            totals.add_kernel(one)
+        sent, received = archive.runs.tokens(small_archive.run.id)
+    assert (cost.evaluations, cost.tokens) == (totals.evaluations, sent + received)
+    assert cost.device_seconds == pytest.approx(totals.device_seconds)
+    assert cost.dollars is None, "the model of the sample has no price"
+    page = text(open_pages(small_archive.path).get(f"/runs/{small_archive.run.id}").get_data(as_text=True))
+    assert f"Cost {cost.evaluations} evaluations" in page
+    assert f"{sent:,} tokens sent, {received:,} received, dollars unknown" in page
 
 
 def test_the_list_filters_and_has_the_best_first(small_archive: Sample, open_pages: Pages) -> None:

@@ -122,6 +122,9 @@ def test_every_figure_is_drawn_as_svg_and_png(small_archive: Sample) -> None:
     kept = [Placement(run=run.id, island=0, niche="m3c2d1l0", kernel=small_archive.best, generation=1, via="birth")]
     facts: dict[str, Any] = {"problem": "p", "device": "d", "precision": "fp32", "roofline_ms": {"fp32": 0.1}}
     facts |= {"input_bytes": 10**8, "output_bytes": 10**8}
+    figure = lineage_tree(lineage_layout(entries, placements), [], "L1/x", 2.5)
+    (finding,) = [text.get_text() for text in figure.texts if "kernels" in text.get_text()]
+    assert finding.endswith(" kernels, the best at 2.50×")
     compute = ProblemCard(**facts, flops=10**11, peaks={"copy": 4e12, "fp32": 6e13}, memory_ms=0.05)
     memory = ProblemCard(**facts, memory_ms=0.1)
     line = [one.kernel or "" for one in main_line(small_archive.best, entries)]

@@ -1,14 +1,11 @@
 """`kbevolve archive best`: the best kernel of every problem, or the best kernels of one run."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, interval_words
-from kbevolve.archive.records import Confirmation, Evaluation
-from kbevolve.archive.run_queries import RunSummary, precision_of
+from kbevolve.archive.standings import Standing, standings
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 from kbevolve.evolve.cli.commands.archive.listing import list_children
@@ -17,25 +14,6 @@ from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import Column, print_table
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """The best kernel of a problem on a device at a precision."""
-
-    problem: str
-    device: str
-    precision: str
-    kernel: str
-    #: The run that published it, or else the first one that has it; "" for a kernel without lineage.
-    run: str
-    confirmed: bool
-    speedup: float | None
-    speedup_low: float | None
-    speedup_high: float | None
-    time_ms: float | None
-    reference_ms: float | None
-
 
 _COLUMNS: tuple[Column[Standing], ...] = (
     Column("problem", lambda one: one.problem),
@@ -63,47 +41,13 @@ def best(which: str | None, limit: int | None, as_json: bool, archive_path: Path
         if which is not None:
             list_children(store, store.runs.get(which), best=True, verdict=None, limit=limit, as_json=as_json)
             return
-        found = list(_standings(store))[:limit]
+        found = list(standings(store, store.runs.summaries()))[:limit]
     if as_json:
         print_json(found)
     elif found:
         print_table(Console(), _COLUMNS, found)
     else:
         raise ArchiveError("no correct kernel in this archive yet; start a run: kbevolve run --problem L1/matmul")
-
-
-def _standings(store: Archive) -> Iterator[Standing]:
-    """By the newest run of each problem."""
-    alike: dict[tuple[str, str, str], list[RunSummary]] = {}
-    for summary in store.runs.summaries():
-        run = summary.run
-        alike.setdefault((run.problem, run.device, precision_of(run)), []).append(summary)
-    for (problem, device, precision), summaries in alike.items():
-        fittest = store.problems.best(problem, device, precision)
-        if fittest is None:
-            continue
-        champions = [one.champion for one in summaries if one.champion and one.champion.kernel == fittest.kernel]
-        confirmed = max(champions, key=lambda one: one.speedup_low, default=None)
-        published = confirmed or fittest.timing
-        yield Standing(
-            problem=summaries[0].run.problem_name,
-            device=device,
-            precision=precision,
-            kernel=fittest.kernel,
-            run=_run_of(store, fittest, confirmed),
-            confirmed=confirmed is not None,
-            speedup=published.speedup,
-            speedup_low=published.speedup_low,
-            speedup_high=published.speedup_high,
-            time_ms=published.time_ms,
-            reference_ms=published.reference_ms,
-        )
-
-
-def _run_of(store: Archive, fittest: Evaluation, confirmed: Confirmation | None) -> str:
-    if confirmed:
-        return confirmed.run
-    return next((birth.run for birth in store.kernels.births(fittest.kernel)), "")
 
 
 def _interval(one: Standing) -> str:

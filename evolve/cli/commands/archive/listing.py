@@ -8,6 +8,7 @@ import click
 from kbevolve.archive.formatting import CONFIRMED, as_times, interval_words, time_words
 from kbevolve.archive.records import Birth, Confirmation, Evaluation, Run, Timing, Verdict
 from kbevolve.archive.run_queries import RunSummary
+from kbevolve.archive.standings import ORDER_WORDS, REFERENCE_WORDS, place
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evolve.cli.completion import complete_runs
@@ -15,7 +16,7 @@ from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render import kernel as views
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
-from kbevolve.evolve.cli.render.tables import Column, print_table
+from kbevolve.evolve.cli.render.tables import Column, explain, print_table
 
 _RUN_COLUMNS: tuple[Column[RunSummary], ...] = (
     Column("run", lambda one: one.run.id),
@@ -85,18 +86,18 @@ def list_children(
             birth.kernel: (birth, found) for birth, found in reversed(children) if found and found.verdict is wanted
         }
         children = list(reversed(first.values()))
-    title = store.runs.summary(run).best_kernel
+    title, reference = store.runs.summary(run).best_kernel, store.runs.reference(run)
     confirmed = {one.kernel: one for one in store.runs.confirmations(run.id)}
 
     def published(birth: Birth, evaluation: Evaluation | None) -> Timing | Confirmation | None:
         return confirmed.get(birth.kernel or "") or (evaluation.timing if evaluation else None)
 
     def rank(child: tuple[Birth, Evaluation | None]) -> tuple[int, float]:
-        group = 0 if child[0].kernel == title else 2 if child[0].kernel == reference else 1
-        return group, -(getattr(published(*child), "speedup_low", None) or 0.0)
+        low = getattr(published(*child), "speedup_low", None)
+        return place(child[0].kernel, low, best=title, reference=reference)
 
     if best:
-        failed, reference = store.runs.failed(run.id), store.runs.reference(run)
+        failed = store.runs.failed(run.id)
         children = sorted((child for child in children if child[0].kernel not in failed), key=rank)
     children = children[:limit]
     if as_json:
@@ -114,17 +115,24 @@ def list_children(
         return
     columns: list[Column[tuple[Birth, Evaluation | None]]] = [
         Column("kernel", lambda one: one[0].kernel or ""),
-        Column("gen", lambda one: one[0].generation, right=True),
-        Column("isl", lambda one: one[0].island, right=True),
-        Column("operator", lambda one: one[0].operator.value),
+        Column("gen", lambda one: one[0].generation, right=True, least_width=best * 98),
+        Column("isl", lambda one: one[0].island, right=True, least_width=best * 99),
+        Column("operator", lambda one: one[0].operator.value, least_width=best * 100),
         Column("verdict", lambda one: views.outcome(*one).append(", best" if one[0].kernel == title else "")),
         Column("speedup", lambda one: _known(published(*one), "speedup", as_times), right=True),
-        Column("interval", lambda one: _interval(published(*one)), least_width=100),
+        Column("interval", lambda one: _interval(published(*one)), least_width=60 if best else 100),
         Column("time", lambda one: _known(published(*one), "time_ms", time_words), right=True, least_width=112),
         Column("parent", lambda one: one[0].parents[0] if one[0].parents else "", least_width=112),
         Column("what", lambda one: views.what(one[0], ideas), flexible=True),
     ]
-    print_table(Console(), columns, children)
+    if best:
+        rank_of = {birth.id: str(number) for number, (birth, _) in enumerate(children, start=1)}
+        columns[4] = Column("rank", lambda one: "best" if one[0].kernel == title else rank_of[one[0].id], right=True)
+    console = Console()
+    print_table(console, columns, children)
+    if best and console.is_terminal:
+        has_reference = any(birth.kernel == reference for birth, _ in children)
+        explain(console, " ".join([ORDER_WORDS, REFERENCE_WORDS] if has_reference else [ORDER_WORDS]))
 
 
 def _known(published: Timing | Confirmation | None, name: str, words: Callable[[float], str]) -> str:

@@ -84,6 +84,17 @@ def test_best_is_the_champion_everywhere_and_never_the_reference(kbevolve: Any, 
     assert marked["birth"]["kernel"] == marked["confirmation"]["kernel"] == sample.best
 
 
+def test_the_order_of_the_best_is_shown_at_80_columns(browse: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", browse("best", "latest").out).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    lows = [float(low) for low in re.findall(r"\[([\d.]+), ", "\n".join(lines))]
+    assert lows == sorted(lows, reverse=True)
+    assert len(lows) > 3
+    assert "the lower ends of their intervals" in " ".join(lines)
+
+
 def test_ls_chooses_children(browse: Any, small_archive: Any) -> None:
     lines = browse("ls", "latest", "--best").out.splitlines()[1:]
     correct = [one for one in small_archive.evaluations.values() if one.verdict is Verdict.CORRECT]
