@@ -57,14 +57,18 @@ def _without_comments(text: str) -> str:
 
 #: What marks a backend in a source, most specific first; the first match wins.
 _BACKEND_MARKS = (
-    ("triton", re.compile(r"@triton\.jit|\btl\.(load|store|dot)\b|async_compile\.triton")),
+    ("tilelang", re.compile(r"^\s*(?:import|from) tilelang\b", re.MULTILINE)),
+    ("cute", re.compile(r"^\s*(?:import|from) cutlass\.cute\b|^\s*from cutlass import cute\b", re.MULTILINE)),
+    ("triton", re.compile(r"@(?:triton|gluon)\.jit|\b(?:tl|gl)\.(load|store|dot)\b|async_compile\.triton")),
+    ("thunderkittens", re.compile(r"\bkittens(?:\.cuh|::)")),
+    ("hip", re.compile(r"hip/hip_runtime\.h|\bhipStream_t\b|\bhipGetLastError\b")),
     ("cuda", re.compile(r"__global__|cuda_sources\s*=|<<<")),
     ("cpp", re.compile(r"extern\s+\"C\"|cpp_sources\s*=|async_compile\.cpp")),
 )
 
 
 def backend_of(source: str) -> str:
-    """Backend label of a source: ``triton``, ``cuda``, ``cpp`` or ``torch`` when it writes no kernel of its own."""
+    """Backend label of a source, the value of a `Backend`; ``torch`` when it writes no kernel of its own."""
     for name, mark in _BACKEND_MARKS:
         if mark.search(source):
             return name

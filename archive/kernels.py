@@ -11,8 +11,12 @@ class Backend(StrEnum):
 
     TORCH = "torch"
     CPP = "cpp"
-    TRITON = "triton"
+    TRITON = "triton"  # and Gluon
     CUDA = "cuda"
+    TILELANG = "tilelang"
+    CUTE = "cute"  # the CuTe DSL of CUTLASS, in Python
+    THUNDERKITTENS = "thunderkittens"  # CUDA C++ with its headers
+    HIP = "hip"
 
 
 class Operator(StrEnum):

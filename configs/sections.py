@@ -31,6 +31,10 @@ Libraries = Literal["full", "partial", "none"]
 #: What a model may see of a kernel that it wrote: its source, its verdict and speed, where its time goes.
 Feedback = Literal["generation", "execution", "profiler"]
 Tracker = Literal["wandb", "mlflow", "tensorboard"]
+#: What kernels are written in; the values of `Backend` but torch.
+Language = Literal["cpp", "cuda", "triton", "tilelang", "cute", "thunderkittens", "hip"]
+#: Examples of a prompt for a new file, as KernelBench calls them.
+Shots = Literal["zero_shot", "one_shot", "few_shot"]
 
 
 class SearchSettings(Section):
@@ -47,9 +51,13 @@ class SearchSettings(Section):
     tree_implementations: int = Field(2, ge=1, le=64)
     #: Generations after the starting kernels; each island creates one child in each.
     generations: int = Field(50, ge=0)
-    #: Language of new kernels: "cuda" or "triton" on a GPU, "cpp" on a CPU; "any" for all of the device. Starting
-    #: kernels in other languages are left out, except the reference and your own files.
-    backend: Literal["any", "cuda", "triton", "cpp"] = "any"
+    #: Language of new kernels: "cuda", "triton", "tilelang", "cute" or "thunderkittens" on a GPU of NVIDIA, "hip",
+    #: "triton" or "tilelang" on one of AMD, "cpp" on a CPU; "any" for C++ and Triton of the device. Starting kernels in
+    #: other languages are left out, except the reference and your own files.
+    backend: Literal["any", Language] = "any"
+    #: Languages of the islands in turn, in place of `search.backend`: [triton, cute] writes Triton on islands 0, 2, …
+    #: and CuTe on 1, 3, …; none: several islands of a GPU write Triton, C++ of the device, and both.
+    island_backends: tuple[Language, ...] = ()
     #: Number of islands. Where budget.evaluations is given and this is not: 1 below 150 of them, 2 below 400, else 4.
     islands: int = Field(4, ge=1, le=64)
     #: Every so many generations each island sends its best kernel to the next one of the ring; 0 never.
@@ -243,6 +251,9 @@ class LLMSettings(Section):
     parallel: int | None = Field(None, ge=1)
     #: Ideas asked for at once.
     ideas_per_call: int = Field(4, ge=1, le=16)
+    #: Examples in a prompt for a new file: "zero_shot" none; "one_shot" a short complete file in each language;
+    #: "few_shot" also fused GELU, a tiled matmul and minimal flash attention, where we have written them in it.
+    prompt_option: Shots = "one_shot"
 
     @model_validator(mode="before")
     @classmethod

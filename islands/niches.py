@@ -60,23 +60,77 @@ _NATIVE_CPU = {
 }
 _TRITON = {
     "memory": (
-        r"tl\.(?:load|store)",
-        r"tl\.dot|tl\.make_block_ptr|GROUP",
-        r"num_stages\s*=\s*[2-9]|tensor_descriptor|eviction_policy|cache_modifier",
+        r"\b(?:tl|gl)\.(?:load|store)",
+        r"tl\.dot|tl\.make_block_ptr|GROUP|allocate_shared_memory",
+        r"num_stages\s*=\s*[2-9]|tensor_descriptor|eviction_policy|cache_modifier|\basync_copy|\bmbarrier\.",
     ),
-    "compute": (r"static_range|tl\.fma", r"float16|bfloat16|tl\.(?:sum|max|reduce|associative_scan)", r"tl\.dot"),
+    "compute": (
+        r"static_range|tl\.fma",
+        r"float16|bfloat16|\b(?:tl|gl)\.(?:sum|max|reduce|associative_scan)",
+        r"tl\.dot|warpgroup_mma|tcgen05_mma",
+    ),
     "decomposition": (
         r"\bfor\b.{0,200}\brange\(|tl\.range\(",
         r"atomic_|SPLIT|\bpartial",
-        r"tl\.num_programs|multi_processor_count|NUM_SMS",
+        r"\b(?:tl|gl)\.num_programs|multi_processor_count|NUM_SMS|warp_specialize\(",
     ),
+}
+_TILELANG = {
+    "memory": (
+        r"T\.vectorized|T\.copy",
+        r"alloc_shared",
+        r"T\.Pipelined|num_stages\s*=\s*[2-9]|T\.tma_copy|T\.async_copy",
+    ),
+    "compute": (r"T\.unroll", r"float16|bfloat16|T\.reduce", r"T\.(?:wgmma_|tcgen05_)?gemm"),
+    "decomposition": (
+        r"T\.(?:serial|Pipelined)|alloc_shared",
+        r"atomic_|SPLIT|\bpartial",
+        r"T\.Persistent|NUM_SMS|T\.ws\(|multi_processor_count",
+    ),
+}
+_CUTE = {
+    "memory": (
+        r"autovec_copy|num_bits_per_copy|make_tiled_copy",
+        r"SmemAllocator|alloc_smem|allocate_tensor",
+        r"cp_async|cpasync|[Tt]ma|mbarrier",
+    ),
+    "compute": (
+        r"range_constexpr|unroll",
+        r"Float16|BFloat16|shuffle_sync|warp_reduction",
+        r"make_tiled_mma|cute\.gemm",
+    ),
+    "decomposition": (
+        r"\bfor\b.{0,200}\brange\(|barrier\(|sync_threads",
+        r"atomic_|split_?k|\bpartial",
+        r"grid_dim\(|multi_processor_count|PersistentTile|setmaxregister",
+    ),
+}
+#: What ThunderKittens has functions for, beside what CUDA C++ has.
+_KITTENS = {
+    axis: tuple("|".join(pair) for pair in zip(_NATIVE_GPU[axis], own, strict=True))
+    for axis, own in {
+        "memory": (r"\brt_\w+|\brv_\w+", r"\bst_\w+|\bsv_\w+", r"load_async|tma::"),
+        "compute": (r"\brv_\w+", r"\brow_(?:sum|max)|\bcol_(?:sum|max)|_bf\b", r"\bmma_A\w+|\bmm_A\w+"),
+        "decomposition": (r"\brt_\w+|\bst_\w+", r"store_add_async", r"prototype|increase_registers"),
+    }.items()
 }
 _TORCH = {
     "memory": (r"channels_last|contiguous\(", r"chunk|split|unfold", r"CUDAGraph|graph\("),
     "compute": (r"addmm|baddbmm|einsum", r"\.half\(|bfloat16|autocast", r"allow_tf32|scaled_mm"),
     "decomposition": (r"\bfor\b", r"torch\.compile|jit\.script", r"Stream\("),
 }
-_MARKS = {Backend.TRITON: _TRITON, Backend.CUDA: _NATIVE_GPU, Backend.CPP: _NATIVE_CPU, Backend.TORCH: _TORCH}
+_MARKS = {
+    Backend.TRITON: _TRITON,
+    Backend.CUDA: _NATIVE_GPU,
+    Backend.CPP: _NATIVE_CPU,
+    Backend.TORCH: _TORCH,
+    Backend.TILELANG: _TILELANG,
+    Backend.CUTE: _CUTE,
+    Backend.THUNDERKITTENS: _KITTENS,
+    Backend.HIP: {**_NATIVE_GPU, "compute": (*_NATIVE_GPU["compute"][:2], r"__builtin_amdgcn_\w*mfma|rocwmma")},
+}
+#: Languages whose code is in strings of the file.
+_NATIVE = {Backend.CPP, Backend.CUDA, Backend.THUNDERKITTENS, Backend.HIP}
 
 _LIBRARY_CALL = re.compile(
     r"torch\.(?:mm|bmm|matmul|addmm|baddbmm|einsum|softmax|sum|mean|relu|cumsum|conv\d?d?|layer_norm)\b"
@@ -86,6 +140,10 @@ _LAUNCH = {
     Backend.CUDA: re.compile(r"<<<"),
     Backend.TRITON: re.compile(r"\w\[[^\]]{1,500}\]\(|\.run\("),
     Backend.CPP: re.compile(r"extern\s+\"C\""),
+    Backend.TILELANG: re.compile(r"\bT\.Kernel\("),
+    Backend.CUTE: re.compile(r"\.launch\("),
+    Backend.THUNDERKITTENS: re.compile(r"<<<"),
+    Backend.HIP: re.compile(r"<<<|hipLaunchKernelGGL"),
 }
 
 
@@ -123,7 +181,7 @@ def describe(kernel: Kernel, traits: Collection[Trait] | None = None) -> str:
     `traits` are what its compiled code shows; None where it could not be disassembled, and the source decides.
     """
     text = active_code(kernel.source)
-    body = text.native if kernel.backend in (Backend.CUDA, Backend.CPP) else text.python
+    body = text.native if kernel.backend in _NATIVE else text.python
     shown = None if kernel.backend is Backend.TORCH else traits  # what it compiles is not what it calls
     compiled = _COMPILED_CPU if kernel.backend is Backend.CPP else _COMPILED
     levels = {axis: _level(marks, body, compiled[axis], shown) for axis, marks in _MARKS[kernel.backend].items()}

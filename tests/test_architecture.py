@@ -59,7 +59,12 @@ ORDER = {
 }
 #: Programs that run by path and may not know us at all, and data that is no code of ours.
 PROGRAM = ROOT / "evaluators" / "worker"
-DATA = (ROOT / "configs" / "problems", ROOT / "configs" / "seeds" / "L1", ROOT / "configs" / "seeds" / "L2")
+DATA = (
+    ROOT / "configs" / "problems",
+    ROOT / "configs" / "seeds" / "L1",
+    ROOT / "configs" / "seeds" / "L2",
+    *(ROOT / "configs" / "examples").glob("*/"),
+)
 
 
 def imports_of(file: Path) -> Iterator[str]:

@@ -15,6 +15,17 @@ from kbevolve.evaluators.lint.tables import BUILDERS, EXPECTED_MODULES, PATTERNS
 
 _ESCAPES = table("escapes")
 _NATIVE_MEMORY = table("native_memory")
+#: What makes a kernel of a function, in which operators and methods are the kernel's own.
+_KERNEL_DECORATORS = (
+    *("triton.", "torch._inductor.runtime.triton_heuristics."),
+    *(
+        "tilelang.jit",
+        "tilelang.language.prim_func",
+        "tilelang.language.macro",
+        "cutlass.cute.jit",
+        "cutlass.cute.kernel",
+    ),
+)
 
 
 class PythonContext(NamedTuple):
@@ -23,7 +34,7 @@ class PythonContext(NamedTuple):
     scope: NameScope
     #: Whether a call of the model may run it.
     running: bool
-    #: Whether it belongs to a Triton kernel, where operators and methods are the kernel's own.
+    #: Whether it belongs to a kernel in Python (`_KERNEL_DECORATORS`).
     kernel: bool = False
     #: Whether strings in it may be code; messages, and parts of a string that was read as a whole, are not.
     code: bool = True
@@ -95,7 +106,7 @@ class PythonReader:
         defaults = [default for default in [*node.args.defaults, *node.args.kw_defaults] if default is not None]
         decorators: list[ast.expr] = getattr(node, "decorator_list", [])
         kernel = any(
-            name.startswith(("triton.", "torch._inductor.runtime.triton_heuristics."))
+            name.startswith(_KERNEL_DECORATORS)
             for decorator in decorators
             for name in self._names.names(decorator.func if isinstance(decorator, ast.Call) else decorator, at.scope)
         )
@@ -142,6 +153,8 @@ class PythonReader:
         function = node.func
         below: list[ast.AST] = [*node.args, *node.keywords]
         names = self._names.names(function, at.scope)
+        if at.kernel:  # cute.Tensor has methods of the same names
+            names = [name for name in names if not name.startswith("torch.Tensor.")]
         attribute = getattr(function, "attr", "")
         for name in names:
             if not name.endswith("()"):

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 
 from kbevolve.configs.errors import UsageError
-from kbevolve.configs.settings import Precision, Settings, Tracker, parse_override, preset_names
+from kbevolve.configs.settings import Language, Precision, Settings, Tracker, parse_override, preset_names
 from kbevolve.evolve.cli.completion import complete_assignments
 from kbevolve.evolve.cli.options import FILE
 from kbevolve.evolve.runs.evaluators import JudgeDevices
@@ -192,8 +192,9 @@ _SEARCH_OPTIONS = (
     _setting(
         "--backend",
         "search.backend",
-        "Language of new kernels: cuda or triton on a GPU, cpp on a CPU.  [default: any of the device]",
-        type=click.Choice(["any", "cuda", "triton", "cpp"]),
+        "Language of new kernels; tilelang, cute and thunderkittens need their packages.  [default: any of C++ and "
+        "Triton that the device runs]",
+        type=click.Choice(["any", *get_args(Language)]),
     ),
     _setting("--generations", "search.generations", "Generations to reach; each has one child an island.", type=int),
     *budget_options,

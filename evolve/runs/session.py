@@ -17,9 +17,10 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.base import Proposer
+from kbevolve.evolve.proposers.codegen.languages import check_backends
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, AbsentJudges, JudgeDevices, Judges, open_judges
-from kbevolve.evolve.runs.starts import check_backend, dealt, given_starts, inductor_starts, new_starts, recorded_starts
+from kbevolve.evolve.runs.starts import dealt, given_starts, inductor_starts, new_starts, recorded_starts
 from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.events import Observer
@@ -55,7 +56,7 @@ def check_new_run(settings: Settings, proposers: Collection[Operator]) -> None:
 
 def open_run(archive: Archive, problem: Problem, device: Device, settings: Settings) -> Run:
     """Write a new run to the archive; SettingsError when its kernels cannot run on the device."""
-    check_backend(settings, device.type)
+    check_backends(settings.search, device.type, device.description)
     archive.add_problem(problem)
     now = datetime.now(UTC)
     stem = PurePath(problem.name.replace(":", "-")).stem

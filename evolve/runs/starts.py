@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from kbevolve.archive.records import Backend, Kernel
-from kbevolve.configs.errors import SettingsError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evolve.proposers.codegen.prompts import DEVICE_BACKENDS
+from kbevolve.evolve.proposers.codegen.languages import named_backends
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.seeds import (
     INDUCTOR,
@@ -46,19 +45,10 @@ def new_starts(context: RunContext) -> tuple[StartingKernel, ...]:
     return tuple(start for start in known if _fits(start.kernel, context.settings)) + given_starts(context.settings)
 
 
-def check_backend(settings: Settings, device_type: str) -> None:
-    """SettingsError when no kernel in the language of `search.backend` runs on a ``"cpu"`` or ``"cuda"`` device."""
-    named, possible = settings.search.backend, [one.value for one in DEVICE_BACKENDS[device_type]]
-    if named not in ("any", *possible):
-        raise SettingsError(
-            f"search.backend={named}: kernels for this {device_type} device are written in {' or '.join(possible)}; "
-            "name one of these, or leave out --backend"
-        )
-
-
 def _fits(kernel: Kernel, settings: Settings) -> bool:
-    """Whether a starting kernel is in the language of the run; the reference is in every one."""
-    return settings.search.backend in ("any", kernel.backend) or kernel.backend is Backend.TORCH
+    """Whether a starting kernel is in a language of the run; the reference is in every one."""
+    named = named_backends(settings.search)
+    return not named or kernel.backend in (*named, Backend.TORCH)
 
 
 @contextmanager

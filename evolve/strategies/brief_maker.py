@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from kbevolve.archive.records import Backend, Birth, Operator
+from kbevolve.archive.records import Birth, Operator
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
+from kbevolve.evolve.proposers.codegen.languages import named_backends
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.memory import Memory
@@ -131,12 +132,12 @@ class BriefMaker:
         )
 
     def _policy(self, island: int) -> Policy:
-        named = self._settings.backend
+        named = named_backends(self._settings)
         return policy_of(
             island,
             islands=self._settings.islands,
             device_type=self.context.device.type,
-            backend=None if named == "any" else Backend(named),
+            backend=named[island % len(named)] if named else None,
         )
 
     def _transferred_kernel(self, memory: Memory, rng: Random) -> TransferredKernel | None:

@@ -1,29 +1,24 @@
 """The prompt that begins a run, for a GPU that is known by its data sheet alone."""
 
-from dataclasses import replace
 from random import Random
 
-from kbevolve.archive.records import Backend, Operator
+from kbevolve.archive.records import Operator
 from kbevolve.configs.hardware import DataSheet
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Precision
-from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask
+from kbevolve.evolve.proposers.base import Brief, KernelTask
 from kbevolve.evolve.proposers.codegen import prompts
 from kbevolve.evolve.proposers.codegen.ideas import shortlist
 from kbevolve.evolve.proposers.codegen.proposer import SHORTLIST
-from kbevolve.islands.policy import FREE
 
 
 def first_prompt(problem: Problem, gpu: DataSheet, precision: Precision, *, count: int) -> tuple[str, str]:
     """System prompt, and the request for `count` ideas, before any kernel is measured."""
-    # Of the languages that kbevolve prompts for, AMD's GPUs run Triton.
-    policy = FREE if gpu.architecture.startswith("sm_") else replace(FREE, backend=Backend.TRITON)
     brief = Brief(
         task=KernelTask(problem=problem, device_type="cuda", device=gpu.description),
         operator=Operator.REWRITE,
         parents=(),
-        island=IslandState(policy=policy),
         known=lambda kernel: False,
         rng=Random(0),
     )

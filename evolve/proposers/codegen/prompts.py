@@ -13,14 +13,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kbevolve.archive.formatting import percent_words
 from kbevolve.archive.records import Backend, Idea, Operator
+from kbevolve.configs.examples import examples
 from kbevolve.configs.hardware import lines_of
 from kbevolve.configs.playbook import OTHER, Playbook, PlaybookIdea
-from kbevolve.configs.settings import Feedback, Libraries, Precision
+from kbevolve.configs.settings import Feedback, Libraries, Precision, Shots
 from kbevolve.evaluators.correctness import rule
 from kbevolve.evaluators.feedback.message import INACCURATE, feedback, is_inaccurate, performance, speed_line
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.proposers.codegen.facts import card_lines, device_lines
 from kbevolve.evolve.proposers.codegen.idea_filters import IdeaFilter, helpful
+from kbevolve.evolve.proposers.codegen.languages import TITLES, default_backends, possible_backends
 from kbevolve.evolve.state.attempts import Failure
 from kbevolve.evolve.state.lessons import pair_words, percent
 from kbevolve.evolve.state.normalise import first_line, signature
@@ -44,12 +46,9 @@ SAME, SIMILAR = "Another kernel for the same problem", "A kernel for a similar p
 #: Replaces the result of a kernel of which only the source may be shown.
 HIDDEN_RESULT = "its results are not shown"
 
-#: Languages of new kernels on each type of device.
-DEVICE_BACKENDS = {"cpu": (Backend.CPP,), "cuda": (Backend.CUDA, Backend.TRITON)}
 #: Language -> what a device's description holds where tests/gpu/test_skeletons_cuda.py passed: there its skeletons of
 #: an fp32-accurate product (`skeleton_*_sm90.jinja`) are shown.
 VERIFIED: Mapping[Backend, tuple[str, ...]] = {Backend.CUDA: ("sm_90",), Backend.TRITON: ("sm_90", "Triton 3.6")}
-LANGUAGES = {Backend.CPP: "C++", Backend.CUDA: "CUDA C++", Backend.TRITON: "Triton", Backend.TORCH: "torch"}
 
 
 def system(brief: Brief, precision: Precision, libraries: Libraries = "full") -> str:
@@ -86,7 +85,7 @@ def ideas(
         **_problem(brief),
         **_parent(brief),
         edited=edited(brief),
-        languages=" or ".join(LANGUAGES[backend] for backend in backends(brief)),
+        languages=" or ".join(TITLES[backend] for backend in backends(brief)),
         failures=_failure_lines(brief),
         tried=[one for one in memory.outcomes.values() if not one.exhausted][-SHOWN_TRIED:],
         exhausted=list(memory.exhausted()),
@@ -102,15 +101,17 @@ def ideas(
     )
 
 
-def implement(brief: Brief, idea: Idea) -> str:
-    """Stage two: edits on the parent, or a whole file."""
+def implement(brief: Brief, idea: Idea, shots: Shots = "one_shot") -> str:
+    """Stage two: edits on the parent, or a whole file. `shots`: the examples for a whole file."""
     name = "implement_diff" if edited(brief) else "implement_rewrite"
-    return _render(name, **_writing(brief), **_parent(brief), idea=idea, replacing=_replacing(brief))
+    return _render(name, **_writing(brief, shots), **_parent(brief), idea=idea, replacing=_replacing(brief))
 
 
 def cross(brief: Brief) -> str:
     """Both stages in one: two parents to combine."""
-    return _render("cross", **_writing(brief), crossed=[_shown(parent, brief) for parent in brief.parents[:2]])
+    return _render(
+        "cross", **_writing(brief, "zero_shot"), crossed=[_shown(parent, brief) for parent in brief.parents[:2]]
+    )
 
 
 def repair_task(brief: Brief, failure: Failure) -> str:
@@ -123,6 +124,7 @@ def repair_task(brief: Brief, failure: Failure) -> str:
         backends=(failure.kernel.backend,),
         skeleton=False,
         products=(),
+        examples={},
     )
 
 
@@ -169,8 +171,8 @@ def backends(brief: Brief) -> tuple[Backend, ...]:
 
 def _written(brief: Brief) -> tuple[Backend, ...]:
     """Languages of new files: the island's, else all of the device."""
-    possible = DEVICE_BACKENDS[brief.task.device_type]
-    return (brief.island.policy.backend,) if brief.island.policy.backend in possible else possible
+    kind, named = (brief.task.device_type, brief.task.device), brief.island.policy.backend
+    return (named,) if named in possible_backends(*kind) else default_backends(*kind)
 
 
 def _problem(brief: Brief) -> dict[str, Any]:
@@ -203,8 +205,8 @@ def _shown(
     }
 
 
-def _writing(brief: Brief) -> dict[str, Any]:
-    """What all prompts for code show. A new file gets the skeletons; for an edit its parent is example enough. An
+def _writing(brief: Brief, shots: Shots) -> dict[str, Any]:
+    """What all prompts for code show. A new file gets the examples; for an edit its parent is example enough. An
     inspiration must have a kernel of its own; a kernel of a similar problem is shown instead of one."""
     given = brief.learnt.transferred_kernel
     if given is not None and len(given.source) <= INSPIRATION_LENGTH:
@@ -219,8 +221,9 @@ def _writing(brief: Brief) -> dict[str, Any]:
         "device": brief.task.device,
         "backends": backends(brief),
         "edited": edited(brief),
-        "skeleton": not edited(brief),
-        "products": _product_skeletons(brief),
+        "skeleton": shots != "zero_shot" and not edited(brief),
+        "products": () if shots == "zero_shot" else _product_skeletons(brief),
+        "examples": {one.value: examples(one) for one in backends(brief) if shots == "few_shot" and not edited(brief)},
         "inspiration": inspiration,
         "inspiration_title": title,
         "failures": _failure_lines(brief),

@@ -21,6 +21,7 @@ from kbevolve.evolve.proposers.codegen.conversation import ChildRequest, Convers
 from kbevolve.evolve.proposers.codegen.edits import ParsedAnswer, read_answer
 from kbevolve.evolve.proposers.codegen.idea_filters import filters_for, helpful
 from kbevolve.evolve.proposers.codegen.ideas import TITLE_LENGTH, choose_idea, parse_ideas, playbook_idea, shortlist
+from kbevolve.evolve.proposers.codegen.languages import playbook_name
 from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
 
 #: Playbook ideas shown in one prompt, drawn anew for each child: all fifty would be most of the prompt.
@@ -78,7 +79,7 @@ class LLMProposer:
 
     def _implement(self, brief: Brief, talk: Conversation) -> Proposal:
         idea = self._idea(brief, talk)
-        turn = Message(role="user", content=prompts.implement(brief, idea))
+        turn = Message(role="user", content=prompts.implement(brief, idea, self.settings.prompt_option))
         base = brief.parents[0].kernel.source if brief.parents else None
         return self._child(brief, talk, [turn], idea=idea, base=base)
 
@@ -108,7 +109,7 @@ class LLMProposer:
             return brief.idea
         task = brief.task
         fitting = self.playbook.ideas_for(task.problem.source, device_type=task.device_type, device=task.device)
-        languages = frozenset(str(backend) for backend in prompts.backends(brief))
+        languages = frozenset(map(playbook_name, prompts.backends(brief)))
         written = [entry for entry in fitting if not entry.backends.isdisjoint(languages)] or self.playbook.ideas
         filters = filters_for(brief, self.precision)
         entries = helpful(written, filters)

@@ -126,7 +126,7 @@ def test_the_first_prompt_on_a_gpu_that_is_not_here(kbevolve) -> None:  # type: 
     assert "in CUDA C++ or Triton" in user
     amd = kbevolve("problems", "prompt", "L1/softmax", "--gpu", "MI300X", "--precision", "bf16").out
     assert "304 CUs, 192 GB, gfx942" in amd
-    assert "in Triton" in amd
+    assert "in HIP C++ or Triton" in amd
     assert "CUDA C++" not in amd
     outcome = kbevolve("problems", "prompt", "L1/softmax", "--gpu", "H1000")
     assert (outcome.code, "Nearest: H100" in outcome.err) == (2, True)
