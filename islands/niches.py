@@ -119,7 +119,7 @@ _TORCH = {
     "compute": (r"addmm|baddbmm|einsum", r"\.half\(|bfloat16|autocast", r"allow_tf32|scaled_mm"),
     "decomposition": (r"\bfor\b", r"torch\.compile|jit\.script", r"Stream\("),
 }
-_MARKS = {
+_MARKS: Mapping[Backend, Mapping[str, tuple[str, ...]]] = {
     Backend.TRITON: _TRITON,
     Backend.CUDA: _NATIVE_GPU,
     Backend.CPP: _NATIVE_CPU,

@@ -118,15 +118,19 @@ def _cuda(index: int) -> Device:
     import torch
 
     found = torch.cuda.get_device_properties(index)
+    # torch's ROCm calls its devices "cuda", too; theirs are e.g. "gfx942:sramecc+:xnack-".
     architecture = f"sm_{found.major}{found.minor}"
-    stack = f"torch {torch.__version__}/CUDA {torch.version.cuda}/Triton {package_version('triton') or 'none'}"
+    if torch.version.hip:
+        architecture = str(found.gcnArchName).partition(":")[0]
+    platform_name = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    stack = f"torch {torch.__version__}/{platform_name}/Triton {package_version('triton') or 'none'}"
     return Device(
         type="cuda",
         index=index,
         fingerprint=f"cuda/{found.name}/{architecture}/{stack}",
         description=(
             f"{found.name}, {found.multi_processor_count} SMs, {found.total_memory / 1e9:.0f} GB, {architecture}, "
-            f"CUDA {torch.version.cuda}, torch {torch.__version__}, Triton {package_version('triton') or 'none'}"
+            f"{platform_name}, torch {torch.__version__}, Triton {package_version('triton') or 'none'}"
         ),
         threads=len(os.sched_getaffinity(0)),
     )

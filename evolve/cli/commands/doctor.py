@@ -2,13 +2,14 @@
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 from rich.text import Text
 
+from kbevolve.archive.records import Backend
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.configs.layers import layers
 from kbevolve.configs.settings import LLMSettings, Settings, WorkSettings
@@ -17,6 +18,10 @@ from kbevolve.evolve.cli.options import FILE, json_option
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.tables import print_fields, say
+from kbevolve.evolve.proposers.codegen.languages import TITLES, obstacle, possible_backends
+
+#: Languages of which neither torch nor a compiler says whether they are here.
+_MORE = (Backend.TILELANG, Backend.CUTE, Backend.THUNDERKITTENS, Backend.HIP)
 
 
 @click.command(epilog="Example: kbevolve doctor")
@@ -25,8 +30,9 @@ from kbevolve.evolve.cli.render.tables import print_fields, say
 def doctor(config: Path | None, as_json: bool) -> None:
     """Show what works here, what is missing, and how to install it. The exit code is always 0."""
     settings = Settings.merged(layer.tree for layer in layers(preset=None, config=config, overrides={}))
-    findings = [*diagnose(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
-    backends = working_backends(findings)
+    checks = diagnose()
+    findings = [*checks, *more_languages(), *more_devices(), ray_cluster(settings.work), language_model(settings.llm)]
+    backends = working_backends(findings) | _more_backends(findings)
     if as_json:
         print_json({"findings": findings, "backends": backends})
         return
@@ -35,6 +41,30 @@ def doctor(config: Path | None, as_json: bool) -> None:
     working = ", ".join(name for name, works in backends.items() if works)
     missing = ", ".join(name for name, works in backends.items() if not works)
     say(console, f"\nKernels that work here: {working or 'none'}" + (f"; not: {missing}" if missing else ""))
+
+
+def more_languages() -> Iterator[Diagnostic]:
+    """Languages of kernels that need more than torch brings, where a GPU is that runs them."""
+    device = _first_gpu()
+    for backend in _MORE if device else ():
+        if backend in possible_backends("cuda", device):
+            lacking = obstacle(backend, device)
+            yield Diagnostic(name=backend.value, found=not lacking, detail=lacking or TITLES[backend])
+
+
+def _more_backends(findings: Sequence[Diagnostic]) -> dict[str, bool]:
+    found = {finding.name: finding.found for finding in findings}
+    return {backend.value: found.get(backend.value, False) for backend in _MORE}
+
+
+def _first_gpu() -> str:
+    """The description of the first GPU; "" where there is none."""
+    try:
+        from kbevolve.evaluators.device.devices import find_device
+
+        return find_device("cuda").description
+    except Exception:  # of a driver that does not fit, too; the row of the GPU shows it
+        return ""
 
 
 def more_devices() -> Iterator[Diagnostic]:

@@ -1,10 +1,12 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbevolve.configs.settings import LLMSettings
 from kbevolve.evaluators.diagnostics import Diagnostic, readable
-from kbevolve.evolve.cli.commands.doctor import language_model
+from kbevolve.evolve.cli.commands.doctor import language_model, more_languages
+from kbevolve.evolve.proposers.codegen import languages
 
 
 def test_every_model_is_named_and_no_password() -> None:
@@ -57,4 +59,21 @@ def test_a_line_has_name_mark_detail_and_what_to_do(kbevolve: Any, monkeypatch: 
         monkeypatch.setattr(f"kbevolve.evolve.cli.commands.doctor.{name}", lambda *_, parts=parts: parts)
     lines = kbevolve("doctor").out.splitlines()
     assert lines[:2] == ["C++ compiler  ✓ g++ 12", "triton        – not found; pip install triton"]
-    assert lines[-1] == "Kernels that work here: cpp; not: triton"
+    assert lines[-1] == "Kernels that work here: cpp; not: triton, tilelang, cute, thunderkittens, hip"
+
+
+@pytest.mark.parametrize(
+    ("device", "lines"),
+    [
+        ("", {}),
+        ("NVIDIA H200, sm_90", {"tilelang": True, "cute": False, "thunderkittens": False}),
+        ("AMD Instinct MI300X, gfx942", {"hip": True, "tilelang": True}),
+    ],
+)
+def test_it_says_which_languages_have_their_packages(
+    device: str, lines: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbevolve.evolve.cli.commands.doctor._first_gpu", lambda: device)
+    monkeypatch.setattr(languages, "find_spec", lambda name: object() if name == "tilelang" else None)
+    monkeypatch.setattr(languages, "KITTENS", Path("/nowhere/include/kittens.cuh"))
+    assert {finding.name: finding.found for finding in more_languages()} == lines
