@@ -1,6 +1,6 @@
 """Numbers and units as text, with as many digits as a measurement justifies."""
 
-from kbevolve.archive.records import Confirmation, Evaluation, ProblemCard, Verdict
+from kbevolve.archive.records import BirthState, Comparison, Confirmation, Evaluation, ProblemCard, Verdict
 
 
 def three_digits(value: float) -> str:
@@ -32,6 +32,11 @@ def verdict_words(verdict: Verdict) -> str:
     return verdict.name.lower().replace("_", " ")
 
 
+def state_words(state: BirthState) -> str:
+    """What became of an attempt: ``duplicate``, ``nothing new`` for EXHAUSTED."""
+    return "nothing new" if state is BirthState.EXHAUSTED else state.value
+
+
 def speedup_words(evaluation: Evaluation | None) -> str:
     """``3.42× [3.38, 3.45]``, or a dash when there is no speedup."""
     if evaluation is None or evaluation.timing.speedup is None:
@@ -46,6 +51,22 @@ def confirmed_words(confirmation: Confirmation) -> str:
     """``1.94× (confirmed) [1.92, 1.96]``."""
     interval = interval_words(confirmation.speedup_low, confirmation.speedup_high)
     return f"{as_times(confirmation.speedup)} {CONFIRMED} {interval}"
+
+
+def comparison_words(comparison: Comparison, rival: str, low: float | None, high: float | None, ratio: str = "") -> str:
+    """``faster than eager``, or ``a tie with eager``, and then why it is one; after `ratio`, if that is given.
+
+    `low` and `high` are the ends of the interval of its speed over the rival's.
+    """
+    shown = f": {ratio} its speed" if ratio else ""
+    if comparison is not Comparison.TIE:
+        return f"{comparison.value} than {rival}{shown}"
+    if not low or not high:
+        return f"a tie with {rival}{shown}"
+    if low <= 1 <= high:
+        return f"a tie with {rival}{shown}, and the interval includes 1"
+    least = percent_words(max(low - 1, 1 / high - 1), 1)
+    return f"a tie with {rival}{shown}, because processes with one kernel differed by {least} or more here"
 
 
 def published_words(confirmation: Confirmation | None, evaluation: Evaluation | None) -> str:

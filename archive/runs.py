@@ -17,15 +17,15 @@ class StopReason(StrEnum):
     DEVICE_TIME_SPENT = "its device time is spent; `kbevolve resume --max-device-seconds N` allows more"
     DOLLARS_SPENT = "its dollars are spent; `kbevolve resume --max-dollars N` allows more"
     TOKENS_SPENT = "its tokens are spent; `kbevolve resume --max-tokens N` allows more"
-    WALL_TIME_SPENT = "its time is over; `kbevolve resume --max-wall 3h` allows more"
+    WALL_TIME_SPENT = "its time is spent; `kbevolve resume --max-wall 3h` allows more"
     STAGNATION = (
         "no improvement for long, although it explored and restarted islands; "
         "`kbevolve resume --set search.patience=0` goes on"
     )
     WAITING = "it waits for answers from outside; `kbevolve ask` shows the questions, `kbevolve tell` takes answers"
     NO_SEED = "no starting kernel was correct"
-    PROPOSER = "the proposer cannot work; fix that, then `kbevolve resume`"
-    EVALUATOR = "the judge cannot work; fix that, then `kbevolve resume`"
+    PROPOSER = "its model gave no answers; repair that, then `kbevolve resume`"
+    EVALUATOR = "its kernels could not be judged; repair that, then `kbevolve resume`"
 
 
 #: Precision of a task -> the precision class whose roofline applies.
@@ -72,6 +72,12 @@ class ProblemCard:
     def degenerate(self) -> bool:
         """Whether an output that ignores the input would pass."""
         return "degenerate" in self.flags
+
+    @property
+    def unjudgeable(self) -> str:
+        """Why no kernel can be judged on the problem, whatever is forced; "" when kernels can be."""
+        is_random = self.flags.keys() >= {"random", "nondeterministic"}
+        return "its answer is random, and no kernel can be compared with it" if is_random else ""
 
     @property
     def task_roofline_ms(self) -> float:

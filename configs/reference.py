@@ -4,13 +4,18 @@ Texts are edited line by line, never unparsed, so that comments and layout stay 
 """
 
 import ast
+import os
 import re
+import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 #: Functions and constants of a problem file that a kernel file lacks.
 _ASKING = ("get_inputs", "get_init_inputs", "CPU_SIZES")
+#: The name of a problem's file as a module.
+_NAME = "reference"
 
 
 def names_of(source: str, file: str | Path = "reference.py") -> dict[str, Any]:
@@ -20,9 +25,23 @@ def names_of(source: str, file: str | Path = "reference.py") -> dict[str, Any]:
         source: its text.
         file: its path, for tracebacks.
     """
-    names: dict[str, Any] = {"__name__": "reference"}
+    _refuse_exits()
+    names: dict[str, Any] = {"__name__": _NAME}
     exec(compile(source, str(file), "exec"), names)
     return names
+
+
+@cache
+def _refuse_exits() -> None:
+    """Let ``os._exit`` raise where a problem's file calls it: it would end kbevolve without a word."""
+    end = os._exit
+
+    def exit_unless_asked_by_a_problem(status: int) -> NoReturn:
+        if sys._getframe(1).f_globals.get("__name__") == _NAME:
+            raise RuntimeError(f"it calls os._exit({status}), which would end kbevolve")
+        end(status)
+
+    os._exit = exit_unless_asked_by_a_problem
 
 
 def as_model_new(source: str) -> str:
@@ -36,14 +55,14 @@ def as_model_new(source: str) -> str:
 
 
 def with_forward(source: str, body: str, *, decorator: str = "") -> str:
-    """A kernel file whose `ModelNew` has the same constructor and the given statement as its whole forward.
+    """A kernel file whose `ModelNew` has the same constructor and the given statements as its whole forward.
 
     Args:
         source: a file with a class `ModelNew`, as `as_model_new` gives it.
-        body: one line, not indented.
+        body: one or more lines, not indented.
         decorator: one line without the ``@``, "" for none.
     """
-    forward = _forward(source)
+    forward = _forward(source, "ModelNew")
     lines = source.split("\n")
     assert forward.end_lineno is not None, "parsed from text"
     first = min([forward.lineno, *(node.lineno for node in forward.decorator_list)])
@@ -52,9 +71,15 @@ def with_forward(source: str, body: str, *, decorator: str = "") -> str:
     lines[first - 1 : forward.end_lineno] = [
         *([f"{indent}@{decorator}"] if decorator else []),
         f"{indent}def forward({ast.unparse(forward.args)}){returns}:",
-        f"{indent}    {body}",
+        *(f"{indent}    {line}" for line in body.split("\n")),
     ]
     return "\n".join(lines)
+
+
+def forward_arguments(source: str) -> tuple[str, ...]:
+    """The names of the arguments that the `forward` of a problem's `Model` takes, without self, ``*`` and ``**``."""
+    arguments = _forward(source, "Model").args
+    return tuple(one.arg for one in (*arguments.posonlyargs, *arguments.args[1:], *arguments.kwonlyargs))
 
 
 def without(source: str, statements: Sequence[ast.stmt]) -> str:
@@ -100,10 +125,10 @@ def _renamed(source: str, old: str, new: str) -> str:
     return b"\n".join(lines).decode()
 
 
-def _forward(source: str) -> ast.FunctionDef:
+def _forward(source: str, model: str) -> ast.FunctionDef:
     for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
+        if isinstance(node, ast.ClassDef) and node.name == model:
             for member in node.body:
                 if isinstance(member, ast.FunctionDef) and member.name == "forward":
                     return member
-    raise ValueError("no class ModelNew with a forward of its own")
+    raise ValueError(f"no class {model} with a forward of its own")

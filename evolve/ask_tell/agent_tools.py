@@ -13,7 +13,7 @@ from kbevolve.archive.lineage import main_line
 from kbevolve.archive.record_json import plain
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.archive.store import Archive
-from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.catalog import builtin_names, find_problem
 from kbevolve.configs.errors import UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.ask_tell.answers import GivenAnswer, answer
@@ -51,6 +51,11 @@ class AgentTools:
         #: One session at a time: `run_lock` excludes other processes, not other threads of this one.
         self._session = Lock()
 
+    def problems(self) -> dict[str, Any]:
+        """List the built-in problems, for `begin`: name, and what it computes. `begin` also takes a file's path."""
+        found = (find_problem(name) for name in builtin_names())
+        return {"problems": [{"problem": one.name, "summary": one.summary} for one in found]}
+
     def runs(self) -> dict[str, Any]:
         """List the runs of the archive, newest first: problem, state, how many kernels, the best one's speedup."""
         with self._open() as archive:
@@ -65,7 +70,7 @@ class AgentTools:
                     "best_kernel": one.best_kernel,
                     "best_speedup": one.best_speedup,
                     "confirmed": one.champion is not None,
-                    "state": one.stopped.value if one.stopped else "under way, or its process was killed",
+                    "state": one.stopped.value if one.stopped else "running, or its process was killed",
                 }
                 for one in archive.runs.summaries()
             ]

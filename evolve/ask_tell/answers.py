@@ -104,6 +104,8 @@ def composed(given: GivenAnswer, question: Question) -> tuple[str, str | None]:
         raise UsageError("an answer is a whole reply, or an idea, code or both, or it passes; give one of these")
     if given.passed:
         return "", "" if question.stage is QuestionStage.IDEA else None
+    if given.reply is not None and not given.reply.strip():
+        raise UsageError("the reply is empty; --pass leaves the question without an answer")
     if given.reply is not None:
         return given.reply, None
     code = None if given.code is None else _fenced(given.code)

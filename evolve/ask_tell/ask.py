@@ -66,7 +66,7 @@ def _judging_lines(say: Say) -> Observer:
 
     def show(event: Event) -> None:
         if event.contest:
-            say(f"measuring {' and '.join(event.contest)} against each other …")
+            say(f"measuring {' and '.join((*event.contest, 'eager'))} again …")
         for birth in event.judging:
             if birth.kernel is not None and birth.kernel not in said:
                 said.add(birth.kernel)

@@ -11,6 +11,7 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
+from pydantic import ValidationError
 
 from kbevolve import __version__
 from kbevolve.configs.errors import KBEvolveError
@@ -24,17 +25,35 @@ SECONDS = 5.0
 #: The agent reads this before it calls a tool.
 INSTRUCTIONS = """\
 kbevolve evolves fast GPU (or CPU) kernels: given a PyTorch `Model`, a faster `ModelNew` that computes the same. You
-write the children. Call `begin` for a problem, or `ask` for an existing run. Answer each question with `tell`: an idea
-in words, then the code that carries it out, or both at once (`idea` and `code`). `tell` judges the kernel, returns the
-result in `news`, and the next question; repeat until `over` is true, then `export` the best. Read the whole prompt of a
-question: `system` says what a kernel must be and what is refused, the last message what is wanted. `evaluate` tries a
-kernel without answering. Nothing is lost: after any interruption, `ask` continues the run."""
+write the children. Call `begin` for a problem (`problems` lists them), or `ask` for an existing run. Answer each
+question with `tell`: an idea in words, then the code that carries it out, or both at once (`idea` and `code`). `tell`
+judges the kernel, returns the result in `news`, and the next question; repeat until `over` is true, then `export` the
+best. Read the whole prompt of a question: `system` says what a kernel must be and what is refused, the last message
+what is wanted. `evaluate` tries a kernel without answering. Nothing is lost: after any interruption, `ask` continues the
+run."""
+
+
+class _Server(MCPServer):
+    """Says in one line which argument is wrong, and why."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        """Call a tool by name."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError):
+                raise
+            wrong = (
+                f"{'.'.join(map(str, one['loc']))}: {one['msg'][:1].lower()}{one['msg'][1:]}"
+                for one in error.__cause__.errors()
+            )
+            raise ToolError(f"{name} was called wrongly: {'; '.join(wrong)}") from None
 
 
 def build_server(tools: AgentTools) -> MCPServer:
     """A server with these tools; their errors become tool errors of one line."""
-    server = MCPServer("kbevolve", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
-    reading: tuple[Tool, ...] = (tools.runs, tools.kernel, tools.lineage, tools.evaluate)
+    server = _Server("kbevolve", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
+    reading: tuple[Tool, ...] = (tools.problems, tools.runs, tools.kernel, tools.lineage, tools.evaluate)
     writing: tuple[Tool, ...] = (tools.begin, tools.ask, tools.tell, tools.export)
     for tool in (*writing, *reading):
         server.add_tool(_served(tool, tools), annotations=ToolAnnotations(read_only_hint=tool in reading))

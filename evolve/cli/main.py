@@ -126,13 +126,19 @@ def _run(argv: list[str], *, debug: bool) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except SystemExit as stop:  # none of ours: click raises none here
+        click.echo(f"kbevolve: the problem's file ended the program (exit code {stop.code}); let it return", err=True)
+        return 1
     except (click.ClickException, KBEvolveError) as error:
         if debug:
             traceback.print_exc()
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
         help_itself = message.startswith("Usage: ")  # of a group that was called without a command
-        click.echo(message if help_itself else f"kbevolve: {message}", err=True)
-        if isinstance(error, click.UsageError) and error.ctx is not None and not help_itself:
+        if help_itself:
+            click.echo(message)
+            return 0
+        click.echo(f"kbevolve: {message}", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
             click.echo(f"See: {error.ctx.command_path} --help", err=True)
         return 2 if isinstance(error, click.UsageError | UsageError) else 1
     except Exception as error:

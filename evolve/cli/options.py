@@ -1,5 +1,6 @@
 """Command-line options that several commands share."""
 
+import shlex
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -150,4 +151,4 @@ def names_in(text: str, known: Collection[str], what: str) -> list[str]:
 
 def archive_words(path: Path) -> str:
     """`` --archive FILE`` for a command that is shown; "" for the default."""
-    return "" if path == DEFAULT_ARCHIVE else f" --archive {path}"
+    return "" if path == DEFAULT_ARCHIVE else f" --archive {shlex.quote(str(path))}"

@@ -135,6 +135,19 @@ def build_language_model(settings: LLMSettings, rate_limit: RateLimit | None = N
     return RetryingModel(transport=transport, retries=settings.retries, rate_limit=limit, cancelled=cancelled)
 
 
+def check_endpoints(settings: LLMSettings) -> None:
+    """Check that the endpoints of all models can be reached, each once; programs are not called.
+
+    Raises:
+        ProposerError: one cannot be reached, or refuses the key.
+    """
+    models = (build_language_model(one) for one in settings.each())
+    transports = (one.transport for one in models if isinstance(one, RetryingModel))
+    endpoints = {(one.settings.api_base, one.key): one for one in transports if isinstance(one, OpenAITransport)}
+    for endpoint in endpoints.values():
+        endpoint.check()
+
+
 def _key(settings: LLMSettings) -> str:
     variable = settings.api_key_variable
     key = os.environ.get(variable, "").strip()

@@ -33,6 +33,9 @@ TRUNCATED = ("length", "max_tokens")
 #: A 4xx whose text matches concerns this prompt alone; any other one would fail for every child.
 _ABOUT_THE_PROMPT = re.compile(r"context|too (long|large)|maximum.*(length|tokens)|content|policy|safety|filter", re.I)
 
+#: The remedy when nothing listens.
+_START_IT = "start the server, or correct --api-base (llm.api_base)"
+
 #: Shorter keys are dummies for local servers; replacing them would damage ordinary text.
 _SHORTEST_SECRET = 8
 
@@ -114,7 +117,7 @@ class OpenAITransport:
         except openai.APIConnectionError as error:
             raise TransientError(
                 f"cannot connect to {self.address} ({self._clean(_reason(error))})",
-                remedy="start the server, or correct --api-base (llm.api_base)",
+                remedy=_START_IT,
             ) from None
         except openai.APIStatusError as error:
             return self._status(error)
@@ -124,6 +127,31 @@ class OpenAITransport:
                 f"{self.address} answered with something that is no chat completion ({type(error).__name__})",
                 remedy="give the base of an OpenAI-compatible endpoint, e.g. --api-base http://127.0.0.1:8000/v1",
             ) from None
+
+    def check(self) -> None:
+        """Ask for the endpoint's list of models, which costs nothing, before anything is judged.
+
+        A silent endpoint, or one without such a list, passes: the first request will tell.
+
+        Raises:
+            ProposerError: nothing listens there, or the key is refused.
+        """
+        silence_libraries()
+        import openai
+
+        timeout = openai.Timeout(CONNECT_SECONDS)
+        with openai.OpenAI(api_key=self.key, base_url=self.settings.api_base, timeout=timeout, max_retries=0) as client:
+            try:
+                client.models.list()
+            except openai.APITimeoutError:
+                pass
+            except openai.APIConnectionError as error:
+                reason = self._clean(_reason(error))
+                raise ProposerError(f"cannot connect to {self.address} ({reason}); {_START_IT}") from None
+            except openai.AuthenticationError as error:
+                self._status(error)
+            except (openai.OpenAIError, ValueError, TypeError, LookupError, AttributeError):
+                pass  # it has no such list
 
     @property
     def address(self) -> str:

@@ -4,6 +4,7 @@ Each verdict is on the disk before the next one, so the same command continues a
 """
 
 import contextlib
+import shlex
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ def read_batch(folder: Path, *, problem: Problem) -> Batch:
             seen.add(kernel.id)
             kernels[file] = kernel
     if not kernels:
-        raise UsageError(f"{folder} has no kernel (*.py); write some there: kbevolve pending {folder}")
+        command = f"kbevolve pending {shlex.quote(str(folder))}"
+        raise UsageError(f"{folder} has no kernel (*.py); write some there: {command}")
     return Batch(kernels=kernels, again=tuple(again), unreadable=tuple(unreadable))
 
 

@@ -5,6 +5,7 @@ The folder has all that a machine without the archive needs: the kernels, the pr
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import yaml
@@ -30,7 +31,8 @@ def pending_kernels(archive: Archive, run: Run) -> list[tuple[Birth, Kernel]]:
 def batch_command(folder: Path) -> str:
     """The command that judges such a folder."""
     problem, settings = folder / PROBLEM, folder / SETTINGS
-    return f"kbevolve evaluate --batch {folder} --problem {problem} --config {settings} --out results.jsonl"
+    paths = (shlex.quote(str(path)) for path in (folder, problem, settings))
+    return "kbevolve evaluate --batch {} --problem {} --config {} --out results.jsonl".format(*paths)
 
 
 def write_pending(archive: Archive, run: Run, folder: Path) -> list[tuple[Birth, Kernel]]:

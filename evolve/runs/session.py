@@ -20,6 +20,7 @@ from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.codegen.languages import check_backends
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, AbsentJudges, JudgeDevices, Judges, open_judges
+from kbevolve.evolve.runs.lock import lock_holder
 from kbevolve.evolve.runs.starts import dealt, given_starts, inductor_starts, new_starts, recorded_starts
 from kbevolve.evolve.runs.versions import recorded_versions
 from kbevolve.evolve.search.budget import Budget
@@ -73,6 +74,14 @@ def open_run(archive: Archive, problem: Problem, device: Device, settings: Setti
     )
     archive.add_run(run)
     return run
+
+
+def discard_empty(archive: Archive, run: Run) -> None:
+    """Remove a run that ended before its first attempt: its problem was refused. It stays while others work here, as
+    for `kbevolve archive rm-run`."""
+    others = (one.run for one in archive.runs.summaries() if one.run != run)
+    if not archive.runs.summary(run).births and not any(lock_holder(archive, other) for other in others):
+        archive.remove_run(run)
 
 
 def settings_of(run: Run, overrides: Mapping[str, object]) -> Settings:
@@ -183,6 +192,8 @@ def _with_knowledge(context: RunContext, judges: Judges | AbsentJudges, say: Cal
     card = _card(context, judges)
     for flag, reason in card.flags.items():
         say(f"{context.problem.name}: {flag}: {reason}")
+    if card.unjudgeable:
+        raise ProblemError(f"{context.problem.name}: {card.unjudgeable}; make it deterministic in evaluation mode")
     if card.degenerate and not context.settings.evaluation.force:
         raise ProblemError(
             f"{context.problem.name} is degenerate: {card.flags['degenerate'].rstrip('.')}; change its inputs or its "
@@ -214,7 +225,7 @@ def _baselines(
     """The baselines of a run that is over; none when they cannot be measured: the run is valid without them."""
     if not context.settings.evaluation.baselines or reason is StopReason.NO_SEED:
         return ()
-    say("Timing what PyTorch itself makes of the reference; Ctrl-C leaves it out …")
+    say("Timing the reference in torch.compile and in other ways of PyTorch; Ctrl-C leaves this out …")
     try:
         return judges.baselines(context.problem)
     except EvaluatorError as error:

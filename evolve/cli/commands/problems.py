@@ -1,5 +1,6 @@
 """`kbevolve problems`: list, show and check problems. Only checking runs one and imports torch."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -88,7 +89,7 @@ def fetch(suite: str, folder: Path | None, repository: str, commit: str, hugging
     click.echo(
         f"{count} problems in {found}{'' if is_new else ', which was there; delete it to fetch another commit'}."
     )
-    where = f" --kernelbench {found}" if folder else ""
+    where = f" --kernelbench {shlex.quote(str(found))}" if folder else ""
     click.echo(f"Next: kbevolve problems ls{where} --level 1, kbevolve run --problem kernelbench:1/19{where}")
 
 
@@ -193,7 +194,9 @@ def check(
     flaws = known_flaws(problem)
     if as_json:
         known = [{"kind": flaw.kind, "fill": flaw.fill, "why": flaw.why} for flaw in flaws]
-        print_json(plain(card) | {"problem_name": problem.name, "degenerate": card.degenerate, "known": known})
+        facts = plain(card) | {"problem_name": problem.name, "degenerate": card.degenerate}
+        facts |= {"refused": card.unjudgeable or card.flags.get("degenerate"), "known": known}
+        print_json(facts)
         return
     print_fields(
         Console(), {"problem": f"{problem.name}, {precision}", "device": found.description, **card_fields(card, flaws)}

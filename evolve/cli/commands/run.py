@@ -10,12 +10,13 @@ import click
 from kbevolve.archive.records import Operator, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
-from kbevolve.configs.errors import KBEvolveError, UsageError
+from kbevolve.configs.errors import EvaluatorError, KBEvolveError, ProblemError, UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.load import load_warning
 from kbevolve.evolve.cli.completion import complete_runs
 from kbevolve.evolve.cli.options import (
     archive_option,
+    archive_words,
     events_option,
     kernelbench_option,
     problem_argument,
@@ -29,13 +30,16 @@ from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
+from kbevolve.evolve.llm.client import check_endpoints
 from kbevolve.evolve.llm.replies import cached, choose_models, recorded
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.factory import build_proposers
+from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.event_stream import EventStream, Sink
 from kbevolve.evolve.runs.lock import run_lock
-from kbevolve.evolve.runs.session import check_new_run, open_run, run_session, settings_of
+from kbevolve.evolve.runs.session import check_new_run, discard_empty, open_run, run_session, settings_of
+from kbevolve.evolve.runs.starts import new_starts
 from kbevolve.evolve.runs.trackers import trackers_of
 from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.state.context import RunContext
@@ -73,13 +77,18 @@ def run(
     sinks = trackers_of(settings.trackers, _warn)
     # A missing key or file is reported before the archive is opened.
     check_new_run(settings, build_proposers(settings, make))
+    _check_models(settings, replay_from)
     with Archive(archive_path) as archive:
         record = open_run(archive, problem, devices.device, settings)
         replies = archive.replies(record)
         proposers = build_proposers(settings, cached(make, replies))
         context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
-        with recorded(record_to, settings.llm, replies):
-            return _search_and_report(context, devices, proposers, sinks, as_json=as_json)
+        try:
+            with recorded(record_to, settings.llm, replies):
+                return _search_and_report(context, devices, proposers, sinks, as_json=as_json)
+        except (ProblemError, EvaluatorError):
+            discard_empty(archive, record)
+            raise
 
 
 @click.command(epilog="Example: kbevolve resume --generations 100")
@@ -121,6 +130,7 @@ def resume(
             )
         settings, make = choose_models(settings, record=record_to, replay=replay_from, more=True)
         sinks = trackers_of(settings.trackers, _warn)
+        _check_models(settings, replay_from)
         from kbevolve.evolve.proposers.interactive import Interaction  # imports the templates, which --help needs not
 
         interaction = Interaction(questions=archive.questions(record))  # answers of people precede those of models
@@ -148,7 +158,8 @@ def _search_and_report(
 ) -> int:
     console = Console(stderr=as_json)
     show = partial(note, console)
-    for line in _hints(context.settings, writes_code=Operator.MUTATE in proposers):
+    busy = load_warning()
+    for line in _hints(context, busy, writes_code=Operator.MUTATE in proposers):
         show(line)
     with ExitStack() as stack:
         stack.enter_context(run_lock(context.archive, context.run))
@@ -166,10 +177,16 @@ def _search_and_report(
                 ending = run_session(context, devices, observer=observe, say=show, proposers=proposers)
         except KBEvolveError as error:
             stream.failed(str(error))
+            if context.archive.runs.summary(context.run).births:
+                where = archive_words(Path(context.archive.path))
+                show(f"Nothing is lost; when this is repaired: kbevolve resume {context.run.id}{where}")
             raise
         stream.stopped(ending.reason, ending.baselines)
     if not as_json:
         print_summary(console, context, ending)
+        if busy and ending.population is not None:
+            again = f"kbevolve verify {context.run.id}{archive_words(Path(context.archive.path))}"
+            show(f"The machine was busy when this session began. On a quiet one: {again}")
     return {StopReason.INTERRUPTED: INTERRUPTED, StopReason.NO_SEED: 1}.get(ending.reason, 0)
 
 
@@ -177,15 +194,28 @@ def _warn(line: str) -> None:
     say(Console(stderr=True), line, "yellow")
 
 
-def _hints(settings: Settings, *, writes_code: bool) -> Iterator[str]:
+def _check_models(settings: Settings, replay_from: Path | None) -> None:
+    """Reach the endpoints of the models before anything is judged."""
+    if replay_from is None and settings.proposer in ("auto", "llm"):
+        check_endpoints(settings.llm)
+
+
+def _hints(context: RunContext, busy: str, *, writes_code: bool) -> Iterator[str]:
     """What the user should know before the first child."""
+    settings = context.settings
     strategy = settings.search.strategy
     if strategy != "evolve":
         yield f"Strategy {strategy}: {STRATEGIES[strategy].words}."
-    if warning := load_warning():
-        yield warning
+    if busy:
+        yield busy
     if not writes_code:
-        yield (
-            "No model is configured, so children differ in their tunables only; add --model NAME and --api-base URL "
-            "(or set OPENAI_API_KEY) for new kernels."
-        )
+        remedy = "add --model NAME and --api-base URL (or set OPENAI_API_KEY) for new kernels"
+        begins = context.view.last_generation() is None
+        if begins and not any(declared(start.kernel.source) for start in new_starts(context)):
+            generated = " but torch.compile's may" if settings.inductor_seed else ""
+            yield (
+                "There is nothing to search: no model is configured, and no starting kernel declares tunables"
+                f"{generated}; {remedy}, or --start FILE with a kernel that declares some."
+            )
+        else:
+            yield f"No model is configured, so children differ in their tunables only; {remedy}."

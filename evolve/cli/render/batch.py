@@ -1,5 +1,6 @@
 """A batch on a terminal: a progress line on standard error, and a summary."""
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from time import monotonic
@@ -99,4 +100,8 @@ def print_batch_summary(console: Console, summary: Mapping[str, Any]) -> None:
     if summary["judged"]:
         took = duration_words(summary["seconds"])
         say(console, f"Judged {counted(summary['judged'], 'kernel')} in {took}, {summary['per_hour']:.0f} per hour.")
-    say(console, f"Results: {summary['out']}. To import them into an archive: kbevolve import {summary['out']}")
+    out = shlex.quote(str(summary["out"]))
+    say(
+        console,
+        f"Results: {summary['out']}. To import them into an archive: kbevolve import {out}",
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kbevolve.archive.formatting import counted, verdict_words
+from kbevolve.archive.formatting import counted, state_words, verdict_words
 from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.evolve.state.totals import RunTotals
 
@@ -23,15 +23,18 @@ def counts_words(counts: Mapping[str, int]) -> str:
 
 
 def count_words(totals: RunTotals) -> str:
-    """``46 kernels: 41 correct (2 with identical binaries), 3 wrong, 2 duplicate (1 under other names)``."""
+    """``44 kernels from 50 attempts: 41 correct (2 with identical binaries), 3 wrong; other attempts: 6 duplicate``."""
     identical = f" ({totals.identical} with identical binaries)" if totals.identical else ""
     renamed = f" ({totals.renamed} under other names)" if totals.renamed else ""
     counts = {
         f"{verdict_words(verdict)}{identical if verdict is Verdict.CORRECT else ''}": totals.verdicts[verdict]
         for verdict in reversed(Verdict)
-    } | {
-        f"{state.value}{renamed if state is BirthState.DUPLICATE else ''}": totals.states[state]
+    }
+    others = {
+        f"{state_words(state)}{renamed if state is BirthState.DUPLICATE else ''}": totals.states[state]
         for state in BirthState
         if state is not BirthState.CREATED
     }
-    return f"{counted(totals.judged, 'kernel')}: {counts_words(counts) or 'none judged yet'}"
+    words = f"{counted(totals.judged, 'kernel')} from {counted(totals.states.total(), 'attempt')}"
+    words += f": {counts_words(counts) or 'none judged yet'}"
+    return words + (f"; other attempts: {counts_words(others)}" if any(others.values()) else "")

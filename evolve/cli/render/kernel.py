@@ -12,12 +12,14 @@ from rich.tree import Tree
 from kbevolve.archive.formatting import (
     CONFIRMED,
     as_times,
+    comparison_words,
     confirmed_words,
     interval_words,
     launching_fields,
     over_eager,
     published_words,
     speedup_words,
+    state_words,
     time_words,
     verdict_words,
 )
@@ -26,7 +28,6 @@ from kbevolve.archive.records import (
     Accuracy,
     Birth,
     BirthState,
-    Comparison,
     Confirmation,
     Evaluation,
     Idea,
@@ -46,11 +47,22 @@ Fields = dict[str, str | Text]
 NOT_STOPPED = "running, or its process was killed"
 
 
+#: Reasons whose names say little.
+_STOP_WORDS = {
+    StopReason.GENERATIONS: "finished",
+    StopReason.EVALUATOR: "judge failed",
+    StopReason.PROPOSER: "model failed",
+    StopReason.EXHAUSTED: "nothing new",
+    StopReason.STAGNATION: "no progress",
+    StopReason.NO_SEED: "no correct start",
+}
+
+
 def stop_words(reason: StopReason | None) -> str:
     """A word or two for tables: ``finished``, ``interrupted``, …"""
     if reason is None:
         return "open"
-    return "finished" if reason is StopReason.GENERATIONS else reason.name.lower().replace("_", " ")
+    return _STOP_WORDS.get(reason) or reason.name.lower().replace("_", " ")
 
 
 def verdict_text(verdict: Verdict) -> Text:
@@ -61,7 +73,7 @@ def verdict_text(verdict: Verdict) -> Text:
 def outcome(birth: Birth, evaluation: Evaluation | None) -> Text:
     """The verdict of an attempt, or why there is none."""
     if birth.kernel is None or birth.state in (BirthState.DUPLICATE, BirthState.NEAR_DUPLICATE):
-        return Text(birth.state.value, style="dim")
+        return Text(state_words(birth.state), style="dim")
     if evaluation is None:
         return Text("not judged yet", style="dim")
     return verdict_text(evaluation.verdict)
@@ -104,7 +116,7 @@ def evaluation_fields(evaluation: Evaluation) -> Fields:
         words = over_eager(speedup_words(evaluation), timing.speedup)
         fields["speedup"] = Text(f"{words}, {times}, {len(evaluation.blocks)} timed blocks", style="bold")
     if timing.comparison is not None:
-        fields["comparison"] = comparison_words(timing.comparison, "eager")
+        fields["comparison"] = comparison_words(timing.comparison, "eager", timing.speedup_low, timing.speedup_high)
     if timing.speedup_best is not None:
         fields["over best"] = f"{as_times(timing.speedup_best)} the fastest baseline, {timing.best_baseline}"
     fields |= launching_fields(evaluation)
@@ -136,19 +148,17 @@ def _error_words(accuracy: Accuracy) -> str:
     return f"{words}; KernelBench's allclose: {'yes' if accuracy.allclose else 'no'}"
 
 
-def comparison_words(comparison: Comparison, rival: str) -> str:
-    """``faster than eager``, ``a tie with eager`` or ``slower than eager``."""
-    return f"a tie with {rival}" if comparison is Comparison.TIE else f"{comparison.value} than {rival}"
-
-
 def confirmation_fields(confirmation: Confirmation) -> Fields:
     """The result of a contest for a kernel."""
     times = f"{time_words(confirmation.time_ms)}, eager {time_words(confirmation.reference_ms)}"
     ratio = f"{as_times(confirmation.ratio)} {interval_words(confirmation.ratio_low, confirmation.ratio_high)}"
+    words = comparison_words(
+        confirmation.comparison, confirmation.rival or "eager", confirmation.ratio_low, confirmation.ratio_high, ratio
+    )
     return {
         "measured again": f"{confirmation.purpose} after generation {confirmation.generation} of {confirmation.run}",
         "speedup": f"{confirmed_words(confirmation)}, {times}, {len(confirmation.blocks)} timed blocks",
-        "comparison": f"{comparison_words(confirmation.comparison, confirmation.rival or 'eager')}: {ratio} its speed",
+        "comparison": words,
     }
 
 

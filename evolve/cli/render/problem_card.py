@@ -42,6 +42,8 @@ def card_fields(card: ProblemCard, flaws: tuple[Flaw, ...]) -> Mapping[str, str 
 
 
 def _verdict(card: ProblemCard) -> Text:
+    if card.unjudgeable:
+        return Text(f"refused: {card.unjudgeable}", "bold red")
     if card.degenerate:
         return Text("refused: its answer hardly depends on its input; --force judges kernels anyway", "bold red")
     doubts = [flag for flag in _STYLES if flag in card.flags]

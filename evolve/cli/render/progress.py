@@ -18,6 +18,7 @@ from kbevolve.archive.formatting import (
     duration_words,
     published_words,
     speedup_words,
+    state_words,
     time_words,
     verdict_words,
 )
@@ -210,7 +211,7 @@ def _child_line(birth: Birth, event: Event) -> Text:
         f"  g{birth.generation:<3} island {birth.island}  {birth.operator.value:<8}", no_wrap=True, overflow="ellipsis"
     )
     if evaluation is None:
-        line.append(f"{birth.state.value:<27}", style="dim")
+        line.append(f"{state_words(birth.state):<27}", style="dim")
     elif evaluation.verdict is Verdict.CORRECT:
         line.append(f"{speedup_words(evaluation):<27}", style="bold green" if event.entry else "green")
     else:

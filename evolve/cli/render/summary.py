@@ -11,6 +11,7 @@ from kbevolve.archive.formatting import (
     as_times,
     counted,
     duration_words,
+    interval_words,
     over_eager,
     published_words,
     time_words,
@@ -88,6 +89,8 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
 def best_words(champion: Confirmation, baselines: Sequence[Baseline]) -> str:
     """``1.94× over eager (confirmed), 1.31× over the best of eager, compile and graph (compile)``."""
     words = f"{over_eager(as_times(champion.speedup), champion.speedup)} {CONFIRMED}"
+    if champion.speedup_low <= 1 <= champion.speedup_high:
+        words += f", although its interval {interval_words(champion.speedup_low, champion.speedup_high)} includes 1"
     measured = {one.name: one.speedup for one in baselines if one.speedup is not None}
     if default := measured.pop(DEFAULT_FLAGS, None):
         words += f", {over_eager(as_times(champion.speedup / default), champion.speedup / default)} with default flags"
@@ -193,9 +196,8 @@ def _next_commands(context: RunContext, reason: StopReason, best: str | None) ->
     """Commands that may follow, and what each is for."""
     commands = []
     if best is not None:
-        problem = context.run.problem_name
         commands += [
-            (f"kbevolve export --problem {problem} -o best.py", "the best kernel as a ModelNew file"),
+            (f"kbevolve export --kernel {best} -o best.py", "the best kernel as a ModelNew file, measured again"),
             (f"kbevolve archive lineage {best}", "its ancestors"),
             ("kbevolve plot -o best.png", "best so far, as a figure"),
         ]

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from kbevolve.archive.formatting import counted, duration_words, percent_words, three_digits
+from kbevolve.archive.formatting import counted, duration_words, percent_words, state_words, three_digits
 from kbevolve.archive.records import BirthState, Verdict
 from kbevolve.archive.throughput import DeviceUse, PhaseTime, Throughput
 from kbevolve.evolve.cli.render.console import Console
@@ -55,7 +55,7 @@ def _fields(throughput: Throughput) -> dict[str, str | Text]:
         f"{BirthState.DUPLICATE.value}{renamed}": throughput.duplicates,
         BirthState.NEAR_DUPLICATE.value: throughput.near_duplicates,
         BirthState.NO_CODE.value: throughput.without_code,
-        BirthState.EXHAUSTED.value: throughput.exhausted,
+        state_words(BirthState.EXHAUSTED): throughput.exhausted,
     }
     of_which = f", of which {counts_words(aside)}" if any(aside.values()) else ""
     fields: dict[str, str | Text] = {

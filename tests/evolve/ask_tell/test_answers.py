@@ -73,6 +73,7 @@ def test_a_reply_is_taken_as_it_is_and_a_pass_is_empty() -> None:
         ({}, WRITE, "give one of these"),
         ({"reply": "r", "code": CODE}, WRITE, "give one of these"),
         ({"reply": "r", "passed": True}, WRITE, "give one of these"),
+        ({"reply": " \n"}, WRITE, "the reply is empty; --pass leaves"),
     ],
 )
 def test_what_does_not_answer_the_question_is_refused(given: Any, question: Question, complaint: str) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from tests.small_archive import Sample
 
 def test_it_serves_until_ctrl_c(small_archive: Sample) -> None:
     command = [sys.executable, "-m", "kbevolve", "browse", "--archive", small_archive.path, "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts what it runs in the background with Ctrl-C ignored, and that is handed on.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    ) as server:
         assert server.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", server.stdout.readline())
         assert address

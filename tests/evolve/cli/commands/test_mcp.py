@@ -19,7 +19,7 @@ anyio = pytest.importorskip("anyio")
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
 ROOT = Path(__file__).parents[4]
-TOOLS = {"runs", "begin", "ask", "tell", "evaluate", "kernel", "lineage", "export"}
+TOOLS = {"problems", "runs", "begin", "ask", "tell", "evaluate", "kernel", "lineage", "export"}
 
 
 class Agent:
@@ -71,7 +71,7 @@ def test_tools_explain_themselves_and_errors_say_what_to_do(tmp_path: Path, make
             for name, parameter in tool.input_schema["properties"].items():
                 assert parameter.get("description"), f"{tool.name}({name}) is not explained"
         assert {tool.name for tool in found.tools if tool.annotations.read_only_hint} == {
-            "runs", "evaluate", "kernel", "lineage",
+            "problems", "runs", "evaluate", "kernel", "lineage",
         }  # fmt: skip
         assert "begin" in agent.client.instructions
 
@@ -88,7 +88,10 @@ def test_tools_explain_themselves_and_errors_say_what_to_do(tmp_path: Path, make
         assert "no run 'nope'" in await agent.fail("ask", run="nope")
         assert "was never asked" in await agent.fail("tell", question="g1/i0/s0/q1", reply="x")
         assert "is not the id of a question" in await agent.fail("tell", question="first", reply="x")
-        assert "question" in await agent.fail("tell", idea="no question")
+        assert await agent.fail("tell", idea="no question") == "tell was called wrongly: question: field required"
+        assert "generations: input should be greater" in await agent.fail("begin", problem="L1/gelu", generations=0)
+        known = {one["problem"]: one["summary"] for one in (await agent.call("problems"))["problems"]}
+        assert known["L1/softmax"]
 
     served(tmp_path, talk)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_run_export_evaluate(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "No model is configured" in done.stdout
     assert "all generations were run" in done.stdout
-    assert "kbevolve export --problem twice.py -o best.py" in done.stdout
+    assert re.search(r"kbevolve export --kernel \w{16} -o best.py ", done.stdout)
     with Archive(folder / "kbevolve.db", create=False) as archive:
         run = archive.runs.get()
         births = archive.runs.births(run.id)
@@ -306,16 +307,3 @@ def test_a_replay_that_differs_says_so_and_keeps_the_run(folder: Path) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
     with Archive(folder / "kbevolve.db", create=False) as archive:
         assert archive.runs.summary(archive.runs.get()).stopped is StopReason.PROPOSER
-
-
-@pytest.mark.slow
-def test_an_unreachable_model_stops_the_run_and_keeps_it(folder: Path) -> None:
-    done = type_in(
-        folder, *RUN, "--model", "nobody", "--api-base", "http://127.0.0.1:9/v1", "--set", "llm.retries=0",
-        "--set", "search.tune_share=0",
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "127.0.0.1:9" in done.stderr
-    with Archive(folder / "kbevolve.db", create=False) as archive:
-        assert archive.runs.summary(archive.runs.get()).stopped is StopReason.PROPOSER
-        assert archive.runs.evaluations(archive.runs.get().id)
