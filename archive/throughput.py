@@ -91,6 +91,8 @@ class Throughput:
     #: Seconds of wall time, and of the pauses excluded from it.
     wall: float
     pauses: float
+    #: Seconds of all sessions: also starting judges, contests after the last evaluation, and baselines. 0 if unknown.
+    sessions: float
     #: Kernels judged an hour of wall time; None while there is none.
     children_per_hour: float | None
     #: Mean number of concurrent evaluations, and the share of the wall time with none.
@@ -107,8 +109,13 @@ class Throughput:
     completion_tokens: int
 
 
-def throughput_of(run: Run, births: Sequence[Birth], evaluations: Iterable[Evaluation]) -> Throughput:
-    """The throughput of a run, from its births and the first evaluation of each of its kernels under its conditions."""
+def throughput_of(
+    run: Run, births: Sequence[Birth], evaluations: Iterable[Evaluation], *, sessions: float = 0.0
+) -> Throughput:
+    """The throughput of a run, from its births and the first evaluation of each of its kernels under its conditions.
+
+    `sessions` are the seconds of all its sessions.
+    """
     evaluations = list(evaluations)
     timed = [one for one in evaluations if one.execution.started_at > 0]
     started = datetime.fromisoformat(run.created).timestamp() if run.created else 0.0
@@ -138,6 +145,7 @@ def throughput_of(run: Run, births: Sequence[Birth], evaluations: Iterable[Evalu
         untimed=len(evaluations) - len(timed),
         wall=wall,
         pauses=sum(pauses),
+        sessions=sessions,
         children_per_hour=len(judged) / wall * _HOUR if wall else None,
         side_by_side=_share(sum(one.execution.seconds for one in judged), wall),
         idle=_share(sum(gaps) - sum(pauses), wall),

@@ -23,9 +23,13 @@ from kbevolve.evolve.runs.settings import layered_settings
 _Shown = tuple[SettingFacts, Any, str]
 _COLUMNS: tuple[Column[_Shown], ...] = (
     Column("setting", lambda one: one[0].name),
-    Column("value", lambda one: Text(value_words(one[1]), style="bold" if one[1] != one[0].default else "")),
-    Column("default", lambda one: value_words(one[0].default) if one[1] != one[0].default else "", least_width=100),
-    Column("from", lambda one: one[2], least_width=80),
+    Column(
+        "value",
+        lambda one: Text(value_words(one[1]), style="bold" if one[1] != one[0].default else ""),
+        flexible=True,
+    ),
+    Column("default", lambda one: value_words(one[0].default) if one[1] != one[0].default else "", least_width=120),
+    Column("from", lambda one: one[2], least_width=100),
     Column("what it is", lambda one: sentence(one[0].meaning), flexible=True),
 )
 

@@ -37,6 +37,7 @@ from kbevolve.archive.records import (
     Verdict,
 )
 from kbevolve.archive.run_queries import RunSummary, strategy_of
+from kbevolve.configs.setting_facts import setting_facts
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import VERDICT_STYLE
 from kbevolve.evolve.cli.render.tables import Column, explain, print_table, printable
@@ -178,7 +179,7 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> Fields:
         "strategy": strategy_of(run),
         "seed": str(run.seed),
         "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
-        "settings": "\n".join(_settings_lines(run)),
+        "settings": "\n".join(_settings_lines(run)) or "all as by default",
     }
 
 
@@ -300,11 +301,10 @@ def what(birth: Birth, ideas: Mapping[str, Idea]) -> str:
 
 
 def _settings_lines(run: Run) -> list[str]:
-    """``section.name=value`` lines, as ``--set`` takes them."""
-    lines = []
+    """``section.name=value`` lines, as ``--set`` takes them, of what differs from the defaults of this version."""
+    defaults = {facts.name: facts.default for facts in setting_facts()}
+    values: dict[str, object] = {}
     for name, value in json.loads(run.settings).items():
-        if isinstance(value, dict):
-            lines += [f"{name}.{inner}={json.dumps(item)}" for inner, item in value.items()]
-        else:
-            lines.append(f"{name}={json.dumps(value)}")
-    return lines
+        values |= {f"{name}.{one}": item for one, item in value.items()} if isinstance(value, dict) else {name: value}
+    own = {name: value for name, value in values.items() if name not in defaults or defaults[name] != value}
+    return [f"{name}={json.dumps(value)}" for name, value in own.items()]

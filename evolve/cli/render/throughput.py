@@ -74,6 +74,7 @@ def _fields(throughput: Throughput) -> dict[str, str | Text]:
         fields |= {
             "rate": Text(f"{throughput.children_per_hour:.0f} children per hour", style="bold"),
             "wall time": f"{duration_words(throughput.wall)} for {children}{pauses}",
+            "sessions": _sessions(throughput),
             "in parallel": f"{three_digits(throughput.side_by_side)} children on average",
             "idle": f"{percent_words(throughput.idle, 1)} of the wall time{gap}",
         }
@@ -82,6 +83,17 @@ def _fields(throughput: Throughput) -> dict[str, str | Text]:
         "proposing": f"{throughput.proposing:.1f} s" if throughput.proposing else "",
         "tokens": f"{sent:,} sent, {received:,} received" if sent or received else "",
     }
+
+
+def _sessions(throughput: Throughput) -> str:
+    """Where the rest of the time went, which no phase has."""
+    rest = throughput.sessions - throughput.wall
+    if throughput.sessions <= 0 or rest < 0.5:
+        return ""
+    return (
+        f"{duration_words(throughput.sessions)} in all, {duration_words(rest)} of it before the first evaluation and "
+        "after the last: starting the judges, contests, baselines"
+    )
 
 
 def _seconds(seconds: float) -> str:

@@ -25,7 +25,10 @@ from kbevolve.evolve.cli.render.tables import print_fields
 @json_option
 @archive_option
 def show(which: str, only_source: bool, conversation: bool, as_json: bool, archive_path: Path) -> None:
-    """Show a kernel (attempt, idea, verdict, contests, source) or a run (settings, counts, best kernel)."""
+    """Show a kernel (attempt, idea, verdict, contests, source) or a run (counts, best kernel, settings).
+
+    Of a run's settings those are shown that differ from the defaults; --json has all of them.
+    """
     with Archive(archive_path, read_only=True) as store:
         found = store.find(which)
         if isinstance(found, Run):

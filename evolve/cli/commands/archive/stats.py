@@ -15,7 +15,8 @@ from kbevolve.evolve.cli.render.throughput import print_throughput
 
 
 @click.command(short_help="Show the throughput of a run.", epilog="Example: kbevolve archive stats --problem L1/matmul")
-@click.option("--run", "run_id", metavar="RUN", shell_complete=complete_runs, help="The run.  [default: the latest]")
+@click.argument("which", required=False, metavar="[RUN]", shell_complete=complete_runs)
+@click.option("--run", "run_id", metavar="RUN", shell_complete=complete_runs, help="The same as the argument RUN.")
 @click.option(
     "--problem",
     "problem_name",
@@ -25,17 +26,20 @@ from kbevolve.evolve.cli.render.throughput import print_throughput
 )
 @json_option
 @archive_option
-def stats(run_id: str | None, problem_name: str | None, as_json: bool, archive_path: Path) -> None:
-    """Show the throughput of a run: children per hour, seconds in each phase, and the busy share of its devices.
+def stats(which: str | None, run_id: str | None, problem_name: str | None, as_json: bool, archive_path: Path) -> None:
+    """Show the throughput of a run, else of the latest one.
+
+    That is children per hour, seconds in each phase, and the busy share of its devices.
 
     With --json, one object: times in seconds, shares from 0 to 1.
     """
-    if run_id and problem_name:
-        raise UsageError(f"both --run {run_id} and --problem {problem_name}: give one of them")
+    named = [one for one in (which, run_id, problem_name) if one]
+    if len(named) > 1:
+        raise UsageError(f"both {named[0]} and {named[1]} name a run; give one of them")
     with Archive(archive_path, read_only=True) as store:
-        run = store.runs.latest_of(problem_name) if problem_name else store.runs.get(run_id or "latest")
+        run = store.runs.latest_of(problem_name) if problem_name else store.runs.get(which or run_id or "latest")
         births, evaluations = store.runs.births(run.id, texts=False), store.runs.evaluations(run.id)
-        throughput = throughput_of(run, births, evaluations.values())
+        throughput = throughput_of(run, births, evaluations.values(), sessions=store.runs.wall_seconds(run.id))
     if as_json:
         print_json(throughput)
     else:

@@ -1,6 +1,7 @@
 """`kbevolve settings` shows every value and where it comes from."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,14 @@ def test_an_unknown_name_is_an_error_with_the_nearest(kbevolve: Callable[..., An
     done = kbevolve("settings", "search.iland")
     assert done.code == 2
     assert "search.islands" in done.err
+
+
+def test_at_80_columns_a_line_says_what_a_setting_is(
+    kbevolve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", kbevolve("settings", "--device", "cpu").out).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    meanings = [line[lines[0].index("what it is") :] for line in lines[1:]]
+    assert max(map(len, meanings)) > 25

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from datetime import datetime
@@ -74,6 +75,21 @@ def test_the_tables_say_the_same(stats: Any, small_archive: Any) -> None:
         assert part in out, out
     build = next(line.split() for line in out.splitlines() if line.startswith("build "))
     assert build == ["build", "4", "3.500", "3.500", "5.000", "14.0", "35.0", "%"]
+
+
+def test_the_rest_of_the_time_is_explained(stats: Any, small_archive: Any) -> None:
+    timed(small_archive)
+    file = sqlite3.connect(small_archive.path)
+    times = small_archive.run.id, "2026-11-21T08:00:00+00:00", "2026-11-21T08:01:20+00:00"
+    with file:
+        file.execute("insert into sessions (run, started_at, ended_at) values (?, ?, ?)", times)
+    file.close()
+    assert json.loads(stats("latest", "--json").out)["sessions"] == pytest.approx(80)
+    words = "1:20 in all, 0:37 of it before the first evaluation and after the last: starting the judges, contests"
+    assert words in stats().out
+    assert stats("latest").out == stats("--run", "latest").out == stats().out
+    both = stats("latest", "--run", "latest")
+    assert (both.code, "give one of them" in both.err) == (2, True)
 
 
 def test_the_tables_fit_on_a_terminal(stats: Any, small_archive: Any, monkeypatch: pytest.MonkeyPatch) -> None:
