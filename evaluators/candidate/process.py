@@ -34,7 +34,9 @@ from kbevolve.evaluators.worker.values import SharedTensor
 _OPEN_SECONDS, _CODE_SECONDS = 30.0, 10.0
 #: Names of compilers that run at the first call. The time limit of that call then includes `build_seconds`. Builders of
 #: `torch.utils.cpp_extension` report their builds and need no entry.
-_COMPILES_WHEN_CALLED = ("triton", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
+_COMPILES_WHEN_CALLED = (
+    *("triton", "tilelang", "cutlass", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba"),
+)
 #: This byte makes a NaN of a float of any width, so an element that the kernel did not write is never right.
 _POISON = 0xFF
 #: Operations of one call that are read, and characters of a name.

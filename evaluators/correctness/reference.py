@@ -250,6 +250,8 @@ class Reference:
                 remedy = "use smaller sizes"
             elif isinstance(error, ModuleNotFoundError):
                 remedy = f"install it: pip install {error.name} (all that KernelBench needs: 'kbevolve[kernelbench]')"
+            elif "huggingface.co" in text:
+                remedy = "download the model into a folder, and name it in HF_HUB_CACHE: kernels may read it only there"
             raise EvaluatorError(
                 f"{self.name}: the reference's {what} fails on {self.device}: {type(error).__name__}: {text}; {remedy}"
             ) from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from kbevolve.evaluators.device.devices import Device, visible_name
 from kbevolve.evaluators.sandbox import directories
 from kbevolve.evaluators.sandbox.gpu import find_gpu
-from kbevolve.evaluators.sandbox.permissions import search_path
+from kbevolve.evaluators.sandbox.permissions import MODELS, search_path
 
 #: The CUDA driver's variable for the hardware queues of a context.
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -65,6 +65,8 @@ def worker_environment(device: Device, directory: Path, inherited: Mapping[str, 
         "GOMP_SPINCOUNT": "200000",
         "KMP_BLOCKTIME": "1",
     }
+    if inherited.get(MODELS):
+        kept |= {MODELS: inherited[MODELS], "HF_HUB_OFFLINE": "1"}
     if device.type == "cuda":
         kept |= _cuda_environment(device, inherited)
     else:

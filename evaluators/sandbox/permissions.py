@@ -34,9 +34,12 @@ _PROC = (
 _SYS = ("bus", "class", "dev", "devices", "fs/cgroup", "hypervisor", "kernel/mm", "module")
 #: Programs that build kernels. Each brings its toolkit: the folder above the program's bin.
 _PROGRAMS = ("c++", "g++", "gcc", "cc", "clang++", "nvcc", "ninja", "ld")
+#: The variable of Hugging Face that names a folder of models. Where the user sets it, kernels may read these models, as
+#: those of KernelBench's level 4 must.
+MODELS = "HF_HUB_CACHE"
 #: Variables that name such a program, folders of toolkits, and lists of folders.
 PROGRAM_VARIABLES = ("CXX", "CC", "NVCC", "CUDAHOSTCXX", "TRITON_PTXAS_PATH")
-FOLDER_VARIABLES = ("CUDA_HOME", "CUDA_PATH")
+FOLDER_VARIABLES = ("CUDA_HOME", "CUDA_PATH", MODELS)
 LIST_VARIABLES = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "PYTHONPATH")
 #: The parts of a Python or a toolkit, for one that is installed directly into a home directory.
 _PARTS = ("bin", "include", "lib", "lib64", "libexec", "share")

@@ -1,5 +1,10 @@
-"""Python values in messages: plain values as JSON, tensors as numbered places in shared memory. Nothing is pickled."""
+"""Python values in messages: plain values as JSON, tensors as numbered places in shared memory. Nothing is pickled.
 
+KernelBench's level 4 gives its models a configuration of transformers, which travels as its fields.
+"""
+
+import json
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +15,8 @@ import torch
 ALIGNMENT = 256
 
 
-#: What torch's own functions return, e.g. `torch.max` over a dimension.
-_RETURN_TYPES = frozenset(kind for kind in vars(torch.return_types).values() if isinstance(kind, type))
+#: Containers that compute nothing when they are read; torch's functions return some, e.g. `torch.max` over a dimension.
+_RETURN_TYPES = frozenset(kind for kind in [*vars(torch.return_types).values(), OrderedDict] if isinstance(kind, type))
 
 
 class Unpackable(TypeError):
@@ -60,7 +65,8 @@ def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Sh
 def pack(value: Any, tensors: list[torch.Tensor], *, exact: bool = False) -> Any:
     """`value` as JSON; tensors are appended to `tensors`, and their index is packed. Else raises `Unpackable`.
 
-    With `exact`, subclasses of containers are refused, which may compute when they are read. Torch's own are tuples.
+    With `exact`, subclasses of containers are refused, but torch's and Python's own: others may compute when they are
+    read.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -71,6 +77,8 @@ def pack(value: Any, tensors: list[torch.Tensor], *, exact: bool = False) -> Any
     if kind is None or (exact and type(value) is not kind and type(value) not in _RETURN_TYPES):
         if isinstance(value, torch.dtype):
             return {"dtype": dtype_name(value)}
+        if not exact and type(value).__module__.startswith("transformers."):
+            return {"config": _fields_of(value)}
         raise Unpackable(f"a {type(value).__name__}")
     if kind is dict:
         pairs = [[pack(key, tensors, exact=exact), pack(item, tensors, exact=exact)] for key, item in value.items()]
@@ -94,7 +102,19 @@ def unpack(tree: Any, tensors: Sequence[torch.Tensor]) -> Any:
             return {unpack(key, tensors): unpack(item, tensors) for key, item in content}
         case "dtype":
             return dtype_named(content)
+        case "config":
+            from transformers import AutoConfig  # an extra
+
+            return AutoConfig.for_model(**content)
     raise ValueError(f"{kind!r} is no kind of value")
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    """What a configuration of transformers consists of, as JSON; other objects of it are no values."""
+    fields = json.loads(value.to_json_string(use_diff=False)) if hasattr(value, "to_json_string") else {}
+    if not isinstance(fields, dict) or not fields.get("model_type"):
+        raise Unpackable(f"a {type(value).__name__}")
+    return fields
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -32,3 +32,13 @@ def test_search_paths_are_made_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     kept = worker_environment(CPU, tmp_path, {"PYTHONPATH": ".:lib"})
     assert kept["PYTHONPATH"] == f"{tmp_path}{os.pathsep}{tmp_path / 'lib'}"
+
+
+def test_models_are_there_only_where_the_user_names_a_folder(tmp_path: Path) -> None:
+    assert not {name for name in worker_environment(CPU, tmp_path, {"HF_TOKEN": "secret"}) if name.startswith("HF_")}
+    inherited = {"HF_HUB_CACHE": "/models", "HF_TOKEN": "secret"}
+    kept = worker_environment(CPU, tmp_path, inherited)
+    assert {name: kept[name] for name in kept if name.startswith("HF_")} == {
+        "HF_HUB_CACHE": "/models",
+        "HF_HUB_OFFLINE": "1",
+    }

@@ -40,6 +40,14 @@ def test_home_temporary_files_and_our_sources_are_not_readable(tmp_path: Path) -
     assert permissions.writable == (tmp_path / "own",)
 
 
+def test_a_folder_of_models_is_readable_where_the_user_names_it(tmp_path: Path) -> None:
+    models = tmp_path / "hub"
+    models.mkdir()
+    for environment, readable in (({}, False), ({"HF_HUB_CACHE": str(models)}, True)):
+        paths = permissions_for(CPU, tmp_path / "own", PROGRAM, environment).for_landlock()["readable"]
+        assert (str(models) in paths) is readable
+
+
 @pytest.mark.parametrize(
     "closed",
     ["/etc", "/etc/shadow", "/etc/ssh/sshd_config", "/proc", "/proc/1/cmdline", "/proc/kcore", "/sys/kernel/debug"],
