@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -144,3 +145,23 @@ def test_rivals_breed_only_in_a_run_that_is_stuck() -> None:
     late = selection_at(Stage.BACKTRACKING, RANKS, stalled=RIVALS_UNTIL - 1)
     assert isinstance(late, RivalSelection)
     assert isinstance(late.otherwise, NicheSelection)
+
+
+@pytest.mark.parametrize(
+    ("named", "languages"),
+    [
+        ({}, ["triton", "cuda", None, None]),
+        ({"backend": "cute"}, ["cute"] * 4),
+        ({"island_backends": ("triton", "tilelang", "cuda")}, ["triton", "tilelang", "cuda", "triton"]),
+    ],
+)
+def test_islands_write_the_languages_that_the_settings_name(named: dict[str, Any], languages: list[str | None]) -> None:
+    story = Story(islands=4)
+    start = story.create(1.0, generation=0, operator=Operator.SEED, text="class ModelNew: start = 1\n")
+    for other in range(1, 4):
+        story.population.enter(other, start.id)
+    story.population.end_generation()
+    context = context_of(story.archive, story.run, replace(A_DOUBLE, type="cuda"), settings(islands=4, **named))
+    briefs = BriefMaker(context=context, population=story.population, operators=frozenset(WRITING))
+    found = [briefs.brief(generation=1, island=island, known=lambda _: False) for island in range(4)]
+    assert [brief and brief.island.policy.backend for brief in found] == languages
