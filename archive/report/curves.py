@@ -12,8 +12,8 @@ from kbevolve.configs.reference import as_model_new
 class Point:
     """One kernel of a run, at its first evaluation."""
 
-    #: Children evaluated up to and with this one; 0 for starting kernels.
-    count: int
+    #: Children evaluated up to and with this one, 0 for starting kernels; or another measure (`measures.measured`).
+    count: float
     birth: Birth
     evaluation: Evaluation
 
@@ -40,10 +40,17 @@ class Curve:
     steps: tuple[Step, ...]
     #: The confirmation that the run publishes; None without one.
     champion: Confirmation | None = None
+    #: The kernel that is the reference itself, which is never the best; None where that is unknown.
+    reference: str | None = None
 
     @property
     def children(self) -> int:
         """Children evaluated: starting kernels do not count."""
+        return sum(point.birth.operator is not Operator.SEED for point in self.points)
+
+    @property
+    def extent(self) -> float:
+        """Where the last kernel lies."""
         return max((point.count for point in self.points), default=0)
 
     @property
@@ -114,4 +121,4 @@ def curve(
             idea, old = ideas.get(birth.idea or ""), before and before.speedup
             words = idea.title if idea else birth.note
             steps.append(Step(point=point, gain=speedup / old if old else None, words=words))
-    return Curve(run=run, points=tuple(points), steps=tuple(steps), champion=champion)
+    return Curve(run=run, points=tuple(points), steps=tuple(steps), champion=champion, reference=reference)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbevolve.archive.formatting import CONFIRMED, as_times, verdict_words
-from kbevolve.archive.records import Verdict
+from kbevolve.archive.records import Operator, Verdict
 from kbevolve.archive.report.curves import Curve, Point
+from kbevolve.archive.report.measures import MEASURES
 from kbevolve.archive.report.style import (
     GREY,
     INK,
@@ -24,6 +25,7 @@ from kbevolve.archive.run_queries import strategy_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
 #: Most steps named beside the figure; of more, the smallest gains are not named.
 _NAMED_STEPS = 9
@@ -33,13 +35,16 @@ _LEAST_GAIN = 1.0005
 _COLOURED_ISLANDS = len(PALETTE)
 
 
-def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str) -> None:
+def save_best_so_far(curves: Sequence[Curve], file: Path, *, device: str, by: str = "children") -> None:
     """Draw runs on one problem and one device, at least one, into a file (`style.save`)."""
-    save(lambda: best_so_far(curves, device=device), file)
+    save(lambda: best_so_far(curves, device=device, by=by), file)
 
 
-def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
-    """The figure: one run with its islands, failures and champions, or several runs' best lines together."""
+def best_so_far(curves: Sequence[Curve], *, device: str, by: str = "children") -> "Figure":
+    """The figure: one run with its islands, failures and champions, or several runs' best lines together.
+
+    `by` is the measure of the curves (`measures.MEASURES`).
+    """
     single = curves[0] if len(curves) == 1 else None
     failures = _failures(single) if single else {}
     figure = new_figure(10.4 if single else 11.4)
@@ -59,9 +64,9 @@ def best_so_far(curves: Sequence[Curve], *, device: str) -> "Figure":
         colour = PALETTE[index % len(PALETTE)]
         _draw_dots(axes, curve.points, colour=colour)
         _draw_best(axes, curve, colour=colour, label=_run_label(curve))
-    _scale(axes, curves)
+    _scale(axes, curves, by)
     axes.set_ylabel("speedup over eager")
-    lowest.set_xlabel("children evaluated")
+    lowest.set_xlabel(MEASURES[by])
     above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 1 + _COLOURED_ISLANDS, "borderaxespad": 0.2}
     # Beside the curves: within the axes the names of six runs would cover them.
     look = above if single else {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
@@ -79,6 +84,21 @@ def _draw_islands(axes: "Axes", curve: Curve) -> None:
     for index, island in enumerate(islands):
         points = [point for point in curve.points if point.birth.island == island]
         _draw_dots(axes, points, colour=PALETTE[index], marker=MARKERS[index], label=f"island {island}")
+        _draw_island_best(axes, curve, points, PALETTE[index])
+
+
+def _draw_island_best(axes: "Axes", curve: Curve, points: Sequence[Point], colour: str) -> None:
+    """The best so far of one island as a thin line: the children it had itself."""
+    best: dict[float, float] = {}
+    shown = 0.0
+    for point in points:
+        timing = point.evaluation.timing
+        leads = point.evaluation.kernel != curve.reference and (timing.speedup_low or 0.0) > shown
+        if timing.speedup and leads:
+            shown, best[point.count] = timing.speedup_low or 0.0, timing.speedup
+    if best:
+        counts, speedups = [*best, curve.extent], [*best.values(), list(best.values())[-1]]
+        axes.step(counts, speedups, where="post", color=colour, linewidth=0.9, alpha=0.6, zorder=2)
 
 
 def _draw_dots(
@@ -109,7 +129,7 @@ def _draw_best(axes: "Axes", curve: Curve, *, colour: str, label: str | None) ->
     if not by_count:
         return
     found = list(by_count.values())
-    counts = [*by_count, max(curve.children, *by_count)]
+    counts = [*by_count, curve.extent]
     speedups = [one.timing.speedup or 0.0 for one in found]
     low = [one.timing.speedup_low or one.timing.speedup or 0.0 for one in found]
     high = [one.timing.speedup_high or one.timing.speedup or 0.0 for one in found]
@@ -131,7 +151,7 @@ def _draw_champion(axes: "Axes", curve: Curve) -> None:
     """The published speedup with its interval: measured again, it may lie beside the line of first evaluations."""
     if (one := curve.champion) is not None:
         axes.errorbar(
-            [max(curve.children, 1)],
+            [curve.extent or 1],
             [one.speedup],
             [[max(one.speedup - one.speedup_low, 0.0)], [max(one.speedup_high - one.speedup, 0.0)]],
             fmt="*",
@@ -146,7 +166,7 @@ def _draw_champion(axes: "Axes", curve: Curve) -> None:
 
 def _name_steps(axes: "Axes", curve: Curve) -> None:
     """Small numbers on the last step and on those of the largest gains, and beside the figure what made them."""
-    found = [step for step in curve.steps if step.point.count > 0]
+    found = [step for step in curve.steps if step.point.birth.operator is not Operator.SEED]
     # A step may gain nothing and still lead, by a narrower interval.
     created = [step for step in found if (step.gain or 1.0) > _LEAST_GAIN or step is found[-1]]
     largest = sorted(created[:-1], key=lambda step: -(step.gain or 0.0))[: _NAMED_STEPS - 1]
@@ -162,10 +182,24 @@ def _name_steps(axes: "Axes", curve: Curve) -> None:
             f"    {100 * ((step.gain or 1.0) - 1):+.1f} % to {as_times(speedup)}, generation {birth.generation}"
         )
     if created:
-        axes.text(1.02, 1.0, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=8, linespacing=1.5)
+        words = axes.text(1.02, 1.0, "\n".join(lines), transform=axes.transAxes, va="top", fontsize=8, linespacing=1.5)
+        _make_room(axes, words)
 
 
-def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
+def _make_room(axes: "Axes", words: "Text") -> None:
+    """Keep the right margin free for `words`; the layout would push what is below them away, too."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure: Any = axes.figure
+    canvas: Any = FigureCanvasAgg(figure)
+    words.set_in_layout(False)
+    inches = words.get_window_extent(canvas.get_renderer()).width / figure.dpi + 0.45
+    engine = figure.get_layout_engine()
+    left, bottom, _, height = engine.get()["rect"]
+    engine.set(rect=(left, bottom, 1 - inches / figure.get_figwidth(), height))
+
+
+def _draw_rug(axes: "Axes", failures: dict[Verdict, list[float]]) -> None:
     """One row of small marks for each way in which children failed."""
     rows = sorted(failures, reverse=True)
     axes.eventplot([failures[verdict] for verdict in rows], linelengths=0.6, linewidths=1.1, colors=GREY)
@@ -178,12 +212,13 @@ def _draw_rug(axes: "Axes", failures: dict[Verdict, list[int]]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _scale(axes: "Axes", curves: Sequence[Curve]) -> None:
+def _scale(axes: "Axes", curves: Sequence[Curve], by: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    children = max((curve.children for curve in curves), default=0)
-    axes.set_xlim(-0.02 * max(children, 5), 1.02 * max(children, 5))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    end = max((curve.extent for curve in curves), default=0) or 1
+    end = max(end, 5) if by == "children" else end
+    axes.set_xlim(-0.02 * end, 1.02 * end)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=by in ("children", "tokens"), nbins=8))
     speedups = (point.evaluation.timing.speedup for curve in curves for point in curve.points)
     scale_speedups(axes, [speedup for speedup in speedups if speedup is not None])
 
@@ -204,9 +239,9 @@ def _title(figure: "Figure", curves: Sequence[Curve], device: str) -> None:
     caption(figure, f"{run.problem_name}: {finding}", details)
 
 
-def _failures(curve: Curve) -> dict[Verdict, list[int]]:
+def _failures(curve: Curve) -> dict[Verdict, list[float]]:
     """Verdict to the counts of the children with this verdict."""
-    failures: dict[Verdict, list[int]] = {}
+    failures: dict[Verdict, list[float]] = {}
     for point in curve.points:
         if point.evaluation.verdict is not Verdict.CORRECT:
             failures.setdefault(point.evaluation.verdict, []).append(point.count)

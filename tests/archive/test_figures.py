@@ -1,6 +1,7 @@
 """Curves are right to the number; figures hold what they should and can be drawn of anything."""
 
 import dataclasses
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,8 +13,10 @@ from kbevolve.archive.parts import changed
 from kbevolve.archive.records import Birth, Operator, Verdict
 from kbevolve.archive.report.curves import Curve, curve
 from kbevolve.archive.report.figures import best_so_far, save_best_so_far
+from kbevolve.archive.report.measures import MEASURES, measured
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError, UsageError
+from kbevolve.configs.prices import Price, Prices
 from tests.small_archive import confirmation
 
 
@@ -89,6 +92,45 @@ def test_the_figure_of_one_run_says_what_happened(small_archive: Any) -> None:
     stair = max((line for line in figure.axes[0].lines), key=lambda line: len(line.get_xdata()))
     assert list(stair.get_ydata())[-1] == drawn.best.timing.speedup
     assert figure.axes[0].get_yscale() == "log"
+
+
+@pytest.mark.parametrize("by", list(MEASURES))
+def test_the_best_is_drawn_over_what_it_had_cost(small_archive: Any, by: str, tmp_path: Path) -> None:
+    price = Price(prompt=10, completion=100)
+    began = datetime.fromisoformat(small_archive.run.created).timestamp()
+    judged = {
+        name: changed(one, started_at=began + 60 * number, seconds=30.0, phases={"timing": 6.0})
+        for number, (name, one) in enumerate(small_archive.evaluations.items())
+    }
+    of_children = curve(small_archive.run, small_archive.births, judged, {})
+    over = measured(of_children, small_archive.births, by, Prices(lists=({"test-*": price},)))
+    places = [point.count for point in over.points]
+    if by != "children":
+        assert places == sorted(places), "what was spent never falls"
+    assert over.extent == max(places) > 0
+    spent = [(birth.prompt_tokens, birth.completion_tokens) for birth in small_archive.births]
+    last = max(small_archive.births.index(point.birth) for point in over.points)
+    if by == "tokens":
+        assert over.extent == sum(map(sum, spent[: last + 1]))
+    if by == "dollars":
+        assert over.extent == pytest.approx(sum(price.dollars(*one) for one in spent[: last + 1]))
+    if by == "device-time":
+        assert over.extent == pytest.approx(len(judged) / 10)
+    if by == "time":
+        assert over.extent == pytest.approx(len(judged) - 0.5)
+    figure = best_so_far([over], device="cpu", by=by)
+    assert MEASURES[by] in texts(figure)
+    assert f"{over.children} children on 3 islands" in texts(figure)
+    assert len([line for line in figure.axes[0].lines if line.get_linewidth() == 0.9]) == 3, "the best of each island"
+    save_best_so_far([over], tmp_path / "x.png", device="cpu", by=by)
+
+
+def test_what_was_not_spent_is_no_axis(small_archive: Any) -> None:
+    free = [changed(birth, prompt_tokens=0, completion_tokens=0) for birth in small_archive.births]
+    with pytest.raises(UsageError, match="has no tokens to draw over; --by children"):
+        measured(curve_of(small_archive), free, "tokens", Prices())
+    with pytest.raises(UsageError, match="price of model 'test-model' is unknown; draw --by tokens"):
+        measured(curve_of(small_archive), small_archive.births, "dollars", Prices())
 
 
 def test_the_confirmed_speedup_is_marked_beside_the_line(make_archive: Any) -> None:

@@ -1,5 +1,6 @@
 """`kbevolve plot`: draw best-so-far over the children, of one run or of several together."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import click
 from kbevolve.archive.records import Run
 from kbevolve.archive.report.curves import Curve, curve_of
 from kbevolve.archive.report.figures import save_best_so_far
+from kbevolve.archive.report.measures import MEASURES, measured
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
+from kbevolve.configs.prices import Prices, read_prices
 from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import archive_option, figure_option, json_option
 from kbevolve.evolve.cli.render.json import print_json
@@ -31,28 +34,39 @@ from kbevolve.evolve.cli.render.json import print_json
     shell_complete=complete_problems,
     help="All runs of this problem on the newest one's device.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(list(MEASURES)),
+    default="children",
+    show_default=True,
+    help="What is drawn below: children, or what they had cost.",
+)
 @figure_option("best.png")
 @json_option
 @archive_option
-def plot(run_ids: tuple[str, ...], problem_name: str | None, output: Path, as_json: bool, archive_path: Path) -> None:
-    """Draw the best kernel so far over the children evaluated.
+def plot(
+    run_ids: tuple[str, ...], problem_name: str | None, by: str, output: Path, as_json: bool, archive_path: Path
+) -> None:
+    """Draw the best kernel so far over the children evaluated, time, tokens or dollars.
 
     One run shows its islands, its failures and what made each step; several runs show their best lines together. With
     --json, also the numbers: every kernel, and every step of the best.
     """
     with Archive(archive_path, read_only=True) as archive:
         runs = _runs(archive, run_ids, problem_name)
-        curves = [curve_of(archive, run) for run in runs]
-    save_best_so_far(curves, output, device=runs[0].device.replace("/", ", "))
+        curves = [
+            measured(curve_of(archive, run), archive.runs.births(run.id, texts=False), by, _prices(run)) for run in runs
+        ]
+    save_best_so_far(curves, output, device=runs[0].device.replace("/", ", "), by=by)
     if as_json:
-        print_json({"file": output, "runs": [_numbers(one) for one in curves]})
+        print_json({"file": output, "by": by, "runs": [_numbers(one) for one in curves]})
         return
     drawn = runs[0].id if len(runs) == 1 else f"{len(runs)} runs of {runs[0].problem_name}"
     click.echo(f"Wrote {output}: {drawn}.")
 
 
 def _numbers(curve: Curve) -> dict[str, Any]:
-    """What is drawn; `count` is that of the children evaluated, 0 for starting kernels."""
+    """What is drawn; `count` is that of the children evaluated, 0 for starting kernels, or the measure of --by."""
     names = ("speedup", "speedup_low", "speedup_high")
     points = [
         {"count": one.count, "kernel": one.evaluation.kernel, "island": one.birth.island}
@@ -64,6 +78,12 @@ def _numbers(curve: Curve) -> dict[str, Any]:
         for one in curve.steps
     ]
     return {"run": curve.run.id, "published": curve.published, "kernels": points, "steps": steps}
+
+
+def _prices(run: Run) -> Prices:
+    """The prices of a run's models: kbevolve's, after those of the file that the run names."""
+    own = json.loads(run.settings).get("budget", {}).get("prices")
+    return read_prices(Path(own) if own and Path(own).is_file() else None)
 
 
 def _runs(archive: Archive, run_ids: tuple[str, ...], problem_name: str | None) -> list[Run]:

@@ -1,5 +1,6 @@
 """`kbevolve plot`, as a user types it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,15 @@ def test_the_latest_run_is_drawn(kbevolve: Any, small_archive: Any, tmp_path: Pa
     assert outcome.code == 0
     assert outcome.out == f"Wrote {file}: {small_archive.run.id}.\n"
     assert small_archive.run.id in file.read_text()
+
+
+def test_a_run_is_drawn_over_its_tokens(kbevolve: Any, small_archive: Any, tmp_path: Path) -> None:
+    words = ("plot", "-o", tmp_path / "best.svg", "--archive", small_archive.path)
+    found = json.loads(kbevolve(*words, "--by", "tokens", "--json").out)
+    assert found["by"] == "tokens"
+    assert found["runs"][0]["kernels"][-1]["count"] > 1000
+    assert "tokens sent and received" in (tmp_path / "best.svg").read_text()
+    assert "draw --by tokens instead" in kbevolve(*words, "--by", "dollars").err
 
 
 def test_all_runs_of_a_problem_on_one_device_are_drawn(
