@@ -15,7 +15,7 @@ import torch
 
 from kbevolve.archive.records import Verdict
 from kbevolve.evaluators.candidate.process import Call
-from kbevolve.evaluators.candidate.side_effects import check_side_effects
+from kbevolve.evaluators.candidate.side_effects import OVERWRITTEN, check_side_effects
 from kbevolve.evaluators.correctness.draws import Draw
 from kbevolve.evaluators.correctness.inputs import alone, nominal
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
@@ -123,10 +123,22 @@ class OutputChecker:
             "of its own call, and finish before forward() returns",
         )
 
+    def check_kept(self, outputs: Sequence[torch.Tensor], before: OutputSketch) -> None:
+        """Check what an earlier call returned, read again; `before` is what it was then.
+
+        Raises:
+            Rejection: it has changed, and is no memory of the inputs.
+        """
+        scale, count = self._prepared.nominal_scale, self._prepared.returned
+        now = self.sketch(outputs)
+        changed = self._error(now[:count], before[:count], scale.spread[:count]) > self._slack * scale.bound
+        if changed and not any(self._prepared.aliasing):
+            raise Rejection(Verdict.WRONG, OVERWRITTEN)
+
     def _error(self, output: OutputSketch, right: OutputSketch, spread: Sequence[float]) -> float:
         """Largest centred relative error over the tensors; infinite where one of them is NaN."""
         errors = [
             sketch.distance(mine, theirs) / (scale or 1.0)
-            for sketch, mine, theirs, scale in zip(self._sketches, output, right, spread, strict=True)
+            for sketch, mine, theirs, scale in zip(self._sketches, output, right, spread, strict=False)
         ]
         return max((math.inf if math.isnan(error) else error for error in errors), default=0.0)

@@ -15,7 +15,9 @@ import torch
 from kbevolve.archive.records import Trait, Verdict
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.traits import traits_of
+from kbevolve.evaluators.candidate.reported_time import milliseconds, time_of
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.correctness.reference import same_values
 from kbevolve.evaluators.correctness.weights import Weights
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
@@ -29,8 +31,8 @@ from kbevolve.evaluators.sandbox.worker import Worker
 from kbevolve.evaluators.worker.channel import Message
 from kbevolve.evaluators.worker.values import SharedTensor
 
-#: Time limits in seconds, for opening shared memory (milliseconds, more on a machine that swaps) and for the search in
-#: PTX (milliseconds, 0.25 s for the largest PTX that is searched).
+#: Time limits in seconds, for opening shared memory and writing to it (milliseconds, more on a machine that swaps) and
+#: for the search in PTX (milliseconds, 0.25 s for the largest PTX that is searched).
 _OPEN_SECONDS, _CODE_SECONDS = 30.0, 10.0
 #: Names of compilers that run at the first call. The time limit of that call then includes `build_seconds`. Builders of
 #: `torch.utils.cpp_extension` report their builds and need no entry.
@@ -41,14 +43,10 @@ _COMPILES_WHEN_CALLED = (
 _POISON = 0xFF
 #: Operations of one call that are read, and characters of a name.
 _MOST_OPERATIONS, _LONGEST_NAME = 10_000, 1000
-#: Shorter than any call: no clock shows less, and quotients of such numbers overflow.
-_LEAST_MS = 1e-6
 #: One of so many timed calls has its inputs compared afterwards, at random.
 _COMPARED = 4
 #: The time limit for measuring launches, in limits of a call: two calls, however long, or some more of 0.05 s together.
 _LAUNCH_COST_CALLS = 3
-#: A reported time may exceed the judge's own by this factor, because a GPU's clock differs a little from the judge's.
-_CLOCK_SLACK = 1.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +61,8 @@ class Call:
     asked: float
     #: Indices of the inputs that were changed.
     changed_inputs: frozenset[int]
-    #: Whether an output shares memory with an input.
-    aliases_input: bool
+    #: Indices of the outputs that share memory with an input.
+    aliases_input: frozenset[int]
     #: What the candidate left changed in its process, by short names (`worker.integrity`).
     changes: tuple[str, ...]
 
@@ -199,6 +197,20 @@ class CandidateProcess:
         request = {"request": "set_weights", "weights": self._write_weights(weights)}
         self._ask(request, self._settings.import_seconds)
 
+    def changed_state(self, weights: Weights) -> list[str]:
+        """Names of the parameters and buffers that the calls so far have changed, but for those that the reference
+        changes; `weights` are those that the model was constructed with."""
+        places = {name: place for name, place in self._prepared.weight_places.items() if name in weights.tensors}
+        self._ask(
+            {"request": "state", "weights": {name: asdict(place) for name, place in places.items()}}, _OPEN_SECONDS
+        )
+        return [
+            name
+            for name, place in places.items()
+            if name not in self._prepared.written_state
+            and not same_values(place.view(self._memory), weights.tensors[name])
+        ]
+
     def trial_call(self, inputs: list[torch.Tensor], *, keep: bool = False) -> Call:
         """One call on copies of these inputs at new addresses; the results are in `outputs`.
 
@@ -213,9 +225,9 @@ class CandidateProcess:
         self._write([], [])  # the worker must not write before the judge has
         self._ask(self._request("again"), self._settings.run_seconds)
 
-    def timed_call(self, inputs: list[torch.Tensor]) -> Call:
-        """One timed call; the worker has not seen these inputs before."""
-        return self._call("time", inputs, compare=not secrets.randbelow(_COMPARED))
+    def timed_call(self, inputs: list[torch.Tensor], *, keep: bool = False) -> Call:
+        """One timed call; the worker has not seen these inputs before. `keep` as in a trial."""
+        return self._call("time", inputs, compare=not secrets.randbelow(_COMPARED), keep=keep)
 
     def _poison_outputs(self) -> None:
         for output in self.outputs:
@@ -241,7 +253,7 @@ class CandidateProcess:
         reply = self._ask(self._request("launch_cost"), _LAUNCH_COST_CALLS * self._settings.run_seconds)
         wall_ms = 1e3 * (time.perf_counter() - asked)
         with reading_a_reply():
-            return CallCost(**{name: _milliseconds(reply.get(name), wall_ms) for name in ("host_ms", "kernelbench_ms")})
+            return CallCost(**{name: milliseconds(reply.get(name), wall_ms) for name in ("host_ms", "kernelbench_ms")})
 
     def traits(self) -> tuple[Trait, ...] | None:
         """The traits that the worker finds in its compiled Triton kernels; None where it has none. Never a rejection.
@@ -272,11 +284,11 @@ class CandidateProcess:
         if not isinstance(changed, list) or len(changed) > inputs:
             raise Rejection(Verdict.CRASHED, "its process sent a reply without its inputs' state")
         return Call(
-            ms=_time_of(reply, wall_ms),
+            ms=time_of(reply, wall_ms),
             wall_ms=wall_ms,
             asked=asked,
             changed_inputs=frozenset(index for index, flag in enumerate(changed) if flag is not False),
-            aliases_input=any(leaf.get("aliases") is not False for leaf in leaves),
+            aliases_input=frozenset(index for index, leaf in enumerate(leaves) if leaf.get("aliases") is not False),
             changes=tuple(str(change)[:40] for change in changes) if isinstance(changes, list) else ("no account",),
         )
 
@@ -337,16 +349,3 @@ class CandidateProcess:
             if reply.get("ok") is not True:
                 raise Rejection(*failure_of(reply, self._source))
         return reply
-
-
-def _time_of(reply: Message, wall_ms: float) -> float:
-    times = reply.get("times_ms")
-    if not isinstance(times, list) or len(times) != 1:
-        raise Rejection(Verdict.CRASHED, "its process sent a reply without a time")
-    return _milliseconds(times[0], wall_ms)
-
-
-def _milliseconds(value: Any, wall_ms: float) -> float:
-    if not isinstance(value, float) or not _LEAST_MS <= value <= _CLOCK_SLACK * wall_ms:
-        raise Rejection(Verdict.REFUSED, "not accepted: its process reported an impossible time")
-    return value

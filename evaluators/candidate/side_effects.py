@@ -15,6 +15,9 @@ _FORBIDDEN_CHANGES = {
     "no account": "did not report the state of its process",
 }
 
+#: Why a kernel is wrong that returns memory which its later calls write to.
+OVERWRITTEN = "an output changed when forward() was called again; return memory of its own from each call"
+
 
 def check_side_effects(call: Call, prepared: PreparedProblem) -> None:
     """Reject a call that did what no call may do.
@@ -27,7 +30,7 @@ def check_side_effects(call: Call, prepared: PreparedProblem) -> None:
             raise Rejection(Verdict.REFUSED, f"not accepted: forward() {_FORBIDDEN_CHANGES[change]}; set it back")
     if call.changed_inputs - set(prepared.written_inputs):
         raise Rejection(Verdict.WRONG, "forward() changed its input; write the result to a new tensor")
-    if call.aliases_input and not prepared.aliasing:
+    if any(not prepared.aliasing[index : index + 1] == (True,) for index in call.aliases_input):
         raise Rejection(
             Verdict.WRONG, "forward() returned memory of its input; return a new tensor, as the reference does"
         )

@@ -8,9 +8,10 @@ from functools import partial
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.candidate.process import CandidateProcess
-from kbevolve.evaluators.candidate.side_effects import check_side_effects
+from kbevolve.evaluators.candidate.side_effects import OVERWRITTEN, check_side_effects
 from kbevolve.evaluators.correctness.inputs import Distribution, describe_kind, diminished, nominal, signed
-from kbevolve.evaluators.correctness.prepared import PreparedProblem, Trial
+from kbevolve.evaluators.correctness.kept import Trial
+from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.correctness.truth import Deviation, accepts, allclose, classify, deviation
 from kbevolve.evaluators.correctness.weights import Weights
 from kbevolve.evaluators.feedback.mismatch import Mismatch
@@ -50,21 +51,27 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
     Afterwards the model holds the problem's main weights, as long as no trial failed before.
     """
     results = TrialResults(changed(found, error=0.0, reference_error=0.0, worst_tile=0.0, allclose=True))
-    # The output of one call is read again after the next: a user keeps answers.
+    # The output of one call is read again after the last: a user keeps answers.
     last = prepared.trials - 1 + bool(prepared.second_weights)
-    kept_call = secrets.randbelow(prepared.trials - 1) + last + 1 - prepared.trials if prepared.trials > 1 else -1
+    early = max(1, (prepared.trials - 1) // 2)  # so that some buffers that are used in turn are written again, too
+    kept_call = secrets.randbelow(early) + last + 1 - prepared.trials if prepared.trials > 1 else -1
     kept: Callable[[], Trial] | None = None
+    mistake = ""
     for number, trial in enumerate(_in_order(candidate, prepared, results)):
         # One trial at a time is in memory.
         with candidate.on_device():
             mistake = _run_trial(candidate, prepared, trial(), results, keep=number == kept_call)
-            if kept is not None and not mistake:
-                mistake = _reread(candidate, prepared, kept())
-        kept = trial if number == kept_call else None
+        kept = trial if number == kept_call else kept
         if mistake:
-            results.found = replace(results.found, verdict=Verdict.WRONG, message=mistake)
-            _measure_precision(candidate, prepared, results)
             break
+    with candidate.on_device():
+        if kept is not None and not mistake:
+            mistake = _reread(candidate, prepared, kept())
+        if candidate.takes_weights and not mistake:
+            mistake = _state_mistake(candidate, prepared)
+    if mistake:
+        results.found = replace(results.found, verdict=Verdict.WRONG, message=mistake)
+        _measure_precision(candidate, prepared, results)
     return (
         changed(
             results.found,
@@ -112,6 +119,14 @@ def _follows(candidate: CandidateProcess, weights: Weights, with_them: Callable[
         return accepts(trial.scale, deviation(candidate.outputs, trial.expected, trial.scale))
 
 
+def _state_mistake(candidate: CandidateProcess, prepared: PreparedProblem) -> str:
+    """What the calls did to the model's own state that the reference does not; "" for nothing."""
+    if not (names := candidate.changed_state(prepared.weights)):
+        return ""
+    what = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return f"forward() changed {what}, which the reference leaves as they were; keep results in attributes of your own"
+
+
 def _reread(candidate: CandidateProcess, prepared: PreparedProblem, kept: Trial) -> str:
     """What is wrong with the output of an earlier call now, or "" when it is as right as it was."""
     candidate.read_again()
@@ -120,7 +135,7 @@ def _reread(candidate: CandidateProcess, prepared: PreparedProblem, kept: Trial)
     scale = kept.scale.of_first(count)
     if accepts(scale, deviation(candidate.outputs[:count], expected, scale)):
         return ""
-    return "an output changed when forward() was called again; return memory of its own from each call"
+    return OVERWRITTEN
 
 
 def _run_trial(

@@ -34,6 +34,8 @@ class Draw:
 
     seed: int
     transform: Distribution
+    #: Which of the judge's weights the answer is for: 0 for the main ones.
+    weights: int = 0
 
     @classmethod
     def of(cls, transform: Distribution) -> "Draw":
@@ -111,11 +113,12 @@ class DrawPlanner:
         return found
 
     def _repetitions(self, first: Draw) -> list[Draw]:
-        """Inputs of the first trial of which one row and a few elements of one tensor are changed."""
+        """Inputs of the first trial of which one row and a few elements of one tensor are changed, of a few tensors."""
         inputs = self._reference.inputs(first.seed, nominal)[1]
         indices = [index for index, tensor in enumerate(inputs) if tensor.ndim and tensor.numel() > 1]
         del inputs  # before a truth is computed
-        chosen = [Draw(first.seed, Only(alone, index)) for index in indices[-_MOST_ALONE:]]
+        some = secrets.SystemRandom().sample(indices, min(len(indices), _MOST_ALONE))
+        chosen = [Draw(first.seed, Only(alone, index)) for index in some]
         return [draw for draw in chosen if self._can_judge(draw)]
 
     def _changed_constants(self) -> tuple[list[Draw], bool]:
@@ -124,13 +127,13 @@ class DrawPlanner:
         _, others = self._nominal()
         draws, fixed = [], _has_numbers(structure)
         for index, (one, other) in enumerate(zip(tensors, others, strict=True)):
-            if not one.numel() or not same_values(one, other) or (one.is_floating_point() and one.ndim):
-                continue  # floating tensors are changed by every transform
+            if not one.numel() or not same_values(one, other):
+                continue
             draw = Draw.of(Only(shuffled, index))
-            if one.ndim and self._can_judge(draw):
+            if self._can_judge(draw):
                 draws.append(draw)
-            else:
-                fixed = True
+            elif not (one.is_floating_point() and one.ndim and one.count_nonzero()):
+                fixed = True  # every transform scales the others
         return draws, fixed
 
     def _nominal(self) -> tuple[Any, list[torch.Tensor]]:

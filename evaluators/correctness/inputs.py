@@ -192,18 +192,24 @@ def _with_two_exchanged(tensor: torch.Tensor, axis: int, generator: torch.Genera
 
 
 def shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The elements of integers or booleans in another order."""
-    if tensor.is_floating_point() or tensor.is_complex() or not tensor.ndim:
+    """The elements in another order; where all are the same, other elements: smaller lengths, masks, random numbers."""
+    if tensor.is_complex() or not tensor.numel():
         return tensor
-    order = torch.randperm(tensor.numel(), generator=generator, device=tensor.device)
-    return tensor.reshape(-1)[order].view(tensor.shape)
+    flat = tensor.reshape(-1)
+    if not bool((flat == flat[0]).all()):
+        return flat[torch.randperm(flat.numel(), generator=generator, device=flat.device)].view(tensor.shape)
+    if tensor.is_floating_point():
+        noise = torch.rand(tensor.shape, generator=generator, device=tensor.device).to(tensor.dtype)
+        return tensor * (noise + 0.5) if bool(flat[0]) else noise - 0.5
+    value = int(flat[0])
+    low, high = (0, 1) if value in (0, 1) else (min(value, 1), max(value, -1))
+    return torch.randint(low, high + 1, tensor.shape, generator=generator, device=tensor.device).to(tensor.dtype)
 
 
-def integers(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Integers change their signs at random and are enlarged 1000 times: floats no longer hold their sums exactly."""
+def _enlarged_integers(tensor: torch.Tensor, generator: torch.Generator, *, flip: bool) -> torch.Tensor:
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool or not tensor.ndim:
         return tensor
-    signs = 1 - 2 * torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device)
+    signs = 1 - 2 * torch.randint(0, 1 + flip, tensor.shape, generator=generator, device=tensor.device)
     limit = torch.iinfo(tensor.dtype).max
     factor = max(1, min(_ENLARGED_INTEGERS, limit // (2 * max(1, int(tensor.abs().max())))))
     return (tensor * signs * factor).to(tensor.dtype)
@@ -262,6 +268,10 @@ scaled_4x: Transform = partial(_times, exponent=2, flip=True)
 scaled_512th: Transform = partial(_times, exponent=-9)
 #: Scaled by 1/16.
 scaled_16th: Transform = partial(_times, exponent=-4)
+#: Integers change their signs at random and are enlarged 1000 times: floats no longer hold their sums exactly.
+integers: Transform = partial(_enlarged_integers, flip=True)
+#: Integers are enlarged 1000 times, with the signs as drawn.
+larger_integers: Transform = partial(_enlarged_integers, flip=False)
 
 _LEAST, _LARGEST = (2.0**exponent for exponent in OUTLIER_EXPONENTS)
 #: Numbers that `special` writes; finite ones are clamped to the dtype's range.
@@ -271,11 +281,11 @@ _SPECIAL_SHARE = 16
 _CANDIDATES = 8
 #: Single elements that `alone` changes.
 _FEW = 4
-#: Factor of `integers`.
+#: Factor of integers.
 _ENLARGED_INTEGERS = 1000
 
 #: Distributions of one trial each beside `KINDS`: the first usable alternative of each kind.
-EXTRA_KINDS: tuple[tuple[Transform, ...], ...] = ((special, outlying), (integers,))
+EXTRA_KINDS: tuple[tuple[Transform, ...], ...] = ((special, outlying), (integers, larger_integers))
 
 #: Kinds of distributions beside the nominal one, the most revealing first. The judge takes the first alternative of a
 #: kind on which the reference stays finite and accurate (`truth.is_usable`), and omits a kind without one.
@@ -303,8 +313,9 @@ _WORDS: dict[Transform, str] = {
     special: "inputs with a few NaN, infinite, subnormal and huge numbers",
     outlying: "inputs with a few subnormal and huge numbers (up to 2^40)",
     alone: "inputs of which one row and a few elements differ from an earlier call's",
-    shuffled: "integers or masks in another order",
+    shuffled: "one that every call has alike in another order, or with other elements",
     integers: "large integers of both signs",
+    larger_integers: "large integers",
 }
 
 

@@ -3,13 +3,13 @@
 The others are drawn again from their seeds, and their truth is computed again, for each kernel.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from kbevolve.evaluators.correctness.draws import Draw
-from kbevolve.evaluators.correctness.inputs import nominal
-from kbevolve.evaluators.correctness.truth import ExpectedOutput
+from kbevolve.evaluators.correctness.inputs import Distribution, nominal
+from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.memory import free_bytes
 
@@ -30,6 +30,17 @@ def room_for_trials(device: Device, *, worker_bytes: int, truth_bytes: int) -> f
     """
     free = free_bytes(device)
     return max(0.0, min(_SHARE * free, free - _WORKERS * (worker_bytes + PROCESS_BYTES) - truth_bytes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Inputs and the expected output."""
+
+    #: Applied to the inputs that the problem drew.
+    transform: Distribution
+    inputs: list[torch.Tensor]
+    expected: ExpectedOutput
+    scale: Scale
 
 
 class KeptTrials:

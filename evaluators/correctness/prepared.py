@@ -3,7 +3,6 @@
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 
@@ -12,14 +11,14 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.correctness.draws import Draw, DrawPlanner
 from kbevolve.evaluators.correctness.expected import solve
-from kbevolve.evaluators.correctness.inputs import Distribution, integers, nominal
-from kbevolve.evaluators.correctness.kept import KeptTrials, compared, room_for_trials
+from kbevolve.evaluators.correctness.inputs import Distribution, integers, larger_integers, nominal, shuffled
+from kbevolve.evaluators.correctness.kept import KeptTrials, Trial, compared, room_for_trials
 from kbevolve.evaluators.correctness.mean import MeanOfTruth
 from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.rule import SLACK
 from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, is_usable, scale_of
 from kbevolve.evaluators.correctness.visibility import CLEAR, VISIBLE, accepted_share, live_weights, share_words
-from kbevolve.evaluators.correctness.weights import Weights, amplified, mixed, varied
+from kbevolve.evaluators.correctness.weights import Weights, amplified, borne, mixed, varied
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.memory import free_bytes, is_out_of_memory, release_cache
 from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
@@ -37,17 +36,8 @@ _FINITE_SHARE = 0.5
 LESS_MEMORY = "fewer-inputs-for-memory"
 #: A reference whose output differs this much from its own fp64 output is random or unstable: it is no yardstick.
 _UNSTABLE = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """Inputs and the expected output."""
-
-    #: Applied to the inputs that the problem drew.
-    transform: Distribution
-    inputs: list[torch.Tensor]
-    expected: ExpectedOutput
-    scale: Scale
+#: Transforms that may put an index out of its range.
+_OUT_OF_RANGE = (integers, larger_integers, shuffled)
 
 
 class PreparedProblem:
@@ -69,7 +59,7 @@ class PreparedProblem:
         self.precision = settings.precision
         seed = secrets.randbits(62)
         self.reference = Reference(problem, device, settings.precision, weight_seed=seed)
-        #: Whether an output of the reference shares memory with an input.
+        #: Of each output of the reference, whether it shares memory with an input.
         self.aliasing = self.reference.find_side_effects()
         #: Indices of the inputs, and names of the state, that the reference's forward() changes.
         self.written_inputs, self.written_state = self.reference.written_inputs, self.reference.written_state
@@ -179,24 +169,35 @@ class PreparedProblem:
             first = self.reference.reweighted(self.weights.seed)
             plain = amplified(first, plain, self.factors)
         changed = varied(first, plain, seed=secrets.randbits(62))
-        nominal_error = self.nominal_scale.reference_error
-        for tensors in (changed, plain):
-            if tensors is plain and self.second_weights and all(changed[name] is plain[name] for name in plain):
-                break
-            draw = Draw(secrets.randbits(62), nominal)
-            try:
-                inputs, expected = self.solve(draw, Weights(seed=seed, tensors=tensors))
-            except EvaluatorError:
-                if tensors is plain:
-                    raise
-                continue
-            scale = self._scale_alone(expected)
-            usable = all(expected.finite) and is_usable(scale.reference_error, nominal_error, self.precision)
-            if tensors is plain or usable:
-                self.second_weights.append(Weights(seed=seed, tensors=tensors))
-                self._second.append((draw, scale))
-                self.kept.keep(draw, inputs, expected)
-            del inputs, expected  # before the next ones are computed
+        if not self._keep_second(seed, changed):
+            changed = borne(plain, changed, lambda some: self._keep_second(seed, some, keep=False))
+            self._keep_second(seed, changed)
+        if not self.second_weights or any(changed[name] is not plain[name] for name in plain):
+            self._keep_second(seed, plain, needed=True)
+
+    def _keep_second(
+        self, seed: int, tensors: dict[str, torch.Tensor], *, keep: bool = True, needed: bool = False
+    ) -> bool:
+        """Whether kernels can be judged with these weights. Then, or where they are `needed`, keep them with a trial.
+
+        Its inputs are the first trial's: an answer that is remembered by the inputs alone is wrong with other weights.
+        """
+        draw = Draw(self._draws[0].seed, nominal, weights=1 + len(self.second_weights))
+        try:
+            inputs, expected = self.solve(draw, Weights(seed=seed, tensors=tensors))
+        except EvaluatorError:
+            if needed:
+                raise
+            return False
+        scale = self._scale_alone(expected)
+        usable = all(expected.finite) and is_usable(
+            scale.reference_error, self.nominal_scale.reference_error, self.precision
+        )
+        if needed or (usable and keep):
+            self.second_weights.append(Weights(seed=seed, tensors=tensors))
+            self._second.append((draw, scale))
+            self.kept.keep(draw, inputs, expected)
+        return usable
 
     def _lay_out_arguments(self) -> None:
         #: Structure of the constructor arguments (`worker.values.pack`), and the tensors in it.
@@ -266,7 +267,7 @@ class PreparedProblem:
         shapes, finite = form
 
         def can_judge(draw: Draw) -> bool:
-            if draw.function is integers and self.device.type == "cuda" and not self._runs_on_cpu(draw):
+            if draw.function in _OUT_OF_RANGE and self.device.type == "cuda" and not self._runs_on_cpu(draw):
                 return False  # an index out of range would break the judge's context
             try:
                 expected = self.solve(draw)[1]

@@ -126,8 +126,8 @@ class Reference:
         finally:
             self.load(before)
 
-    def find_side_effects(self) -> bool:
-        """Find `written_inputs` and `written_state`; returns whether an output shares memory with an input."""
+    def find_side_effects(self) -> tuple[bool, ...]:
+        """Find `written_inputs` and `written_state`; returns of each output whether it shares memory with an input."""
         structure, tensors = self.inputs(self._weight_seed, nominal)
         given = [tensor.clone() for tensor in tensors]
         before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
@@ -142,7 +142,7 @@ class Reference:
             name for (name, old), new in zip(before.items(), after, strict=True) if not same_values(old, new)
         )
         storages = {tensor.untyped_storage().data_ptr() for tensor in given if tensor.numel()}
-        return any(leaf.untyped_storage().data_ptr() in storages for leaf in outputs if leaf.numel())
+        return tuple(leaf.untyped_storage().data_ptr() in storages and leaf.numel() > 0 for leaf in outputs)
 
     def packed(self, what: str, value: Any) -> tuple[Any, list[torch.Tensor]]:
         """Structure and tensors (`worker.values.pack`) of the result of `what`."""

@@ -56,11 +56,11 @@ class Sketch:
 
         Returns:
             fp64 (P,); (2, P) when not all elements are finite, the second row for those that are not; int64 (P,) for
-            integers and booleans. For a tensor that is kept whole: its elements in place of the buckets.
+            integers and booleans. For a tensor that is kept whole: a copy of its elements in place of the buckets.
         """
         flat = as_real(tensor).reshape(-1)
         if not flat.is_floating_point():
-            return flat.long() if self._whole else self._add_up(flat, self._factors)
+            return flat.to(torch.int64, copy=True) if self._whole else self._add_up(flat, self._factors)
         values = self._sketch(flat)
         # One NaN or infinity makes its bucket and the sum of all buckets NaN or infinite.
         if math.isfinite(float(values.sum())):
@@ -85,7 +85,7 @@ class Sketch:
 
     def _sketch(self, flat: torch.Tensor, select: Callable[[torch.Tensor], torch.Tensor] | None = None) -> torch.Tensor:
         if self._whole:
-            return select(flat).double() if select else flat.double()
+            return (select(flat) if select else flat).to(torch.float64, copy=True)
         if self._fused and not select and flat.dtype in _FUSED:
             return self._fused(flat.contiguous())
         return self._add_up(flat, self._signs, select)

@@ -315,6 +315,8 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def _close(mine: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
+    if mine.dtype is torch.bool:
+        return torch.equal(mine, theirs)
     # The common case in two passes instead of eight: what is within atol is within atol + rtol * |b|.
     if mine.numel() and bool((mine - theirs).abs_().amax() <= tolerance):
         return True

@@ -4,7 +4,7 @@ A gate of 0, an identity matrix and the statistics of a new batch norm are the s
 leaves out what they cancel is right for an untrained model only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -15,6 +15,8 @@ import torch
 _SPREAD = 0.5
 #: Standard deviation of what is added to a tensor of zeros.
 _FROM_ZERO = 0.25
+#: Most states that are tried to find the changes that a reference bears.
+_MOST_TRIES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,36 @@ def varied(
         name: _changed(tensor, seed + number) if _is_default(first[name], tensor) else tensor
         for number, (name, tensor) in enumerate(second.items())
     }
+
+
+def borne(
+    plain: Mapping[str, torch.Tensor],
+    changed: Mapping[str, torch.Tensor],
+    bears: Callable[[dict[str, torch.Tensor]], bool],
+) -> dict[str, torch.Tensor]:
+    """The plain state with as many changes as the reference bears; one that it does not bear spoils no other.
+
+    Args:
+        plain: state by name.
+        changed: the same names; not all changes are borne together.
+        bears: whether it bears a state.
+    """
+    found = dict(plain)
+    names = [name for name in plain if changed[name] is not plain[name]]
+    waiting, tries = _halves(names), 0
+    while waiting and tries < _MOST_TRIES:
+        tries += 1
+        some = waiting.pop()
+        if bears(attempt := {**found, **{name: changed[name] for name in some}}):
+            found = attempt
+        else:
+            waiting += _halves(some)
+    return found
+
+
+def _halves(names: list[str]) -> list[list[str]]:
+    middle = len(names) // 2
+    return [names[:middle], names[middle:]] if middle else []
 
 
 def amplified(

@@ -4,6 +4,7 @@ Every timed call is a checked call (`candidate.output_check`). Its inputs are dr
 process just before it. While one kernel is timed, the processes of the others are stopped.
 """
 
+import secrets
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,7 +102,10 @@ def time_round(
         inputs = drawn if name == reference else drawn[: plan.calls]
         warmup = plan.block_warmup if number else plan.warmup
         with _blamed_on(name), _others_stopped(name, kernels):
-            blocks[name], sketches[name] = time_block(kernels[name], checker, inputs, warm=warm, warmup=warmup)
+            keep = name != reference and not number
+            blocks[name], sketches[name] = time_block(
+                kernels[name], checker, inputs, warm=warm, warmup=warmup, keep=keep
+            )
     for name in sketches.keys() - {reference}:
         with _blamed_on(name):
             for checked in zip(drawn, blocks[name].calls, sketches[name], sketches[reference], strict=False):
@@ -116,21 +120,29 @@ def time_block(
     *,
     warm: list[torch.Tensor],
     warmup: int,
+    keep: bool = False,
 ) -> tuple[TimedBlock, list[OutputSketch]]:
-    """Untimed calls, then one timed call on each of these inputs; also a sketch of each output."""
+    """Untimed calls, then one timed call on each of these inputs; also a sketch of each output.
+
+    With `keep`, the process keeps what one call returned, and it is read again after the last.
+    """
+    kept = secrets.randbelow(len(drawn) // 2) if keep and len(drawn) > 1 else -1
     before = kernel.processor_time
     trips = [kernel.timed_call(warm).wall_ms for _ in range(warmup)]
     calls, sketches = [], []
-    for inputs in drawn:
+    for number, inputs in enumerate(drawn):
         weights = checker.weights(inputs)
         if weights is not None:
             kernel.overwrite_weights(weights)
-        call = kernel.timed_call(checker.tensors(inputs))
+        call = kernel.timed_call(checker.tensors(inputs), keep=number == kept)
         trips.append(call.wall_ms)
         # The judge's clock runs until the output has been read, so an early reply gains nothing.
         sketches.append(checker.sketch(kernel.outputs))
         calls.append(replace(call, wall_ms=1e3 * (time.perf_counter() - call.asked)))
     after = kernel.processor_time
+    if kept >= 0:
+        kernel.read_again()
+        checker.check_kept(kernel.outputs, sketches[kept])
     block = TimedBlock(
         calls=tuple(calls),
         trip_ms=statistics.fmean(trips),

@@ -12,6 +12,7 @@ from kbevolve.evaluators.worker.values import Unpackable, dtype_name, dtype_name
 
 # Bound before any candidate is imported: patching torch later does not change it.
 _copy = torch.Tensor.copy_
+_data_ptr = torch.Tensor.data_ptr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,8 @@ class Returned:
 def settle(output: Any, layouts: Sequence[list[int] | None]) -> Returned:
     """Bring each tensor of an output into the reference's layout, inside the timed window.
 
-    A transposed, conjugated or negated view costs its user a copy; so it costs the kernel one, too.
+    A transposed, conjugated or negated view costs its user a copy; so it costs the kernel one, too. So does memory that
+    is copied when it is first used: to ask for its address makes it.
 
     Args:
         output: what forward() returned.
@@ -39,6 +41,9 @@ def settle(output: Any, layouts: Sequence[list[int] | None]) -> Returned:
         return Returned(structure={"foreign": str(error)}, leaves=[], settled=[])
     if len(leaves) != len(layouts):
         return Returned(structure=structure, leaves=leaves, settled=leaves)
+    for leaf in leaves:
+        if type(leaf) is torch.Tensor and leaf.layout is torch.strided:
+            _data_ptr(leaf)
     settled = [_settled(leaf, layout) for leaf, layout in zip(leaves, layouts, strict=True)]
     return Returned(structure=structure, leaves=leaves, settled=settled)
 

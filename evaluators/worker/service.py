@@ -27,7 +27,7 @@ from kbevolve.evaluators.worker.profiling import operations, profile
 from kbevolve.evaluators.worker.ptx import triton_traits
 from kbevolve.evaluators.worker.recipe import Recipe
 from kbevolve.evaluators.worker.timing import Stopwatch, synchronize
-from kbevolve.evaluators.worker.values import SharedTensor, dtype_name, unpack
+from kbevolve.evaluators.worker.values import SharedTensor, dtype_name, pack, unpack
 
 # Bound before any candidate is imported: patching torch or time later does not change them.
 _clock = time.perf_counter_ns
@@ -125,6 +125,8 @@ class Service:
                     return self._construct(request)
                 case "set_weights":
                     return self._set_weights(request)
+                case "state":
+                    return self._state(request)
                 case "try":
                     reply = self._try(request)
                     release_when_short(self._device)
@@ -183,6 +185,15 @@ class Service:
         self._synchronize()
         return {"ok": True}
 
+    def _state(self, request: Message) -> Message:
+        """The weights as they are now, written where the judge put them."""
+        assert self._model is not None
+        own = state_of(self._model)
+        for name, place in self._weights(request).items():
+            _copy(place, own[name])
+        self._synchronize()
+        return {"ok": True}
+
     def _try(self, request: Message) -> Message:
         """One call on its own inputs at new addresses, while the free memory holds no earlier result."""
         views = self._views(request["tensors"])
@@ -199,7 +210,7 @@ class Service:
             delivered = self._deliver(output, request, mine)
         if request["keep"]:
             self._kept = output.leaves
-        return {"ok": True, "times_ms": [milliseconds], **delivered, **self._effects(mine, views)}
+        return {"ok": True, "times_ms": [milliseconds], **delivered, **self._effects(mine, views, inputs, request)}
 
     def _again(self, request: Message) -> Message:
         """The tensors of the call that was kept, as they are now."""
@@ -219,7 +230,10 @@ class Service:
 
         def deliver(output: Returned) -> Message:
             delivered = self._deliver(output, request, private)
-            return {**delivered, **self._effects(private, views if request["compare"] else private)}
+            if request["keep"]:
+                self._kept = output.leaves
+            before = views if request["compare"] else private
+            return {**delivered, **self._effects(private, before, inputs, request)}
 
         with torch.no_grad():
             milliseconds, delivered = self._stopwatch.time(
@@ -283,9 +297,11 @@ class Service:
             if plain and list(leaf.shape) == place["shape"] and dtype_name(leaf.dtype) == place["dtype"]:
                 _copy(SharedTensor(**place).view(self._memory), leaf)
 
-    def _effects(self, inputs: list[torch.Tensor], before: list[torch.Tensor]) -> Message:
-        """What a call left changed: which inputs, and what of this process."""
-        changed = [not _same(mine, theirs) for mine, theirs in zip(inputs, before, strict=True)]
+    def _effects(self, mine: list[torch.Tensor], before: list[torch.Tensor], inputs: Any, request: Message) -> Message:
+        """What a call left changed: which inputs (all, where a container of them is), and what of this process."""
+        found: list[torch.Tensor] = []
+        moved = repr(pack(inputs, found)) != repr(request["inputs"]) or [*map(id, found)] != [*map(id, mine)]
+        changed = [moved or not _same(tensor, theirs) for tensor, theirs in zip(mine, before, strict=True)]
         return {"changed": changed, "changes": changes(self._before, self._precision, self._device)}
 
     def _weights(self, request: Message) -> dict[str, torch.Tensor]:
@@ -301,6 +317,8 @@ class Service:
 
 def _same(mine: torch.Tensor, theirs: torch.Tensor) -> bool:
     """Bit for bit, so that NaN equals itself."""
+    if mine.shape != theirs.shape:
+        return False
     if not mine.numel():
         return True
     return torch.equal(mine, theirs) or torch.equal(

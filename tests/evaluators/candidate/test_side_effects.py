@@ -16,11 +16,11 @@ class ReferenceEffects:
     """The part of a `PreparedProblem` that says what its reference does itself."""
 
     written_inputs: tuple[int, ...] = ()
-    aliasing: bool = False
+    aliasing: tuple[bool, ...] = ()
 
 
 def call(**facts: Any) -> Call:
-    plain: dict[str, Any] = {"changed_inputs": frozenset(), "aliases_input": False, "changes": ()}
+    plain: dict[str, Any] = {"changed_inputs": frozenset(), "aliases_input": frozenset(), "changes": ()}
     return Call(ms=1.0, wall_ms=1.3, asked=0.0, **(plain | facts))
 
 
@@ -44,14 +44,15 @@ def judged(made: Call, allowing: ReferenceEffects) -> Verdict | None:
     ],
 )
 def test_a_call_that_changes_its_process_is_refused(change: str) -> None:
-    assert judged(call(changes=(change,)), ReferenceEffects(written_inputs=(0,), aliasing=True)) is Verdict.REFUSED
+    assert judged(call(changes=(change,)), ReferenceEffects(written_inputs=(0,), aliasing=(True,))) is Verdict.REFUSED
 
 
 def test_a_kernel_may_change_or_return_inputs_only_where_the_reference_does() -> None:
-    changed, aliased = call(changed_inputs=frozenset({0})), call(aliases_input=True)
+    changed, aliased = call(changed_inputs=frozenset({0})), call(aliases_input=frozenset({1}))
     assert judged(changed, ReferenceEffects()) is judged(aliased, ReferenceEffects()) is Verdict.WRONG
     assert judged(changed, ReferenceEffects(written_inputs=(0,))) is None
-    assert judged(aliased, ReferenceEffects(aliasing=True)) is None
+    assert judged(aliased, ReferenceEffects(aliasing=(False, True))) is None
+    assert judged(aliased, ReferenceEffects(aliasing=(True, False))) is Verdict.WRONG
     assert judged(changed, ReferenceEffects(written_inputs=(1,))) is Verdict.WRONG
 
 

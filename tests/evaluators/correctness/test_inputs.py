@@ -11,6 +11,7 @@ from kbevolve.evaluators.correctness.inputs import (
     enlarged,
     heterogeneous,
     integers,
+    larger_integers,
     mixed_rows,
     nominal,
     outlying,
@@ -232,7 +233,23 @@ def test_integers_are_enlarged_and_flipped_within_their_range() -> None:
     assert torch.equal(small.abs(), torch.arange(1, 100, dtype=torch.int8))
     flags = torch.tensor([True, False])
     assert integers(flags, seeded()) is flags
+    positive = larger_integers(torch.arange(1, 100), seeded())
+    assert torch.equal(positive, 1000 * torch.arange(1, 100))
+
+
+def test_what_never_changes_is_shuffled_or_gets_other_elements() -> None:
     assert sorted(shuffled(torch.arange(50), seeded()).tolist()) == list(range(50))
+    mask = torch.full((8, 8), -torch.inf).triu(1)
+    assert not torch.equal(shuffled(mask, seeded()), mask)
+    assert set(shuffled(torch.ones(64, dtype=torch.bool), seeded()).tolist()) == {True, False}
+    assert set(shuffled(torch.ones(64, dtype=torch.int32), seeded()).tolist()) == {0, 1}
+    assert set(shuffled(torch.zeros(64, dtype=torch.int64), seeded()).tolist()) == {0, 1}
+    lengths = shuffled(torch.full((999,), 7), seeded())
+    assert set(lengths.tolist()) == set(range(1, 8))
+    assert set(shuffled(torch.full((99,), -2), seeded()).tolist()) == {-2, -1}
+    assert shuffled(torch.zeros(99), seeded()).unique().numel() > 90
+    assert bool((shuffled(torch.full((99,), 2.0), seeded()) > 0).all())
+    assert float(shuffled(torch.tensor(2.0), seeded())) != 2.0
 
 
 def test_a_transform_of_one_input_leaves_the_others() -> None:

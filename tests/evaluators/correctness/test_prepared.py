@@ -132,6 +132,15 @@ def test_an_input_that_never_changes_is_changed_or_tagged() -> None:
     assert Only(shuffled, 1) in transforms_of(problem)
     assert problem.tags == ()
     assert "constant-input" in prepare("x * inputs[1]", "[torch.rand(16, 8), 3]").tags
+    for constant in ("torch.zeros(8)", "torch.ones(8, dtype=torch.bool)", "torch.eye(16, 8)", "torch.tensor(0.0)"):
+        assert Only(shuffled, 1) in transforms_of(prepare("x * inputs[1] + x", f"[torch.rand(16, 8), {constant}]"))
+
+
+def test_second_weights_come_with_the_inputs_of_the_first_trial() -> None:
+    problem = prepare("self.layer(x)", "[torch.randn(16, 8)]")
+    first, second = problem.trial(0), problem.second_trial(0)
+    assert torch.equal(first.inputs[0], second.inputs[0])
+    assert not torch.allclose(first.expected.truth[0], second.expected.truth[0], rtol=1e-2)
 
 
 def test_special_numbers_are_left_out_where_they_reach_most_of_the_answer() -> None:

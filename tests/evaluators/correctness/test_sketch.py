@@ -151,6 +151,14 @@ def test_a_small_tensor_is_kept_whole() -> None:
     assert estimate(made, output, truth) == pytest.approx(float((output - truth).norm()), rel=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.float32])
+def test_what_is_kept_is_no_view(dtype: torch.dtype) -> None:
+    output = torch.ones(40, 40, dtype=dtype)
+    kept = sketch((40, 40)).of(output)
+    output.zero_()
+    assert bool((kept == 1).all())
+
+
 @pytest.mark.parametrize("shape", [LARGE, (10, 10)])
 def test_complex_numbers_count_as_two(shape: tuple[int, ...]) -> None:
     truth = torch.complex(randn(*shape), randn(*shape, seed=1))

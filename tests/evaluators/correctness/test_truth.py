@@ -266,3 +266,9 @@ def test_a_row_of_subnormal_numbers_may_be_flushed_to_zero(size: float, accepted
     expected = expected_of(truth)
     scale = scale_of(expected, [None], "fp32")
     assert accepts(scale, deviation([output], expected, scale)) is accepted
+
+
+def test_booleans_are_close_where_they_are_equal() -> None:
+    truth = torch.tensor([True, False])
+    assert allclose([truth.clone()], expected_of(truth, truth), "fp32")
+    assert not allclose([~truth], expected_of(truth, truth), "fp32")

@@ -1,8 +1,10 @@
 """Weights that are the same under both seeds are changed, and keep what kernels may rely on."""
 
+import hypothesis
+import hypothesis.strategies as st
 import torch
 
-from kbevolve.evaluators.correctness.weights import amplified, varied
+from kbevolve.evaluators.correctness.weights import amplified, borne, varied
 
 
 def changed(tensor: torch.Tensor, *, seed: int = 1) -> torch.Tensor:
@@ -40,6 +42,20 @@ def test_a_seed_gives_the_same_and_half_precision_stays() -> None:
     assert changed(half).dtype is torch.float16
     assert torch.equal(changed(half, seed=5), changed(half, seed=5))
     assert not torch.equal(changed(half, seed=5), changed(half, seed=6))
+
+
+@hypothesis.given(st.integers(2, 12), st.data())
+def test_a_change_that_is_not_borne_spoils_no_other(count: int, data: st.DataObject) -> None:
+    plain = {str(number): torch.zeros(1) for number in range(count)}
+    unchanged = data.draw(st.sampled_from(sorted(plain)))
+    state = {name: tensor if name == unchanged else torch.ones(1) for name, tensor in plain.items()}
+    bad = data.draw(st.sampled_from(sorted(set(plain) - {unchanged})))
+    found = borne(plain, state, lambda some: not bool(some[bad]))
+    assert found == {**state, bad: plain[bad]}
+
+
+def test_nothing_is_borne_where_a_single_change_is_not() -> None:
+    assert borne({"a": torch.zeros(1)}, {"a": torch.ones(1)}, lambda some: False) == {"a": torch.zeros(1)}
 
 
 def test_only_random_numbers_with_a_factor_are_amplified() -> None:

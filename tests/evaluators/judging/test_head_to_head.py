@@ -13,7 +13,7 @@ from kbevolve.evaluators.timing.rounds import TimedBlock
 
 
 def block(penalty_ms: float = 0.0) -> TimedBlock:
-    call = Call(ms=1.0, wall_ms=1.3, asked=0.0, changed_inputs=frozenset(), aliases_input=False, changes=())
+    call = Call(ms=1.0, wall_ms=1.3, asked=0.0, changed_inputs=frozenset(), aliases_input=frozenset(), changes=())
     return TimedBlock(calls=(call,), trip_ms=1.3, processor_ms=1.3, penalty_ms=penalty_ms)
 
 

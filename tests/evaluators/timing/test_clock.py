@@ -22,7 +22,7 @@ from kbevolve.evaluators.timing.statistics import hodges_lehmann, round_log_rati
 
 def calls(ms: float, overheads: list[float]) -> list[Call]:
     return [
-        Call(ms=ms, wall_ms=ms + overhead, asked=0.0, changed_inputs=frozenset(), aliases_input=False, changes=())
+        Call(ms=ms, wall_ms=ms + overhead, asked=0.0, changed_inputs=frozenset(), aliases_input=frozenset(), changes=())
         for overhead in overheads
     ]
 

@@ -20,6 +20,10 @@ class Later(list[torch.Tensor]):
     pass
 
 
+class Ordered(OrderedDict[str, torch.Tensor]):
+    pass
+
+
 def layout(*shape: int) -> list[int]:
     return list(torch.empty(shape).stride())
 
@@ -44,14 +48,23 @@ def test_views_are_copied_in_the_window(view: torch.Tensor) -> None:
     assert found.leaves[0] is view, "facts are of what was returned"
 
 
+def test_memory_that_is_copied_when_it_is_used_is_copied_in_the_window() -> None:
+    source = torch.rand(3, 4)
+    lazy = torch._lazy_clone(source)  # type: ignore[attr-defined]
+    assert torch._C._is_cow_tensor(lazy)  # type: ignore[attr-defined]
+    settle((lazy,), [layout(3, 4)])
+    assert not torch._C._is_cow_tensor(lazy)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
-    "output", [Pair(torch.rand(2), torch.rand(2)), Later([torch.rand(2)]), OrderedDict(a=torch.rand(2))]
+    "output", [Pair(torch.rand(2), torch.rand(2)), Later([torch.rand(2)]), Ordered(a=torch.rand(2))]
 )
 def test_containers_are_exact(output: Any) -> None:
     assert "foreign" in settle(output, [layout(2)] * 2).structure
 
 
-def test_what_torch_returns_is_a_tuple() -> None:
+def test_what_torch_and_python_offer_is_a_tuple_or_a_dict() -> None:
+    assert "dict" in settle(OrderedDict(a=torch.rand(2)), [layout(2)]).structure
     found = settle(torch.max(torch.rand(3, 4), dim=1), [layout(3), layout(3)])
     assert "tuple" in found.structure
 
