@@ -1,6 +1,7 @@
 """`kbevolve ask`: continue a run whose children people and agents write, and print its open questions."""
 
 import json
+import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from kbevolve.evolve.cli.completion import complete_problems, complete_runs
 from kbevolve.evolve.cli.options import FOLDER, archive_option, archive_words, kernelbench_option
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import json_output, reserving
+from kbevolve.evolve.cli.render.questions import print_questions
 from kbevolve.evolve.cli.render.tables import note
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
@@ -66,6 +68,7 @@ from kbevolve.evolve.runs.session import check_new_run, open_run, settings_of
     help="Write each prompt as a text file there; the JSON then has its name only.",
 )
 @click.option("-o", "--output", type=click.File("w", lazy=True), default="-", metavar="FILE", help="Write it there.")
+@click.option("--json", "wants_json", is_flag=True, help="Print JSON on a terminal, too; elsewhere it always is.")
 @settings_options
 @archive_option
 @kernelbench_option
@@ -79,11 +82,14 @@ def ask(
     pending: Path | None,
     prompts: Path | None,
     output: IO[str],
+    wants_json: bool,
     choice: SettingsChoice,
     archive_path: Path,
     kernelbench_dir: Path | None,
 ) -> int:
-    """Print the open questions of a run as JSON; you or an agent answer them with `kbevolve tell`.
+    """Print the open questions of a run; you or an agent answer them with `kbevolve tell`.
+
+    On a terminal that is a short list; in a pipe or a file, and with --json, it is JSON with the whole prompts.
 
     The run first continues as far as it can: answers become kernels, and kernels are judged here. Then each open
     question is printed with its id and the messages that a model would receive. The same command later continues from
@@ -107,14 +113,22 @@ def ask(
             settings = settings_of(run, {})
         asked = ask_run(archive, run, settings, devices=devices, judge=judge, say=show)
         found = payload_of(archive, asked, count=count, fresh=fresh, prompts=prompts)
-        text = json.dumps(found, indent=2, allow_nan=False)
-        click.echo(text, file=json_output() if output.name == "-" else output)
+        _print(found, output, wants_json=wants_json)
         for line in _remarks(run, found, archive_path, pending):
             show(line)
         if pending is not None and (written := write_pending(archive, run, pending)):
             show(f"Wrote {counted(len(written), 'kernel')} to {pending}. On a machine with {run.device}:")
             show(f"  {batch_command(pending)}")
     return INTERRUPTED if asked.interrupted else 0
+
+
+def _print(found: Mapping[str, Any], output: IO[str], *, wants_json: bool) -> None:
+    """A list for a person at a terminal, else JSON."""
+    file = (json_output() or sys.stdout) if output.name == "-" else output
+    if output.name == "-" and file.isatty() and not wants_json:
+        print_questions(Console(file=file), found)
+    else:
+        click.echo(json.dumps(found, indent=2, allow_nan=False), file=file)
 
 
 def _models(choice: SettingsChoice) -> str:

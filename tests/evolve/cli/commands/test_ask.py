@@ -2,7 +2,9 @@
 
 import io
 import json
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,21 @@ def test_a_person_reads_what_happens_beside_the_json(begin: Any, kbevolve: Any, 
     assert lines[-2] == f"Run {run}: 1 question is open."
     assert lines[-1].startswith(f"Answer with: kbevolve tell --question {run}/g2/i0/s0/q1 ")
     assert json.loads((folder / "asked.json").read_text())["open"] == 1
+
+
+def test_a_person_at_a_terminal_gets_a_list(begin: Any, kbevolve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = begin("--islands", "1", "--generations", "2")["questions"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = kbevolve("ask")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.out)
+    assert "g1/i0/s0/q1  an idea  " in text
+    assert f"{one['parents'][0]['kernel'][:8]} {one['parents'][0]['speedup']:#.3g}×" in text
+    assert "kbevolve ask --prompts DIR" in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "Answer with: kbevolve tell --question " in shown.err
+    assert json.loads(kbevolve("ask", "--json").out)["questions"][0]["system"] == one["system"]
+    assert "prompts/g1-i0-s0-q1.md" in kbevolve("ask", "--prompts", "prompts").out
 
 
 def test_several_who_ask_share_the_questions_out(begin: Any, ask: Any) -> None:
