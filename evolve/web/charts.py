@@ -11,7 +11,7 @@ from kbevolve.archive.records import Confirmation, Measurement, Verdict
 from kbevolve.evolve.web.progress import Milestone, decisive
 
 #: Size of a chart in its own units, and the room beside its axes.
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 960, 320, 46, 44, 14, 14
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 960, 320, 46, 44, 20, 14
 #: Colours of series; a further one is grey.
 SERIES = 6
 #: Classes of speedup: below 1, and then equal steps of its logarithm up to the best.

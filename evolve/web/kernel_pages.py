@@ -36,6 +36,8 @@ def kernel_pages(snapshot: Snapshot) -> Blueprint:
             shown=births[:_SHOWN],
             facts=facts,
             entry=entry,
+            published=facts.published(entry) if facts and entry else None,
+            is_confirmed=bool(facts and found.id in facts.confirmed),
             idea=archive.runs.ideas(births[0].run).get(births[0].idea or "") if births else None,
             parents=list(zip(births[0].parents, parents, strict=True)) if births else [],
             gain=gain_over(entry, parents[0]) if entry and parents else None,

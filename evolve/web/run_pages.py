@@ -144,7 +144,7 @@ def _run_page(snapshot: Snapshot, facts: RunFacts) -> str:
         facts=facts,
         tab="run",
         chart=progress_chart(found, facts.summary.champion),
-        islands=islands_chart(found),
+        islands=islands_chart([one for one in found if one.entry.kernel != facts.reference]),
         leads=decisive([one for one in found if one.leads])[::-1],
         niches=niche_elites(facts.entries, placements),
         counts=counts,

@@ -47,7 +47,7 @@ class RunFacts:
     def ranked(self) -> tuple[OutlineEntry, ...]:
         """Every kernel once, with its confirmed speedup where it has one: the best first, as in every list; those that
         failed again and the reference itself after the other correct ones."""
-        found = [self._published(one) for one in self.first.values()]
+        found = [self.published(one) for one in self.first.values()]
 
         def key(one: OutlineEntry) -> tuple[bool, tuple[int, float]]:
             low = None if one.kernel in self.failed else one.speedup_low
@@ -56,7 +56,8 @@ class RunFacts:
 
         return tuple(sorted(found, key=key))
 
-    def _published(self, one: OutlineEntry) -> OutlineEntry:
+    def published(self, one: OutlineEntry) -> OutlineEntry:
+        """The entry with the confirmed speedup of its kernel, where it has one."""
         contest = self.confirmed.get(one.kernel or "")
         if contest is None:
             return one

@@ -136,7 +136,7 @@ def _reasons(
         rival = "eager" if one.rival is None else "the champion" if one.rival != one.kernel else "itself"
         words = f"{as_times(one.ratio)} {interval_words(one.ratio_low, one.ratio_high)} the speed of {rival}"
         contest = "the final" if one.purpose == FINAL else f"a contest after generation {one.generation}"
-        won = {Comparison.FASTER: "won", Comparison.TIE: "drew in", Comparison.SLOWER: "lost"}[one.comparison]
+        won = {Comparison.FASTER: "won", Comparison.TIE: "tied in", Comparison.SLOWER: "lost"}[one.comparison]
         yield f"Measured again in fresh processes it {won} {contest}: {words}."
     places = [one for one in placements if one.kernel == entry.kernel]
     if places and places[0].via == "birth":

@@ -65,8 +65,15 @@ def test_the_pages_of_a_run_say_what_the_archive_holds(make_archive: Callable[..
     story = text(client.get(f"/runs/{sample.run.id}/story").get_data(as_text=True))
     assert "How the best kernel came to be" in story
     assert "Measured again in fresh processes it won the final" in story
+    number = f"{champion.speedup:#.3g}×"
+    assert f"; measured again in fresh processes: {number} [" in story
     kernel = text(client.get(f"/kernels/{champion.kernel}").get_data(as_text=True))
     assert "best of its run" in kernel
+    assert f"the speed of eager {number} [" in kernel, "the confirmed speedup"
+    slower = min(
+        (one for one in sample.evaluations.values() if one.timing.speedup), key=lambda one: one.timing.speedup or 0.0
+    )
+    assert "of eager's speed: " in text(client.get(f"/kernels/{slower.kernel}").get_data(as_text=True))
     assert "class ModelNew ( nn . Module ):" in kernel
 
 
