@@ -56,6 +56,7 @@ def test_native_examples_stay_in_the_fast_lane(example: Example) -> None:
     assert 'extern "C"' in native
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 @pytest.mark.parametrize("name", NAMES)
 def test_the_judge_accepts_examples_in_cpp(name: str, judge: Judge) -> None:
