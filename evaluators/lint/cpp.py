@@ -45,7 +45,18 @@ _TENSOR = re.compile(
 #: Instructions that enter the operating system's kernel, on x86-64 and on ARM.
 _SYSTEM_CALL = re.compile(r"(^|[\s;])(syscall|int \$0x80|svc #?0)\b")
 #: Bytes among instructions, and data where instructions are.
-_MACHINE_CODE = re.compile(r"(^|[\s;])\.(byte|[248]byte|long|quad|incbin)\b|^\.text\b")
+_MACHINE_CODE = re.compile(
+    r"(^|[\s;])\.(byte|[248]byte|long|quad|octa|h?word|short|value|int|float|double|single|asci[iz]|string(?:8|16|32|64)?"
+    r"|fill|skip|space|zero|rept|irpc?|(?:alt)?macro|inc(?:bin|lude))\b|^\.text\b"
+)
+#: What stands before the text of inline assembly, and before the section that bytes are put in.
+_ASSEMBLY = words("asm __asm __asm__ volatile __volatile __volatile__ inline goto section __section__ gnu::section")
+#: Python's functions that run a text.
+_RUNNERS = words("exec eval loads")
+#: Functions that give memory which may hold machine code, and the names of protections with which it cannot run.
+_MAPS = words("mmap mmap64 ::mmap")
+_DATA = words("PROT_READ PROT_WRITE PROT_NONE")
+_PROT_EXEC = 4
 #: Words before a name that do not declare it.
 _NO_TYPES = words("return else case new delete throw goto co_return co_await typedef using namespace sizeof")
 _FREE_METHODS = PRODUCES | DESCRIBES | table("describes_in_cpp")
@@ -56,6 +67,8 @@ _CONSTANT = words("const constexpr inline constinit __device__ __shared__ __forc
 #: Characters of a macro's body and of its arguments, and of all that macros make: no text may explode.
 _MOST_MACRO = 2000
 _MOST_MADE = 200_000
+#: Strings of one assembly, and words of a call's arguments that are read.
+_MOST_PARTS = 400
 _CALL = re.compile(rf"\b(\w+)\s*\(([^()]{{0,{_MOST_MACRO}}})\)")
 
 
@@ -68,6 +81,8 @@ class CppReader:
         self._strings: list[str] = []
         #: Name -> parameters and body of a macro with parameters.
         self._macros: dict[str, tuple[list[str], str]] = {}
+        #: Name -> body of a macro without parameters.
+        self._bodies: dict[str, str] = {}
         #: Whether the text includes a header with half types.
         self._halves = False
         text = _COMMENT_OR_STRING.sub(self._numbered, _CONTINUED.sub("", source).replace("%:", "#"))
@@ -88,10 +103,6 @@ class CppReader:
             if word[0] == '"':
                 text = self._strings[int(word[1:])]
                 self._string(text, asked=words[max(0, index - 2) : index] == ["attr", "("])
-                if before == "(" and _SYSTEM_CALL.search(text):  # inline assembly
-                    self._marks.refuse("subprocess")
-                if before == "(" and _MACHINE_CODE.search(text):
-                    self._marks.refuse("unreadable")
             elif _is_name(word) and before in {".", "->"}:
                 self._method(word, words[index - 2] if index > 1 else "", behind)
             elif _is_name(word):
@@ -101,12 +112,30 @@ class CppReader:
                     self._marks.refuse("patches-torch")
                 if word == "static" and _keeps_state(words[index + 1 : index + 40]):
                     self._marks.tag("module-cache")
-                if word == "PROT_EXEC":
+                if word in _ASSEMBLY and behind == "(":
+                    self._assembly(words[index + 2 :])
+                if word == "PROT_EXEC" or (word in _MAPS and behind == "(" and _may_run(words[index + 2 :])):
                     self._marks.refuse("unreadable")
                 if word == "catch":
                     self._marks.tag("try-except-fallback")
                 if word in {"__global__", "__device__"} or (word == "extern" and behind[0] == '"'):
                     self._marks.own_kernel = True
+
+    def _assembly(self, behind: Sequence[str]) -> None:
+        """``asm(``: its text may be several strings, and macros of strings."""
+        text = ""
+        for word in behind[:_MOST_PARTS]:
+            if word[0] == '"':
+                text += self._strings[int(word[1:])]
+            elif word in self._bodies:
+                text += "".join(self._strings[int(number)] for number in re.findall(r'"(\d+)', self._bodies[word]))
+            else:
+                break
+        text = re.sub(r"\\[nrt]", "\n", text)
+        if _SYSTEM_CALL.search(text):
+            self._marks.refuse("subprocess")
+        if _MACHINE_CODE.search(text):
+            self._marks.refuse("unreadable")
 
     def _numbered(self, found: re.Match[str]) -> str:
         """What stands for a comment or a string."""
@@ -130,6 +159,7 @@ class CppReader:
             if "##" in body:
                 self._marks.tag("token-pasting")
             if parameters is None:
+                self._bodies[name] = body
                 return f"using {name} = {body};"
             self._macros[name] = [one.strip() for one in parameters.split(",")], body
             return f"{_joined(body, ' ')};"
@@ -174,12 +204,31 @@ class CppReader:
             self._marks.operation(operation_weight(operator[1]), operator[0])
         if asked and is_heavy(text):
             self._marks.operation("heavy", text)
+        if asked and text in _RUNNERS:
+            self._marks.refuse("unreadable")
+        if asked:
+            self._marks.add(
+                rule for module in ("os", "sys") for rule in rules_of(f"{module}.{text}", "python") if rule[1]
+            )
         if re.search(r"\b(mma|wgmma|tcgen05|cvt)\S*\.(tf32|f16|bf16|e4m3|e5m2)", text):
             self._marks.tag("half-types")
         if re.search(r"\.approx\b", text):
             self._marks.tag("fast-math")
         if PROCESS_FILES.match(text):
             self._marks.refuse("frames")
+
+
+def _may_run(arguments: Sequence[str]) -> bool:
+    """Whether the third of these arguments of a call is more than the protection of data."""
+    place = depth = 0
+    for word in arguments[:_MOST_PARTS]:
+        depth += {"(": 1, ")": -1}.get(word, 0)
+        if depth < 0 or place > 2:
+            break
+        if place == 2 and (int(word) & _PROT_EXEC if word.isdigit() else _is_name(word) and word not in _DATA):
+            return True
+        place += word == "," and not depth
+    return place < 2
 
 
 def _joined(text: str, pasted: str = "") -> str:

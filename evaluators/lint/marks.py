@@ -25,6 +25,8 @@ class Marks:
     writes_unknown: bool = False
     #: Whether it writes bytes that may be a library of machine code.
     writes_bytes: bool = False
+    #: Whether a loaded library is asked for a function by a computed name.
+    asks_unknown: bool = False
 
     def tag(self, name: str) -> None:
         """Note a tag that has honest uses."""

@@ -17,6 +17,7 @@ DESCRIBES = table("describes")
 _NEUTRAL = table("parts_of_torch")
 KERNEL_LIBRARIES = table("kernel_libraries")
 _CPP_TYPES = table("types_in_cpp")
+_NUMPY_HEAVY, _NUMPY_LIGHT = table("numpy_heavy"), table("numpy_light")
 _FREE_NAME = re.compile(r"(is|get|set|has)_|__|(u|q|qu|b)?(int|float|bits|complex)\d\w*$|bit$")
 _OPERATIONS = re.compile(rf"torch\.{PATTERNS['operation_spaces'].pattern}\.(\w+)")
 _DECOMPOSITIONS = re.compile(r"(?:torch|numpy)\.(?:linalg|fft|_C\._linalg|_C\._fft)\.(\w+)")
@@ -39,7 +40,10 @@ def weight_of(name: str) -> str:
     if found := _DECOMPOSITIONS.match(name):
         return "light" if PATTERNS["light_linalg"].fullmatch(found[1]) else "heavy"
     if root == "numpy":
-        return "heavy" if rest.rpartition(".")[2] in HEAVY else ""
+        parts = rest.split(".")
+        if parts[-1] in HEAVY | _NUMPY_HEAVY:
+            return "heavy"
+        return "" if _NUMPY_LIGHT.isdisjoint(parts) else "light"
     if root != "torch" or not rest:
         return ""
     if found := MODULE_CLASS.fullmatch(name):

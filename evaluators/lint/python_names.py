@@ -42,7 +42,8 @@ _CONTAINER_METHODS = {name for kind in (list, dict, set, deque) for name in dir(
 #: Modules that can be reached through another's imports: ``torch.os.system`` is ``os.system``.
 _DETOUR = re.compile(
     r"(?:\w+\.)*(\w+)\._?"
-    r"(os|sys|ctypes|builtins|inspect|gc|subprocess|threading|signal|socket|importlib|multiprocessing|shutil)(?=\.|$)"
+    r"(os|sys|ctypes|builtins|inspect|gc|subprocess|threading|signal|socket|importlib|multiprocessing|shutil|pickle|marshal"
+    r"|runpy|sympy|timeit|shelve)(?=\.|$)"
 )
 _SELF = re.compile(r"^builtins\.\w+\.__self__(?=\.|$)")
 

@@ -85,6 +85,12 @@ class PythonReader:
                 self._mention(node, at)
             case ast.Subscript(value=base, slice=key, ctx=ast.Load()):
                 self._unreadable.check_item(base, key, at.scope)
+            case ast.MatchClass(kwd_attrs=attributes) if attributes:
+                self._unreadable.check_pattern(attributes)
+                for attribute in HEAVY.intersection(attributes):
+                    self._marks.operation("heavy", f".{attribute}")
+            case ast.Tuple(elts=[ast.Constant(value=str()), *members]):  # a field of ctypes.Structure
+                self._unreadable.check_members(members, at.scope)
             case ast.Constant(value=str() | bytes() as text) if at.code and text:
                 self.texts[text if isinstance(text, str) else text.decode("latin-1")] = None
             case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.JoinedStr() | ast.AugAssign():
@@ -188,6 +194,8 @@ class PythonReader:
                 self._named(name, called=False, running=at.running)
         if isinstance(node, ast.Attribute):
             self._escape(node, at)
+        elif node.id in {"__loader__", "__spec__"}:
+            self._marks.imports_files = True
         elif node.id == "Model" and at.scope.owner_of("Model") is None:
             self._marks.tag("reference-copied")
 
@@ -206,6 +214,8 @@ class PythonReader:
 
     def _operator(self, node: ast.AST, at: PythonContext) -> Iterable[tuple[ast.AST, PythonContext]]:
         operands = operands_of(node)
+        if isinstance(getattr(node, "op", None), ast.Mult):
+            self._unreadable.check_members(operands, at.scope)
         # A container of tensors written on the spot is no tensor.
         single = [operand for operand in operands if not isinstance(operand, ast.Tuple | ast.List | ast.Dict)]
         below = operands if isinstance(node, ast.BinOp) else ast.iter_child_nodes(node)

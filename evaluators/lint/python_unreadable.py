@@ -15,10 +15,16 @@ _EXECUTORS = table("executors")
 #: Functions that run a text, as `operator.attrgetter` may be asked for them.
 _RUNNERS = words("exec eval compile loads __import__ import_module")
 #: Arguments by keyword of the functions that run a text, which are no text.
-_NO_TEXT = words("globals locals number repeat timer flags dont_inherit optimize mode filename")
+_NO_TEXT = words(
+    "globals locals number repeat timer flags dont_inherit optimize mode filename num_threads label sub_label"
+)
+#: Functions that read objects back, and the argument that keeps them from running what the file says.
+_READS_OBJECTS = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)} | {
+    f"numpy.lib.{name}": ("allow_pickle", False) for name in ("format.read_array", "npyio.NpzFile")
+}
 #: Methods that write to a file, and those that write bytes.
-_WRITES = words("write write_text write_bytes writelines tofile extractall unpack_archive")
-_WRITES_BYTES = words("write_bytes tofile extractall unpack_archive")
+_WRITES_BYTES = words("write_bytes tofile extract extractall unpack_archive writestr")
+_WRITES = _WRITES_BYTES | words("write write_text writelines writerow writerows")
 #: Functions of the C library that give memory which may hold machine code.
 _MAPS = words("mmap mmap64 mremap remap_file_pages shmat")
 _PROT_EXEC = 4
@@ -65,6 +71,17 @@ class UnreadableCode:
             if BUILT in base:
                 self._built(attribute, arguments, scope)
 
+    def check_pattern(self, attributes: list[str]) -> None:
+        """``case object(eval=run)``: the attributes that a pattern asks for."""
+        self._marks.add(("frames", True) for name in attributes if name in _ESCAPES)
+        if not (_RUNNERS | CODE_OBJECTS).isdisjoint(attributes):
+            self._refuse()
+
+    def check_members(self, members: list[ast.expr], scope: NameScope) -> None:
+        """``PROTOTYPE * 2`` or ``("field", PROTOTYPE)``: functions that ctypes reads from memory."""
+        if any(PROTOTYPE in self._names.of(member, scope) for member in members):
+            self._refuse()
+
     def check_item(self, base: ast.expr, key: ast.expr, scope: NameScope) -> None:
         """``base[key]``, which may be any function of a module."""
         text = self._names.text(key, scope)
@@ -75,6 +92,7 @@ class UnreadableCode:
             any_module = name == "sys.modules" and getattr(key, "id", getattr(key, "attr", "")) not in _OWN_MODULE
             if text is None and (any_module or module in _EXECUTORS):
                 self._refuse()
+            self._marks.asks_unknown |= text is None and name == BUILT
 
     def finish(self) -> None:
         """Check what shows at the end: a name that was taken for constant must not be changed by code in a text."""
@@ -85,6 +103,8 @@ class UnreadableCode:
 
     def _named(self, name: str, node: ast.Call, scope: NameScope) -> None:
         arguments = node.args
+        self._marks.writes_unknown |= PATTERNS["writes_files"].match(name) is not None
+        self._marks.writes_bytes |= PATTERNS["writes_any_bytes"].match(name) is not None
         match name:
             case _ if PATTERNS["runs_text"].fullmatch(name):
                 texts = arguments[: 2 if name.startswith("timeit.") else 1]
@@ -103,6 +123,7 @@ class UnreadableCode:
                 any_function = member is None and not _EXECUTORS.isdisjoint(base)
                 if any_function or member in CODE_OBJECTS or (BUILT in base and member in _MAPS):
                     self._refuse()
+                self._marks.asks_unknown |= member is None and BUILT in base
                 if name == "builtins.setattr" and OWN not in base:
                     self._changed.add(member or "*")
             case "builtins.globals" | "builtins.locals" | "builtins.vars":
@@ -131,6 +152,13 @@ class UnreadableCode:
                 self._opens_bytes |= any("b" in mode and bool(set("wax+") & set(mode)) for mode in written)
             case _ if PATTERNS["imports_files"].fullmatch(name):
                 self._marks.imports_files = True
+            case _ if PATTERNS["generates_code"].fullmatch(name):
+                self._refuse()
+            case _ if name in _READS_OBJECTS:
+                keyword, safe = _READS_OBJECTS[name]
+                given = [word.value for word in node.keywords if word.arg in {keyword, None}]
+                if any(not (isinstance(value, ast.Constant) and value.value is safe) for value in given):
+                    self._refuse()
 
     def _runs(self, text: ast.expr, scope: NameScope, *, is_python: bool) -> None:
         """A text is run; `timeit` takes a function as well."""
@@ -161,6 +189,8 @@ class UnreadableCode:
         """A method of a library, a builder, or what one of them made."""
         from_text = attribute == "triton" and not all(self._written_out(text, scope) for text in arguments[1:2])
         pointer = attribute == "cast" and any("(*)" in (self._names.text(one, scope) or "") for one in arguments[:1])
+        if PATTERNS["cpp_libraries"].fullmatch(attribute):
+            self._marks.operation("heavy", attribute)
         if attribute in _MAPS or attribute.startswith(("PyRun_", "PyEval_", "PyMarshal_")) or from_text or pointer:
             self._refuse()
 

@@ -76,7 +76,11 @@ def lint(
         marks.tag("library-only")
         if marks.loads_library:
             marks.tag("foreign-library")
-    if (marks.imports_files and marks.writes_unknown) or (marks.loads_library and marks.writes_bytes):
+    if (
+        (marks.imports_files and marks.writes_unknown)
+        or (marks.loads_library and marks.writes_bytes)
+        or (marks.asks_unknown and "foreign-library" in marks.tags)
+    ):
         marks.refuse("unreadable")
     if allow_unreadable:
         marks.refused.discard("unreadable")
@@ -163,7 +167,8 @@ def _refusal(marks: Marks, allow_library: str) -> str:
     for rule, sentence in REFUSALS.items():
         if rule in marks.refused:
             return f"not accepted: {sentence}"
-    return library_refusal(marks.heavy, marks.light, allow_library)
+    foreign = ["a library that the file does not build"] if marks.loads_library and not marks.own_kernel else []
+    return library_refusal([*marks.heavy, *foreign], marks.light, allow_library)
 
 
 def library_refusal(heavy: Iterable[str], light: Iterable[str], allow_library: str) -> str:

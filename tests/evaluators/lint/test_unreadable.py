@@ -66,6 +66,26 @@ UNREADABLE = (
     "import sys\nfrom pathlib import Path\nPath('m.py').write_text(str(DATA))\nsys.path.insert(0, '.')\nimport m",
     "import runpy, os\nos.write(3, DATA)\nrunpy.run_path('m.py')",
     "import ctypes\nopen('l.so', 'wb').write(DATA)\nctypes.CDLL('./l.so')",
+    "import sys, zipfile\nzipfile.ZipFile('m.zip', 'w').writestr('m.py', str(DATA))\nsys.path.append('m.zip')",
+    "import sys, json\njson.dump(DATA, open('m.py', 'w'))\nsys.path.insert(0, '.')\nimport m",
+    "import sys, logging\nlogging.basicConfig(filename='m.py')\nsys.path.append('.')\nimport m",
+    "open('m.py', 'w').write(str(DATA))\ntorch.__path__.append('.')\nimport torch.m",
+    "import mmap, sys\nmmap.mmap(3, 9)[:2] = bytes(DATA)\nsys.path.append('.')\nimport m",
+    "import ctypes\ntorch.from_file('l.so', shared=True, size=2)[:] = DATA\nctypes.CDLL('./l.so')",
+    "from importlib.machinery import PathFinder\nopen('m.py', 'w').write(str(DATA))\nPathFinder.find_spec('m', ['.'])",
+    "open('m.py', 'w').write(str(DATA))\ntype(__loader__)('m', 'm.py').load_module()",
+    # Objects that are read back, and modules that run what they are given.
+    "import io\ntorch.load(io.BytesIO(bytes(DATA)), weights_only=False)",
+    "import io, numpy\nnumpy.load(io.BytesIO(bytes(DATA)), allow_pickle=True)",
+    "import io, numpy\nnumpy.load(io.BytesIO(bytes(DATA)), **{'allow_pickle': True})",
+    "torch.serialization.pickle.loads(bytes(DATA))",
+    "from multiprocessing.reduction import ForkingPickler\nForkingPickler.loads(bytes(DATA))",
+    "import shelve\nshelve.open('x')['f']()",
+    "import sympy\nsympy.Symbol('x') + str(DATA)",
+    "import timeit\ntimeit.main(['-n1', str(DATA)])",
+    "from torch.utils.benchmark import Timer\nTimer(str(DATA)).timeit(1)",
+    "import torch.fx\ntorch.fx.GraphModule({}, torch.fx.Graph())",
+    "import builtins\nmatch builtins:\n    case object(exec=run):\n        run(str(DATA))",
     # Machine code.
     "import mmap\nm = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)",
     "import mmap\nm = mmap.mmap(-1, 4096, mmap.MAP_PRIVATE, 7)",
@@ -75,6 +95,9 @@ UNREADABLE = (
     "import ctypes\nF = ctypes.PYFUNCTYPE(ctypes.c_int)\nctypes.cast(int(DATA[0]), F)()",
     "import ctypes\nF = ctypes.CFUNCTYPE(ctypes.c_int)\nF.from_address(int(DATA[0]))()",
     "import ctypes\nctypes.CDLL(None).mmap(0, 4096, 7, 34, -1, 0)",
+    "import ctypes\ngetattr(ctypes.CDLL(None), str(DATA))(0, 4096, 7, 34, -1, 0)",
+    "import ctypes\nF = ctypes.CFUNCTYPE(None)\n(F * 1).from_buffer(bytearray(DATA))[0]()",
+    "import ctypes\nclass S(ctypes.Structure):\n    _fields_ = [('f', ctypes.CFUNCTYPE(None))]\nS.from_address(1).f()",
     "import ctypes\nctypes.PyDLL(None).PyRun_SimpleString(DATA)",
     # Torch's and Triton's own ways.
     "torch.jit.CompilationUnit(str(DATA))",
@@ -111,6 +134,14 @@ READABLE = (
     "self_compile = torch.compile(lambda x: x)",
     "import base64\nTABLE = base64.b64decode('AAAA')",
     "import pickle, json\nK = json.loads('{}')",
+    "import json, zipfile\njson.dump(DATA, open('plan.json', 'w'))",
+    "W = torch.load('w.pt', weights_only=True)",
+    "import numpy\nW = numpy.load('w.npy', allow_pickle=False)",
+    "def backend(graph: torch.fx.GraphModule, inputs):\n    return graph",
+    "import torch.utils.benchmark as b\nt = b.Timer('f()', globals={'f': len}, num_threads=DATA[0])",
+    "match DATA:\n    case slice(start=0, stop=end):\n        pass",
+    "import ctypes\nA = ctypes.c_float * 4\nclass S(ctypes.Structure):\n    _fields_ = [('n', ctypes.c_int), ('x', A)]",
+    "import ctypes\nF = ctypes.CFUNCTYPE(None, ctypes.c_int)\nL = ctypes.CDLL(str(DATA))\nL.f.argtypes = (F,)",
 )
 
 
@@ -139,10 +170,16 @@ def test_readable_code_is_read(top: str) -> None:
         "#!/usr/bin/python\n# -*- coding: unicode_escape -*-\nx = 1",
         extension("void run() { char* code = map(0, 4096, PROT_READ | PROT_EXEC); }"),
         extension('void run() { asm volatile(".byte 0x0f, 0x05"); }'),
+        extension('void run() { asm volatile("nop\\n\\t.2byte 0x050f"); }'),
+        extension('#define A "sys" "call"\n#define B ".oc" "ta 5"\nvoid run() { asm(B); }'),
+        extension('__attribute__((section(".text"))) const char code[] = {1};'),
+        extension("void run() { mmap(nullptr, size(1, 2), 3 | 4, MAP_PRIVATE, -1, 0); }"),
+        extension("void run() { mmap(nullptr, 4096, protection, MAP_PRIVATE, -1, 0); }"),
+        extension('void run() { py::module_::import("builtins").attr("exec")("x"); }'),
         extension("#include <Python.h>\nvoid run(const char* text) { PyRun_SimpleString(text); }"),
         extension("void run(std::string text) { pybind11::exec(text); }"),
     ],
-    ids=range(6),
+    ids=range(12),
 )
 def test_other_encodings_and_native_code_made_at_run_time_are_unreadable(source: str) -> None:
     assert lint(source).refusal.startswith("not accepted: running code that cannot be read")
@@ -155,8 +192,10 @@ def test_other_encodings_and_native_code_made_at_run_time_are_unreadable(source:
         "# -*- coding: utf-8 -*-\nx = 1",
         "x = 1\n# coding: utf-7",
         extension('void run() { asm volatile("mma.sync.aligned.m16n8k8.b32 %0;"); int bytes = PROT_READ; }'),
+        extension('void run() { asm("{\\n\\t.reg .pred p;\\n\\tsetp.ne.b32 p, %0, 0;\\n}"); CHECK(x, ".float"); }'),
+        extension("void run() { mmap(nullptr, round(n, 4), PROT_READ | PROT_WRITE, MAP_PRIVATE, -1, 0); }"),
     ],
-    ids=range(3),
+    ids=range(5),
 )
 def test_usual_encodings_and_assembly_are_readable(source: str) -> None:
     assert lint(source).refusal == ""
