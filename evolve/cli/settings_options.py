@@ -140,7 +140,7 @@ budget_options = (
     _setting(
         "--max-wall",
         "budget.wall_seconds",
-        "Stop after 90s, 20m or 3h, over all sessions.",
+        "Stop after 90s, 20m or 3h, over all sessions; the generation under way and the final are finished.",
         metavar="DURATION",
         callback=_seconds,
     ),

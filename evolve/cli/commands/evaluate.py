@@ -25,7 +25,7 @@ from kbevolve.evolve.cli.render.json import print_json_line
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile
 from kbevolve.evolve.cli.render.recipe import recipe_fields
-from kbevolve.evolve.cli.render.tables import note, print_fields
+from kbevolve.evolve.cli.render.tables import announce, note, print_fields
 from kbevolve.evolve.cli.settings_options import SettingsChoice, judge_options
 from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
@@ -139,6 +139,7 @@ def evaluate(
             )
             return _judge_batch(session, judges_for, as_json)
     assert kernel is not None, "either a file or a batch"
+    announce(f"Judging {kernel.id} on {devices.description}, after the reference")
     with judges_for() as judges:
         if baselines:
             _measure_baselines(judges, problem, settings.evaluation)

@@ -24,7 +24,7 @@ from kbevolve.evolve.cli.render.graph import graph_tree, print_graph
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import print_source
 from kbevolve.evolve.cli.render.problem_card import card_fields
-from kbevolve.evolve.cli.render.tables import Column, print_fields, print_table
+from kbevolve.evolve.cli.render.tables import Column, announce, print_fields, print_table
 from kbevolve.evolve.cli.settings_options import device_option
 
 if TYPE_CHECKING:
@@ -190,6 +190,7 @@ def check(
     from kbevolve.evaluators.device.devices import find_device
 
     found = find_device(device or "auto")
+    announce(f"Running the reference of {problem.name} some dozen times on {found.description}")
     card = card_for(problem, found, precision, fresh=fresh)
     flaws = known_flaws(problem)
     if as_json:

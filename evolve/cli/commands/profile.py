@@ -16,7 +16,7 @@ from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import evaluation_fields
 from kbevolve.evolve.cli.render.profile import print_profile
-from kbevolve.evolve.cli.render.tables import note, print_fields, say
+from kbevolve.evolve.cli.render.tables import announce, note, print_fields, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, profile_options
 from kbevolve.evolve.proposers.seeds.seeds import read_kernel
 
@@ -42,6 +42,7 @@ def profile(
     kernel = read_kernel(file)
     problem = find_problem(problem_name, kernelbench=kernelbench_dir)
     settings, devices = choice.load({"evaluation.force": True})  # nothing is ranked here, so any problem is accepted
+    announce(f"Judging and profiling {kernel.id} on {devices.device.description}")
     evaluation, refusal = _profiled(problem, kernel, devices.device, settings.evaluation, ncu=ncu)
     if as_json:
         facts = ("kernel", "problem", "device", "precision", "verdict", "message", "time_ms", "speedup", "profile")

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kbevolve.evolve.cli.render import console
 from kbevolve.evolve.cli.verbosity import Verbosity, verbosity
 
 Record = TypeVar("Record")
@@ -49,6 +50,13 @@ def note(console: Console, line: str) -> None:
     """Print a line that is no result, unless the user wants results only (`verbosity`)."""
     if verbosity() is not Verbosity.QUIET:
         say(console, line, "dim")
+
+
+def announce(line: str) -> None:
+    """Say on a terminal what is about to be done, before a silence: nothing may be redrawn while kernels are timed."""
+    ours = console.Console(stderr=True)
+    if ours.is_terminal:
+        note(ours, f"{line} …")
 
 
 def explain(console: Console, text: str) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kbevolve.evolve.cli.render.kernel import print_source
-from kbevolve.evolve.cli.render.tables import Column, explain, print_table, printable
+from kbevolve.evolve.cli.render.tables import Column, announce, explain, print_table, printable
 
 COLUMNS: tuple[Column[tuple[str, str | Text, str, str]], ...] = (
     Column("kernel", lambda row: row[0]),
@@ -95,3 +95,14 @@ def test_source_that_is_copied_from_a_terminal_is_the_source(end: str) -> None:
     out = io.StringIO()
     print_source(Console(file=out, force_terminal=True, width=80, color_system=None), source)
     assert out.getvalue() == source.removesuffix("\n") + "\n"
+
+
+def test_before_a_silence_a_terminal_hears_what_is_done(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announce("Judging 3f2a")
+    assert capsys.readouterr() == ("", ""), "in a pipe there is nobody who waits"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    announce("Judging 3f2a")
+    out, err = capsys.readouterr()
+    assert (out, "Judging 3f2a …" in err) == ("", True)
