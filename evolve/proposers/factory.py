@@ -1,6 +1,8 @@
 """Which proposer carries out which operator, by the settings."""
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -125,11 +127,15 @@ def _openevolve(settings: Settings, make: ModelMaker) -> Proposer | None:
 
 def _third_party(dotted: str) -> Proposer:
     module, _, attribute = dotted.partition(":")
+    # Last, so that a file here replaces no package. PYTHONPATH would show this folder to kernels, too.
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
     try:
         made: Proposer = getattr(importlib.import_module(module), attribute)()
     except (ImportError, AttributeError) as error:
         raise SettingsError(
-            f"proposer = {dotted!r}: {error}; it must name a class that can be imported and made without arguments"
+            f"proposer = {dotted!r}: {error}; it must name a class that can be imported, from this folder or an "
+            "installed package, and made without arguments"
         ) from None
     if not callable(getattr(made, "propose", None)):
         raise SettingsError(
