@@ -2,17 +2,28 @@
 
 import math
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+
+import torch
 
 from kbevolve.archive.records import Evaluation, Verdict, changed
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import OVERWRITTEN, check_side_effects
 from kbevolve.evaluators.correctness.inputs import Distribution, describe_kind, diminished, nominal, signed
 from kbevolve.evaluators.correctness.kept import Trial
+from kbevolve.evaluators.correctness.lost_elements import describe, is_lossy, lost_share, places_in, sample
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
-from kbevolve.evaluators.correctness.truth import Deviation, accepts, allclose, classify, deviation
+from kbevolve.evaluators.correctness.truth import (
+    Deviation,
+    ExpectedOutput,
+    accepts,
+    allclose,
+    as_real,
+    classify,
+    deviation,
+)
 from kbevolve.evaluators.correctness.weights import Weights
 from kbevolve.evaluators.feedback.mismatch import Mismatch
 from kbevolve.evaluators.rejection import Rejection
@@ -159,8 +170,15 @@ def _run_trial(
         allclose=bool(found.accuracy.allclose) and close,
     )
     if accepts(trial.scale, seen):
-        return ""
+        lost = _lost(outputs, trial.expected) if trial.transform is nominal else 0.0
+        return describe(lost) if is_lossy(lost) else ""
     return _describe(candidate, prepared, trial, seen, results.errors)
+
+
+def _lost(outputs: Sequence[torch.Tensor], expected: ExpectedOutput) -> float:
+    shapes = [as_real(tensor).shape for tensor in expected.truth]
+    places = places_in(shapes, device=expected.truth[0].device, seed=secrets.randbits(62))
+    return lost_share(*(sample(tensors, places) for tensors in (outputs, expected.truth, expected.reference)))
 
 
 def _describe(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from kbevolve.evaluators.worker.modes import modes_are_set
-from kbevolve.evaluators.worker.precision import flags_are_set
+from kbevolve.evaluators.worker.precision import cpu_precisions, flags_are_set
 
 # Bound before any candidate is imported: patching torch or time later does not change them.
 _default_dtype = torch.get_default_dtype
@@ -24,6 +24,7 @@ def process_state() -> dict[str, Any]:
         "torch dispatch mode": torch._C._len_torch_dispatch_stack(),
         "default dtype": _default_dtype(),
         "Python threads": _threads(),
+        "precision flags": cpu_precisions(),
     }
 
 
@@ -32,6 +33,6 @@ def changes(before: dict[str, Any], precision: str, device: torch.device) -> lis
     now = process_state()
     now["Python threads"] = max(now["Python threads"], before["Python threads"])
     differences = {name: value != before[name] for name, value in now.items()}
-    differences["precision flags"] = not flags_are_set(precision)
+    differences["precision flags"] |= not flags_are_set(precision)
     differences["floating-point modes"] = not modes_are_set(device)
     return [name for name, differs in differences.items() if differs]

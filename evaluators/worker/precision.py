@@ -27,6 +27,12 @@ def flags_for(precision: str) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
+def cpu_precisions() -> tuple[str, ...]:
+    """How oneDNN computes products, convolutions and recurrences of fp32 on a CPU; empty where torch has no choice."""
+    parts = [getattr(torch.backends.mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
+    return tuple(str(getattr(part, "fp32_precision", "")) for part in parts)
+
+
 def flags_are_set(precision: str) -> bool:
     """Whether the flags are as `set_flags` leaves them."""
     allowed = precision == "tf32"

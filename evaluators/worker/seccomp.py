@@ -91,6 +91,8 @@ _AF_UNIX = 1
 _DATAGRAM = 2
 #: A process id below 0: a group, or every process.
 _NEGATIVE = 0x80000000
+#: Commands of fcntl that make others wait for this process, or tell it what they do: F_SETLEASE and F_NOTIFY.
+_WATCHES = (1024, 1026)
 #: Commands that let the system signal another process: F_SETOWN, F_SETSIG and F_SETOWN_EX, FIOSETOWN and SIOCSPGRP.
 _OWNERS = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902)}
 
@@ -190,14 +192,16 @@ def _filter(architecture: int, column: int, *, sockets: bool, signals: int | Non
     options = [(option, errno.EPERM) for option in _PRCTL_REFUSED] + [(option, 0) for option in _PRCTL_PRETENDED]
     decided = [step for option, error in options for step in (_Step(_EQUAL, option, 0, 1), _fail(error))]
     steps += rule("prctl", _argument(0), *decided, _allow())
+    commands = {"fcntl": _WATCHES}
     if signals is None:
         steps += rule("kill", _argument(0), _Step(_ANY_BIT, _NEGATIVE, 0, 1), _fail(errno.EPERM), _allow())
     else:
         for name in ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
             steps += rule(name, *_only(0, signals), _allow())
-        for name, commands in _OWNERS.items():
-            refused = [step for command in commands for step in (_Step(_EQUAL, command, 0, 1), _fail(errno.EPERM))]
-            steps += rule(name, _argument(1), *refused, _allow())
+        commands = {name: (*_OWNERS[name], *commands.get(name, ())) for name in _OWNERS}
+    for name, numbers in commands.items():
+        refused = [step for number in numbers for step in (_Step(_EQUAL, number, 0, 1), _fail(errno.EPERM))]
+        steps += rule(name, _argument(1), *refused, _allow())
     # CUDA's driver may open Unix sockets for itself. Without connect and addresses they reach no service.
     opened = [_argument(0), _Step(_EQUAL, _AF_UNIX, 0, 1), _allow()] if sockets else []
     steps += rule("socket", *opened, _fail(errno.EACCES))

@@ -22,7 +22,7 @@ from kbevolve.evaluators.worker.launch_cost import launch_cost
 from kbevolve.evaluators.worker.memory import open_shared, release_when_short
 from kbevolve.evaluators.worker.modes import set_modes
 from kbevolve.evaluators.worker.outputs import Returned, dirty_free_memory, facts_of, settle
-from kbevolve.evaluators.worker.precision import set_flags
+from kbevolve.evaluators.worker.precision import cpu_precisions, set_flags
 from kbevolve.evaluators.worker.profiling import operations, profile
 from kbevolve.evaluators.worker.ptx import triton_traits
 from kbevolve.evaluators.worker.recipe import Recipe
@@ -268,6 +268,7 @@ class Service:
         """Set what an earlier call may have changed: flags, floating-point modes, the model's state."""
         set_flags(self._precision)
         set_modes()
+        self._before["precision flags"] = cpu_precisions()
         if self._initial:
             assert self._model is not None
             own = state_of(self._model)

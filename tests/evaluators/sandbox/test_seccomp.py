@@ -132,12 +132,14 @@ def test_where_nothing_else_keeps_signals_inside_a_process_signals_itself_only()
         "fcntl.fcntl(0, fcntl.F_GETFL)\n"
         "try:\n    fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())\n"
         "except PermissionError:\n    print('refused')\n"
+        "try:\n    fcntl.fcntl(os.open('/', 0), fcntl.F_NOTIFY, fcntl.DN_CREATE)\n"
+        "except PermissionError:\n    print('refused')\n"
         "if ctypes.CDLL(None).syscall(234, os.getppid(), os.getppid(), 0) < 0: print('refused', flush=True)\n"
         "os.abort()\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == 5 * ["refused"], done.stderr
+    assert done.stdout.split() == 6 * ["refused"], done.stderr
     assert done.returncode == -signal.SIGABRT
 
 
