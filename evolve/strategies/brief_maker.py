@@ -1,10 +1,10 @@
 """How a brief is made: a strategy chooses operator and parents, and the brief adds what the proposer may know."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
-from kbevolve.archive.records import Birth, Operator
+from kbevolve.archive.records import Backend, Birth, Operator
 from kbevolve.configs.settings import SearchSettings
 from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask, Learnt
 from kbevolve.evolve.proposers.codegen.languages import named_backends
@@ -15,7 +15,7 @@ from kbevolve.evolve.state.population import Population
 from kbevolve.evolve.state.transfer import TransferredKernel
 from kbevolve.evolve.strategies.base import NextChild, Strategy, StrategyView, lookahead_of
 from kbevolve.evolve.strategies.evolve import choose
-from kbevolve.islands.policy import Policy, policy_of
+from kbevolve.islands.policy import FREE, Policy, policy_of
 from kbevolve.islands.stagnation import stage_of
 
 #: Share of the first children that are shown a kernel of a similar problem, and how many kernels are judged meanwhile.
@@ -92,7 +92,8 @@ class BriefMaker:
                 lookahead=lookahead_of(settings, self.operators),
             )
             choice = self.strategy.choose(view, child, rng("choose"))
-            learnt, state = Learnt(), IslandState()
+            # Baselines have no policies; the language is the user's choice.
+            learnt, state = Learnt(), IslandState(policy=replace(FREE, backend=self._language(island)))
             if choice is not None:
                 learnt = Learnt(
                     # It counts no births and holds no claims, so that the author's first idea is carried out.
@@ -132,13 +133,17 @@ class BriefMaker:
         )
 
     def _policy(self, island: int) -> Policy:
-        named = named_backends(self._settings)
         return policy_of(
             island,
             islands=self._settings.islands,
             device_type=self.context.device.type,
-            backend=named[island % len(named)] if named else None,
+            backend=self._language(island),
         )
+
+    def _language(self, island: int) -> Backend | None:
+        """The language that the settings name for an island; None for the device's own."""
+        named = named_backends(self._settings)
+        return named[island % len(named)] if named else None
 
     def _transferred_kernel(self, memory: Memory, rng: Random) -> TransferredKernel | None:
         """A kernel of a similar problem, for some of the first children: later, the problem's own teach more."""

@@ -12,6 +12,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.base import Brief
 from kbevolve.evolve.state.transfer import TransferredKernel, TransferredKnowledge
+from kbevolve.evolve.strategies import strategy_of
 from kbevolve.evolve.strategies.brief_maker import TRANSFER_UNTIL, BriefMaker
 from kbevolve.evolve.strategies.evolve import RANKS, RIVALS, RIVALS_FROM, RIVALS_UNTIL, selection_at
 from kbevolve.islands.selection import FAR_AHEAD, NicheSelection, RivalSelection
@@ -165,3 +166,20 @@ def test_islands_write_the_languages_that_the_settings_name(named: dict[str, Any
     briefs = BriefMaker(context=context, population=story.population, operators=frozenset(WRITING))
     found = [briefs.brief(generation=1, island=island, known=lambda _: False) for island in range(4)]
     assert [brief and brief.island.policy.backend for brief in found] == languages
+
+
+def test_a_baseline_writes_the_language_that_the_settings_name() -> None:
+    story = Story(islands=2)
+    start = story.create(1.0, generation=0, operator=Operator.SEED, text="class ModelNew: start = 1\n")
+    story.population.enter(1, start.id)
+    story.population.end_generation()
+    chosen = settings(islands=2, strategy="best-of-n", island_backends=("cute", "triton"))
+    context = context_of(story.archive, story.run, replace(A_DOUBLE, type="cuda"), chosen)
+    briefs = BriefMaker(
+        context=context,
+        population=story.population,
+        operators=frozenset(WRITING),
+        strategy=strategy_of(chosen.search),
+    )
+    found = [briefs.brief(generation=1, island=island, known=lambda _: False) for island in range(2)]
+    assert [brief and brief.island.policy.backend for brief in found] == ["cute", "triton"]
