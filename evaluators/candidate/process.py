@@ -36,9 +36,7 @@ from kbevolve.evaluators.worker.values import SharedTensor
 _OPEN_SECONDS, _CODE_SECONDS = 30.0, 10.0
 #: Names of compilers that run at the first call. The time limit of that call then includes `build_seconds`. Builders of
 #: `torch.utils.cpp_extension` report their builds and need no entry.
-_COMPILES_WHEN_CALLED = (
-    *("triton", "tilelang", "cutlass", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba"),
-)
+_COMPILES_LATER = ("triton", "tilelang", "cutlass", "torch.compile", "inductor", "nvrtc", "_compile_kernel", "numba")
 #: This byte makes a NaN of a float of any width, so an element that the kernel did not write is never right.
 _POISON = 0xFF
 #: Operations of one call that are read, and characters of a name.
@@ -102,7 +100,7 @@ class CandidateProcess:
         self._settings = settings
         self._source = source
         self._wrap = wrap
-        self._compiles = wrap != "eager" or any(mark in source for mark in _COMPILES_WHEN_CALLED)
+        self._compiles = wrap != "eager" or any(mark in source for mark in _COMPILES_LATER)
         self._called = False
         #: Whether the weights were loaded by name, so that they can be overwritten in place later.
         self.takes_weights = False
