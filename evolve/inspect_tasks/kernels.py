@@ -7,6 +7,7 @@ The scorer reads the last answer of any solver.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -27,12 +28,14 @@ from kbevolve.configs.fetch import fetched_folder
 from kbevolve.configs.suites import BUILTIN, SuiteProblem, chosen, suite_problems
 from kbevolve.evolve.inspect_tasks.judge import TaskJudge
 from kbevolve.evolve.inspect_tasks.model import InspectModel
-from kbevolve.evolve.proposers.base import Brief, KernelTask
+from kbevolve.evolve.proposers.base import Brief, IslandState, KernelTask
 from kbevolve.evolve.proposers.codegen.edits import read_answer
+from kbevolve.evolve.proposers.codegen.languages import check_backends, named_backends
 from kbevolve.evolve.proposers.codegen.proposer import LLMProposer
 from kbevolve.evolve.proposers.codegen.whole_file import AnswerError
 from kbevolve.evolve.runs.settings import settings_and_devices
 from kbevolve.evolve.state.attempts import Failure
+from kbevolve.islands.policy import FREE
 
 #: Names in Inspect's arguments, where ``1,2`` is a list and ``1`` a number.
 Names = str | int | Sequence[str | int]
@@ -48,6 +51,8 @@ def kernels(
     p: float = 1.0,
     precision: str = "fp32",
     device: str = "auto",
+    backend: str = "any",
+    prompt_option: str = "one_shot",
     kernelbench: str = "",
 ) -> Task:
     """Kernels for the problems of a suite.
@@ -61,9 +66,18 @@ def kernels(
         p: threshold of fast_p.
         precision: of the problems.
         device: to judge on.
+        backend: language of the kernels, as of `kbevolve run`.
+        prompt_option: "zero_shot", "one_shot" or "few_shot", as of KernelBench.
         kernelbench: a checkout of KernelBench; "" for the one of `kbevolve problems fetch`.
     """
-    settings, devices = settings_and_devices(overrides={"evaluation.precision": precision, "device": device})
+    overrides = {
+        "evaluation.precision": precision,
+        "device": device,
+        "search.backend": backend,
+        "llm.prompt_option": prompt_option,
+    }
+    settings, devices = settings_and_devices(overrides=overrides)
+    check_backends(settings.search, devices.device.type, devices.device.description)
     checkout = Path(kernelbench) if kernelbench else fetched_folder()
     known = suite_problems(suite, kernelbench=checkout if checkout.is_dir() else None)
     found = chosen(known, patterns=_listed(patterns), levels=_listed(levels), limit=limit)
@@ -103,6 +117,8 @@ def write_kernel(judge: TaskJudge, *, repairs: int = 1) -> Solver:
             device=judge.device.description,
             card=await judge.card(problem),
         )
+        named = named_backends(settings.search)
+        island = IslandState(policy=replace(FREE, backend=named[0] if named else None))
         failure: Failure | None = None
         for turn in range(repairs + 1):
             brief = Brief(
@@ -110,6 +126,7 @@ def write_kernel(judge: TaskJudge, *, repairs: int = 1) -> Solver:
                 operator=Operator.REPAIR if failure else Operator.REWRITE,
                 parents=(),
                 repair=failure,
+                island=island,
                 known=lambda kernel: False,
                 rng=Random(f"{state.sample_id}/{state.epoch}/{turn}"),
             )

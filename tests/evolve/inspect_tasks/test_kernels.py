@@ -13,7 +13,7 @@ from inspect_ai.log import EvalLog
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.solver import generate
 
-from kbevolve.configs.errors import UsageError
+from kbevolve.configs.errors import SettingsError, UsageError
 from kbevolve.evolve.inspect_tasks.kernels import kernels
 from tests.evolve.doubles import PROBLEM_TEXT, KnownJudge, kernel
 
@@ -111,3 +111,13 @@ def test_a_suite_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("x = 1\n")
     with pytest.raises(UsageError, match="can be read"):
         kernels(suite=str(tmp_path), device="cpu")
+
+
+def test_examples_and_the_language_are_arguments(run: Any) -> None:
+    few, _ = run(IDEA, code(FAST), levels=1, prompt_option="few_shot", backend="cpp")
+    none, _ = run(IDEA, code(FAST), levels=1, prompt_option="zero_shot")
+    asked = ["".join(one.text for one in log.samples[0].messages) for log in (few, none)]
+    assert ["Example: A tiled matrix product" in text for text in asked] == [True, False]
+    assert ["A complete file of this kind" in text for text in asked] == [True, False]
+    with pytest.raises(SettingsError, match="written in cpp"):
+        kernels(device="cpu", backend="cute")
