@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kbevolve.archive.connection import Connection
 from kbevolve.archive.identity import digest, normalise
+from kbevolve.archive.notes import copy_notes
 from kbevolve.configs.errors import ArchiveError
 
 #: What a run writes in order, and what it writes once under a key.
@@ -66,6 +67,7 @@ def merge(target: Connection, source: Connection, runs: Collection[str] | None =
                 _add_run(target, source, run)
             _add_evaluations(target, source, kernels)
             _add_cards(target, source)
+            copy_notes(target, source, {*chosen, *kernels})
             after = _counts(target)
     return Merged(*(new - old for new, old in zip(after, before, strict=True)))
 

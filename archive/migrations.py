@@ -183,6 +183,12 @@ def _views(db: "Database") -> None:
     """Views for other programs."""
     for name, select in VIEWS.items():
         db.execute(f"create view {name} as {select}")
+
+
+def _notes(db: "Database") -> None:
+    """Notes of people about runs and kernels."""
+    table(db, "notes", dict(number=int, about=str, text=str, at=str))
+    db.table("notes").create_index(["about"])
 # fmt: on
 
 
@@ -236,6 +242,7 @@ MIGRATIONS: tuple[Callable[["Database"], None], ...] = (
     _compiled_code,
     _plain_words,
     _views,
+    _notes,
 )
 #: The oldest format that is read as it is, without its later migrations: they add only what kbevolve does not read.
 READABLE = 10

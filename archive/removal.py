@@ -78,10 +78,12 @@ def _remove(connection: Connection, run_id: str) -> Removed:
     _delete(connection, "confirmation_blocks", blocks, run_id)
     deleted = {table: _delete(connection, table, "run = ?", run_id) for table in _OF_RUN}
     _delete(connection, "runs", "id = ?", run_id)
+    _delete(connection, "notes", "about = ?", run_id)
     kept = _delete(connection, "temp.of_run", f"id in ({_USED})")
     of_run = "kernel in (select id from temp.of_run)"
     _delete(connection, "blocks", f"evaluation in (select number from evaluations where {of_run})")
     evaluations = _delete(connection, "evaluations", of_run)
+    _delete(connection, "notes", "about in (select id from temp.of_run)")
     kernels = _delete(connection, "kernels", "id in (select id from temp.of_run)")
     for table, condition in _ORPHANS.items():
         _delete(connection, table, condition)

@@ -18,6 +18,7 @@ from kbevolve.archive.conversations import Questions, Replies
 from kbevolve.archive.integrity import Finding, check
 from kbevolve.archive.kernel_queries import Kernels, Problems
 from kbevolve.archive.merging import Merged, merge
+from kbevolve.archive.notes import Notes
 from kbevolve.archive.outlines import OutlineEntry, outline
 from kbevolve.archive.prefixes import ambiguous, by_prefix
 from kbevolve.archive.records import (
@@ -61,6 +62,7 @@ class Archive:
         self._connection = Connection(path, create=create and not read_only, read_only=read_only)
         #: What is read, by what it is about.
         self.runs = Runs(self._connection)
+        self.notes = Notes(self._connection)
         self.kernels = Kernels(self._connection)
         self.problems = Problems(self._connection)
         try:

@@ -126,7 +126,9 @@ def _run(argv: list[str], *, debug: bool) -> int:
         return 130
     except BrokenPipeError:
         return 0
-    except SystemExit as stop:  # none of ours: click raises none here
+    except SystemExit as stop:  # a problem's file may call exit(); click does so only when it completes words
+        if "_KBEVOLVE_COMPLETE" in os.environ:
+            raise
         click.echo(f"kbevolve: the problem's file ended the program (exit code {stop.code}); let it return", err=True)
         return 1
     except (click.ClickException, KBEvolveError) as error:

@@ -47,6 +47,7 @@ def kernel_pages(snapshot: Snapshot) -> Blueprint:
             else [],
             evaluations=[(one, block_chart(one.blocks)) for one in evaluations],
             confirmations=[(one, block_chart(one.blocks)) for one in confirmations],
+            notes=archive.notes.of(found.id),
             tab="kernels",
         )
 

@@ -152,6 +152,7 @@ def _run_page(snapshot: Snapshot, facts: RunFacts) -> str:
         judged=judged,
         tokens=runs.tokens(facts.run.id),
         cost=cost,
+        notes=snapshot.archive.notes.of(facts.run.id),
         rate=cost.evaluations / cost.wall_seconds * 3600 if cost.wall_seconds else None,
         title=facts.best.title or facts.best.words if facts.best else "",
     )

@@ -39,7 +39,7 @@ from kbevolve.evolve.runs.evaluators import JudgeDevices, find_judge_devices
 from kbevolve.evolve.runs.event_stream import EventStream, Sink
 from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.session import check_new_run, discard_empty, open_run, run_session, settings_of
-from kbevolve.evolve.runs.starts import new_starts
+from kbevolve.evolve.runs.starts import new_starts, takes_templates
 from kbevolve.evolve.runs.trackers import trackers_of
 from kbevolve.evolve.search.events import Event
 from kbevolve.evolve.state.context import RunContext
@@ -211,11 +211,11 @@ def _hints(context: RunContext, busy: str, *, writes_code: bool) -> Iterator[str
     if not writes_code:
         remedy = "add --model NAME and --api-base URL (or set OPENAI_API_KEY) for new kernels"
         begins = context.view.last_generation() is None
-        if begins and not any(declared(start.kernel.source) for start in new_starts(context)):
-            generated = " but torch.compile's may" if settings.inductor_seed else ""
+        tunable = any(declared(start.kernel.source) for start in new_starts(context))
+        if begins and not tunable and not (settings.inductor_seed and takes_templates(context)):
             yield (
-                "There is nothing to search: no model is configured, and no starting kernel declares tunables"
-                f"{generated}; {remedy}, or --start FILE with a kernel that declares some."
+                "There is nothing to search: no model is configured, and no starting kernel declares tunables; "
+                f"{remedy}, or --start FILE with a kernel that declares some."
             )
         else:
             yield f"No model is configured, so children differ in their tunables only; {remedy}."

@@ -24,6 +24,7 @@ from kbevolve.archive.formatting import (
     verdict_words,
 )
 from kbevolve.archive.lineage import Line
+from kbevolve.archive.notes import Note
 from kbevolve.archive.records import (
     Accuracy,
     Birth,
@@ -163,7 +164,12 @@ def confirmation_fields(confirmation: Confirmation) -> Fields:
     }
 
 
-def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> Fields:
+def note_fields(notes: Sequence[Note]) -> Fields:
+    """The notes of people, a line each."""
+    return {"notes": "\n".join(one.text for one in notes)}
+
+
+def run_fields(summary: RunSummary, tokens: tuple[int, int], notes: Sequence[Note] = ()) -> Fields:
     """The conditions and the results of a run."""
     run = summary.run
     return {
@@ -176,6 +182,7 @@ def run_fields(summary: RunSummary, tokens: tuple[int, int]) -> Fields:
         "attempts": f"{summary.births}, {summary.evaluated} kernels judged, {summary.correct} correct",
         "best": f"{published_words(summary.champion, summary.best)}  {summary.best_kernel or ''}".rstrip(),
         "tokens": f"{tokens[0]} sent, {tokens[1]} received" if any(tokens) else "",
+        **note_fields(notes),
         "strategy": strategy_of(run),
         "seed": str(run.seed),
         "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),

@@ -33,7 +33,7 @@ def proposed(monkeypatch: pytest.MonkeyPatch, small_archive: Sample) -> Callable
         ("archive li", ["lineage"]),
         ("run L1/softm", ["L1/softmax"]),
         ("evaluate --problem L1/softm", ["L1/softmax"]),
-        ("run --set search.isl", ["search.islands="]),
+        ("run --set search.islands", ["search.islands="]),
         ("settings llm.a", ["llm.api_base", "llm.api_key_variable"]),
         ("run --max-ev", ["--max-evaluations"]),
         ("--verb", ["--verbose"]),

@@ -132,6 +132,16 @@ def test_the_cost_of_a_run_is_in_words(small_archive: Sample, open_pages: Pages)
     assert f"{sent:,} tokens sent, {received:,} received, dollars unknown" in page
 
 
+def test_notes_of_people_are_shown_and_escaped(small_archive: Sample, open_pages: Pages) -> None:
+    with Archive(small_archive.path) as archive:
+        archive.notes.add(small_archive.run.id, "<b>quiet</b> machine #baseline")
+        archive.notes.add(small_archive.best, "to ship")
+    client = open_pages(small_archive.path)
+    page = client.get(f"/runs/{small_archive.run.id}").get_data(as_text=True)
+    assert "&lt;b&gt;quiet&lt;/b&gt; machine #baseline" in page
+    assert "to ship" in client.get(f"/kernels/{small_archive.best}").get_data(as_text=True)
+
+
 def test_the_list_filters_and_has_the_best_first(small_archive: Sample, open_pages: Pages) -> None:
     client = open_pages(small_archive.path)
 

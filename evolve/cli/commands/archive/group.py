@@ -9,7 +9,7 @@ from kbevolve.evolve.cli.commands.archive.search import search
 from kbevolve.evolve.cli.commands.archive.show import show
 from kbevolve.evolve.cli.commands.archive.stats import stats
 from kbevolve.evolve.cli.commands.archive.transport import merge, pack
-from kbevolve.evolve.cli.commands.archive.upkeep import check, rm_run
+from kbevolve.evolve.cli.commands.archive.upkeep import check, note, rm_run
 
 
 @click.group(epilog="Example: kbevolve archive ls")
@@ -20,5 +20,5 @@ def archive() -> None:
     """
 
 
-for command in (ls, best, show, lineage, diff, search, stats, check, merge, pack, rm_run):
+for command in (ls, best, show, lineage, diff, search, stats, note, check, merge, pack, rm_run):
     archive.add_command(command)

@@ -45,24 +45,37 @@ _RUN_COLUMNS: tuple[Column[RunSummary], ...] = (
     type=click.Choice([verdict.name.lower().replace("_", "-") for verdict in Verdict]),
     help="The children of RUN with this verdict.",
 )
+@click.option("--tag", metavar="NAME", help="The runs with this tag (`kbevolve archive note`).")
 @click.option("-n", "--limit", type=click.IntRange(min=1), help="Lines at most.")
 @json_option
 @archive_option
 def ls(
-    which: str | None, best: bool, verdict: str | None, limit: int | None, as_json: bool, archive_path: Path
+    which: str | None,
+    best: bool,
+    verdict: str | None,
+    tag: str | None,
+    limit: int | None,
+    as_json: bool,
+    archive_path: Path,
 ) -> None:
     """List all runs, newest first; or, with RUN (an id, or latest), its children in order of creation."""
     if which is None and (best or verdict):
         raise UsageError("--best and --verdict choose children of a run; name it: kbevolve archive ls latest --best")
+    if which is not None and tag:
+        raise UsageError("--tag chooses runs; leave out RUN: kbevolve archive ls --tag NAME")
     with Archive(archive_path, read_only=True) as store:
         if which is not None:
             list_children(store, store.runs.get(which), best=best, verdict=verdict, limit=limit, as_json=as_json)
             return
-        summaries = store.runs.summaries()[:limit]
+        tagged = store.notes.tagged(tag) if tag else None
+        summaries = [one for one in store.runs.summaries() if tagged is None or one.run.id in tagged][:limit]
     if as_json:
         print_json(summaries)
     elif summaries:
         print_table(Console(), _RUN_COLUMNS, summaries)
+    elif tag:
+        name = tag.removeprefix("#")
+        raise ArchiveError(f"no run has the tag {name!r}; give one: kbevolve archive note RUN '#{name}'")
     else:
         raise ArchiveError("no run in this archive yet; start one: kbevolve run --problem L1/matmul")
 

@@ -38,7 +38,9 @@ def show(which: str, only_source: bool, conversation: bool, as_json: bool, archi
             if as_json:
                 print_json(summary)
             else:
-                print_fields(Console(), views.run_fields(summary, store.runs.tokens(found.id)))
+                print_fields(
+                    Console(), views.run_fields(summary, store.runs.tokens(found.id), store.notes.of(found.id))
+                )
         elif only_source:
             views.print_source(Console(), found.source)
         else:
@@ -52,11 +54,13 @@ def _show_kernel(store: Archive, kernel: Kernel, *, conversation: bool, as_json:
     if as_json:
         idea = ideas.get(births[0].idea or "") if births else None
         facts = {"kernel": kernel, "births": births, "idea": idea, "evaluations": evaluations}
-        print_json({**facts, "confirmations": confirmations})
+        print_json({**facts, "confirmations": confirmations, "notes": store.notes.of(kernel.id)})
         return
     console = Console()
     problem = store.runs.get(births[0].run).problem_name if births else ""
-    print_fields(console, views.kernel_fields(kernel, births, ideas, problem))
+    print_fields(
+        console, views.kernel_fields(kernel, births, ideas, problem) | views.note_fields(store.notes.of(kernel.id))
+    )
     for evaluation in evaluations:
         click.echo()
         print_fields(console, views.evaluation_fields(evaluation))

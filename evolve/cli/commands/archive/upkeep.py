@@ -9,12 +9,38 @@ from kbevolve.archive.formatting import counted
 from kbevolve.archive.run_queries import RunSummary
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import UsageError
-from kbevolve.evolve.cli.completion import complete_runs
+from kbevolve.evolve.cli.completion import complete_either, complete_runs
 from kbevolve.evolve.cli.options import archive_option, json_option
 from kbevolve.evolve.cli.render.json import print_json
 from kbevolve.evolve.cli.render.kernel import stop_words
 from kbevolve.evolve.cli.render.tables import printable
 from kbevolve.evolve.runs.lock import lock_holder, run_lock
+
+
+@click.command(
+    short_help="Write a note about a run or a kernel, or read them.",
+    epilog="Example: kbevolve archive note latest 'quiet machine, driver 580 #baseline'",
+)
+@click.argument("which", metavar="KERNEL|RUN", shell_complete=complete_either)
+@click.argument("text", required=False)
+@json_option
+@archive_option
+def note(which: str, text: str | None, as_json: bool, archive_path: Path) -> None:
+    """Write a note about a run or a kernel; without TEXT, print its notes.
+
+    A word that begins with # is a tag: `kbevolve archive ls --tag baseline` lists the runs that have it. Notes stay: a
+    later one is added, none is changed. `show` and the pages of `browse` have them, merge and pack take them along.
+    """
+    with Archive(archive_path, create=False, read_only=text is None) as store:
+        about = store.find(which).id
+        if text is not None:
+            store.notes.add(about, text)
+        found = store.notes.of(about)
+    if as_json:
+        print_json(found)
+    else:
+        for one in found:
+            click.echo(f"{one.at[:16].replace('T', ' ')}  {printable(one.text)}")
 
 
 @click.command(short_help="Check that the file is whole.", epilog="Example: kbevolve archive check")
