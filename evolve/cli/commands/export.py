@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from kbevolve.archive.formatting import as_times, counted, over_eager, speedup_words, time_words
+from kbevolve.archive.formatting import as_times, counted, over_eager, speedup_words, three_digits, time_words
 from kbevolve.archive.records import Verdict
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import UsageError
+from kbevolve.configs.errors import ArchiveError, UsageError
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.cli.commands.verify import verified_facts
 from kbevolve.evolve.cli.completion import complete_kernels, complete_problems, complete_runs
@@ -21,6 +21,9 @@ from kbevolve.evolve.exports.formats import FORMATS
 
 #: The format that is no kernel's.
 _DATASET = "dataset"
+
+#: Upper end of an interval over its lower end from which a warning says that the figure means little.
+_WIDE = 1.25
 
 
 @click.command(epilog="Example: kbevolve export --problem L1/matmul -o best.py")
@@ -47,7 +50,7 @@ _DATASET = "dataset"
     type=click.Choice([*FORMATS, _DATASET]),
     default="modelnew",
     show_default=True,
-    help=f"What: {'; '.join(f'{name}, {made.words}' for name, made in FORMATS.items())}; dataset, every birth.",
+    help=f"What: {'; '.join(f'{name}, {made.words}' for name, made in FORMATS.items())}; dataset, every attempt.",
 )
 @click.option("--task", default="", metavar="NAME", help="The leaderboard or definition that the file is for.")
 @click.option(
@@ -56,7 +59,7 @@ _DATASET = "dataset"
     multiple=True,
     metavar="ID",
     shell_complete=complete_runs,
-    help="Only this run's births, in a data set; repeat it.",
+    help="This run's best kernel; in a data set only its attempts, and it may be given again.",
 )
 @click.option("--force", is_flag=True, help="Overwrite PATH.")
 @click.option("--even-if-slower", is_flag=True, help="Write a correct kernel whose speedup does not hold, too.")
@@ -81,17 +84,19 @@ def export(
     The kernel is judged again first, and the header has the new measurement. If the kernel is not correct this time, or
     its speedup does not hold, nothing is written and the exit code is 1.
 
-    A data set has every birth of the archive, of --problem or of --run: prompts, replies, code, verdicts and rewards.
+    A data set has every attempt of the archive, of --problem or of --run: prompts, replies, code, verdicts and rewards.
     """
     check_task(task, form)
     if form == _DATASET:
         if which or even_if_slower:
             raise UsageError("a data set has all kernels, and measures none; leave out --kernel and --even-if-slower")
         return _write_dataset(archive_path, run_ids, problem_name, output, force=force, as_json=as_json)
-    if run_ids:
-        raise UsageError("--run is for --format dataset; name a kernel with --kernel, or its --problem")
+    if len(run_ids) > 1 or (run_ids and (which or problem_name)):
+        raise UsageError("name one kernel: with --kernel, or by --run or --problem whose best it is")
     check_output(output, force=force, form=form)
     with Archive(archive_path, create=False) as archive:
+        if run_ids:
+            which = _best_of(archive, run_ids[0])
         if problem_name is not None:
             archive.runs.latest_of(problem_name)  # a wrong name is reported before torch is imported for the device
         found = find_device(device or "auto")
@@ -112,7 +117,23 @@ def export(
     times = f"{time_words(evaluation.timing.time_ms)}, eager {time_words(evaluation.timing.reference_ms)}"
     speedup = over_eager(speedup_words(evaluation), evaluation.timing.speedup)
     click.echo(f"Wrote {output}: {speedup} ({times}).")
+    low, high = evaluation.timing.speedup_low, evaluation.timing.speedup_high
+    if low and high and high / low > _WIDE:
+        click.echo(
+            f"The interval is wide: its ends differ by a factor {three_digits(high / low)}. Do not trust the speedup; "
+            "on a quiet machine, --force writes the file again.",
+            err=True,
+        )
     return 0
+
+
+def _best_of(archive: Archive, which: str) -> str:
+    """Id of a run's best kernel."""
+    run = archive.runs.get(which)
+    best = archive.runs.summary(run).best_kernel
+    if best is None:
+        raise ArchiveError(f"run {run.id} has no correct kernel yet")
+    return best
 
 
 def _write_dataset(
@@ -128,5 +149,5 @@ def _write_dataset(
     if as_json:
         print_json({"file": output, "format": _DATASET, "births": count, "runs": [run.id for run in runs]})
         return 0
-    click.echo(f"Wrote {output}: {counted(count, 'birth')} of {counted(len(runs), 'run')}.")
+    click.echo(f"Wrote {output}: {counted(count, 'attempt')} of {counted(len(runs), 'run')}.")
     return 0

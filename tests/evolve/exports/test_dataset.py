@@ -23,7 +23,7 @@ def test_every_birth_is_a_line_that_reads_back(kbevolve: Any, small_archive: Any
     words = ("export", "--archive", small_archive.path, "--format", "dataset", "-o")
     outcome = kbevolve(*words, tmp_path / "births.jsonl")
     assert outcome.code == 0, outcome.err
-    assert f"Wrote {tmp_path / 'births.jsonl'}: {len(small_archive.births)} births of 1 run." in outcome.out
+    assert f"Wrote {tmp_path / 'births.jsonl'}: {len(small_archive.births)} attempts of 1 run." in outcome.out
     rows = {row["birth"]: row for row in lines_of(tmp_path / "births.jsonl")}
     assert set(rows) == {birth.id for birth in small_archive.births}
     for birth in small_archive.births:
@@ -74,9 +74,11 @@ def test_what_makes_no_sense_is_refused(kbevolve: Any, small_archive: Any, tmp_p
     (tmp_path / "mine.jsonl").write_text("mine")
     assert "--force writes over it" in kbevolve(*words, tmp_path / "mine.jsonl").err
     assert (tmp_path / "mine.jsonl").read_text() == "mine"
-    modelnew = kbevolve("export", "--archive", small_archive.path, "-o", tmp_path / "b.py", "--run", "latest")
+    modelnew = kbevolve(
+        "export", "--archive", small_archive.path, "-o", tmp_path / "b.py", "--run", "latest", "--run", "x"
+    )
     assert modelnew.code == 2
-    assert "--run is for --format dataset" in modelnew.err
+    assert "name one kernel: with --kernel" in modelnew.err
 
 
 def test_without_pyarrow_parquet_says_what_to_install(

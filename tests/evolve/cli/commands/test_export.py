@@ -216,3 +216,18 @@ def test_the_file_is_required(kbevolve: Any, small_archive: Any) -> None:
     outcome = kbevolve("export", "--problem", "L1/matmul", "--archive", small_archive.path)
     assert outcome.code == 2
     assert "Missing option '-o' / '--output'" in outcome.err
+
+
+def test_a_wide_interval_is_written_with_a_warning(export: Any, judge: Any, small_archive: Any) -> None:
+    assert "interval is wide" not in export("--force").err
+    judge.answer = {"speedup": 4.0, "speedup_low": 0.000445, "speedup_high": 18.8}
+    outcome = export("--force")
+    assert outcome.code == 0
+    assert "The interval is wide: its ends differ by a factor 42247" in outcome.err
+
+
+def test_a_run_names_its_best_kernel(kbevolve: Any, judge: Any, small_archive: Any, tmp_path: Path) -> None:
+    words = ("export", "--run", small_archive.run.id, "-o", tmp_path / "best.py", "--archive", small_archive.path)
+    assert kbevolve(*words).code == 0
+    assert judge.asked[0][1].id == small_archive.best
+    assert "name one kernel" in kbevolve(*words, "--kernel", small_archive.best, "--force").err
