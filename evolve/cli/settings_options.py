@@ -133,7 +133,12 @@ model_option = click.option(
     "models, which share the children by their weights.  [default weight: 1]",
 )
 budget_options = (
-    _setting("--max-evaluations", "budget.evaluations", "Stop after so many judged kernels.", type=int),
+    _setting(
+        "--max-evaluations",
+        "budget.evaluations",
+        "Stop after so many judged kernels; the generation under way is finished.",
+        type=int,
+    ),
     _setting("--max-device-seconds", "budget.device_seconds", "Stop after so many seconds on devices.", type=float),
     _setting("--max-dollars", "budget.dollars", "Stop at this cost; refused if a price is unknown.", type=float),
     _setting("--max-tokens", "budget.tokens", "Stop after so many tokens, sent and received.", type=int),

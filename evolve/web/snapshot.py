@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from kbevolve.archive.lineage import first_births
@@ -12,7 +13,6 @@ from kbevolve.archive.outlines import OutlineEntry
 from kbevolve.archive.records import Confirmation, ProblemCard, Run, Verdict
 from kbevolve.archive.run_queries import RunSummary, precision_of
 from kbevolve.archive.search_index import SearchIndex
-from kbevolve.archive.standings import place
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import ArchiveError
 
@@ -47,14 +47,16 @@ class RunFacts:
     def ranked(self) -> tuple[OutlineEntry, ...]:
         """Every kernel once, with its confirmed speedup where it has one: the best first, as in every list; those that
         failed again and the reference itself after the other correct ones."""
-        found = [self.published(one) for one in self.first.values()]
-
-        def key(one: OutlineEntry) -> tuple[bool, tuple[int, float]]:
-            low = None if one.kernel in self.failed else one.speedup_low
-            wrong = one.verdict is not Verdict.CORRECT or one.kernel in self.failed
-            return wrong, place(one.kernel, low, best=self.summary.best_kernel, reference=self.reference)
-
-        return tuple(sorted(found, key=key))
+        # `archive.standings.place` says the same; here ten thousand kernels are sorted for a page.
+        found = [self.published(one) if one.kernel in self.confirmed else one for one in self.first.values()]
+        found.sort(key=lambda one: -(one.speedup_low or 0.0))
+        groups: tuple[list[OutlineEntry], ...] = [], [], [], []
+        best, reference, failed, right = self.summary.best_kernel, self.reference, self.failed, Verdict.CORRECT
+        for one in found:
+            name = one.kernel
+            wrong = one.verdict is not right or name in failed
+            groups[3 if wrong else 0 if name == best else 2 if name == reference else 1].append(one)
+        return tuple(chain(*groups))
 
     def published(self, one: OutlineEntry) -> OutlineEntry:
         """The entry with the confirmed speedup of its kernel, where it has one."""

@@ -240,6 +240,21 @@ def test_a_run_that_has_spent_its_budget_is_over(session_with: Any) -> None:
     assert "kbevolve resume --set budget.evaluations=null" in text
 
 
+def test_ctrl_c_before_any_verdict_does_not_call_kernels_wrong(session_with: Any) -> None:
+    home = session_with(KnownJudge())
+
+    def stop(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    ending = home.run(observer=stop)
+    assert ending.reason is StopReason.INTERRUPTED
+    console = Console(record=True, width=200)
+    print_summary(console, context_of(home.archive, home.archive.runs.get(), DEVICE_HERE, CHOSEN), ending)
+    text = console.export_text()
+    assert "No kernel was correct" not in text
+    assert "interrupted" in text
+
+
 def test_the_wall_time_of_a_run_counts_every_session(session_with: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     home = session_with(KnownJudge())
     chosen = settings(generations=3).model_copy(update={"budget": BudgetSettings(wall_seconds=3000)})
