@@ -199,6 +199,7 @@ class CandidateProcess:
         """Names of the parameters and buffers that the calls so far have changed, but for those that the reference
         changes; `weights` are those that the model was constructed with."""
         places = {name: place for name, place in self._prepared.weight_places.items() if name in weights.tensors}
+        self._write([], [])  # the worker must not write before the judge has read
         self._ask(
             {"request": "state", "weights": {name: asdict(place) for name, place in places.items()}}, _OPEN_SECONDS
         )

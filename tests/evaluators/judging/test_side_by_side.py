@@ -70,11 +70,11 @@ def test_side_by_side_is_as_one_after_another(monkeypatch: pytest.MonkeyPatch) -
     real_timed_call, real_trial_call = CandidateProcess.timed_call, CandidateProcess.trial_call
     timing = threading.Lock()
 
-    def timed_call(self: CandidateProcess, inputs: object) -> object:
+    def timed_call(self: CandidateProcess, inputs: object, **options: bool) -> object:
         assert timing.acquire(blocking=False), "two kernels were timed at once"
         started = time.monotonic()
         try:
-            return real_timed_call(self, inputs)  # type: ignore[arg-type]
+            return real_timed_call(self, inputs, **options)  # type: ignore[arg-type]
         finally:
             timed.append((started, time.monotonic()))
             timing.release()
@@ -182,10 +182,10 @@ def test_a_reference_that_dies_again_and_again_is_an_infrastructure_failure(
 ) -> None:
     real_call = CandidateProcess.timed_call
 
-    def timed_call(self: CandidateProcess, inputs: object) -> object:
+    def timed_call(self: CandidateProcess, inputs: object, **options: bool) -> object:
         if judge._problem is not None and self is judge._problem.reference:
             self.worker.end()
-        return real_call(self, inputs)  # type: ignore[arg-type]
+        return real_call(self, inputs, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CandidateProcess, "timed_call", timed_call)
     with pytest.raises(EvaluatorError, match="the reference failed"):
