@@ -9,14 +9,29 @@ from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.formats import counts_words
 from kbevolve.evolve.cli.render.tables import Column, explain, print_fields, print_table
 
+#: What an evaluation does in each phase.
+_PHASES = {
+    "lint": "reading the source",
+    "device wait": "waiting for it",
+    "prepare": "reference, inputs",
+    "worker": "starting a process",
+    "build": "compiling, importing",
+    "memory wait": "waiting for memory",
+    "trials": "is it correct?",
+    "timing": "timing beside eager",
+    "profile": "profiling",
+    "cleanup": "ending processes",
+    "overhead": "everything else",
+}
 _PHASE_COLUMNS: tuple[Column[PhaseTime], ...] = (
-    Column("phase", lambda one: one.name, flexible=True),
+    Column("phase", lambda one: one.name),
     Column("children", lambda one: one.children, right=True),
     Column("mean", lambda one: _seconds(one.mean), right=True),
     Column("median", lambda one: _seconds(one.median), right=True),
     Column("p90", lambda one: _seconds(one.p90), right=True),
     Column("in all", lambda one: _seconds(one.total), right=True, least_width=66),
     Column("share", lambda one: percent_words(one.share, 1), right=True),
+    Column("what", lambda one: _PHASES.get(one.name, ""), flexible=True),
 )
 _DEVICE_COLUMNS: tuple[Column[DeviceUse], ...] = (
     Column("device", lambda one: one.device_instance or one.device, flexible=True),
