@@ -29,8 +29,8 @@ write the children. Call `begin` for a problem (`problems` lists them), or `ask`
 question with `tell`: an idea in words, then the code that carries it out, or both at once (`idea` and `code`). `tell`
 judges the kernel, returns the result in `news`, and the next question; repeat until `over` is true, then `export` the
 best. Read the whole prompt of a question: `system` says what a kernel must be and what is refused, the last message
-what is wanted. `evaluate` tries a kernel without answering. Nothing is lost: after any interruption, `ask` continues the
-run."""
+what is wanted. `evaluate` tries a kernel without answering. Nothing is lost: after any interruption, `ask` continues
+the run."""
 
 
 class _Server(MCPServer):
