@@ -76,6 +76,14 @@ def with_forward(source: str, body: str, *, decorator: str = "") -> str:
     return "\n".join(lines)
 
 
+def without_head(source: str) -> tuple[str, str]:
+    """The ``from __future__`` imports of a file, which only stand at its top, and the rest without its docstring."""
+    body = ast.parse(source).body
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    notes = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+    return "".join(f"{ast.unparse(node)}\n" for node in imports), without(source, [*imports, *notes])
+
+
 def forward_arguments(source: str) -> tuple[str, ...]:
     """The names of the arguments that the `forward` of a problem's `Model` takes, without self, ``*`` and ``**``."""
     arguments = _forward(source, "Model").args

@@ -24,5 +24,5 @@ TEMPLATES = (
 
 
 def template(name: str) -> str:
-    """The text of a template, by the name of its file without suffix."""
-    return (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+    """The text of a template, by the name of its file; a suffix ``.py`` may be left out."""
+    return (Path(__file__).parent / (name if "." in name else f"{name}.py")).read_text(encoding="utf-8")

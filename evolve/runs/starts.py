@@ -6,11 +6,15 @@ from contextlib import contextmanager
 from kbevolve.archive.records import Backend, Kernel
 from kbevolve.configs.settings import Settings
 from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.graph.records import UntraceableError
 from kbevolve.evolve.proposers.codegen.languages import named_backends
+from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
+from kbevolve.evolve.proposers.seeds.cpp.chains import NotCoveredError
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.seeds import (
     INDUCTOR,
     SPLIT_PRODUCTS,
+    TEMPLATES,
     GeneratedStarts,
     StartingKernel,
     read_kernel,
@@ -51,6 +55,13 @@ def _fits(kernel: Kernel, settings: Settings) -> bool:
     return not named or kernel.backend in (*named, Backend.TORCH)
 
 
+def takes_templates(context: RunContext) -> bool:
+    """Whether templates may give a starting kernel with tunables on the device of a run."""
+    device = context.device
+    on_device = device.type == "cpu" or _SPLIT_DEVICE in device.fingerprint
+    return on_device and context.settings.evaluation.precision == "fp32"
+
+
 @contextmanager
 def inductor_starts(
     context: RunContext,
@@ -74,21 +85,26 @@ def inductor_starts(
     if known or not settings.inductor_seed or _is_over(context):
         yield None
         return
+    kind, templates = context.device.type, takes_templates(context)
     precision = settings.evaluation.precision
-    split = precision == "fp32" and _SPLIT_DEVICE in context.device.fingerprint
-    kind = context.device.type
-    with InductorProcess(context.problem, kind, precision=precision, device=device, templates=split) as process:
+    with InductorProcess(context.problem, kind, precision=precision, device=device, templates=templates) as process:
 
         def generated() -> tuple[StartingKernel, ...]:
+            starts = {}
             try:
-                source = process.source()
+                starts[INDUCTOR] = source = process.source()
+                if templates and kind == "cuda":
+                    starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
             except InductorError as error:
-                if not process.closed:
-                    say(f"no starting kernel from torch.compile: {error}")
-                return ()
-            starts = {INDUCTOR: source}
-            if split:
-                starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
+                if process.closed:
+                    return ()
+                say(f"no starting kernel from torch.compile: {error}")
+            if templates and kind == "cpu":
+                try:
+                    if (graph := process.graph()) is not None:
+                        starts[TEMPLATES] = assembled(graph, context.problem.source_for(kind))
+                except (UntraceableError, NotCoveredError) as error:
+                    say(f"no starting kernel from templates: {error}")
             kernels = {note: Kernel.from_source(text) for note, text in starts.items() if text}
             return tuple(
                 StartingKernel(kernel=kernel, note=note) for note, kernel in kernels.items() if _fits(kernel, settings)

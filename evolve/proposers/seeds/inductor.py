@@ -1,12 +1,13 @@
 """A program that writes Inductor's code as a ModelNew file.
 
-``python -m kbevolve.evolve.proposers.seeds.inductor REFERENCE KERNEL DEVICE DTYPE [FOR_TEMPLATES]``
+``python -m kbevolve.evolve.proposers.seeds.inductor FOLDER DEVICE DTYPE [templates]``
 
-It traces the reference with torch.compile, takes the module that Inductor generates before compiling it, and writes a
-file with that module's kernels and a `ModelNew` that has the reference's constructor and calls them. A second file,
-FOR_TEMPLATES, has each attention as one call, and convolutions of tensors as they lie in memory, if there are any. On
-failure it ends with status 1; the last line of stderr is the reason. It uses no device before its standard input is
-closed.
+It traces ``FOLDER/reference.py`` with torch.compile, takes the module that Inductor generates before compiling it, and
+writes ``kernel.py`` with that module's kernels and a `ModelNew` that has the reference's constructor and calls them.
+Templates need more: on a GPU ``for_templates.py``, where each attention is one call, and convolutions are of tensors as
+they lie in memory, if there are any; on a CPU ``trace.json``, the reference's graph, or ``untraceable``, why there is
+none. On failure it ends with status 1; the last line of stderr is the reason. It uses no device before its standard
+input is closed.
 
 A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
 not do.
@@ -14,6 +15,7 @@ not do.
 
 import ast
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -23,7 +25,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 from unittest import mock
 
-from kbevolve.configs.reference import as_model_new, with_forward, without
+from kbevolve.configs.reference import as_model_new, with_forward, without, without_head
 from kbevolve.evaluators.worker.supervisor import die_with
 
 #: Top-level names of a generated module that only serve to run it alone.
@@ -164,12 +166,7 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     """
     _check_signature(found)
     generated = _pruned(found.code)
-    model_new = as_model_new(reference)
-    body = ast.parse(model_new).body
-    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
-    notes = [node for node in body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
-    future = "".join(f"{ast.unparse(node)}\n" for node in imports)
-    model_new = without(model_new, [*imports, *notes])
+    future, model_new = without_head(as_model_new(reference))
     clash = _defined(generated) & _defined(model_new)
     if clash:
         raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
@@ -293,8 +290,8 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def main(reference: Path, kernel: Path, device_type: str, dtype_name: str, for_templates: Path | None = None) -> None:
-    """Write the kernel file for a reference file, on ``"cpu"`` or ``"cuda"`` and in ``"float32"`` or another dtype."""
+def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool) -> None:
+    """Write the files for a reference, on ``"cpu"`` or ``"cuda"`` and in ``"float32"`` or another dtype."""
     if device_type == "cpu":
         sys.stdin.read()  # the judge measures on the cores that the imports would take
     import torch
@@ -303,24 +300,37 @@ def main(reference: Path, kernel: Path, device_type: str, dtype_name: str, for_t
     if device_type != "cpu":
         sys.stdin.read()
     dtype = getattr(torch, dtype_name)
+    text = (folder / "reference.py").read_text(encoding="utf-8")
+    if templates and device_type == "cpu":
+        _trace(folder, text, dtype)
     torch.set_default_device(device_type)
-    module = _load(reference)
+    module = _load(folder / "reference.py")
     model = module.Model(*module.get_init_inputs()).to(device=device_type, dtype=dtype).eval()
     inputs = [
         value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in module.get_inputs()
     ]
-    text = reference.read_text(encoding="utf-8")
-    codes = capture(model, inputs, templates=for_templates is not None)
-    for file, found in zip((kernel, for_templates), codes, strict=False):
-        assert file is not None, "there is a second one only where it is wanted"
-        file.write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
+    codes = capture(model, inputs, templates=templates and device_type == "cuda")
+    for name, found in zip(("kernel.py", "for_templates.py"), codes, strict=False):
+        (folder / name).write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
+
+
+def _trace(folder: Path, text: str, dtype: Any) -> None:
+    """Write the reference's graph, or why it has none."""
+    from kbevolve.evaluators.graph.__main__ import reason
+    from kbevolve.evaluators.graph.trace_json import to_tree
+    from kbevolve.evaluators.graph.tracer import trace_source
+
+    try:
+        (folder / "trace.json").write_text(json.dumps(to_tree(trace_source(text, dtype))), encoding="utf-8")
+    except Exception as error:
+        (folder / "untraceable").write_text(reason(error), encoding="utf-8")
 
 
 if __name__ == "__main__":
     die_with(os.getppid())  # it may be paused when its parent dies
     try:
-        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4], *map(Path, sys.argv[5:]))
+        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], templates="templates" in sys.argv[4:])
     except CannotWrapError as error:
         sys.exit(str(error))
     except Exception as error:

@@ -4,6 +4,7 @@ The process imports what it needs at once, but on a CPU, whose cores the judge m
 while it is asked for its kernel, and is paused while any kernel is timed on the device (`evaluators.program`).
 """
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Self
 
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.device.devices import Device, visible_name
+from kbevolve.evaluators.graph.records import Graph, UntraceableError
+from kbevolve.evaluators.graph.regions import cut
+from kbevolve.evaluators.graph.trace_json import from_tree
 from kbevolve.evaluators.program import Program, ProgramError
 
 #: Seconds that torch.compile may take, pauses not counted. On two cores a built-in problem takes 4 to 6, up to 23 when
@@ -44,17 +48,16 @@ class InductorProcess:
             device_type: ``"cpu"`` or ``"cuda"``.
             precision: the precision that the task asks for.
             device: on which kernels are timed meanwhile; None when nothing is timed here.
-            templates: whether the code that templates are put into is wanted, too.
+            templates: whether what templates need is wanted, too: `for_templates` on a GPU, `graph` on a CPU.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="kbevolve-inductor-")
-        names = ("reference.py", "kernel.py", "for_templates.py")
-        reference, self._kernel, self._for_templates = (Path(self._folder.name, name) for name in names)
-        reference.write_text(problem.source_for(device_type), encoding="utf-8")
+        self._problem = problem
+        self._place = Path(self._folder.name)
+        (self._place / "reference.py").write_text(problem.source_for(device_type), encoding="utf-8")
         on_gpu = device is not None and device.type == "cuda"
         self._program = Program(
             "kbevolve.evolve.proposers.seeds.inductor",
-            [str(reference), str(self._kernel), device_type, _DTYPES[precision]]
-            + ([str(self._for_templates)] if templates else []),
+            [str(self._place), device_type, _DTYPES[precision], *(["templates"] if templates else [])],
             seconds=SECONDS,
             environment={"CUDA_VISIBLE_DEVICES": visible_name(device.index, os.environ)} if device and on_gpu else {},
             device=device,
@@ -82,13 +85,30 @@ class InductorProcess:
             self._program.wait()
         except ProgramError as error:
             raise InductorError(str(error)) from None
-        if not self._kernel.exists():
+        kernel = self._read("kernel.py")
+        if kernel is None:
             raise InductorError("it succeeded but wrote no file")
-        return self._kernel.read_text(encoding="utf-8")
+        return kernel
 
     def for_templates(self) -> str | None:
         """After `source`: the code that templates are put into (`inductor.capture`); None where it is the same."""
-        return self._for_templates.read_text(encoding="utf-8") if self._for_templates.exists() else None
+        return self._read("for_templates.py")
+
+    def graph(self) -> Graph | None:
+        """After `source`: the reference's regions; None where the process failed before it traced them.
+
+        Raises:
+            UntraceableError: it has none; one line says why.
+        """
+        trace, why = self._read("trace.json"), self._read("untraceable")
+        if why is not None:
+            raise UntraceableError(f"{self._problem.name} cannot be traced: {why}")
+        return cut(from_tree(json.loads(trace))) if trace is not None else None
+
+    def _read(self, name: str) -> str | None:
+        """A file that the process has written."""
+        path = self._place / name
+        return path.read_text(encoding="utf-8") if path.exists() else None
 
 
 def inductor_source(problem: Problem, device_type: str, *, precision: str = "fp32") -> str:

@@ -72,7 +72,7 @@ def test_products_are_split_where_the_task_and_the_device_ask_for_it(
 ) -> None:
     source = "import torch\nextern_kernels.mm(a, b, out=c)\nclass ModelNew: ...\n"
     monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.source", lambda self: source)
-    device = replace(context.device, fingerprint=f"cuda/NVIDIA X/{architecture}/torch 2.13")
+    device = replace(context.device, type="cuda", fingerprint=f"cuda/NVIDIA X/{architecture}/torch 2.13")
     evaluation = context.settings.evaluation.model_copy(update={"precision": precision})
     chosen = context.settings.model_copy(update={"evaluation": evaluation})
     with inductor_starts(replace(context, device=device, settings=chosen), [], None, print) as generated:

@@ -1,0 +1,76 @@
+"""Functions of pools: the largest number or the mean of each window."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kbevolve.evaluators.graph.records import Graph, Region
+from kbevolve.evolve.proposers.seeds.cpp.chains import Function, NotCoveredError, behind
+from kbevolve.evolve.proposers.seeds.cpp.expressions import number
+from kbevolve.evolve.proposers.seeds.cpp.products import ending
+from kbevolve.evolve.proposers.seeds.cpp.rows import rows
+from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
+from kbevolve.evolve.proposers.seeds.cpp.windows import each, is_contiguous, struct_of, windows
+
+
+def pool(graph: Graph, region: Region, done: frozenset[str]) -> Function:
+    """The function of a pool; raises NotCoveredError.
+
+    Args:
+        graph: its graph.
+        region: the region.
+        done: regions that are computed before.
+    """
+    constants = region.constants
+    if all(size == 1 for size in constants.get("output_size", (0,))):
+        return rows(graph, region, done)
+    source, (result,) = region.operands[0], region.outputs
+    shape, out = source.spec.shape, result.spec.shape
+    if "output_size" in constants:
+        region, kernel = _of_equal_windows(region, shape, out)
+    else:
+        kernel = each(constants["kernel_size"], int("".join(filter(str.isdigit, region.form))))
+    usual = is_contiguous(shape, source.spec.stride) and is_contiguous(out, result.spec.stride)
+    split = len(shape) - len(kernel)
+    if not usual or {source.spec.dtype, result.spec.dtype} != {"float32"} or split < 0:
+        raise NotCoveredError(f"{region.name}: its tensors are not in the usual order")
+    largest = "max" in region.form
+    after = behind(graph, region, done, first=1)
+    name = f"{region.name}_kernel"
+    struct = f"{name}_windows"
+    value = "value" if largest else f"value * {number(1 / _count(region, kernel))}"
+    finish = [f"const vec sum = {value};", *ending(graph, region, after, None, split, row="plane")]
+    planes = math.prod(shape[:split])
+    how = "MAXIMUM" if largest else "SUM"
+    return function(
+        name,
+        note=", ".join([region.form, *([graph.region[after.region].form] if after.region else [])]),
+        reads={"a0": source.value, **{one: value for one, (value, _) in after.reads.items()}},
+        writes={one: value for one, (value, _) in after.writes.items()},
+        body=nested(
+            f"pools<{struct}, {how}>(a0, {planes}, threads, [=](long plane, long j, vec value, int lanes) INLINE",
+            finish,
+        ),
+        before=["namespace {", *struct_of(struct, windows(region, shape[split:], out[split:], kernel)), "}"],
+        regions=tuple(one for one in (region.name, after.region) if one),
+        needs=("rows", "pooling"),
+    )
+
+
+def _of_equal_windows(region: Region, shape: Sequence[int], out: Sequence[int]) -> tuple[Region, tuple[int, ...]]:
+    """An adaptive pool as a pool, where its windows are equal."""
+    rank = len(region.constants["output_size"])
+    pairs = list(zip(shape[-rank:], out[-rank:], strict=True))
+    if any(inside % outside for inside, outside in pairs):
+        raise NotCoveredError(f"{region.name}: windows of several sizes")
+    kernel = tuple(inside // outside for inside, outside in pairs)
+    return replace(region, constants={"stride": kernel}), kernel
+
+
+def _count(region: Region, kernel: Sequence[int]) -> int:
+    """The number by which a sum is divided."""
+    constants = region.constants
+    padded = any(each(constants.get("padding"), len(kernel)))
+    if constants.get("ceil_mode") or (padded and not constants.get("count_include_pad", True)):
+        raise NotCoveredError(f"{region.name}: windows are divided by several counts")
+    return constants.get("divisor_override") or math.prod(kernel)
