@@ -41,7 +41,7 @@ def test_the_wheel_holds_kbevolve_only_and_every_data_file(built: Path) -> None:
         f"kbevolve/{file.relative_to(ROOT)}"
         for folder in FOLDERS
         for file in (ROOT / folder).rglob("*")
-        if file.is_file() and file.suffix in {".py", ".yaml", ".jinja", ".json", ".css", ".js", ".svg"}
+        if file.is_file() and file.suffix in {".py", ".yaml", ".jinja", ".json", ".css", ".js", ".svg", ".h"}
     }
     assert wanted <= names, sorted(wanted - names)
 

@@ -1,17 +1,17 @@
 """Parametric code that starting kernels are put together from. Nothing here imports a template: each is text.
 
-All are in Triton and Gluon, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands
-that `split_pairs.py` splits into pairs of fp16: `split_products.py` has products of any strides, `split_convolution.py`
-convolutions, whose product is in `convolution_product.py`; each needs those before it. `direct_convolution.py` has
-convolutions in groups of few channels, which memory bounds; `split_attention.py` has attention. Both need `imports.py`
-alone.
+Those for CPUs are in C++, in `cpp/`; `evolve/proposers/seeds/cpp` puts them together. The others are in Triton and
+Gluon, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands that `split_pairs.py`
+splits into pairs of fp16: `split_products.py` has products of any strides, `split_convolution.py` convolutions, whose
+product is in `convolution_product.py`; each needs those before it. `direct_convolution.py` has convolutions in groups
+of few channels, which memory bounds; `split_attention.py` has attention. Both need `imports.py` alone.
 """
 
 from pathlib import Path
 
 __all__ = ["TEMPLATES", "template"]
 
-#: All of them, each behind those that it needs.
+#: All of those for a GPU, each behind those that it needs.
 TEMPLATES = (
     "imports",
     "split_pairs",

@@ -23,18 +23,17 @@ static inline void gather(const float* planes, long channels, long j, long n, fl
             const long slice = runs[r].z + d, row = runs[r].y + h, first = runs[r].x + w, places = runs[r].places;
             const float* from = planes + (slice * P::IN_H + row) * P::IN_W + first;
             float* out = to + runs[r].at;
-            if (slice < 0 || slice >= P::IN_D || row < 0 || row >= P::IN_H)
-              memset(out, 0, places * sizeof(float));
-            else if (first >= 0 && first + (places - 1) * P::STEP_W < P::IN_W) {
-              if (places == WIDTH)
-                for (long l = 0; l < WIDTH; l++) out[l] = from[l * P::STEP_W];
-              else
-                for (long l = 0; l < places; l++) out[l] = from[l * P::STEP_W];
-            } else
-              for (long l = 0; l < places; l++) {
-                const long at = first + l * P::STEP_W;
-                out[l] = at >= 0 && at < P::IN_W ? from[l * P::STEP_W] : 0;
-              }
+            const bool inside = slice >= 0 && slice < P::IN_D && row >= 0 && row < P::IN_H;
+            // Places begin .. end meet numbers of the row, the others its borders.
+            const long begin = first < 0 ? least(places, (-first + P::STEP_W - 1) / P::STEP_W) : 0;
+            const long end = inside ? least(places, (P::IN_W - first + P::STEP_W - 1) / P::STEP_W) : 0;
+            if (begin == 0 && end == WIDTH) {
+              for (long l = 0; l < WIDTH; l++) out[l] = from[l * P::STEP_W];
+              continue;
+            }
+            for (long l = 0; l < begin; l++) out[l] = 0;
+            for (long l = begin; l < end; l++) out[l] = from[l * P::STEP_W];
+            for (long l = most(begin, end); l < places; l++) out[l] = 0;
           }
           to += WIDTH;
         }

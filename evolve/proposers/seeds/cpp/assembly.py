@@ -170,7 +170,8 @@ class _Forward:
     def __init__(self, graph: Graph, names: Names, functions: dict[str, str]) -> None:
         self._graph, self._functions, self._names = graph, functions, names
         self._nodes = {node.name: node for node in graph.trace.nodes}
-        self.switches = 0
+        #: Their values as declared: a library's convolutions are hard to beat on a CPU.
+        self.switches: list[int] = []
 
     def body(self, segments: Sequence[Segment]) -> list[str]:
         """Its lines."""
@@ -182,8 +183,8 @@ class _Forward:
             if not segment.otherwise:
                 lines += self._lines(segment, known)
                 continue
-            switch = f"PRODUCT_{min(self.switches, _MOST_SWITCHES - 1)}"
-            self.switches += 1
+            switch = f"PRODUCT_{min(len(self.switches), _MOST_SWITCHES - 1)}"
+            self.switches.append(int(self._graph.region[segment.regions[0]].family is Family.PRODUCT))
             lines += [f"if {switch}:", *(f"    {line}" for line in self._lines(segment, known)), "else:"]
             lines += [f"    {line}" for one in segment.otherwise for line in self._lines(one, known)]
         lines += self._names.views(trace.outputs, known)
@@ -230,14 +231,15 @@ class _Forward:
         raise NotCoveredError(f"the model returns {tree}")
 
 
-def _source(needed: set[str], texts: Sequence[str], switches: int) -> list[str]:
+def _source(needed: set[str], texts: Sequence[str], switches: Sequence[int]) -> list[str]:
     """The C++ and what calls it."""
     headers = [template(f"cpp/{name}.h") for name in _HEADERS if name in needed | set(_HEADERS[:2])]
-    names = [f"PRODUCT_{number}" for number in range(min(switches, _MOST_SWITCHES))]
+    names = {f"PRODUCT_{number}": value for number, value in enumerate(switches[:_MOST_SWITCHES])}
     code = "\n\n".join(texts)
     lines = ['SOURCE = r"""', *headers, code, '"""', ""]
     if names:
-        lines += ["# 1: the template's function; 0: the library's.", *(f"{name} = 1  # tune: 1, 0" for name in names)]
+        lines += ["# 1: the template's function; 0: the library's."]
+        lines += [f"{name} = {value}  # tune: {value}, {1 - value}" for name, value in names.items()]
         lines.append(f"# tune PACK, MR, NR, BLOCK_M, BLOCK_N, BLOCK_K if: {' or '.join(names)}")
     lines += [f"# tune {name} if: 0" for name, uses in _USES.items() if not any(use in code for use in uses)]
     return [*lines, "", template("cpp/launch.py"), ""]

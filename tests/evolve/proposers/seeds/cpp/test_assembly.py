@@ -64,11 +64,13 @@ def assert_right(text: str, source: str, folder: Path, name: str) -> None:
 
 
 def settings_of(source: str) -> list[dict[str, str]]:
-    """As declared, everything at its last value, two at random; without the library, where there is a choice."""
+    """As declared, by the template at the last values and two random ones, by the library."""
     tunables, rng = declared(source), Random(0)
-    settings: list[dict[str, str]] = [{}, {one.name: one.choices[-1] for one in tunables}]
-    while len(settings) < 4:
-        drawn = {one.name: rng.choice(one.choices) for one in tunables if not one.name.startswith("PRODUCT")}
+    ours = {one.name: "1" for one in tunables if one.name.startswith("PRODUCT")}
+    settings: list[dict[str, str]] = [{}, {one.name: one.choices[-1] for one in tunables} | ours]
+    settings.append(dict.fromkeys(ours, "0"))
+    while len(settings) < 5:
+        drawn = {one.name: rng.choice(one.choices) for one in tunables} | ours
         if fits(source, {**values_of(source), **drawn}):
             settings.append(drawn)
     return settings
@@ -77,7 +79,7 @@ def settings_of(source: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in QUICK else pytest.mark.slow) for one in MODELS])
 def test_the_file_is_right(name: str, tmp_path: Path) -> None:
     text = problem_text(*MODELS[name])
-    source = put_together(text)
+    source = with_values(put_together(text), {f"PRODUCT_{number}": "1" for number in range(6)})
     assert Kernel.from_source(source).backend is Backend.CPP
     assert_right(text, source, tmp_path, "declared")
 
@@ -126,7 +128,8 @@ def test_two_libraries_of_one_process_share_no_constants(tmp_path: Path) -> None
     """Static members of a class are unique in a process, whatever library they are in, but for unnamed namespaces."""
     for number, padding in enumerate((0, 1)):
         text = problem_text("self.c(x)", "torch.randn(2, 5, 9, 9)", f"self.c = nn.Conv2d(5, 9, 3, padding={padding})")
-        assert_right(text, put_together(text), tmp_path, f"padding{number}")
+        source = with_values(put_together(text), {"PRODUCT_0": "1"})
+        assert_right(text, source, tmp_path, f"padding{number}")
 
 
 @pytest.mark.parametrize(
