@@ -95,24 +95,34 @@ static inline INLINE void product(long M, long N, long K, float* packed_left, fl
 }
 
 // `matrices` products of the same size, each by all threads, or where there are enough of them each by one:
-// left(b) for what `product` calls left, right(b, j, n, to), finish(b, i, j, sum, lanes).
+// left(b) for what `product` calls left, right(b, j, n, to), finish(b, i, j, sum, lanes). Teams are not nested but for
+// those of one thread: libgomp makes new threads for a nested team each time.
 template <class Left, class Right, class Finish>
 static inline INLINE void products(long matrices, long M, long N, long K, int threads, Left left, Right right,
                                    Finish finish) {
-  const int apart = (int)(matrices >= 2 * threads ? least(threads, matrices) : 1), team = apart > 1 ? 1 : threads;
-#pragma omp parallel num_threads(apart) if (apart > 1)
-  {
-    float* packed_left = buffer(up(M, MR) * K);
-    float* packed_right = buffer(up(least(BLOCK_N, N), WIDTH) * K);
-#pragma omp for schedule(dynamic)
-    for (long b = 0; b < matrices; b++) {
-      const auto own = left(b);
+  const long left_size = up(M, MR) * K, right_size = up(least(BLOCK_N, N), WIDTH) * K;
+  const auto one = [&](long b, int team, float* packed_left, float* packed_right) INLINE {
+    const auto own = left(b);
 #pragma omp parallel num_threads(team)
+    {
       product(
           M, N, K, packed_left, packed_right, own, [&](long j, long n, float* to) INLINE { right(b, j, n, to); },
           [&](long i, long j, vec sum, int lanes) INLINE { finish(b, i, j, sum, lanes); });
+      finish_streaming();
     }
-    finish_streaming();
+  };
+  if (threads > 1 && matrices >= 2 * threads) {
+#pragma omp parallel num_threads(threads)
+    {
+      float *packed_left = buffer(left_size), *packed_right = buffer(right_size);
+#pragma omp for schedule(dynamic)
+      for (long b = 0; b < matrices; b++) one(b, 1, packed_left, packed_right);
+      free(packed_left);
+      free(packed_right);
+    }
+  } else {
+    float *packed_left = buffer(left_size), *packed_right = buffer(right_size);
+    for (long b = 0; b < matrices; b++) one(b, threads, packed_left, packed_right);
     free(packed_left);
     free(packed_right);
   }

@@ -70,8 +70,13 @@ class Chain:
     def saves(
         self, space: Space, results: Sequence[str], *, at: str = "row", j: str = "j", scattered: bool = False
     ) -> list[str]:
-        """Statements that write what was computed; `results` are values that the caller of the model gets."""
-        assert all(space.inner_stride[name] == 1 or space.inner == 1 for name in self.writes), "checked before"
+        """Statements that write what was computed; `results` are values that the caller of the model gets.
+
+        Raises:
+            NotCoveredError: neighbours of a row of the result are no neighbours in memory.
+        """
+        if any(space.inner_stride[name] != 1 and space.inner > 1 for name in self.writes):
+            raise NotCoveredError("a result whose rows have gaps")
         if scattered:
             return [
                 f"save_at({name}_{at}, places, {variable(value)}, lanes);" for name, (value, _) in self.writes.items()

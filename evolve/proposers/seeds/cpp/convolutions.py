@@ -13,7 +13,14 @@ from kbevolve.evaluators.graph.records import Graph, Region
 from kbevolve.evolve.proposers.seeds.cpp.chains import Function, NotCoveredError, behind
 from kbevolve.evolve.proposers.seeds.cpp.products import ending, nested_arguments
 from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
-from kbevolve.evolve.proposers.seeds.cpp.windows import Places, is_contiguous, struct_of, transposed_windows, windows
+from kbevolve.evolve.proposers.seeds.cpp.windows import (
+    LONGEST_ROW,
+    Places,
+    is_contiguous,
+    struct_of,
+    transposed_windows,
+    windows,
+)
 
 #: Below so many channels of a group tiles of products are mostly empty.
 _LEAST_CHANNELS = 4
@@ -39,7 +46,7 @@ def convolution(graph: Graph, region: Region, done: frozenset[str]) -> Function:
         raise NotCoveredError(f"{region.name}: another dtype, or a padding that differs behind")
     channels, made = shape[1] // groups, out[1] // groups
     few = made < _LEAST_CHANNELS
-    if few and constants["transposed"]:
+    if few and (constants["transposed"] or out[-1] > LONGEST_ROW):
         raise NotCoveredError(f"{region.name}: {made} channels in a group")
     after = behind(graph, region, done, first=3)
     name = f"{region.name}_kernel"

@@ -1,7 +1,7 @@
 """A pointwise region alone: every element of its result in one pass."""
 
 from kbevolve.evaluators.graph.records import Graph, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import Function, NotCoveredError, chain_of, pointer, results_of
+from kbevolve.evolve.proposers.seeds.cpp.chains import Function, chain_of, pointer, results_of
 from kbevolve.evolve.proposers.seeds.cpp.spaces import by_memory, space_of
 from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
 
@@ -13,8 +13,6 @@ def pointwise(graph: Graph, region: Region) -> Function:
     shape = [chain.shape[axis] for axis in order]
     space = space_of(shape, {name: [own[axis] for axis in order] for name, own in chain.strides.items()})
     assert space is not None, "it is only None for a given split"
-    if any(space.inner_stride[name] != 1 for name in chain.writes) and space.inner > 1:
-        raise NotCoveredError(f"{region.name}: results with different strides")
     rows = [pointer(name, "row", "", space.row_offset(name)) for name in chain.strides]
     each = [*chain.loads(space), *chain.steps, *chain.saves(space, results_of(graph))]
     body = nested(

@@ -10,7 +10,7 @@ from kbevolve.evolve.proposers.seeds.cpp.expressions import number
 from kbevolve.evolve.proposers.seeds.cpp.products import ending
 from kbevolve.evolve.proposers.seeds.cpp.rows import rows
 from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
-from kbevolve.evolve.proposers.seeds.cpp.windows import each, is_contiguous, struct_of, windows
+from kbevolve.evolve.proposers.seeds.cpp.windows import LONGEST_ROW, each, is_contiguous, struct_of, windows
 
 
 def pool(graph: Graph, region: Region, done: frozenset[str]) -> Function:
@@ -32,8 +32,8 @@ def pool(graph: Graph, region: Region, done: frozenset[str]) -> Function:
         kernel = each(constants["kernel_size"], int("".join(filter(str.isdigit, region.form))))
     usual = is_contiguous(shape, source.spec.stride) and is_contiguous(out, result.spec.stride)
     split = len(shape) - len(kernel)
-    if not usual or {source.spec.dtype, result.spec.dtype} != {"float32"} or split < 0:
-        raise NotCoveredError(f"{region.name}: its tensors are not in the usual order")
+    if not usual or shape[-1] > LONGEST_ROW or {source.spec.dtype, result.spec.dtype} != {"float32"} or split < 0:
+        raise NotCoveredError(f"{region.name}: its tensors are too long, or not in the usual order")
     largest = "max" in region.form
     after = behind(graph, region, done, first=1)
     name = f"{region.name}_kernel"

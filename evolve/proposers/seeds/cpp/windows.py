@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from kbevolve.evaluators.graph.records import Region
 
 _AXES = "DHW"
+#: Numbers of a row that a function may hold on its stack: 1 MB.
+LONGEST_ROW = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
