@@ -63,7 +63,7 @@ class Settings(Section):
     proposer: str = "auto"
     #: ModelNew files to start from, beside those that come with kbevolve.
     starts: tuple[Path, ...] = ()
-    #: Whether starting kernels are generated: torch.compile's, and one from templates. It costs some seconds once a run.
+    #: Whether starting kernels are generated: torch.compile's, and one from templates. It takes seconds once a run.
     inductor_seed: bool = True
     #: Trackers of experiments that `kbevolve run` and `resume` report to: "wandb", "mlflow", "tensorboard".
     trackers: tuple[Tracker, ...] = ()

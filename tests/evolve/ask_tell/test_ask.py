@@ -207,9 +207,7 @@ def test_strategy_openevolve_cannot_be_asked() -> None:
 
 def test_a_broken_answer_never_breaks_the_run() -> None:
     home = Home(chosen(islands=1, tune_share=0, generations=4))
-    replies = iter(
-        ["\ud800 \0", "```python\n" * 40, "[" * 5000, "{}", "<<<<<<< SEARCH", "class ModelNew(", "é" * 10]
-    )
+    replies = iter(["\ud800 \0", "```python\n" * 40, "[" * 5000, "{}", "<<<<<<< SEARCH", "class ModelNew(", "é" * 10])
     while not (asked := home.ask()).over:
         for one in asked.open:
             home.tell(one, reply=next(replies, "nothing"))
