@@ -235,6 +235,7 @@ def test_no_fact_can_be_changed_or_deleted(make_archive: Any) -> None:
         archive.questions(sample.run).tell(place, QuestionAnswer(text="an idea", by="anna"))
         archive.add_transfer(sample.run.id, "{}")
         archive.replies(sample.run).keep("digest", "{}")
+        archive.notes.add(sample.run.id, "a note")
     connection = sqlite3.connect(sample.path)
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
     assert {"runs", "kernels", "births", "evaluations", "blocks", "placements", "stops", "migrations"} <= set(tables)
