@@ -87,19 +87,22 @@ def inductor_starts(
         return
     kind, templates = context.device.type, takes_templates(context)
     precision = settings.evaluation.precision
-    with InductorProcess(context.problem, kind, precision=precision, device=device, templates=templates) as process:
+    on_gpu, on_cpu = templates and kind == "cuda", templates and kind == "cpu"
+    with InductorProcess(
+        context.problem, kind, precision=precision, device=device, templates=on_gpu, trace=on_cpu
+    ) as process:
 
         def generated() -> tuple[StartingKernel, ...]:
             starts = {}
             try:
                 starts[INDUCTOR] = source = process.source()
-                if templates and kind == "cuda":
+                if on_gpu:
                     starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
             except InductorError as error:
                 if process.closed:
                     return ()
                 say(f"no starting kernel from torch.compile: {error}")
-            if templates and kind == "cpu":
+            if on_cpu:
                 try:
                     if (graph := process.graph()) is not None:
                         starts[TEMPLATES] = assembled(graph, context.problem.source_for(kind))

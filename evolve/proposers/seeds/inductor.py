@@ -1,13 +1,13 @@
 """A program that writes Inductor's code as a ModelNew file.
 
-``python -m kbevolve.evolve.proposers.seeds.inductor FOLDER DEVICE DTYPE [templates]``
+``python -m kbevolve.evolve.proposers.seeds.inductor FOLDER DEVICE DTYPE [templates] [trace]``
 
 It traces ``FOLDER/reference.py`` with torch.compile, takes the module that Inductor generates before compiling it, and
 writes ``kernel.py`` with that module's kernels and a `ModelNew` that has the reference's constructor and calls them.
-Templates need more: on a GPU ``for_templates.py``, where each attention is one call, and convolutions are of tensors as
-they lie in memory, if there are any; on a CPU ``trace.json``, the reference's graph, or ``untraceable``, why there is
-none. On failure it ends with status 1; the last line of stderr is the reason. It uses no device before its standard
-input is closed.
+With ``templates`` it writes ``for_templates.py``, where each attention is one call and convolutions are of tensors as
+they lie in memory, if there are any. With ``trace`` it writes the reference's graph, ``trace.json``, or
+why there is none, ``untraceable``. On failure it ends with status 1; the last line of stderr is the reason. It uses no
+device before its standard input is closed.
 
 A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
 not do.
@@ -290,7 +290,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool) -> None:
+def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool, trace: bool) -> None:
     """Write the files for a reference, on ``"cpu"`` or ``"cuda"`` and in ``"float32"`` or another dtype."""
     if device_type == "cpu":
         sys.stdin.read()  # the judge measures on the cores that the imports would take
@@ -301,7 +301,7 @@ def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool) ->
         sys.stdin.read()
     dtype = getattr(torch, dtype_name)
     text = (folder / "reference.py").read_text(encoding="utf-8")
-    if templates and device_type == "cpu":
+    if trace:
         _trace(folder, text, dtype)
     torch.set_default_device(device_type)
     module = _load(folder / "reference.py")
@@ -310,7 +310,7 @@ def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool) ->
         value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in module.get_inputs()
     ]
-    codes = capture(model, inputs, templates=templates and device_type == "cuda")
+    codes = capture(model, inputs, templates=templates)
     for name, found in zip(("kernel.py", "for_templates.py"), codes, strict=False):
         (folder / name).write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
 
@@ -330,7 +330,8 @@ def _trace(folder: Path, text: str, dtype: Any) -> None:
 if __name__ == "__main__":
     die_with(os.getppid())  # it may be paused when its parent dies
     try:
-        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], templates="templates" in sys.argv[4:])
+        wanted = sys.argv[4:]
+        main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], templates="templates" in wanted, trace="trace" in wanted)
     except CannotWrapError as error:
         sys.exit(str(error))
     except Exception as error:

@@ -40,6 +40,7 @@ class InductorProcess:
         precision: str = "fp32",
         device: Device | None = None,
         templates: bool = False,
+        trace: bool = False,
     ) -> None:
         """Start it.
 
@@ -48,16 +49,18 @@ class InductorProcess:
             device_type: ``"cpu"`` or ``"cuda"``.
             precision: the precision that the task asks for.
             device: on which kernels are timed meanwhile; None when nothing is timed here.
-            templates: whether what templates need is wanted, too: `for_templates` on a GPU, `graph` on a CPU.
+            templates: whether the code that templates are put into is wanted, too: `for_templates`.
+            trace: whether the reference's `graph` is wanted, too.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="kbevolve-inductor-")
         self._problem = problem
         self._place = Path(self._folder.name)
         (self._place / "reference.py").write_text(problem.source_for(device_type), encoding="utf-8")
+        wanted = [name for name, is_wanted in (("templates", templates), ("trace", trace)) if is_wanted]
         on_gpu = device is not None and device.type == "cuda"
         self._program = Program(
             "kbevolve.evolve.proposers.seeds.inductor",
-            [str(self._place), device_type, _DTYPES[precision], *(["templates"] if templates else [])],
+            [str(self._place), device_type, _DTYPES[precision], *wanted],
             seconds=SECONDS,
             environment={"CUDA_VISIBLE_DEVICES": visible_name(device.index, os.environ)} if device and on_gpu else {},
             device=device,

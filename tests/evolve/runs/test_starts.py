@@ -11,7 +11,8 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import SettingsError
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, SPLIT_PRODUCTS, StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, SPLIT_PRODUCTS, TEMPLATES, StartingKernel
+from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.runs.session import open_run as open_new_run
 from kbevolve.evolve.runs.starts import inductor_starts, new_starts
 from kbevolve.evolve.state.context import RunContext
@@ -78,6 +79,56 @@ def test_products_are_split_where_the_task_and_the_device_ask_for_it(
     with inductor_starts(replace(context, device=device, settings=chosen), [], None, print) as generated:
         assert generated is not None
         assert [start.note for start in generated()] == notes
+
+
+REFERENCE = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return BODY
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("body", "notes", "lines"),
+    [
+        ("torch.softmax(x, -1) * 2", [INDUCTOR, TEMPLATES], []),
+        (
+            "x + 1 if x.sum() > 0 else x",
+            [],
+            [
+                "no starting kernel from torch.compile: ",
+                "no starting kernel from templates: m.py cannot be traced: its control flow depends on data",
+            ],
+        ),
+        ("torch.cumsum(x, 1)", [INDUCTOR], ["no starting kernel from templates: no region has a template"]),
+    ],
+)
+def test_on_a_cpu_templates_give_a_start_or_say_why_not(
+    body: str, notes: list[str], lines: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "m.py").write_text(REFERENCE.replace("BODY", body))
+    archive, chosen, said = Archive(":memory:"), settings(), list[str]()
+    begun = context_of(archive, open_run(archive, chosen), find_device("cpu"), chosen)
+    problem = replace(find_problem(str(tmp_path / "m.py")), name="m.py")
+    with inductor_starts(replace(begun, problem=problem), [], None, said.append) as generated:
+        assert generated is not None
+        starts = generated()
+    assert [start.note for start in starts] == notes
+    assert len(said) == len(lines)
+    assert all(one.startswith(wanted) for one, wanted in zip(said, lines, strict=True)), said
+    if TEMPLATES in notes:
+        assert declared(starts[-1].kernel.source), "the search has something to change"
 
 
 def in_language(context: RunContext, backend: str) -> RunContext:
