@@ -96,7 +96,8 @@ def test_a_trace_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     ("more", "seconds", "words"),
     [
         ("import time\nwhile True: time.sleep(0.01)\n", 20.0, "not done after 20 s"),
-        ("import os\nos._exit(3)\n", 60.0, "ended with status 3"),
+        ("import os\nos._exit(3)\n", 60.0, r"it calls os\._exit\(3\)"),
+        ("import os\nos.kill(os.getpid(), 9)\n", 60.0, "ended with status -9"),
         ("import sys\nsys.exit('no')\n", 60.0, "no"),
         ("held = bytearray(64 << 30)\n", 60.0, "takes more than 8 GB"),
     ],
