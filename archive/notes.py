@@ -10,7 +10,7 @@ from kbevolve.configs.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What somebody wrote; never changed."""
+    """What a person wrote; never changed."""
 
     #: Id of a run or of a kernel.
     about: str

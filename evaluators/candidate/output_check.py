@@ -40,7 +40,7 @@ PREPACKED = "not accepted: it keeps a converted copy of the weights; read the pa
 #: How the message begins about a kernel that passed its trials.
 LATER_WRONG = "correct when it was checked first, not when it was timed"
 
-#: Times that elements seem lost and are not, after which nobody looks any more: they hold nothing but rounding.
+#: After so many false alarms about lost elements they are not looked at any more: they hold nothing but rounding.
 _FALSE_ALARMS = 3
 
 #: Sketches of the tensors of one output, and then a sample of each.

@@ -18,7 +18,7 @@ from kbevolve.evaluators.correctness.reference import Reference
 from kbevolve.evaluators.correctness.rule import SLACK
 from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, is_usable, scale_of
 from kbevolve.evaluators.correctness.visibility import CLEAR, VISIBLE, accepted_share, live_weights, share_words
-from kbevolve.evaluators.correctness.weights import Weights, amplified, borne, mixed, varied
+from kbevolve.evaluators.correctness.weights import Weights, accepted_changes, amplified, mixed, varied
 from kbevolve.evaluators.device.devices import Device, find_device
 from kbevolve.evaluators.device.memory import free_bytes, is_out_of_memory, release_cache
 from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
@@ -170,7 +170,7 @@ class PreparedProblem:
             plain = amplified(first, plain, self.factors)
         changed = varied(first, plain, seed=secrets.randbits(62))
         if not self._keep_second(seed, changed):
-            changed = borne(plain, changed, lambda some: self._keep_second(seed, some, keep=False))
+            changed = accepted_changes(plain, changed, lambda some: self._keep_second(seed, some, keep=False))
             self._keep_second(seed, changed)
         if not self.second_weights or any(changed[name] is not plain[name] for name in plain):
             self._keep_second(seed, plain, needed=True)

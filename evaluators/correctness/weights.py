@@ -15,7 +15,7 @@ import torch
 _SPREAD = 0.5
 #: Standard deviation of what is added to a tensor of zeros.
 _FROM_ZERO = 0.25
-#: Most states that are tried to find the changes that a reference bears.
+#: Most states that are tried to find the changes that a reference accepts.
 _MOST_TRIES = 16
 
 
@@ -56,17 +56,17 @@ def varied(
     }
 
 
-def borne(
+def accepted_changes(
     plain: Mapping[str, torch.Tensor],
     changed: Mapping[str, torch.Tensor],
-    bears: Callable[[dict[str, torch.Tensor]], bool],
+    accepts: Callable[[dict[str, torch.Tensor]], bool],
 ) -> dict[str, torch.Tensor]:
-    """The plain state with as many changes as the reference bears; one that it does not bear spoils no other.
+    """The plain state with as many changes as the reference accepts; one that it refuses spoils no other.
 
     Args:
         plain: state by name.
-        changed: the same names; not all changes are borne together.
-        bears: whether it bears a state.
+        changed: the same names; the reference refuses all changes together.
+        accepts: whether it accepts a state.
     """
     found = dict(plain)
     names = [name for name in plain if changed[name] is not plain[name]]
@@ -74,7 +74,7 @@ def borne(
     while waiting and tries < _MOST_TRIES:
         tries += 1
         some = waiting.pop()
-        if bears(attempt := {**found, **{name: changed[name] for name in some}}):
+        if accepts(attempt := {**found, **{name: changed[name] for name in some}}):
             found = attempt
         else:
             waiting += _halves(some)

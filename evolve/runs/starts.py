@@ -9,7 +9,7 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.graph.records import UntraceableError
 from kbevolve.evolve.proposers.codegen.languages import named_backends
 from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
-from kbevolve.evolve.proposers.seeds.cpp.chains import NotCoveredError
+from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.seeds import (
     INDUCTOR,

@@ -63,7 +63,7 @@ def test_the_commands_write_and_show_them(kbevolve: Any, small_archive: Any, mak
     assert "to ship" in kbevolve("archive", "show", small_archive.best, *where).out
     lines = kbevolve("archive", "ls", "--tag", "baseline", *where).out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == [run]
-    nobody = kbevolve("archive", "ls", "--tag", "h100", *where)
-    assert (nobody.code, "archive note RUN '#h100'" in nobody.err) == (1, True)
+    none = kbevolve("archive", "ls", "--tag", "h100", *where)
+    assert (none.code, "archive note RUN '#h100'" in none.err) == (1, True)
     assert kbevolve("archive", "ls", run, "--tag", "baseline", *where).code == 2
     assert kbevolve("archive", "note", run, "", *where).code == 2

@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import torch
 
-from kbevolve.evaluators.correctness.weights import amplified, borne, varied
+from kbevolve.evaluators.correctness.weights import accepted_changes, amplified, varied
 
 
 def changed(tensor: torch.Tensor, *, seed: int = 1) -> torch.Tensor:
@@ -50,12 +50,12 @@ def test_a_change_that_is_not_borne_spoils_no_other(count: int, data: st.DataObj
     unchanged = data.draw(st.sampled_from(sorted(plain)))
     state = {name: tensor if name == unchanged else torch.ones(1) for name, tensor in plain.items()}
     bad = data.draw(st.sampled_from(sorted(set(plain) - {unchanged})))
-    found = borne(plain, state, lambda some: not bool(some[bad]))
+    found = accepted_changes(plain, state, lambda some: not bool(some[bad]))
     assert found == {**state, bad: plain[bad]}
 
 
 def test_nothing_is_borne_where_a_single_change_is_not() -> None:
-    assert borne({"a": torch.zeros(1)}, {"a": torch.ones(1)}, lambda some: False) == {"a": torch.zeros(1)}
+    assert accepted_changes({"a": torch.zeros(1)}, {"a": torch.ones(1)}, lambda some: False) == {"a": torch.zeros(1)}
 
 
 def test_only_random_numbers_with_a_factor_are_amplified() -> None:

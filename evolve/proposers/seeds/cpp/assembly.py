@@ -12,8 +12,8 @@ from typing import Any
 from kbevolve.configs.reference import as_model_new, forward_arguments, with_forward, without_head
 from kbevolve.configs.templates import template
 from kbevolve.evaluators.graph.records import Family, Graph, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import Function, NotCoveredError
 from kbevolve.evolve.proposers.seeds.cpp.convolutions import convolution
+from kbevolve.evolve.proposers.seeds.cpp.functions import Function, NotCoveredError
 from kbevolve.evolve.proposers.seeds.cpp.library import Names
 from kbevolve.evolve.proposers.seeds.cpp.pointwise import pointwise
 from kbevolve.evolve.proposers.seeds.cpp.pooling import pool

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from kbevolve.evaluators.graph.records import Graph, Node, Ref, Region, TensorSpec
 from kbevolve.evolve.proposers.seeds.cpp.expressions import NoExpressionError, expression
+from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.seeds.cpp.spaces import Space, repeated
 
 #: Arguments whose only axis is the axis of channels.
@@ -13,26 +14,6 @@ _OF_CHANNELS = {
     "batch_norm": ("weight", "bias", "running_mean", "running_var"),
     "_native_batch_norm_legit_no_training": ("weight", "bias", "running_mean", "running_var"),
 }
-
-
-class NotCoveredError(Exception):
-    """No template computes a region; it stays torch's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
-    """A C++ function ``void name(const float* reads…, float* writes…, int threads)``."""
-
-    name: str
-    #: The whole function, with the note above it.
-    text: str
-    #: Values of the graph that it reads and makes, in the order of its parameters.
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    #: The regions that it computes.
-    regions: tuple[str, ...]
-    #: Template files that it builds on, beside those that all have.
-    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

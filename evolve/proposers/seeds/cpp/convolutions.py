@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbevolve.evaluators.graph.records import Graph, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import Function, NotCoveredError, behind
-from kbevolve.evolve.proposers.seeds.cpp.products import ending, nested_arguments
-from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
+from kbevolve.evolve.proposers.seeds.cpp.chains import behind
+from kbevolve.evolve.proposers.seeds.cpp.endings import ending, fused
+from kbevolve.evolve.proposers.seeds.cpp.functions import Function, NotCoveredError, nested, nested_arguments
 from kbevolve.evolve.proposers.seeds.cpp.windows import (
     LONGEST_ROW,
     Places,
@@ -77,17 +77,9 @@ def convolution(graph: Graph, region: Region, done: frozenset[str]) -> Function:
         body += _direct(sizes, struct, finish) if few else _product(sizes, struct, places, [*found, *finish])
     if not body:
         raise NotCoveredError(f"{region.name}: nothing to compute")
-    return function(
-        name,
-        note=", ".join([region.form, *([graph.region[after.region].form] if after.region else [])]),
-        reads={"a0": source.value, "a1": weight.value, **({"a2": bias.value} if bias else {})}
-        | {one: value for one, (value, _) in after.reads.items()},
-        writes={one: value for one, (value, _) in after.writes.items()},
-        body=body,
-        before=[*before, "}"],
-        regions=tuple(one for one in (region.name, after.region) if one),
-        needs=("direct",) if few else ("product", "convolution"),
-    )
+    needs = ("direct",) if few else ("product", "convolution")
+    reads = {"a0": source.value, "a1": weight.value, **({"a2": bias.value} if bias else {})}
+    return fused(graph, region, after, reads=reads, body=body, before=[*before, "}"], needs=needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """A pointwise region alone: every element of its result in one pass."""
 
 from kbevolve.evaluators.graph.records import Graph, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import Function, chain_of, pointer, results_of
+from kbevolve.evolve.proposers.seeds.cpp.chains import chain_of, pointer, results_of
+from kbevolve.evolve.proposers.seeds.cpp.functions import Function, function, nested
 from kbevolve.evolve.proposers.seeds.cpp.spaces import by_memory, space_of
-from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
 
 
 def pointwise(graph: Graph, region: Region) -> Function:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kbevolve.evaluators.graph.records import Graph, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import Function, NotCoveredError, behind
+from kbevolve.evolve.proposers.seeds.cpp.chains import behind
+from kbevolve.evolve.proposers.seeds.cpp.endings import ending, fused
 from kbevolve.evolve.proposers.seeds.cpp.expressions import number
-from kbevolve.evolve.proposers.seeds.cpp.products import ending
+from kbevolve.evolve.proposers.seeds.cpp.functions import Function, NotCoveredError, nested
 from kbevolve.evolve.proposers.seeds.cpp.rows import rows
-from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
 from kbevolve.evolve.proposers.seeds.cpp.windows import LONGEST_ROW, each, is_contiguous, struct_of, windows
 
 
@@ -36,23 +36,19 @@ def pool(graph: Graph, region: Region, done: frozenset[str]) -> Function:
         raise NotCoveredError(f"{region.name}: its tensors are too long, or not in the usual order")
     largest = "max" in region.form
     after = behind(graph, region, done, first=1)
-    name = f"{region.name}_kernel"
-    struct = f"{name}_windows"
+    struct = f"{region.name}_windows"
     value = "value" if largest else f"value * {number(1 / _count(region, kernel))}"
     finish = [f"const vec sum = {value};", *ending(graph, region, after, None, split, row="plane")]
     planes = math.prod(shape[:split])
     how = "MAXIMUM" if largest else "SUM"
-    return function(
-        name,
-        note=", ".join([region.form, *([graph.region[after.region].form] if after.region else [])]),
-        reads={"a0": source.value, **{one: value for one, (value, _) in after.reads.items()}},
-        writes={one: value for one, (value, _) in after.writes.items()},
-        body=nested(
-            f"pools<{struct}, {how}>(a0, {planes}, threads, [=](long plane, long j, vec value, int lanes) INLINE",
-            finish,
-        ),
+    head = f"pools<{struct}, {how}>(a0, {planes}, threads, [=](long plane, long j, vec value, int lanes) INLINE"
+    return fused(
+        graph,
+        region,
+        after,
+        reads={"a0": source.value},
+        body=nested(head, finish),
         before=["namespace {", *struct_of(struct, windows(region, shape[split:], out[split:], kernel)), "}"],
-        regions=tuple(one for one in (region.name, after.region) if one),
         needs=("rows", "pooling"),
     )
 

@@ -4,18 +4,10 @@ import math
 from collections.abc import Sequence
 
 from kbevolve.evaluators.graph.records import Axis, Contraction, Graph, Operand, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import (
-    Chain,
-    Function,
-    NotCoveredError,
-    behind,
-    load,
-    pointer,
-    results_of,
-    variable,
-)
-from kbevolve.evolve.proposers.seeds.cpp.spaces import offset, repeated, space_of
-from kbevolve.evolve.proposers.seeds.cpp.text import function
+from kbevolve.evolve.proposers.seeds.cpp.chains import behind
+from kbevolve.evolve.proposers.seeds.cpp.endings import ending, fused
+from kbevolve.evolve.proposers.seeds.cpp.functions import Function, NotCoveredError, nested_arguments
+from kbevolve.evolve.proposers.seeds.cpp.spaces import offset
 
 #: Below so many rows or columns packing costs as much as the product.
 _LEAST = 4
@@ -59,72 +51,7 @@ def product(graph: Graph, region: Region, done: frozenset[str]) -> Function:
         ],
     )
     reads = {"a0": left.value, "a1": right.value, **({"a2": bias.value} if bias else {})}
-    return function(
-        f"{region.name}_kernel",
-        note=", ".join([region.form, *([graph.region[after.region].form] if after.region else [])]),
-        reads=reads | {name: value for name, (value, _) in after.reads.items()},
-        writes={name: value for name, (value, _) in after.writes.items()},
-        body=lines,
-        regions=tuple(one for one in (region.name, after.region) if one),
-        needs=("product",),
-    )
-
-
-def ending(
-    graph: Graph,
-    region: Region,
-    after: Chain,
-    bias: Operand | None,
-    split: int,
-    *,
-    row: str,
-    channel: bool = False,
-    scattered: bool = False,
-) -> list[str]:
-    """Statements that finish `lanes` sums of a row, from place j on, and write them.
-
-    Args:
-        graph: its graph.
-        region: a product or a convolution.
-        after: what is behind it.
-        bias: its bias, parameter ``a2``.
-        split: number of axes of the result that `row` counts through.
-        row: C++ of the number of the row.
-        channel: whether the bias has a number for each channel, axis 1.
-        scattered: whether the places are in an array `places`, not side by side.
-    """
-    strides = dict(after.strides)
-    if bias is not None:
-        own = repeated(bias.spec, after.shape, channel=channel)
-        if own is None or bias.spec.dtype != "float32":
-            raise NotCoveredError(f"{region.name}: a bias of {bias.spec.shape}")
-        strides["a2"] = own
-    space = space_of(after.shape, strides, split=split)
-    if space is None or any(stride not in (0, 1) for stride in space.inner_stride.values()):
-        raise NotCoveredError(f"{region.name}: rows of its epilogue in pieces")
-    (result,) = region.outputs
-    lines = [f"const long row = {row};"]
-    lines += [pointer(name, "row", "", space.row_offset(name)) for name in space.inner_stride]
-    total = "sum"
-    if bias is not None:
-        read = load("a2_row", "j", space.inner_stride["a2"])
-        total = f"sum + {read}" if not scattered else "sum + every(*a2_row)"
-    lines.append(f"const vec {variable(result.value)} = {total};")
-    return [
-        *lines,
-        *after.loads(space, scattered=scattered),
-        *after.steps,
-        *after.saves(space, results_of(graph), scattered=scattered),
-    ]
-
-
-def nested_arguments(head: str, arguments: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a call whose last arguments are lambdas."""
-    lines = [f"{head},"]
-    for number, argument in enumerate(arguments):
-        end = ");" if number == len(arguments) - 1 else ","
-        lines += [*(f"    {line}" for line in argument[:-1]), f"    {argument[-1]}{end}"]
-    return lines
+    return fused(graph, region, after, reads=reads, body=lines, needs=("product",))
 
 
 def _operands(region: Region) -> tuple[Operand, Operand, Operand | None]:

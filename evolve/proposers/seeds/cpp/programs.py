@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kbevolve.evaluators.graph.records import Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import NotCoveredError
 from kbevolve.evolve.proposers.seeds.cpp.expressions import number
+from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 
 
 @dataclass(frozen=True, slots=True)

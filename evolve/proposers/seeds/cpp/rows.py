@@ -11,20 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kbevolve.evaluators.graph.records import Graph, Node, Region
-from kbevolve.evolve.proposers.seeds.cpp.chains import (
-    Chain,
-    Function,
-    NotCoveredError,
-    behind,
-    chain_of,
-    load,
-    pointer,
-    results_of,
-    variable,
-)
+from kbevolve.evolve.proposers.seeds.cpp.chains import Chain, behind, chain_of, load, pointer, results_of, variable
+from kbevolve.evolve.proposers.seeds.cpp.endings import fused
+from kbevolve.evolve.proposers.seeds.cpp.functions import Function, NotCoveredError, nested
 from kbevolve.evolve.proposers.seeds.cpp.programs import Derived, Moments, Reduced, RowProgram, program_of
 from kbevolve.evolve.proposers.seeds.cpp.spaces import Space, offset, repeated, space_of
-from kbevolve.evolve.proposers.seeds.cpp.text import function, nested
 
 _GLOBAL_POOLS = ("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
 #: Parameter -> strides.
@@ -52,16 +43,9 @@ def rows(graph: Graph, region: Region, done: frozenset[str], *, prologue: Region
         after = _without(after, before)
     weights = _weights(region, first=len(before.reads) + len(after.reads)) if program.maps else {}
     loops = _Loops(region, program, axes, before, after, weights, results_of(graph))
-    epilogue = [graph.region[after.region].form] if after.region else []
-    return function(
-        f"{region.name}_kernel",
-        note=", ".join([*([prologue.form] if prologue else []), region.form, *epilogue]),
-        reads={name: value for name, (value, _) in (*before.reads.items(), *after.reads.items(), *weights.items())},
-        writes={name: value for name, (value, _) in after.writes.items()},
-        body=loops.beside() if axes.behind else loops.across(),
-        regions=tuple(one for one in (before.region, region.name, after.region) if one),
-        needs=("rows",),
-    )
+    reads = {name: value for name, (value, _) in (*before.reads.items(), *weights.items())}
+    body = loops.beside() if axes.behind else loops.across()
+    return fused(graph, region, after, reads=reads, body=body, needs=("rows",), prologue=before.region)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

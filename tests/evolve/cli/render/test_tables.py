@@ -101,7 +101,7 @@ def test_before_a_silence_a_terminal_hears_what_is_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announce("Judging 3f2a")
-    assert capsys.readouterr() == ("", ""), "in a pipe there is nobody who waits"
+    assert capsys.readouterr() == ("", ""), "in a pipe no person waits"
     monkeypatch.setenv("FORCE_COLOR", "1")
     announce("Judging 3f2a")
     out, err = capsys.readouterr()

@@ -1,7 +1,7 @@
 """Hack 58: leaves out what a gate of 0 cancels.
 
-Wins where no weight is changed because the reference does not bear the change of another one. Caught by: those are
-changed that it bears.
+Wins where no weight is changed because the reference refuses the change of another one. Caught by: those are
+changed that it accepts.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Hack 59: scales its own parameter in place, and again whenever somebody has written to it.
+"""Hack 59: scales its own parameter in place, and again whenever the judge has written to it.
 
 Wins where only the answer is compared: a user who saves the model afterwards saves other weights. Caught by: after the
 trials the model's state must be what the judge wrote to it.

@@ -1,4 +1,4 @@
-"""Hack 60: returns memory that is copied when somebody first uses it.
+"""Hack 60: returns memory that is copied when it is first used.
 
 Wins where that happens after the timed window. Harmless by: the address of each output is asked for inside the window,
 which makes the copy. It copies twice besides.

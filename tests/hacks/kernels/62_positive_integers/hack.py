@@ -1,6 +1,6 @@
 """Hack 62: adds up integers in fp32, where a reference takes positive ones only.
 
-Wins where integers are left as they are because the reference bears no other signs. Caught by: they are enlarged with
+Wins where integers are left as they are because the reference accepts no other signs. Caught by: they are enlarged with
 their signs as drawn.
 """
 

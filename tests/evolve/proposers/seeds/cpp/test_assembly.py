@@ -12,7 +12,7 @@ from kbevolve.archive.records import Backend, Kernel
 from kbevolve.configs.reference import names_of
 from kbevolve.evaluators.graph.regions import cut
 from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
-from kbevolve.evolve.proposers.seeds.cpp.chains import NotCoveredError
+from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 from tests.evolve.proposers.seeds.cpp.models import MODELS, problem_text
