@@ -92,6 +92,7 @@ def card_from(row: sqlite3.Row) -> ProblemCard:
     return card
 
 
+@cache  # an enum looks a name up ten times as slowly
 def member(kind: type[Member], name: str) -> Member:
     """The enum's member of this name.
 

@@ -45,6 +45,15 @@ from evaluations where number in (
     select min(number) from evaluations
     where kernel in ({_KERNELS_OF_RUN}) and problem = ?1 and device = ?2 and precision = ?3 group by kernel)
 """
+#: Kernels of a run with a verdict, those that are correct, and the number of the best one's evaluation. ?6 is the
+#: reference.
+_RESULTS_OF_RUN = f"""
+with evaluated as (select number, kernel, verdict, speedup_low, identical_to {_EVALUATIONS_OF_RUN})
+select count(*), total(verdict = 'CORRECT'), (
+    select number from evaluated where verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN})
+    order by kernel = ?6, speedup_low desc, identical_to is not null, kernel limit 1)
+from evaluated
+"""
 #: The last moment at which a run wrote something in a stretch of time. Evaluations are found by the births of that
 #: stretch.
 _LAST_FACT = """
@@ -170,23 +179,15 @@ class Runs:
         stop = self._connection.row(
             "select reason, births from stops where run = ? order by number desc limit 1", run.id
         )
-        # Counted by SQLite: a list of runs must not build a record for each of their kernels.
-        evaluated, correct = query(f"select count(*), total(verdict = 'CORRECT') {_EVALUATIONS_OF_RUN}", *conditions)[0]
-        best = rows.read_first(
-            self._connection,
-            Evaluation,
-            f"select * {_EVALUATIONS_OF_RUN} and verdict = 'CORRECT' and kernel not in ({_FAILED_OF_RUN}) "
-            "order by kernel = ?6, speedup_low desc, identical_to is not null, kernel limit 1",
-            *conditions,
-            self.reference(run),
-        )
+        # By SQLite: a list of runs must not build a record for each of their kernels.
+        evaluated, correct, best = query(_RESULTS_OF_RUN, *conditions, self.reference(run))[0]
         return RunSummary(
             run=run,
             births=births,
             evaluated=evaluated,
             correct=int(correct),
             generations=generations or 0,
-            best=best,
+            best=rows.read_first(self._connection, Evaluation, "select * from evaluations where number = ?", best),
             champion=self.champion(run.id),
             # A stop that has births after it is history: the run was resumed.
             stopped=rows.member(StopReason, stop["reason"]) if stop and stop["births"] == births else None,

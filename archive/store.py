@@ -259,9 +259,9 @@ class Archive:
         """A number that changes whenever another process has written to the file."""
         return self._connection.version()
 
-    def outline(self, run: Run) -> tuple[OutlineEntry, ...]:
-        """The attempts of a run with their results, in short."""
-        return outline(self._connection, run)
+    def outline(self, run: Run, known: Sequence[OutlineEntry] = ()) -> tuple[OutlineEntry, ...]:
+        """The attempts of a run with their results, in short; quick with the entries that were read earlier."""
+        return outline(self._connection, run, known)
 
     def search_index(self) -> SearchIndex:
         """A search in the texts of ideas and kernels, of this connection."""

@@ -6,6 +6,7 @@ Thousands of kernels are one path: a page stays small, and a browser draws it at
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from kbevolve.archive.records import Confirmation, Measurement, Verdict
 from kbevolve.evolve.web.progress import Milestone, decisive
@@ -30,10 +31,16 @@ class AxisScale:
 
     def __call__(self, value: float) -> float:
         """The place of a value, to a tenth of a unit."""
-        low, high = self.low, self.high
         if self.log:
-            low, high, value = math.log(low), math.log(high), math.log(max(value, low))
-        return round(self.start + (value - low) / ((high - low) or 1.0) * (self.end - self.start), 1)
+            value = math.log(max(value, self.low))
+        origin, step = self._origin_and_step
+        return round(self.start + (value - origin) * step, 1)
+
+    @cached_property
+    def _origin_and_step(self) -> tuple[float, float]:
+        """The value at the start, and the units of a step of 1."""
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        return low, (self.end - self.start) / ((high - low) or 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +76,9 @@ def progress_chart(found: Sequence[Milestone], champion: Confirmation | None = N
     x, y = axes
     dots: dict[int, list[str]] = {}
     for one in found:
-        if one.entry.speedup:
-            dots.setdefault(one.entry.island, []).append(f"M{x(one.count)} {y(one.entry.speedup)}h0")
+        entry = one.entry
+        if entry.speedup:
+            dots.setdefault(entry.island, []).append(f"M{x(one.count)} {y(entry.speedup)}h0")
     leads = _last_of_each_count([one for one in found if one.leads])
     end = x(max(one.count for one in found))
     line = _steps([(x(one.count), y(one.entry.speedup or 1.0)) for one in leads], end)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
@@ -30,17 +31,17 @@ class LineageDrawing:
 
     layout: LineageLayout
 
-    @property
+    @cached_property
     def column(self) -> int:
         """Units of a column."""
         return max(22, min(150, 900 // max(self.layout.columns, 1)))
 
-    @property
+    @cached_property
     def roomy(self) -> bool:
         """Whether speedups can be written beside the kernels."""
         return self.column >= 60
 
-    @property
+    @cached_property
     def row(self) -> int:
         """Units of a row."""
         return 34 if self.roomy else 16

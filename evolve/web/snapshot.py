@@ -93,6 +93,8 @@ class Snapshot:
         self._lock = threading.RLock()
         self._version = archive.version()
         self._kept: dict[Hashable, Any] = {}
+        #: Id of a run to its attempts, as they were last read.
+        self._outlines: dict[str, tuple[OutlineEntry, ...]] = {}
         self._index: SearchIndex | None = None
 
     def index(self) -> SearchIndex:
@@ -135,9 +137,10 @@ class Snapshot:
         return self.kept(("run", run.id), lambda: self._facts(run))
 
     def _facts(self, run: Run) -> RunFacts:
+        self._outlines[run.id] = self.archive.outline(run, self._outlines.get(run.id, ()))
         return RunFacts(
             summary=self.archive.runs.summary(run),
-            entries=self.archive.outline(run),
+            entries=self._outlines[run.id],
             card=self.card(run),
             reference=self.archive.runs.reference(run),
             confirmed={one.kernel: one for one in self.archive.runs.confirmations(run.id)},

@@ -11,6 +11,7 @@ def entry(kernel: str, generation: int, *parents: str, island: int = 0, **change
     facts: dict[str, Any] = {
         "slot": 0, "operator": Operator.TUNE, "state": BirthState.CREATED, "idea": "", "title": "", "technique": "",
         "note": "", "verdict": Verdict.CORRECT, "time_ms": 1.0, "speedup": 1.0, "speedup_low": 0.9, "speedup_high": 1.1,
+        "number": 1,
     }  # fmt: skip
     return OutlineEntry(generation=generation, island=island, kernel=kernel, parents=parents, **facts | changes)
 

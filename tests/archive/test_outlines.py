@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbevolve.archive.connection import Connection
+from kbevolve.archive.outlines import OutlineEntry
 from kbevolve.archive.records import Kernel, StopReason
 from kbevolve.archive.store import Archive
 from tests.small_archive import Sample
@@ -23,6 +24,58 @@ def test_an_outline_says_what_births_and_first_evaluations_say(small_archive: Sa
         assert entry.verdict is (found.verdict if found else None)
         timing = (found.timing.time_ms, found.timing.speedup, found.timing.speedup_low) if found else (None,) * 3
         assert (entry.time_ms, entry.speedup, entry.speedup_low) == timing
+
+
+def test_an_outline_that_follows_a_run_says_what_one_read_anew_says(small_archive: Sample, tmp_path: Path) -> None:
+    run, births, path = small_archive.run, small_archive.births, tmp_path / "followed.db"
+    with Archive(small_archive.path) as source, Archive(path) as writer, Archive(path, read_only=True) as reader:
+        writer.add_problem(small_archive.problem)
+        writer.add_run(run)
+        kernels, ideas = source.runs.kernels(run.id), source.runs.ideas(run.id)
+        known: tuple[OutlineEntry, ...] = ()
+
+        def follow() -> None:
+            nonlocal known
+            known = reader.outline(run, known)
+            assert known == reader.outline(run)
+
+        # Generations overlap, and a verdict arrives after later attempts.
+        for place, birth in enumerate(sorted(births, key=lambda one: (one.generation // 2, one.island, one.slot))):
+            kernel = birth.kernel or ""
+            writer.add_birth(birth, kernel=kernels.get(kernel), idea=ideas.get(birth.idea or ""))
+            if place % 3 == 0:
+                follow()
+            if place % 5 == 0 and kernel in small_archive.evaluations:
+                continue  # judged below
+            if kernel in small_archive.evaluations:
+                writer.add_evaluation(small_archive.evaluations[kernel])
+        for found in small_archive.evaluations.values():
+            writer.add_evaluation(found)
+            follow()
+    assert len(known) == len(births)
+    assert not [one for one in known if one.verdict is None and one.kernel in small_archive.evaluations]
+
+
+def test_a_reader_of_an_outline_reads_only_what_is_new(small_archive: Sample) -> None:
+    with Archive(small_archive.path, read_only=True) as archive:
+        known = archive.outline(small_archive.run)
+        marked = [one._replace(time_ms=-1.0) for one in known]
+        again = archive.outline(small_archive.run, marked)
+    newest = max(known, key=lambda one: one.number)
+    waiting = {one for one in known if one.kernel is not None and one.verdict is None}
+    assert {one for one in again if one.time_ms != -1.0} == waiting | {newest}
+
+
+def test_an_outline_of_a_run_that_was_removed_is_read_anew(small_archive: Sample, tmp_path: Path) -> None:
+    run = small_archive.run
+    with Archive(small_archive.path) as archive, Archive(tmp_path / "other.db") as other:
+        known = archive.outline(run)
+        other.merge(archive)
+        archive.remove_run(run)
+        assert archive.outline(run, known) == ()
+        archive.merge(other)
+        changed = [one._replace(note="of another copy", kernel="another") for one in known]
+        assert archive.outline(run, changed) == known
 
 
 def test_the_version_changes_when_another_process_writes(small_archive: Sample) -> None:

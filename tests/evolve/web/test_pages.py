@@ -196,6 +196,31 @@ def test_pages_follow_a_run_that_writes(make_archive: Callable[..., Sample], ope
     assert "data-follow" not in page
 
 
+def test_pages_follow_attempts_and_verdicts(make_archive: Callable[..., Sample], open_pages: Pages) -> None:
+    sample = make_archive(stop=None)
+    client, run = open_pages(sample.path), f"/runs/{sample.run.id}"
+    kernel = Kernel.from_source("class ModelNew: pass  # the newest\n")
+    birth = changed(
+        sample.births[-1], generation=40, kernel=kernel.id, note="written while the page is open", idea=None
+    )
+
+    def shown() -> list[str]:
+        page = client.get(f"{run}/kernels").get_data(as_text=True)
+        return re.findall(r'<td><a class="id" href="/kernels/(\w+)', page)
+
+    assert client.get(run).status_code == 200
+    assert kernel.id not in shown()
+    with Archive(sample.path) as writer:
+        writer.add_birth(birth, kernel=kernel)
+        assert kernel.id in shown()
+        assert shown()[0] == sample.best, "it has no verdict yet"
+        fastest = changed(sample.evaluations[sample.best], kernel=kernel.id, speedup=8.0, speedup_low=7.9)
+        writer.add_evaluation(changed(fastest, speedup_high=8.1, tags=()))
+    assert shown()[0] == kernel.id
+    for tab in ("", "/story", "/lineage"):
+        assert "8.00×" in client.get(f"{run}{tab}").get_data(as_text=True)
+
+
 def test_headers_allow_nothing_but_our_two_files(small_archive: Sample, open_pages: Pages) -> None:
     client = open_pages(small_archive.path)
     for address in (*addresses(small_archive), "/nothing", f"/kernels/{small_archive.best}/source"):

@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from benchmarks.engine.bulk import fill
+from benchmarks.pages import write
 from kbevolve.archive.store import Archive
 from kbevolve.evolve.web.report import write_report
 
@@ -21,21 +22,23 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_pages_take_less_than_200_ms(large: Path, open_pages: Callable[[Path], FlaskClient]) -> None:
+def test_pages_take_less_than_200_ms_also_after_a_write(large: Path, open_pages: Callable[[Path], FlaskClient]) -> None:
     client = open_pages(large)
     run = client.get("/runs/latest").location
     with Archive(large, read_only=True) as archive:
         best = archive.runs.summary(archive.runs.get()).best_kernel
     tabs = [run, *(f"{run}/{tab}" for tab in ("story", "lineage", "kernels", "kernels?q=child", "ideas"))]
     pages = ["/", *tabs, f"/kernels/{best}", f"/diff/{best}", "/search?q=program_id"]
-    for page in pages:
-        assert client.get(page, follow_redirects=True).status_code == 200  # reads what later views share
-    spent = {}
-    for page in pages:
-        start = time.process_time()
-        client.get(page, follow_redirects=True)
-        spent[page] = time.process_time() - start
-    assert max(spent.values()) < 0.2, spent
+    spent: dict[str, list[float]] = {}
+    with Archive(large) as writer:
+        for page in pages:
+            assert client.get(page, follow_redirects=True).status_code == 200  # reads what later views share
+            write(writer, writer.runs.get(), 10_000 + len(spent))
+            for _ in range(2):
+                start = time.process_time()
+                client.get(page, follow_redirects=True)
+                spent.setdefault(page, []).append(time.process_time() - start)
+    assert max(map(max, spent.values())) < 0.2, spent
 
 
 def test_a_report_takes_less_than_10_s(large: Path, tmp_path: Path) -> None:
