@@ -3,8 +3,11 @@
 Those for CPUs are in C++, in `cpp/`; `evolve/proposers/seeds/cpp` puts them together. The others are in Triton and
 Gluon, after `imports.py`. For fp32-accurate results on the tensor cores of sm_90, from operands that `split_pairs.py`
 splits into pairs of fp16: `split_products.py` has products of any strides, `split_convolution.py` convolutions, whose
-product is in `convolution_product.py`; each needs those before it. `direct_convolution.py` has convolutions in groups
-of few channels, which memory bounds; `split_attention.py` has attention. Both need `imports.py` alone.
+product is in `convolution_product.py`; each needs those before it. What follows a product element by element is
+computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and
+`fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `direct_convolution.py` has
+convolutions in groups of few channels, which memory bounds; `split_attention.py` has attention. Both need `imports.py`
+alone.
 """
 
 from pathlib import Path
@@ -14,10 +17,14 @@ __all__ = ["TEMPLATES", "template"]
 #: All of those for a GPU, each behind those that it needs.
 TEMPLATES = (
     "imports",
+    "functions",
+    "no_epilogue",
     "split_pairs",
     "split_products",
     "convolution_product",
     "split_convolution",
+    "fused_products",
+    "fused_convolutions",
     "direct_convolution",
     "split_attention",
 )

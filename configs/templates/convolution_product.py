@@ -6,9 +6,9 @@ CONV_STAGES = 4  # tune: 2, 3, 4, 6
 
 
 @gluon.jit
-def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h, o_w,
-               S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr,
-               layout: gl.constexpr, BN: gl.constexpr):
+def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
+               pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
+               INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr, BN: gl.constexpr):
     # Column n is output n % steps of a step, of filter n // steps.
     m = m0 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
     n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
@@ -22,7 +22,12 @@ def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, 
     where = gl.load(where_ptr + m, mask=m < pixels, other=0)
     real = gl.load(real_ptr + m, mask=m < pixels, other=0)
     kept = (n < N)[None, :] & ((real[:, None] >> step[None, :]) & 1 != 0)
-    gl.store(out_ptr + (where[:, None] + at[None, :]), value, mask=kept)
+    at = where[:, None] + at[None, :]
+    if EPILOGUE > 0:
+        # What is listed is added to the results later, and what follows the product waits for it (`split_finish`).
+        if gl.load(count_ptr) == 0:
+            value = split_epilogue(EPILOGUE, value, e0, e1, e2, e3, at, kept, f[None, :], (n < N)[None, :])
+    gl.store(out_ptr + at, value, mask=kept)
 
 
 @gluon.jit
@@ -55,9 +60,10 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
 
 @gluon.jit
 def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest_h_slots, rest_l_slots, full, empty,
-                  top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, tiles, tiles_n, chunks, pixels, N, o_c, o_d,
-                  o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr,
-                  HAS_BIAS: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, STAGES: gl.constexpr):
+                  top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n,
+                  chunks, pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
+                  INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr,
+                  REST: gl.constexpr, STAGES: gl.constexpr):
     # One of two warpgroups: 64 pixels of a tile, with BN and REST filters. While one adds, the other multiplies.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
     if REST > 0:
@@ -80,20 +86,21 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
                 acc_rest = split_add(acc_rest, xh, xl, rest_h, rest_l, rest_layout)
             mbarrier.arrive(empty.index(slot), count=1)
             step += 1
-        conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0, pixels, N, o_c, o_d, o_h,
-                   o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, layout, BN)
+        conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
+                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN)
         if REST > 0:
-            conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, m0, n0 + BN, pixels, N,
-                       o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, rest_layout, REST)
+            conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
+                       m0, n0 + BN, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, rest_layout,
+                       REST)
 
 
 @gluon.jit
 def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_w, where_ptr, real_ptr, inverse_ptr,
-              bias_ptr, out_ptr, tiles, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d, o_h, o_w, CHUNKS,
-              U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, S_D: gl.constexpr, S_H: gl.constexpr,
-              S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr,
-              BK: gl.constexpr, STAGES: gl.constexpr):
-    # A convolution of step 1 over padded images, by one program for each multiprocessor.
+              bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d,
+              o_h, o_w, CHUNKS, U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, S_D: gl.constexpr,
+              S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr,
+              BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr):
+    # A convolution of step 1 over padded images, and what follows it, by one program for each multiprocessor.
     xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES)
     wh, wl = split_slots(wh_desc, STAGES), split_slots(wl_desc, STAGES)
     rest_h, rest_l = wh, wl
@@ -103,11 +110,11 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
     tiles_n, chunks = gl.cdiv(N, BN + REST), U_D * U_H * U_W * CHUNKS
     gl.warp_specialize([
         (conv_multiply, (0, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
-                         bias_ptr, out_ptr, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX,
-                         HAS_BIAS, BN, REST, STAGES)),
+                         bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES)),
         (conv_multiply, (1, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
-                         bias_ptr, out_ptr, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX,
-                         HAS_BIAS, BN, REST, STAGES)),
+                         bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES)),
         (conv_loads, (xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh, xl, wh, wl, rest_h, rest_l,
                       full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, U_H, U_W, BN, REST,
                       BK, STAGES)),

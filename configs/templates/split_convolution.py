@@ -184,10 +184,10 @@ def conv_fits(x, weight, transposed, groups, dilation, stride):
 
 
 class SplitConvolution:
-    """What place, sizes and strides decide of a convolution in 1, 2 or 3 dimensions."""
+    """What place, sizes and strides decide of a convolution in 1, 2 or 3 dimensions, and `epilogue`."""
 
     def __init__(self, place, x_shape, x_strides, w_shape, w_strides, has_bias, stride, padding, dilation,
-                 transposed, output_padding):
+                 transposed, output_padding, epilogue):
         x = torch.empty_strided(x_shape, x_strides, device="meta")
         weight = torch.empty_strided(w_shape, w_strides, device="meta")
         #: Whether a sample's numbers, and a filter's, are a row without a copy.
@@ -249,13 +249,17 @@ class SplitConvolution:
             conv_gemm, (min(tiles, split_multiprocessors(place[0])),),
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
             U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
-            HAS_BIAS=has_bias, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
+            HAS_BIAS=has_bias, EPILOGUE=epilogue, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
         self.spread = PlannedLaunch(
             conv_spread, (256,),
             (channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding, *full.stride(), *own.stride(),
              o_n, o_c, *o_strides), TURNED=transposed, BLOCK=128)
+        self.finish = None
+        if epilogue:
+            self.finish = PlannedLaunch(
+                split_finish, (256,), (1, numbers, filters, numbers // (batch * filters)), EPILOGUE=epilogue, BLOCK=1024)
 
-    def __call__(self, x, weight, bias):
+    def __call__(self, x, weight, bias, extras):
         xh, xl = torch.empty(self.x_halves, device=x.device, dtype=torch.float16)
         wh, wl = torch.empty(self.w_halves, device=x.device, dtype=torch.float16)
         # How many are listed; tops of samples and filters; room to count exponents, and those who are done.
@@ -271,23 +275,27 @@ class SplitConvolution:
         self.pairs(x, weight, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse)
         descriptors = [split_descriptor(part, *self.x_rows, self.x_block) for part in (xh, xl)]
         descriptors += [split_descriptor(part, *self.w_rows, block) for block in self.w_blocks for part in (wh, wl)]
-        self.gemm(*descriptors, top_w, where, real, inverse, out if bias is None else bias, out)
+        extras = (*extras, *4 * (out,))[:4]
+        self.gemm(*descriptors, top_w, where, real, inverse, out if bias is None else bias, out, count, *extras)
         self.spread(count, listed, x, weight, out)
+        if self.finish is not None:
+            self.finish(count, out, *extras)
         return out
 
 
 split_convolution_of = functools.lru_cache(maxsize=None)(SplitConvolution)
 
 
-def split_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias):
-    """As extern_kernels.convolution, in 1, 2 or 3 dimensions."""
+def split_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias, epilogue=0,
+                      extras=()):
+    """As extern_kernels.convolution, in 1, 2 or 3 dimensions; with `epilogue`, what `split_epilogue` makes of that."""
     if not conv_fits(x, weight, transposed, groups, dilation, stride):
         return torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     found = split_convolution_of(
-        place_of(x, weight, bias), x.shape, x.stride(), weight.shape, weight.stride(), bias is not None,
-        tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding))
+        place_of(x, weight, bias, *extras), x.shape, x.stride(), weight.shape, weight.stride(), bias is not None,
+        tuple(stride), tuple(padding), tuple(dilation), transposed, tuple(output_padding), epilogue)
     if found.dense:
-        return found(x, weight, bias)
+        return found(x, weight, bias, extras)
     return split_convolution(
         x.contiguous(), weight.contiguous(), stride=stride, padding=padding, dilation=dilation, transposed=transposed,
-        output_padding=output_padding, groups=groups, bias=bias)
+        output_padding=output_padding, groups=groups, bias=bias, epilogue=epilogue, extras=extras)

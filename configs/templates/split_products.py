@@ -83,8 +83,9 @@ def split_loads(ah_desc, al_desc, bh_desc, bl_desc, ah_slots, al_slots, bh_slots
 
 
 @gluon.jit
-def split_write(acc, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0, n0, M, N, c_batch, c_m, c_n, o_batch, o_m, o_n,
-                alpha, beta, HAS_C: gl.constexpr, layout: gl.constexpr, BN: gl.constexpr):
+def split_write(acc, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, batch, m0, n0, M, N, c_batch, c_m, c_n,
+                o_batch, o_m, o_n, alpha, beta, HAS_C: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr,
+                BN: gl.constexpr):
     m = m0 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
     n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
     inside = (m < M)[:, None] & (n < N)[None, :]
@@ -94,14 +95,19 @@ def split_write(acc, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0, n0, M, N, c_batc
     if HAS_C:
         c = gl.load(c_ptr + batch * c_batch + m[:, None] * c_m + n[None, :] * c_n, mask=inside, other=0.0)
         value = alpha * value + beta * c
-    gl.store(out_ptr + batch * o_batch + m[:, None] * o_m + n[None, :] * o_n, value, mask=inside)
+    at = batch * o_batch + m[:, None] * o_m + n[None, :] * o_n
+    if EPILOGUE > 0:
+        # What is listed is added to the results later, and what follows the product waits for it (`split_finish`).
+        if gl.load(count_ptr) + gl.load(count_ptr + 1) == 0:
+            value = split_epilogue(EPILOGUE, value, e0, e1, e2, e3, at, inside, n[None, :], (n < N)[None, :])
+    gl.store(out_ptr + at, value, mask=inside)
 
 
 @gluon.jit
 def split_multiply(WG: gl.constexpr, ah_slots, al_slots, bh_slots, bl_slots, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr,
-                   tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K: gl.constexpr,
-                   B_K: gl.constexpr, HAS_C: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, GROUP: gl.constexpr,
-                   STAGES: gl.constexpr):
+                   count_ptr, e0, e1, e2, e3, tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta,
+                   A_K: gl.constexpr, B_K: gl.constexpr, HAS_C: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr,
+                   BK: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr):
     # One of two warpgroups: 64 rows of a tile, and two halves of BN columns. While one adds, the other multiplies.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
     step = 0
@@ -123,27 +129,30 @@ def split_multiply(WG: gl.constexpr, ah_slots, al_slots, bh_slots, bl_slots, ful
             acc1 = split_add(acc1, ah, al, b1h, b1l, layout)
             mbarrier.arrive(empty.index(slot), count=1)
             step += 1
-        split_write(acc0, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0 + WG * 64, n0, M, N, c_batch, c_m, c_n, o_batch,
-                    o_m, o_n, alpha, beta, HAS_C, layout, BN)
-        split_write(acc1, ta_ptr, tb_ptr, c_ptr, out_ptr, batch, m0 + WG * 64, n0 + BN, M, N, c_batch, c_m, c_n,
-                    o_batch, o_m, o_n, alpha, beta, HAS_C, layout, BN)
+        split_write(acc0, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, batch, m0 + WG * 64, n0, M, N,
+                    c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, HAS_C, EPILOGUE, layout, BN)
+        split_write(acc1, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, batch, m0 + WG * 64, n0 + BN, M, N,
+                    c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, HAS_C, EPILOGUE, layout, BN)
 
 
 @gluon.jit
-def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_ptr, tiles, M, N, KP, c_batch, c_m, c_n,
-               o_batch, o_m, o_n, alpha, beta, A_K: gl.constexpr, B_K: gl.constexpr, HAS_C: gl.constexpr,
-               BN: gl.constexpr, BK: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr):
-    # out = alpha a b + beta c, by one program for each multiprocessor.
+def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, M, N,
+               KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K: gl.constexpr, B_K: gl.constexpr,
+               HAS_C: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, GROUP: gl.constexpr,
+               STAGES: gl.constexpr):
+    # out = alpha a b + beta c, and what follows it, by one program for each multiprocessor.
     ah = split_slots(ah_desc, 2 * STAGES)
     al = split_slots(al_desc, 2 * STAGES)
     bh = split_slots(bh_desc, 2 * STAGES)
     bl = split_slots(bl_desc, 2 * STAGES)
     full, empty = split_ring(STAGES)
     gl.warp_specialize([
-        (split_multiply, (0, ah, al, bh, bl, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr, tiles, M, N, KP, c_batch, c_m,
-                          c_n, o_batch, o_m, o_n, alpha, beta, A_K, B_K, HAS_C, BN, BK, GROUP, STAGES)),
-        (split_multiply, (1, ah, al, bh, bl, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr, tiles, M, N, KP, c_batch, c_m,
-                          c_n, o_batch, o_m, o_n, alpha, beta, A_K, B_K, HAS_C, BN, BK, GROUP, STAGES)),
+        (split_multiply, (0, ah, al, bh, bl, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
+                          tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K, B_K, HAS_C, EPILOGUE, BN,
+                          BK, GROUP, STAGES)),
+        (split_multiply, (1, ah, al, bh, bl, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
+                          tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K, B_K, HAS_C, EPILOGUE, BN,
+                          BK, GROUP, STAGES)),
         (split_loads, (ah_desc, al_desc, bh_desc, bl_desc, ah, al, bh, bl, full, empty, tiles, M, N, KP, A_K, B_K, BN,
                        BK, GROUP, STAGES)),
     ], [4, 1], [240, 24])
@@ -164,9 +173,9 @@ def split_multiprocessors(device):
 
 
 class SplitProduct:
-    """What place, sizes and strides decide of out = alpha a b + beta c; b is given as [batch, N, K]."""
+    """What place, sizes and strides decide of out = alpha a b + beta c, and `epilogue`; b is given as [batch, N, K]."""
 
-    def __init__(self, place, a_shape, a_strides, b_shape, b_strides, c_strides, o_strides, alpha, beta):
+    def __init__(self, place, a_shape, a_strides, b_shape, b_strides, c_strides, o_strides, alpha, beta, epilogue):
         (batch, M, K), N = a_shape, b_shape[1]
         kp = triton.cdiv(K, SPLIT_K) * SPLIT_K
         self.counted = 2 + batch * M
@@ -194,12 +203,16 @@ class SplitProduct:
         self.gemm = PlannedLaunch(
             split_gemm, (min(tiles, split_multiprocessors(place[0])),),
             (tiles, M, N, kp, *(c_strides or (0, 0, 0)), *o_strides, alpha, beta), A_K=a_major, B_K=b_major,
-            HAS_C=c_strides is not None, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES, num_warps=4)
+            HAS_C=c_strides is not None, EPILOGUE=epilogue, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES,
+            num_warps=4)
         other = (b_strides[0], b_strides[2], b_strides[1])
         self.spreads = PlannedLaunch(
             split_spreads, (256,), (M, N, K, *a_strides, *other, *o_strides, alpha), BLOCK=1024)
+        self.finish = None
+        if epilogue:
+            self.finish = PlannedLaunch(split_finish, (256,), (2, batch * M * N, N, 1), EPILOGUE=epilogue, BLOCK=1024)
 
-    def __call__(self, a, bt, c, out):
+    def __call__(self, a, bt, c, out, extras):
         zeros = torch.zeros(self.zeros, device=a.device, dtype=torch.int32)
         top_a, top_b = zeros[2:], zeros[self.counted:]
         a_list, b_list = split_list_of(a), split_list_of(bt)
@@ -211,21 +224,27 @@ class SplitProduct:
         descriptors = [split_descriptor(half, (shape[0] * shape[1], shape[2]), (shape[2], 1), block)
                        for half, shape, block in zip(pairs, 2 * [self.a_halves] + 2 * [self.b_halves],
                                                      2 * [self.a_block] + 2 * [self.b_block])]
-        self.gemm(*descriptors, top_a, top_b, out if c is None else c, out)
+        extras = (*extras, *4 * (out,))[:4]
+        self.gemm(*descriptors, top_a, top_b, out if c is None else c, out, zeros, *extras)
         self.spreads(zeros, a_list, b_list, a, bt, out)
+        if self.finish is not None:
+            self.finish(zeros, out, *extras)
         return out
 
 
 split_product_of = functools.lru_cache(maxsize=None)(SplitProduct)
 
 
-def split_product(a, b, out, c=None, alpha=1.0, beta=1.0):
-    """out = alpha a b + beta c for fp32 a [batch, M, K], b [batch, K, N], c and out [batch, M, N] of any strides."""
+def split_product(a, b, out, c=None, alpha=1.0, beta=1.0, epilogue=0, extras=()):
+    """out = alpha a b + beta c for fp32 a [batch, M, K], b [batch, K, N], c and out [batch, M, N] of any strides.
+
+    With `epilogue`, what `split_epilogue` makes of that; out is contiguous then.
+    """
     bt = b.mT
     product = split_product_of(
-        place_of(a, b, c, out), a.shape, a.stride(), bt.shape, bt.stride(), None if c is None else c.stride(),
-        out.stride(), alpha, beta)
-    return product(a, bt, c, out)
+        place_of(a, b, c, out, *extras), a.shape, a.stride(), bt.shape, bt.stride(), None if c is None else c.stride(),
+        out.stride(), alpha, beta, epilogue)
+    return product(a, bt, c, out, extras)
 
 
 def split_mm(a, b, *, out):

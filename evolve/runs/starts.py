@@ -12,6 +12,7 @@ from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
 from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
 from kbevolve.evolve.proposers.seeds.seeds import (
+    FUSED_PRODUCTS,
     INDUCTOR,
     SPLIT_PRODUCTS,
     TEMPLATES,
@@ -98,6 +99,7 @@ def inductor_starts(
                 starts[INDUCTOR] = source = process.source()
                 if on_gpu:
                     starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
+                    starts[FUSED_PRODUCTS] = with_split_products(process.fused() or "") or ""
             except InductorError as error:
                 if process.closed:
                     return ()

@@ -10,9 +10,9 @@ from math import inf, sqrt
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
+
+from kbevolve.evolve.proposers.seeds.aten import aten_graph, tensor_of
 
 _SCHEMA = "(Tensor q, Tensor kt, Tensor v, Tensor? mask, Tensor? bias, float scale, bool causal) -> Tensor"
 #: Numbers of a row of q or v that fit into a tile.
@@ -47,11 +47,7 @@ def with_attention(graph: GraphModule, inputs: list[Any]) -> GraphModule | None:
         inputs: its example inputs.
     """
     _define()
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = [mode.from_tensor(one, static_shapes=True) if isinstance(one, torch.Tensor) else one for one in inputs]
-        traced: GraphModule = make_fx(graph, pre_dispatch=True)(*fake)
-    # The weights that `multi_head_attention_forward` averages are often unused.
-    traced.graph.eliminate_dead_code()
+    traced = aten_graph(graph, inputs)
     found = 0
     for node in list(traced.graph.nodes):
         if (attention := _found(node)) is not None and _fits(attention, node):
@@ -90,7 +86,7 @@ def _whole(node: Node) -> _Attention | None:
     q, mask = given["query"], given["attn_mask"]
     if given["dropout_p"] or given.get("enable_gqa"):
         return None
-    boolean = mask is not None and _of(mask).dtype is torch.bool
+    boolean = mask is not None and tensor_of(mask).dtype is torch.bool
     return _Attention(
         q=q,
         k=given["key"],
@@ -98,7 +94,7 @@ def _whole(node: Node) -> _Attention | None:
         mask=mask if boolean else None,
         seen=True,
         bias=None if boolean else mask,
-        scale=given.get("scale") or 1 / sqrt(_of(q).shape[-1]),
+        scale=given.get("scale") or 1 / sqrt(tensor_of(q).shape[-1]),
         causal=bool(given["is_causal"]),
     )
 
@@ -112,7 +108,7 @@ def _written_out(node: Node) -> _Attention | None:
     if weights is None or weights.target is not _aten.softmax.int or len(weights.args) != 2:
         return None
     step: Any = weights.args[0]
-    if weights.args[1] not in (-1, _of(step).dim() - 1):
+    if weights.args[1] not in (-1, tensor_of(step).dim() - 1):
         return None
     mask, bias, scale, factor = None, None, 1.0, None
     while isinstance(step, Node) and len(step.users) == 1 and not step.kwargs:
@@ -126,7 +122,7 @@ def _written_out(node: Node) -> _Attention | None:
                 bias = other
             case (_aten.mul.Tensor | _aten.mul.Scalar, before, float() | int() as number):
                 scale *= number
-            case (_aten.mul.Tensor, before, Node() as other) if factor is None and _of(other).shape[-1:] == (1,):
+            case (_aten.mul.Tensor, before, Node() as other) if factor is None and tensor_of(other).shape[-1:] == (1,):
                 factor = other
             case (_aten.div.Tensor | _aten.div.Scalar, before, float() | int() as number):
                 scale /= number
@@ -146,20 +142,14 @@ def _without_dropout(node: Node) -> Node | None:
     return node if len(node.users) == 1 else None
 
 
-def _of(node: Node) -> torch.Tensor:
-    """The fake tensor that a node computes."""
-    value: torch.Tensor = node.meta["val"]
-    return value
-
-
 def _fits(found: _Attention, node: Node) -> bool:
     """Whether the operator stands for it: fp32, of one shape but for lengths, rows that fit into a tile."""
-    q, v, out = _of(found.q), _of(found.v), _of(node)
-    keys = _of(found.kt).mT if found.kt is not None else _of(found.k) if found.k is not None else v
+    q, v, out = tensor_of(found.q), tensor_of(found.v), tensor_of(node)
+    keys = tensor_of(found.kt).mT if found.kt is not None else tensor_of(found.k) if found.k is not None else v
     operands = (q, keys, v)
     leading = {tuple(one.shape[:-2]) for one in operands}
     scores = (*q.shape[:-1], keys.shape[-2])
-    extra = [_of(one) for one in (found.mask, found.bias, found.factor) if one is not None]
+    extra = [tensor_of(one) for one in (found.mask, found.bias, found.factor) if one is not None]
     return (
         q.dim() in (3, 4)
         and len(leading) == 1
@@ -168,8 +158,8 @@ def _fits(found: _Attention, node: Node) -> bool:
         and q.shape[-1] in _ROW
         and v.shape[-1] in _ROW
         and all(_expands(one, scores) for one in extra)
-        and (found.mask is None or _of(found.mask).dtype is torch.bool)
-        and (found.bias is None or _of(found.bias).dtype is torch.float32)
+        and (found.mask is None or tensor_of(found.mask).dtype is torch.bool)
+        and (found.bias is None or tensor_of(found.bias).dtype is torch.float32)
     )
 
 
@@ -190,5 +180,5 @@ def _replace(node: Node, found: _Attention) -> None:
         q = found.q if found.factor is None else graph.call_function(_aten.mul.Tensor, (found.q, found.factor))
         arguments = (q, kt, found.v, mask, found.bias, float(found.scale), found.causal)
         ours = graph.call_function(torch.ops.kbevolve.attention.default, arguments)
-    ours.meta["val"] = _of(node)
+    ours.meta["val"] = tensor_of(node)
     node.replace_all_uses_with(ours)

@@ -5,7 +5,8 @@
 It traces ``FOLDER/reference.py`` with torch.compile, takes the module that Inductor generates before compiling it, and
 writes ``kernel.py`` with that module's kernels and a `ModelNew` that has the reference's constructor and calls them.
 With ``templates`` it writes ``for_templates.py``, where each attention is one call and convolutions are of tensors as
-they lie in memory, if there are any. With ``trace`` it writes the reference's graph, ``trace.json``, or
+they lie in memory, if there are any; and ``fused.py``, where products are one call with what follows them
+(`fusion.py`), if anything does. With ``trace`` it writes the reference's graph, ``trace.json``, or
 why there is none, ``untraceable``. On failure it ends with status 1; the last line of stderr is the reason. It uses no
 device before its standard input is closed.
 
@@ -25,21 +26,12 @@ from types import ModuleType
 from typing import Any, NoReturn
 from unittest import mock
 
-from kbevolve.configs.reference import as_model_new, with_forward, without, without_head
+from kbevolve.configs.reference import as_model_new, with_forward, without_head
 from kbevolve.evaluators.worker.supervisor import die_with
+from kbevolve.evolve.proposers.seeds.inductor_text import defined, pruned
 
-#: Top-level names of a generated module that only serve to run it alone.
-_BENCHMARK = ("get_args", "benchmark_compiled_module")
-
-#: Options of a Triton kernel, and what Inductor's runtime takes for them when they are absent (PyTorch 2.13).
-_DEFAULTS = {
-    "False": "are_deterministic_algorithms_enabled atomic_add_found deterministic force_disable_caches "
-    "force_filter_reduction_configs max_autotune max_autotune_pointwise no_x_dim store_cubin",
-    "True": "assert_indirect_indexing autotune_local_cache autotune_pointwise dynamic_scale_rblock optimize_mem",
-    "None": "autotune_remote_cache",
-    "set()": "autotune_hints",
-    "256": "min_split_scan_rblock",
-}
+#: The files: what torch.compile generates, that for templates, and that with what follows a product in its call.
+KERNEL, FOR_TEMPLATES, FUSED = "kernel.py", "for_templates.py", "fused.py"
 
 #: A library's convolution in generated code.
 _CONVOLUTION = "extern_kernels.convolution("
@@ -79,19 +71,22 @@ class Capture:
     outputs: int
     #: Whether the model returns one tensor, not a tuple or list of them.
     single: bool
+    #: What the module needs before it: the epilogues of its products.
+    before: str = ""
 
 
-def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> list[Capture]:
+def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> dict[str, Capture]:
     """Trace a model and generate its code, without compiling it.
 
     Args:
         model: the module, in evaluation mode.
         inputs: of its forward.
         templates: whether the code is also wanted as templates need it: each attention as one operator, and
-            convolutions without the copies that turn tensors into a library's favourite layout.
+            convolutions without the copies that turn tensors into a library's favourite layout; and with what follows
+            a product in its call.
 
     Returns:
-        One, or two where the code for templates was wanted and differs.
+        The file for each: `KERNEL`, and those of `FOR_TEMPLATES` and `FUSED` that were wanted and differ.
 
     Raises:
         CannotWrapError: the result is not one tensor or a flat sequence of tensors.
@@ -100,14 +95,17 @@ def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> list[C
     import torch
 
     from kbevolve.evolve.proposers.seeds.attention import with_attention
+    from kbevolve.evolve.proposers.seeds.epilogues import text_of
+    from kbevolve.evolve.proposers.seeds.fusion import with_epilogues
 
-    codes: list[str] = []
+    codes: dict[str, str] = {}
+    before: dict[str, str] = {}
     graphs: list[tuple[Any, list[Any]]] = []
 
     def backend(graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
         graphs.append((graph, example_inputs))
         arguments.append(_arguments(graph))
-        codes.append(_generated(graph, example_inputs))
+        codes[KERNEL] = _generated(graph, example_inputs)
         # Only the form of the result is needed, and a call of the graph would occupy the device.
         outputs: Any = graph.graph.output_node().args[0]
         return lambda *_: [torch.empty(0) for _ in outputs]
@@ -117,16 +115,23 @@ def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> list[C
         compiled: Any = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
         result = compiled(*inputs)
         if len(graphs) == 1 and templates:
-            fused = with_attention(*graphs[0])
-            if fused is not None or _CONVOLUTION in codes[0]:
-                codes.append(_generated(fused or graphs[0][0], graphs[0][1], layout_optimization=False))
+            graph, given = graphs[0]
+            attending = with_attention(graph, given)
+            if attending is not None or _CONVOLUTION in codes[KERNEL]:
+                codes[FOR_TEMPLATES] = _generated(attending or graph, given, layout_optimization=False)
+            if (fused := with_epilogues(attending or graph, given)) is not None:
+                codes[FUSED] = _generated(fused.graph, given, layout_optimization=False)
+                before[FUSED] = text_of(fused.epilogues)
     if len(graphs) != 1:
         raise CannotWrapError(f"the model became {len(graphs)} graphs, not one")
     single = isinstance(result, torch.Tensor)
     if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
         raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
     outputs = 1 if single else len(result)
-    return [Capture(code=code, arguments=arguments[0], outputs=outputs, single=single) for code in codes]
+    return {
+        name: Capture(code=code, arguments=arguments[0], outputs=outputs, single=single, before=before.get(name, ""))
+        for name, code in codes.items()
+    }
 
 
 def _generated(graph: Any, inputs: list[Any], **options: bool) -> str:
@@ -165,9 +170,9 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
         CannotWrapError: the code needs constants or code outside its text, or its names clash with the reference's.
     """
     _check_signature(found)
-    generated = _pruned(found.code)
+    generated = pruned(found.code)
     future, model_new = without_head(as_model_new(reference))
-    clash = _defined(generated) & _defined(model_new)
+    clash = defined(found.before + generated) & defined(model_new)
     if clash:
         raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
     call = f"call([{', '.join(found.arguments)}])"
@@ -175,7 +180,7 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     result = f"return {call}[0]" if found.single else f"return {call}"
     model_new = with_forward(model_new, result, decorator="torch.no_grad()")
     trust = _TRUST if "async_compile.cpp" in generated else ""
-    return f"{_HEADER.format(version=version, future=future, trust=trust)}{generated}\n\n{model_new}"
+    return f"{_HEADER.format(version=version, future=future, trust=trust)}{found.before}{generated}\n\n{model_new}"
 
 
 def _arguments(graph: Any) -> tuple[str, ...]:
@@ -227,58 +232,6 @@ def _check_signature(found: Capture) -> None:
         )
 
 
-def _pruned(code: str) -> str:
-    """The generated module without its benchmark, comments, options that are off, and unused names."""
-    code = re.sub(r"^[ \t]*#( .*)?\n", "", code, flags=re.M)  # `#include` and `#pragma` have no blank
-    code = re.sub(r"(?<=^    inductor_meta=)\{.*\}(?=,$)", _without_defaults, code, flags=re.M)
-    code = re.sub(r"\n    def recursively_apply_fns\(self, fns\):\n(?: {8}.*\n)+", "", code)
-    while True:
-        tree = ast.parse(code)
-        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)]
-        unused = [node for node in tree.body if _is_unused(node, {name.id for name in names} | {"call"})]
-        if not unused:
-            return code
-        code = without(code, unused)
-
-
-def _without_defaults(options: re.Match[str]) -> str:
-    """A kernel's options without those at their defaults, and without the hash for a cache that is off."""
-    tree = ast.parse(options[0], mode="eval").body
-    assert isinstance(tree, ast.Dict), "the pattern has braces"
-    pairs = [(ast.unparse(key), ast.unparse(value)) for key, value in zip(tree.keys, tree.values, strict=True) if key]
-    kept = [
-        f"{key}: {value}"
-        for key, value in pairs
-        if key.strip("'") not in ("backend_hash", *_DEFAULTS.get(value, "").split())
-    ]
-    return f"{{{', '.join(kept)}}}"
-
-
-def _is_unused(node: ast.stmt, used: set[str]) -> bool:
-    match node:
-        case ast.If() | ast.Expr(value=ast.Constant()):  # `if __name__ == "__main__"`, and notes in a string
-            return True
-        case ast.FunctionDef(name=name):
-            return name in _BENCHMARK
-        case ast.Import() | ast.ImportFrom():
-            return not used.intersection((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        case ast.Assign(targets=[ast.Name(id=name)]):
-            return name not in used
-    return False
-
-
-def _defined(code: str) -> set[str]:
-    """Names that a module defines at its top level, imports aside."""
-    names: set[str] = set()
-    for node in ast.parse(code).body:
-        match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names.add(name)
-            case ast.Assign(targets=targets):
-                names.update(name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
-    return names
-
-
 def _load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("reference", path)
     assert spec is not None
@@ -311,7 +264,7 @@ def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool, tr
         for value in module.get_inputs()
     ]
     codes = capture(model, inputs, templates=templates)
-    for name, found in zip(("kernel.py", "for_templates.py"), codes, strict=False):
+    for name, found in codes.items():
         (folder / name).write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
 
 

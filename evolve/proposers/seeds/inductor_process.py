@@ -49,7 +49,7 @@ class InductorProcess:
             device_type: ``"cpu"`` or ``"cuda"``.
             precision: the precision that the task asks for.
             device: on which kernels are timed meanwhile; None when nothing is timed here.
-            templates: whether the code that templates are put into is wanted, too: `for_templates`.
+            templates: whether the code that templates are put into is wanted, too: `for_templates`, `fused`.
             trace: whether the reference's `graph` is wanted, too.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="kbevolve-inductor-")
@@ -96,6 +96,10 @@ class InductorProcess:
     def for_templates(self) -> str | None:
         """After `source`: the code that templates are put into (`inductor.capture`); None where it is the same."""
         return self._read("for_templates.py")
+
+    def fused(self) -> str | None:
+        """After `source`: the same with what follows a product in its call; None where nothing follows one."""
+        return self._read("fused.py")
 
     def graph(self) -> Graph | None:
         """After `source`: the reference's regions; None where the process failed before it traced them.

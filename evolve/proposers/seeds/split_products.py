@@ -3,7 +3,8 @@
 Inductor fuses what is around a product or a convolution and leaves it to a library, which computes it in strict fp32
 without tensor cores. Here each such call becomes one of a template (`configs/templates`), or stays the library's, as a
 tunable of that call says. The template splits operands into pairs of fp16, or adds up a convolution's few taps. An
-attention that `attention.py` has made one call never writes its scores.
+attention that `attention.py` has made one call never writes its scores, and a product of `fusion.py` is written when
+what follows it is computed.
 """
 
 import ast
@@ -14,14 +15,42 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
-#: As `attention.py` names its operator.
-_CALL = "torch.ops.kbevolve.attention.default"
 _SPLIT, _DIRECT, _ATTENTION = "split_convolution", "direct_convolution", "split_attention"
+_PRODUCT, _FUSED = "fused_product", "fused_convolution"
+#: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
+_CALLS = {
+    "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
+    "torch.ops.kbevolve.product.default": (_PRODUCT, "fused_product_by_library"),
+    "torch.ops.kbevolve.convolution.default": (_FUSED, "fused_convolution_by_library"),
+}
 #: The templates in the order of a file, those that a function needs, and the one that has its tunables.
-_ORDER = ("split_pairs", "split_products", "convolution_product", "split_convolution", _DIRECT, _ATTENTION)
-_PRODUCT_FILES = _ORDER[:2]
-_FILES = {_SPLIT: _ORDER[:4], _DIRECT: (_DIRECT,), _ATTENTION: (_ATTENTION,)}
-_TUNED = {_SPLIT: "convolution_product", _DIRECT: _DIRECT, _ATTENTION: _ATTENTION}
+_ORDER = (
+    "functions",
+    "no_epilogue",
+    "split_pairs",
+    "split_products",
+    "convolution_product",
+    "split_convolution",
+    "fused_products",
+    "fused_convolutions",
+    _DIRECT,
+    _ATTENTION,
+)
+_PRODUCT_FILES = ("split_pairs", "split_products")
+_CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "split_convolution")
+_FILES = {
+    _SPLIT: _CONVOLUTION_FILES,
+    _DIRECT: (_DIRECT,),
+    _ATTENTION: (_ATTENTION,),
+    _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
+    _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
+}
+_TUNED = {
+    _SPLIT: "convolution_product",
+    _FUSED: "convolution_product",
+    _DIRECT: _DIRECT,
+    _ATTENTION: _ATTENTION,
+}
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
 _MOST_TUNABLES = 6
 
@@ -45,11 +74,13 @@ def with_split_products(source: str) -> str | None:
         begin = starts[function.lineno - 1] + function.col_offset
         theirs = ast.unparse(function)
         name = f"PRODUCT_{min(number, _MOST_TUNABLES - 1)}"
-        other = "attend_by_library" if ours == _ATTENTION else theirs
+        other = _CALLS[theirs][1] if theirs in _CALLS else theirs
         text[begin : begin + len(theirs)] = f"({ours} if {name} else {other})".encode()
     names = range(min(len(calls), _MOST_TUNABLES))
     switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
     needed = {name for _, ours in calls for name in _FILES.get(ours, _PRODUCT_FILES)}
+    if needed.issuperset(_PRODUCT_FILES) and "functions" not in needed:
+        needed.add("no_epilogue")
     used = [name for name in _ORDER if name in needed]
     templates = "\n\n".join(template(name) for name in ("imports", *used))
     # Values of a template that no call has chosen have no effect.
@@ -66,8 +97,8 @@ def with_split_products(source: str) -> str | None:
 def _replaced(node: ast.AST) -> tuple[ast.Attribute, str] | None:
     """The function of a call that a template can take over, and the template's."""
     match node:
-        case ast.Call(func=ast.Attribute() as function) if ast.unparse(function) == _CALL:
-            return function, _ATTENTION
+        case ast.Call(func=ast.Attribute() as function) if (name := ast.unparse(function)) in _CALLS:
+            return function, _CALLS[name][0]
         case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, keywords=keywords):
             given = {keyword.arg: ast.unparse(keyword.value) for keyword in keywords}
             if function.attr in _PRODUCTS and "out" in given:
@@ -87,5 +118,7 @@ def _first_statement(source: str) -> int:
                 continue
             case ast.Assign(targets=[ast.Attribute()]):
                 continue
+            case ast.FunctionDef(decorator_list=[first, *_]):
+                return first.lineno - 1
         return node.lineno - 1
     return 0

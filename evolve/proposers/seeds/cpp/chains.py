@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbevolve.evaluators.graph.records import Graph, Node, Ref, Region, TensorSpec
-from kbevolve.evolve.proposers.seeds.cpp.expressions import NoExpressionError, expression
 from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.seeds.cpp.spaces import Space, repeated
+from kbevolve.evolve.proposers.seeds.expressions import CPP, NoExpressionError, expression
 
 #: Arguments whose only axis is the axis of channels.
 _OF_CHANNELS = {
@@ -170,7 +170,7 @@ def results_of(graph: Graph) -> tuple[str, ...]:
 def _step(node: Node, names: dict[str, str], masks: set[str]) -> str:
     value = node.outputs[0]
     try:
-        found = expression(node, names)
+        found = expression(node, names, CPP)
     except NoExpressionError as error:
         raise NotCoveredError(f"{node.name}: no C++ for {error}") from None
     wanted = {"where": "condition", "masked_fill": "mask"}.get(node.kind)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from kbevolve.evaluators.graph.records import Graph, Region
 from kbevolve.evolve.proposers.seeds.cpp.chains import behind
 from kbevolve.evolve.proposers.seeds.cpp.endings import ending, fused
-from kbevolve.evolve.proposers.seeds.cpp.expressions import number
 from kbevolve.evolve.proposers.seeds.cpp.functions import Function, NotCoveredError, nested
 from kbevolve.evolve.proposers.seeds.cpp.rows import rows
 from kbevolve.evolve.proposers.seeds.cpp.windows import LONGEST_ROW, each, is_contiguous, struct_of, windows
+from kbevolve.evolve.proposers.seeds.expressions import CPP
 
 
 def pool(graph: Graph, region: Region, done: frozenset[str]) -> Function:
@@ -37,7 +37,7 @@ def pool(graph: Graph, region: Region, done: frozenset[str]) -> Function:
     largest = "max" in region.form
     after = behind(graph, region, done, first=1)
     struct = f"{region.name}_windows"
-    value = "value" if largest else f"value * {number(1 / _count(region, kernel))}"
+    value = "value" if largest else f"value * {CPP.number(1 / _count(region, kernel))}"
     finish = [f"const vec sum = {value};", *ending(graph, region, after, None, split, row="plane")]
     planes = math.prod(shape[:split])
     how = "MAXIMUM" if largest else "SUM"

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kbevolve.evaluators.graph.records import Region
-from kbevolve.evolve.proposers.seeds.cpp.expressions import number
 from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
+from kbevolve.evolve.proposers.seeds.expressions import CPP
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Moments:
             _SUM,
             Derived("mean", _mean(self.length)),
             Reduced("q", "SUM", "(x - mean) * (x - mean)"),
-            Derived("variance", f"q / {number(self.length)}"),
+            Derived("variance", f"q / {CPP.number(self.length)}"),
         )
 
 
@@ -73,7 +73,7 @@ def program_of(region: Region, length: int) -> RowProgram:
 
 
 def _mean(length: int) -> str:
-    return f"s / {number(length)}"
+    return f"s / {CPP.number(length)}"
 
 
 _SUM = Reduced("s", "SUM", "x")
@@ -88,7 +88,7 @@ def _centred(region: Region, length: int) -> RowProgram:
     return RowProgram(
         numbers=(
             Moments(length),
-            Derived("scale", f"1.0f / root(variance + {number(region.constants['eps'])})"),
+            Derived("scale", f"1.0f / root(variance + {CPP.number(region.constants['eps'])})"),
         ),
         result="(x - mean) * scale",
         maps=True,
@@ -96,14 +96,14 @@ def _centred(region: Region, length: int) -> RowProgram:
 
 
 def _rms_norm(region: Region, length: int) -> RowProgram:
-    scale = f"1.0f / root({_mean(length)} + {number(region.constants['eps'])})"
+    scale = f"1.0f / root({_mean(length)} + {CPP.number(region.constants['eps'])})"
     return RowProgram(numbers=(_SQUARES, Derived("scale", scale)), result="x * scale", maps=True)
 
 
 def _normalize(region: Region, length: int) -> RowProgram:
     _check_order(region, 2)
     eps = region.constants.get("eps")
-    size = "root(s)" if eps is None else f"larger(root(s), every({number(eps)}))"
+    size = "root(s)" if eps is None else f"larger(root(s), every({CPP.number(eps)}))"
     return RowProgram(numbers=(_SQUARES, Derived("size", size)), result="x / size", maps=True)
 
 
@@ -157,7 +157,7 @@ def _loss(element: str) -> Callable[[Region, int], RowProgram]:
         reduction = region.constants.get("reduction", 1)
         if reduction not in (1, 2):
             raise NotCoveredError(f"{region.name}: a loss for each element")
-        text = element.replace("BETA", number(region.constants.get("beta", region.constants.get("delta", 1.0))))
+        text = element.replace("BETA", CPP.number(region.constants.get("beta", region.constants.get("delta", 1.0))))
         return RowProgram(numbers=(_SUM,), result=_mean(length) if reduction == 1 else "s", element=text)
 
     return made

@@ -54,7 +54,7 @@ class Doubles:
 def run(source: str, doubles: Doubles) -> torch.Tensor:
     """The result of the file's Runner; the template, which needs Triton, is cut out."""
     body = source
-    for name in ("imports", "split_pairs", "split_products"):
+    for name in ("imports", "no_epilogue", "split_pairs", "split_products"):
         body = body.replace(template(name), "")
     names: dict[str, Any] = {"split_mm": doubles.mm, "split_addmm": doubles.addmm}
     exec(body, names)
@@ -140,7 +140,9 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     names += [one.name for one in declared(template(name))]
     assert names
-    assert all(name.lower().startswith(("split", "conv_", "direct", "attend_")) for name in names)
+    assert all(
+        name.lower().startswith(("split", "conv_", "direct", "attend_", "fused_", "epilogue_")) for name in names
+    )
 
 
 def test_tiles_fit_into_shared_memory() -> None:

@@ -1,0 +1,38 @@
+"""A graph of torch.compile as one of aten's operators, which are whole: linear layers, convolutions, norms."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+
+def aten_graph(graph: GraphModule, inputs: list[Any]) -> GraphModule:
+    """The graph on fake tensors, without nodes that nothing reads.
+
+    Args:
+        graph: from torch.compile, of a model in evaluation mode; its compilation is over.
+        inputs: its example inputs.
+    """
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = [mode.from_tensor(one, static_shapes=True) if isinstance(one, torch.Tensor) else one for one in inputs]
+        traced: GraphModule = make_fx(graph, pre_dispatch=True)(*fake)
+    # The weights that `multi_head_attention_forward` averages are often unused.
+    traced.graph.eliminate_dead_code()
+    return traced
+
+
+def tensor_of(node: Node) -> torch.Tensor:
+    """The fake tensor that a node of such a graph computes."""
+    value: torch.Tensor = node.meta["val"]
+    return value
+
+
+def arguments_of(node: Node) -> Mapping[str, Any]:
+    """Every argument of a node's operator by name."""
+    assert isinstance(node.target, torch._ops.OpOverload)
+    parameters = node.target._schema.arguments
+    given = dict(zip((one.name for one in parameters), node.args, strict=False)) | node.kwargs
+    return {one.name: given.get(one.name, one.default_value) for one in parameters}

@@ -1,0 +1,173 @@
+"""What follows a product element by element, its epilogue: steps of a traced graph, as Gluon and as torch's calls."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from kbevolve.evaluators.graph import records
+from kbevolve.evaluators.graph.records import Ref, TensorSpec
+from kbevolve.evolve.proposers.seeds.aten import arguments_of, tensor_of
+from kbevolve.evolve.proposers.seeds.cpp.spaces import repeated
+from kbevolve.evolve.proposers.seeds.expressions import GLUON, NoExpressionError, expression
+
+#: Other tensors that an epilogue reads, at most: as many pointers as the kernels of the templates take.
+MOST_EXTRAS = 4
+#: Arguments of batch norm that have one number for each channel.
+_OF_CHANNELS = ("weight", "bias", "running_mean", "running_var")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epilogue:
+    """What follows a product, element by element, as text."""
+
+    #: Statements of Gluon that make `value`, and of torch that return the result from `value` and the extras.
+    gluon: tuple[str, ...]
+    torch: tuple[str, ...]
+    #: Number of other tensors that are read.
+    extras: int
+
+
+def text_of(epilogues: Sequence[Epilogue]) -> str:
+    """Epilogues for a kernel's file, numbered from 1: `split_epilogue` for templates, `EPILOGUES` for torch."""
+    lines = [
+        "@gluon.jit",
+        "def split_epilogue(EPILOGUE: gl.constexpr, value, e0, e1, e2, e3, at, inside, column, known):",
+        "    # What follows a product: at are places in the result, column is the column of each.",
+    ]
+    for number, epilogue in enumerate(epilogues, 1):
+        lines += [f"    if EPILOGUE == {number}:", *(f"        {line}" for line in epilogue.gluon)]
+    lines += ["    return value", "", ""]
+    for number, epilogue in enumerate(epilogues, 1):
+        taken = ", ".join(("value", *(f"x{extra}" for extra in range(epilogue.extras))))
+        lines += [f"def epilogue_{number}({taken}):", *(f"    {line}" for line in epilogue.torch), "", ""]
+    names = ", ".join(f"epilogue_{number}" for number in range(1, len(epilogues) + 1))
+    return "\n".join([*lines, f"EPILOGUES = (None, {names})", "", ""])
+
+
+@dataclass(slots=True)
+class EpilogueChain:
+    """A product and steps behind it, each of which reads earlier ones, numbers and perhaps other tensors."""
+
+    product: Node
+    #: The axis of the result that goes through the columns of the product.
+    axis: int
+    steps: list[Node] = field(default_factory=list)
+    #: The other tensors.
+    extras: list[Node] = field(default_factory=list)
+    _gluon: list[str] = field(default_factory=list)
+
+    @property
+    def names(self) -> dict[Node, str]:
+        """The variable of each node; chains that compute the same have the same."""
+        extras = {extra: f"x{number}" for number, extra in enumerate(self.extras)}
+        return {self.product: "value", **extras} | {step: f"y{number}" for number, step in enumerate(self.steps)}
+
+    def take(self, node: Node) -> bool:
+        """Add a step; whether that is possible."""
+        result = node.meta.get("val")
+        if node.op != "call_function" or not isinstance(result, torch.Tensor) or not result.is_contiguous():
+            return False
+        if result.shape != tensor_of(self.product).shape or result.dtype not in (torch.float32, torch.bool):
+            return False
+        record, names = _record(node), self.names
+        new = [one for one in node.all_input_nodes if one not in names]
+        loads: list[str] = []
+        for number, one in enumerate(new, len(self.extras)):
+            load = self._load(one, number, record)
+            if load is None or number >= MOST_EXTRAS:
+                return False
+            names[one] = f"x{number}"
+            loads.append(f"x{number} = {load}")
+        try:
+            found = expression(record, {one.name: name for one, name in names.items()}, GLUON)
+        except NoExpressionError:
+            return False
+        if found.mask != (result.dtype is torch.bool) or not _reads_masks_as_such(node):
+            return False
+        self._gluon += [*loads, f"y{len(self.steps)} = {found.text}"]
+        self.extras += new
+        self.steps.append(node)
+        return True
+
+    def _load(self, extra: Node, number: int, reader: records.Node) -> str | None:
+        """What reads another tensor; None where it is neither a number, nor one a column, nor of the result's form."""
+        tensor, result = tensor_of(extra), tensor_of(self.product)
+        roles = [name for name, value in reader.arguments.items() if value == Ref(extra.name)]
+        of_channels = reader.kind == "batch_norm" and all(role in _OF_CHANNELS for role in roles)
+        strides = repeated(_spec(tensor), tuple(result.shape), channel=of_channels)
+        if strides is None or tensor.dtype is not torch.float32:
+            return None
+        whole = tuple(stride if size > 1 else 0 for size, stride in zip(result.shape, result.stride(), strict=True))
+        column = tuple(int(axis == self.axis and size > 1) for axis, size in enumerate(result.shape))
+        if not any(strides):
+            return f"gl.load(e{number})"
+        if strides == column:
+            return f"gl.load(e{number} + column, mask=known, other=0.0)"
+        return f"gl.load(e{number} + at, mask=inside, other=0.0)" if strides == whole else None
+
+    def shortened(self, steps: int) -> "EpilogueChain | None":
+        """The first steps alone; None for no steps."""
+        chain = EpilogueChain(self.product, self.axis)
+        return chain if all(chain.take(node) for node in self.steps[:steps]) and steps else None
+
+    def epilogue(self) -> Epilogue:
+        """What the steps compute."""
+        last = self.names[self.steps[-1]]
+        return Epilogue(
+            gluon=(*self._gluon, f"value = {last}"), torch=(*self._torch(), f"return {last}"), extras=len(self.extras)
+        )
+
+    def _torch(self) -> Iterator[str]:
+        """The steps as torch's own operators."""
+        names = self.names
+
+        def text(value: Any) -> str:
+            if isinstance(value, Node):
+                return names[value]
+            return repr(value) if not isinstance(value, float) or isfinite(value) else f'float("{value}")'
+
+        for step in self.steps:
+            given = [*map(text, step.args), *(f"{name}={text(value)}" for name, value in step.kwargs.items())]
+            yield f"{names[step]} = torch.ops.{step.target}({', '.join(given)})"
+
+
+def followed(product: Node, axis: int) -> EpilogueChain | None:
+    """The longest chain behind a product of which only the last result is read elsewhere; None without steps."""
+    chain, best, inside = EpilogueChain(product, axis), 0, {product}
+    node = product.next
+    while node.op != "output":
+        if not inside.isdisjoint(node.all_input_nodes):
+            if not chain.take(node):
+                break
+            inside.add(node)
+            closed = all(one is node or inside.issuperset(one.users) for one in inside)
+            if closed and tensor_of(node).dtype is torch.float32:
+                best = len(chain.steps)
+        node = node.next
+    return chain.shortened(best)
+
+
+def _record(node: Node) -> records.Node:
+    arguments = {
+        name: Ref(value.name) if isinstance(value, Node) else value for name, value in arguments_of(node).items()
+    }
+    return records.Node(name=node.name, op=str(node.target), arguments=arguments, outputs=(node.name,))
+
+
+def _reads_masks_as_such(node: Node) -> bool:
+    """Whether a node chooses by its masks and computes with nothing but numbers."""
+    wanted = {"where": "condition", "masked_fill": "mask"}.get(str(node.target).split(".")[1])
+    return all(
+        (tensor_of(value).dtype is torch.bool) == (name == wanted)
+        for name, value in arguments_of(node).items()
+        if isinstance(value, Node)
+    )
+
+
+def _spec(tensor: torch.Tensor) -> TensorSpec:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(shape=tuple(tensor.shape), stride=tuple(tensor.stride()), dtype=dtype)

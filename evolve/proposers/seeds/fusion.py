@@ -1,0 +1,162 @@
+"""Products and convolutions of a traced graph with what follows them element by element, each as one operator.
+
+Inductor leaves a product to a library, and reads and writes the whole result once more for an activation, a norm with
+fixed statistics or a residual. Here such a chain becomes `kbevolve::product` or `kbevolve::convolution`, for which
+Inductor leaves a call; a template computes the chain, its epilogue, before it writes the result.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from kbevolve.evolve.proposers.seeds.aten import arguments_of, aten_graph, tensor_of
+from kbevolve.evolve.proposers.seeds.epilogues import Epilogue, EpilogueChain, followed
+
+_OPERATORS = {
+    "product": "(Tensor a, Tensor b, Tensor? bias, Tensor[] extras, int epilogue) -> Tensor",
+    "convolution": "(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
+    "bool transposed, int[] output_padding, Tensor[] extras, int epilogue) -> Tensor",
+}
+_aten = torch.ops.aten
+_PRODUCTS = (_aten.linear.default, _aten.matmul.default, _aten.mm.default, _aten.bmm.default, _aten.addmm.default)
+_CONVOLUTIONS = (_aten.conv1d.default, _aten.conv2d.default, _aten.conv3d.default)
+_TRANSPOSED = (_aten.conv_transpose1d.default, _aten.conv_transpose2d.input, _aten.conv_transpose3d.input)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fused:
+    """A graph with products as operators, and their epilogues: operators name them by numbers from 1."""
+
+    graph: GraphModule
+    epilogues: tuple[Epilogue, ...]
+
+
+def with_epilogues(graph: GraphModule, inputs: list[Any]) -> Fused | None:
+    """The graph of aten's operators with each fp32 product and what follows it as one; None where nothing follows.
+
+    Args:
+        graph: from torch.compile, of a model in evaluation mode; or from `attention.with_attention`.
+        inputs: its example inputs.
+    """
+    _define()
+    traced = aten_graph(graph, inputs)
+    _without_work_in_place(traced.graph)
+    if any(_writes(node) for node in traced.graph.nodes):
+        return None
+    epilogues: list[Epilogue] = []
+    for product in list(traced.graph.nodes):
+        axis = _column_axis(product)
+        chain = followed(product, axis) if axis is not None else None
+        if chain is None:
+            continue
+        epilogue = chain.epilogue()
+        if epilogue not in epilogues:
+            epilogues.append(epilogue)
+        _replace(chain, epilogues.index(epilogue) + 1)
+        traced.graph.eliminate_dead_code()
+    traced.recompile()
+    return Fused(graph=traced, epilogues=tuple(epilogues)) if epilogues else None
+
+
+def _define() -> None:
+    """Register the operators once; nothing calls them, so they have no kernels."""
+    if hasattr(torch.ops.kbevolve, "product"):
+        return
+    for name, schema in _OPERATORS.items():
+        torch.library.define(f"kbevolve::{name}", schema, tags=(torch.Tag.needs_fixed_stride_order,))
+
+    def of_product(a: torch.Tensor, b: torch.Tensor, *_: object) -> torch.Tensor:
+        return a.new_empty((*a.shape[:-1], b.shape[-1]))
+
+    def of_convolution(x: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> torch.Tensor:
+        *geometry, _, _ = rest
+        return x.new_empty(_aten.convolution.default(x, weight, bias, *geometry, 1).shape)
+
+    torch.library.register_fake("kbevolve::product", of_product)
+    torch.library.register_fake("kbevolve::convolution", of_convolution)
+
+
+def _without_work_in_place(graph: Graph) -> None:
+    """Write ``relu_(x)`` as ``relu(x)`` where x is a fresh result that nothing else reads."""
+    for node in graph.nodes:
+        if not _writes(node) or not node.args or not isinstance(node.args[0], Node):
+            continue
+        source = node.args[0]
+        name, overload = str(node.target).split(".")[1:]
+        operator = getattr(getattr(_aten, name.removesuffix("_"), None), overload, None)
+        if operator is not None and name.endswith("_") and len(source.users) == 1 and _is_fresh(source):
+            node.target = operator
+
+
+def _writes(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _is_fresh(node: Node) -> bool:
+    """Whether a node makes a tensor of its own, of which nothing else is a view."""
+    return isinstance(node.target, torch._ops.OpOverload) and all(
+        result.alias_info is None for result in node.target._schema.returns
+    )
+
+
+def _column_axis(node: Node) -> int | None:
+    """The axis of columns in the result of a product or a convolution that a template computes; None for others."""
+    result = node.meta.get("val")
+    if not isinstance(result, torch.Tensor) or not result.is_contiguous() or not result.numel():
+        return None
+    tensors = [tensor_of(one) for one in node.all_input_nodes]
+    if any(one.dtype is not torch.float32 for one in (result, *tensors)):
+        return None
+    if node.target in _PRODUCTS:
+        left, right = (tensor_of(one) for one in _operands(node))
+        one_by_one = left.dim() == right.dim() == 3 and left.shape[0] == right.shape[0]
+        scaled = node.target is _aten.addmm.default and node.kwargs
+        whole = right.dim() == 2 and left.dim() >= 2
+        return result.dim() - 1 if (whole or one_by_one) and left.numel() and not scaled else None
+    if node.target in (*_CONVOLUTIONS, *_TRANSPOSED):
+        given = arguments_of(node)
+        together = given["groups"] == 1 and not isinstance(given["padding"], str)
+        images = tensors[0].dim() == tensors[1].dim() and all(one.is_contiguous() for one in tensors[:2])
+        return 1 if together and images else None
+    return None
+
+
+def _operands(product: Node) -> tuple[Node, Node]:
+    """What is multiplied; the weight of a linear layer as [N, K]."""
+    left, right = product.args[1:3] if product.target is _aten.addmm.default else product.args[:2]
+    assert isinstance(left, Node)
+    assert isinstance(right, Node)
+    return left, right
+
+
+def _replace(chain: EpilogueChain, epilogue: int) -> None:
+    """Put our operator in the place of a chain's last step."""
+    product, last = chain.product, chain.steps[-1]
+    graph = product.graph
+    with graph.inserting_before(last):
+        if product.target in _PRODUCTS:
+            left, right = _operands(product)
+            bias = product.args[0] if product.target is _aten.addmm.default else None
+            if product.target is _aten.linear.default:
+                bias = arguments_of(product)["bias"]
+                right = graph.call_function(_aten.t.default, (right,))
+            arguments: tuple[Any, ...] = (left, right, bias, chain.extras, epilogue)
+            ours = graph.call_function(torch.ops.kbevolve.product.default, arguments)
+        else:
+            given = arguments_of(product)
+            turned = product.target in _TRANSPOSED
+            dims = tensor_of(product).dim() - 2
+            places = [_each(given[name], dims) for name in ("stride", "padding", "dilation")]
+            added = _each(given["output_padding"], dims) if turned else dims * [0]
+            arguments = (given["input"], given["weight"], given["bias"], *places, turned, added, chain.extras, epilogue)
+            ours = graph.call_function(torch.ops.kbevolve.convolution.default, arguments)
+    ours.meta["val"] = tensor_of(last)
+    last.replace_all_uses_with(ours)
+
+
+def _each(value: Any, dims: int) -> list[int]:
+    """A number for each dimension; schemas allow one for all."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * dims if len(numbers) == 1 else numbers

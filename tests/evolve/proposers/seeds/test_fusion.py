@@ -1,0 +1,242 @@
+"""Products and what follows them become one operator, and only where that computes the same."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.seeds.epilogues import MOST_EXTRAS, text_of
+from kbevolve.evolve.proposers.seeds.fusion import Fused, with_epilogues
+from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.tuning.tunables import declared
+from tests.evolve.proposers.seeds.test_attention import CONVOLUTIONS
+from tests.evolve.proposers.seeds.test_seeds import problem_of
+
+Tensor = torch.Tensor
+
+
+class Block(nn.Module):
+    """As in a ResNet, with work in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(6, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(6), nn.BatchNorm2d(6)])
+        for norm in self.norms:
+            nn.init.uniform_(norm.running_mean)
+            nn.init.uniform_(norm.running_var, 0.5, 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norms[0](self.first(x)), inplace=True)
+        y = self.norms[1](self.second(y))
+        y += 0.5
+        return F.relu(y, inplace=True)
+
+
+class Rows(nn.Module):
+    """Linear layers of three axes, a switch by a mask, and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 24), nn.Linear(24, 8, bias=False)
+        self.scale = nn.Parameter(torch.tensor([1.5]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.up(x)
+        y = torch.where(y > 0, y * torch.sigmoid(y), -0.1 * y) * self.scale
+        return self.down(y) + x
+
+
+class Turned(nn.Module):
+    """A transposed convolution, and a bias of each channel that is added by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turned = nn.ConvTranspose2d(4, 5, 3, stride=2, padding=1, output_padding=1)
+        self.shift = nn.Parameter(torch.randn(5, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.clamp(F.gelu(self.turned(x) + self.shift), min=-0.1, max=float("inf")).mean((2, 3))
+
+
+class Batched(nn.Module):
+    """Products of tensors, one of them turned."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return F.hardswish(torch.bmm(a, b.mT).div(3.0)) @ b
+
+
+class Fresh(nn.Module):
+    """What is read twice, and what is no number for each column, stays outside of the kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 12), nn.Linear(12, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.first(x))
+        return (F.silu(self.second(y)) + y) * y.sum(1, keepdim=True)
+
+
+class Chain(nn.Module):
+    """A product, and a function of its result."""
+
+    def __init__(self, after: Callable[[Tensor], Tensor], weight: Tensor) -> None:
+        super().__init__()
+        self.after, self.weight = after, nn.Parameter(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.after(x @ self.weight)
+
+
+def traced(model: nn.Module, inputs: list[Tensor]) -> tuple[Fused | None, list[Any]]:
+    """The graph of torch.compile with products and their epilogues, and what it takes."""
+    graphs: list[tuple[Any, list[Any]]] = []
+
+    def backend(graph: Any, example_inputs: list[Any]) -> Any:
+        graphs.append((graph, example_inputs))
+        return graph
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(model, backend=backend, fullgraph=True, dynamic=False)(*inputs)
+        return with_epilogues(*graphs[0]), graphs[0][1]
+
+
+def result(fused: Fused, taken: list[Any]) -> tuple[Tensor, list[int]]:
+    """What the graph computes where torch computes its operators as a file of a kernel says, and their epilogues."""
+    names: dict[str, Any] = {"torch": torch}
+    exec(_after_gluon(text_of(fused.epilogues)), names)
+    noted: list[int] = []
+
+    def computed(by_library: str) -> Callable[..., Tensor]:
+        def call(*given: Any) -> Tensor:
+            noted.append(given[-1])
+            answer: Tensor = names[by_library](*given)
+            return answer
+
+        return call
+
+    library = torch.library.Library("kbevolve", "FRAGMENT")
+    try:
+        for name, file in (("product", "fused_products"), ("convolution", "fused_convolutions")):
+            exec(_by_library(template(file)), names)
+            library.impl(name, computed(f"fused_{name}_by_library"), "CPU")
+        with torch.no_grad():
+            return fused.graph(*taken)[0], noted
+    finally:
+        library._destroy()
+
+
+def _after_gluon(text: str) -> str:
+    """Epilogues without the function for a template, which needs Triton."""
+    return "\n".join(
+        ast.unparse(node) for node in ast.parse(text).body if getattr(node, "name", None) != "split_epilogue"
+    )
+
+
+def _by_library(text: str) -> str:
+    """The function of a template that calls the library."""
+    (found,) = [node for node in ast.parse(text).body if getattr(node, "name", "").endswith("_by_library")]
+    return ast.unparse(found)
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "epilogues"),
+    [
+        (Block(), [torch.randn(2, 6, 9, 7)], [1, 2]),
+        (Rows(), [torch.randn(3, 5, 8)], [1, 2]),
+        (Turned(), [torch.randn(2, 4, 6, 5)], [1]),
+        (Batched(), [torch.randn(3, 4, 6), torch.randn(3, 6, 6)], [1]),
+        (Fresh(), [torch.randn(4, 8)], [1, 2]),
+        (Chain(lambda y: y.add_(y.sigmoid_()), torch.randn(4, 6)), [torch.randn(5, 4)], [1]),
+    ],
+    ids=["block", "rows", "turned", "batched", "fresh", "in place"],
+)
+def test_products_are_fused_with_what_follows_them(
+    model: nn.Module, inputs: list[Tensor], epilogues: list[int]
+) -> None:
+    model.eval()
+    fused, taken = traced(model, inputs)
+    assert fused is not None
+    found, noted = result(fused, taken)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(*inputs))
+    assert noted == epilogues
+    assert len(fused.epilogues) == len(set(epilogues))
+
+
+def test_all_of_a_chain_is_in_its_epilogue() -> None:
+    fused, _ = traced(Rows().eval(), [torch.randn(3, 5, 8)])
+    assert fused is not None
+    first, second = fused.epilogues
+    assert [line.partition(" = ")[0] for line in first.gluon] == ["y0", "y1", "y2", "y3", "y4", "x0", "y5", "value"]
+    assert second.gluon == ("x0 = gl.load(e0 + at, mask=inside, other=0.0)", "y0 = value + x0", "value = y0")
+    nodes = [str(node.target) for node in fused.graph.graph.nodes if node.op == "call_function"]
+    assert [name for name in nodes if "aten.t." not in name] == 2 * ["kbevolve.product.default"]
+
+
+def test_layers_that_compute_the_same_share_an_epilogue() -> None:
+    layers = [nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU(inplace=True)) for _ in range(3)]
+    fused, taken = traced(nn.Sequential(*layers).eval(), [torch.randn(2, 4, 5, 5)])
+    assert fused is not None
+    assert len(fused.epilogues) == 1
+    assert result(fused, taken)[1] == [1, 1, 1]
+
+
+EXTRAS = [torch.randn(6) for _ in range(MOST_EXTRAS + 1)]
+
+
+@pytest.mark.parametrize(
+    ("after", "dtype"),
+    [
+        (lambda y: y, torch.float32),
+        (lambda y: y.softmax(1), torch.float32),
+        (lambda y: torch.relu(y), torch.float64),
+        (lambda y: torch.relu(y) if y.shape[0] == 1 else y.T.contiguous(), torch.float32),
+        (lambda y: y + torch.ones(5, 1), torch.float32),
+        (lambda y: y.relu() + F.dropout(y, 0.5), torch.float32),
+        (lambda y: (y.view(-1).relu_(), torch.tanh(y))[1], torch.float32),
+    ],
+    ids=["nothing", "softmax", "fp64", "turned", "rows", "random", "view in place"],
+)
+def test_what_cannot_be_in_an_epilogue_stays(after: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
+    fused, _ = traced(Chain(after, torch.randn(4, 6, dtype=dtype)), [torch.randn(5, 4, dtype=dtype)])
+    assert fused is None
+
+
+def test_an_epilogue_reads_no_more_tensors_than_kernels_take() -> None:
+    def after(y: Tensor) -> Tensor:
+        for extra in EXTRAS:
+            y = y * extra
+        return y
+
+    model = Chain(after, torch.randn(4, 6))
+    inputs = [torch.randn(5, 4)]
+    fused, taken = traced(model, inputs)
+    assert fused is not None
+    assert [epilogue.extras for epilogue in fused.epilogues] == [MOST_EXTRAS]
+    torch.testing.assert_close(result(fused, taken)[0], model(*inputs))
+
+
+@pytest.mark.slow
+def test_inductors_code_calls_the_fused_template(tmp_path: Path) -> None:
+    with InductorProcess(problem_of(CONVOLUTIONS, tmp_path), "cpu", templates=True) as process:
+        assert process.source()
+        fused = process.fused() or ""
+    assert fused.count("torch.ops.kbevolve.convolution.default(") == 2
+    assert "cpp_fused" not in fused  # nothing is left for a kernel of Inductor's
+    source = with_split_products(fused)
+    assert source is not None
+    assert source.count("(fused_convolution if PRODUCT_") == 2
+    assert "or fused_convolution_by_library" not in source
+    assert {"PRODUCT_0", "PRODUCT_1", "CONV_N"} <= {one.name for one in declared(source)}
+    assert source.count("def split_epilogue(") == 1
+    assert source.index("from triton.experimental import gluon") < source.index("def split_epilogue(")
