@@ -86,6 +86,7 @@ def test_side_by_side_is_as_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # the quick kernel must be judged within the eight seconds of the slow one's import
 def test_no_kernel_waits_while_another_is_imported(tmp_path: Path) -> None:
     problem = find_problem("L1/matmul")
     quick = as_model_new(problem.source_for("cuda"))
