@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from random import Random
 
 from kbevolve.configs.catalog import KERNELBENCH, builtin_names, find_problem, kernelbench_files, read_problem, title_of
 from kbevolve.configs.errors import ProblemError, UsageError, nearest
@@ -62,7 +63,12 @@ def suite_problems(suite: str, *, kernelbench: Path | None = None) -> list[Suite
 
 
 def chosen(
-    problems: Sequence[SuiteProblem], *, patterns: Collection[str] = (), levels: Collection[str] = (), limit: int = 0
+    problems: Sequence[SuiteProblem],
+    *,
+    patterns: Collection[str] = (),
+    levels: Collection[str] = (),
+    limit: int = 0,
+    draw: int | None = None,
 ) -> list[SuiteProblem]:
     """Some problems of a suite, in its order.
 
@@ -72,6 +78,7 @@ def chosen(
             (``L1/matmul``, ``ReLU``), a pattern (``L1/*``, ``*conv*``), or a part of a name where none has it as name.
         levels: of which a problem has one.
         limit: so many of them, from the first one on; 0 for all.
+        draw: seed by which they are drawn instead, as large a share of each level as of the others.
 
     Raises:
         UsageError: a pattern or a level matches nothing.
@@ -89,7 +96,21 @@ def chosen(
             raise UsageError(f"no problem matches {pattern!r}. {nearest(pattern, names)}")
         matched |= {one.name for one in found}
     left = [one for one in left if not patterns or one.name in matched]
+    if draw is not None:
+        drawn = _drawn(left, min(limit, len(left)), Random(draw))
+        return [one for one in left if one.name in drawn]
     return left[:limit] if limit else left
+
+
+def _drawn(problems: Sequence[SuiteProblem], count: int, random: Random) -> set[str]:
+    """The names of so many problems; each level has its share, rounded, and what is left goes to the largest rests."""
+    names = {level: [one.name for one in problems if one.level == level] for level in {one.level for one in problems}}
+    shares = {level: count * len(own) / len(problems) for level, own in sorted(names.items())}
+    sizes = {level: int(share) for level, share in shares.items()}
+    by_rest = sorted(shares, key=lambda level: sizes[level] - shares[level])
+    for level in by_rest[: count - sum(sizes.values())]:
+        sizes[level] += 1
+    return {name for level, size in sizes.items() for name in random.sample(names[level], size)}
 
 
 def _matching(problems: Sequence[SuiteProblem], pattern: str) -> list[SuiteProblem]:

@@ -1,5 +1,6 @@
 """Suites: the problems of each, and how some of them are chosen."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,21 @@ def test_what_matches_nothing_is_refused(choice: dict[str, list[str]], why: str)
     with pytest.raises(UsageError) as error:
         chosen(suite_problems("builtin"), **choice)  # type: ignore[arg-type]
     assert why in str(error.value)
+
+
+def test_problems_are_drawn_by_a_seed_in_equal_shares_of_the_levels() -> None:
+    problems = [
+        SuiteProblem(name=f"{level}/{number}", level=level, number=number, title="", problem=None)
+        for level, count in (("1", 100), ("2", 100), ("3", 50))
+        for number in range(count)
+    ]
+    drawn = chosen(problems, limit=60, draw=7)
+    assert Counter(one.level for one in drawn) == {"1": 24, "2": 24, "3": 12}
+    assert drawn == chosen(problems, limit=60, draw=7)
+    assert drawn != chosen(problems, limit=60, draw=8)
+    assert drawn == [one for one in problems if one in drawn]
+    assert len(chosen(problems, limit=61, draw=7)) == 61
+    assert len(chosen(problems, levels=["3"], limit=80, draw=7)) == 50
 
 
 def test_a_suite_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -54,6 +54,13 @@ _DEFAULTS = {"budget.known_evaluations": True, "search.transfer": False}
 @click.option("--level", "levels", multiple=True, help="Only this level; may be given again.")
 @click.option("--limit", type=click.IntRange(min=1), default=None, help="Only so many problems, from the first one on.")
 @click.option(
+    "--draw",
+    type=int,
+    default=None,
+    metavar="SEED",
+    help="With --limit: draw the problems by this seed, as large a share of each level as of the others.",
+)
+@click.option(
     "--from",
     "kernels",
     type=FOLDER,
@@ -83,6 +90,7 @@ def bench(
     suite: str,
     levels: tuple[str, ...],
     limit: int | None,
+    draw: int | None,
     kernels: Path | None,
     judge: str,
     thresholds: tuple[float, ...],
@@ -109,9 +117,11 @@ def bench(
     if not kernels and (judge == "kernelbench" or pass_at):
         option = "--pass-at" if pass_at else "--judge kernelbench"
         raise UsageError(f"{option} is for kernels that others wrote; name their folder with --from DIR")
+    if draw is not None and limit is None:
+        raise UsageError("--draw is for a part of the problems; say how many with --limit N")
     words = [word for pattern in patterns for word in pattern.split(",") if word]
     problems = chosen(
-        suite_problems(suite, kernelbench=kernelbench_dir), patterns=words, levels=levels, limit=limit or 0
+        suite_problems(suite, kernelbench=kernelbench_dir), patterns=words, levels=levels, limit=limit or 0, draw=draw
     )
     files = find_kernel_files(kernels, problems) if kernels else None
     settings, devices = choice.load(_DEFAULTS)

@@ -109,6 +109,13 @@ def test_a_suite_is_searched_and_scored(bench: Any, suite: Path) -> None:
 
 
 @pytest.mark.slow
+def test_some_of_a_suite_are_drawn_by_a_seed(bench: Any) -> None:
+    drawn = {seed: last(bench("--json", "--limit", 2, "--draw", seed))["problems"] for seed in range(5)}
+    found = {seed: tuple(one["problem"] for one in problems) for seed, problems in drawn.items()}
+    assert all(names[1] == "suite/level2/5_Third.py" for names in found.values())
+    assert {names[0] for names in found.values()} == {"suite/level1/1_First.py", "suite/level1/2_Second.py"}
+
+
 def test_what_is_finished_is_not_done_again(bench: Any, suite: Path) -> None:
     first = last(bench("--json"))
     judge = BenchJudge()
@@ -270,6 +277,7 @@ def test_kernels_of_others_are_kept_when_the_judge_is_interrupted(bench: Any, su
         (("--from", "nowhere"), "nowhere is not a folder"),
         (("--judge", "kernelbench"), "--judge kernelbench is for kernels that others wrote"),
         (("--pass-at", "1"), "--pass-at is for kernels that others wrote"),
+        (("--draw", "1"), "--draw is for a part of the problems; say how many with --limit N"),
         (("--strategy", "tree"), "strategy tree needs a model"),
     ],
 )
