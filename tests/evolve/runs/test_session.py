@@ -11,9 +11,10 @@ from rich.console import Console
 
 from kbevolve.archive import store
 from kbevolve.archive.parts import changed
-from kbevolve.archive.records import StopReason
+from kbevolve.archive.records import ProblemCard, StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
+from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import BudgetSettings, LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
@@ -222,6 +223,33 @@ def test_the_summary_states_what_is_published(session_with: Any) -> None:
     assert f"{judged / gain:.3g} evaluations, {judged / 10 / gain:.3g} s of device time" in text
 
 
+class CardJudge(KnownJudge):
+    """Knows a roofline."""
+
+    def card(self, problem: Problem) -> ProblemCard:
+        return replace(super().card(problem), eager_ms=10.0, roofline_ms={"fp32": 2.0})
+
+
+def test_the_summary_says_how_far_the_roofline_is(session_with: Any) -> None:
+    home = session_with(CardJudge(precision_class="fp32"))
+    ending = home.run()
+    run = home.archive.runs.get()
+    context = context_of(home.archive, run, DEVICE_HERE, CHOSEN)
+    champion = home.archive.runs.champion(run.id)
+    share = f"{200 / champion.time_ms:.0f} % of the roofline"
+
+    def said() -> str:
+        console = Console(record=True, width=200)
+        print_summary(console, context, ending)
+        return console.export_text()
+
+    assert f"(confirmed), {share}, " in said()
+    words = "No kernel is confirmed to be faster than eager, which takes 10.0 ms, 20 % of the roofline."
+    assert words not in said()
+    home.archive.runs.champion = lambda run: replace(champion, speedup=1.0, speedup_low=0.98, speedup_high=1.02)
+    assert words in said()
+
+
 def test_a_run_that_has_spent_its_budget_is_over(session_with: Any) -> None:
     judge = KnownJudge()
     home = session_with(judge)
@@ -256,7 +284,8 @@ def test_ctrl_c_before_any_verdict_does_not_call_kernels_wrong(session_with: Any
 
 
 def test_the_wall_time_of_a_run_counts_every_session(session_with: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = session_with(KnownJudge())
+    judge = KnownJudge()
+    home = session_with(judge)
     chosen = settings(generations=3).model_copy(update={"budget": BudgetSettings(wall_seconds=3000)})
 
     def stop(event: Event) -> None:
@@ -274,7 +303,9 @@ def test_the_wall_time_of_a_run_counts_every_session(session_with: Any, monkeypa
         home.archive.end_session(run.id, began)
     context = context_of(home.archive, run, DEVICE_HERE, chosen)
     ending = run_session(context, HERE, observer=home.events.append, say=home.said.append)
-    assert ending.reason is StopReason.WALL_TIME_SPENT
+    assert (ending.reason, ending.baselines) == (StopReason.WALL_TIME_SPENT, ())
+    assert "torch.compile is not timed" in home.said[-1]
+    assert not judge.measured_baselines
     assert home.archive.run_view(run).last_generation() == 0
     assert home.archive.runs.wall_seconds(run.id) > 3000 + first
 
