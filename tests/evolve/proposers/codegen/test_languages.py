@@ -9,6 +9,7 @@ import pytest
 
 from kbevolve.archive.records import Backend, Kernel, Operator
 from kbevolve.configs.errors import SettingsError
+from kbevolve.configs.examples import examples
 from kbevolve.configs.playbook import load_playbook
 from kbevolve.configs.sections import SearchSettings
 from kbevolve.configs.settings import Language
@@ -111,6 +112,14 @@ def test_a_prompt_has_as_many_examples_as_the_setting_says(
         if example
         else []
     )
+
+
+@pytest.mark.parametrize("backend", DEVICES)
+def test_the_examples_of_a_language_are_shown_whole(model: ScriptedModel, backend: Backend) -> None:
+    code = asked_for(model, backend, prompt_option="few_shot")
+    known = examples(backend.value)
+    shown = [one for one in known if f"```python\n{one.kernel.strip()}\n```" in code]
+    assert [one.title for one in shown] == [one.title for one in known] != []
 
 
 def test_an_edit_needs_no_example(model: ScriptedModel) -> None:
