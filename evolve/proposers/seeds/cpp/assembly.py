@@ -19,14 +19,15 @@ from kbevolve.evolve.proposers.seeds.cpp.pointwise import pointwise
 from kbevolve.evolve.proposers.seeds.cpp.pooling import pool
 from kbevolve.evolve.proposers.seeds.cpp.products import product
 from kbevolve.evolve.proposers.seeds.cpp.rows import rows
+from kbevolve.evolve.proposers.seeds.cpp.scans import scan
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 
 #: Switches between template and library; later calls share the last, so that the search stays small.
 _MOST_SWITCHES = 6
 #: The C++ files in the order of a file; the first two are in every file.
-_HEADERS = ("vectors", "functions", "rows", "product", "convolution", "direct", "pooling")
+_HEADERS = ("vectors", "functions", "rows", "scans", "product", "convolution", "direct", "pooling")
 #: Tunables that only some functions look at -> what these functions call.
-_USES = {"GRAIN": ("spread(", "by_rows(", "pools<", "direct<"), "KEEP": ("KEEP",), "COLUMNS": ("by_columns(",)}
+_USES = {"GRAIN": ("spread(", "by_rows(", "pools<", "direct<", "scan<"), "KEEP": ("KEEP",), "COLUMNS": ("by_columns(",)}
 #: Functions of one file: a second or two of a compiler's time each.
 _MOST_FUNCTIONS = 60
 
@@ -37,6 +38,7 @@ _WRITERS: dict[Family, _Writer] = {
     Family.REDUCTION: rows,
     Family.LOSS: rows,
     Family.POOLING: pool,
+    Family.SCAN: scan,
     Family.PRODUCT: product,
     Family.CONVOLUTION: convolution,
 }

@@ -108,7 +108,10 @@ MODELS: dict[str, tuple[str, str, str]] = {
         f"{N}(30, 50)",
         "self.s = nn.Sequential(nn.Linear(50, 60), nn.ReLU(), nn.Linear(60, 20), nn.Softmax(1))",
     ),
-    "two results, one by torch": ("(torch.cumsum(torch.relu(x), 1) * 2, torch.relu(x) - 1)", f"{N}(13, 50)", ""),
+    "two results, one by torch": ("(torch.flip(torch.relu(x), (1,)) * 2, torch.relu(x) - 1)", f"{N}(13, 50)", ""),
+    "prefix sums": ("torch.relu(torch.cumsum(x, 1) - 1)", f"{N}(13, 1050)", ""),
+    "prefix sums of columns": ("torch.cumsum(torch.relu(x), 1) * x", f"{N}(3, 131, 301)", ""),
+    "prefix products": ("torch.cumprod(x, dim=-1)", f"{N}(13, 70)", ""),
 }
 
 
