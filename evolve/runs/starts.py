@@ -98,6 +98,8 @@ def inductor_starts(
             try:
                 starts[INDUCTOR] = source = process.source()
                 if on_gpu:
+                    if process.failure:
+                        say(f"no starting kernel, or one less, from templates: {process.failure}")
                     starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
                     starts[FUSED_PRODUCTS] = with_split_products(process.fused() or "") or ""
             except InductorError as error:

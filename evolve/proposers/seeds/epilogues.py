@@ -75,6 +75,8 @@ class EpilogueChain:
             return False
         record, names = _record(node), self.names
         new = [one for one in node.all_input_nodes if one not in names]
+        if not all(isinstance(one.meta.get("val"), torch.Tensor) for one in new):
+            return False
         loads: list[str] = []
         for number, one in enumerate(new, len(self.extras)):
             load = self._load(one, number, record)

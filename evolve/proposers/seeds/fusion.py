@@ -103,10 +103,11 @@ def _is_fresh(node: Node) -> bool:
 
 def _column_axis(node: Node) -> int | None:
     """The axis of columns in the result of a product or a convolution that a template computes; None for others."""
-    result = node.meta.get("val")
-    if not isinstance(result, torch.Tensor) or not result.is_contiguous() or not result.numel():
+    if node.target not in (*_PRODUCTS, *_CONVOLUTIONS, *_TRANSPOSED):
         return None
-    tensors = [tensor_of(one) for one in node.all_input_nodes]
+    result, tensors = tensor_of(node), [tensor_of(one) for one in node.all_input_nodes]
+    if not result.is_contiguous() or not result.numel():
+        return None
     if any(one.dtype is not torch.float32 for one in (result, *tensors)):
         return None
     if node.target in _PRODUCTS:
@@ -115,12 +116,10 @@ def _column_axis(node: Node) -> int | None:
         scaled = node.target is _aten.addmm.default and node.kwargs
         whole = right.dim() == 2 and left.dim() >= 2
         return result.dim() - 1 if (whole or one_by_one) and left.numel() and not scaled else None
-    if node.target in (*_CONVOLUTIONS, *_TRANSPOSED):
-        given = arguments_of(node)
-        together = given["groups"] == 1 and not isinstance(given["padding"], str)
-        images = tensors[0].dim() == tensors[1].dim() and all(one.is_contiguous() for one in tensors[:2])
-        return 1 if together and images else None
-    return None
+    given = arguments_of(node)
+    together = given["groups"] == 1 and not isinstance(given["padding"], str)
+    images = tensors[0].dim() == tensors[1].dim() and all(one.is_contiguous() for one in tensors[:2])
+    return 1 if together and images else None
 
 
 def _operands(product: Node) -> tuple[Node, Node]:

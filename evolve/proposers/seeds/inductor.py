@@ -7,8 +7,8 @@ writes ``kernel.py`` with that module's kernels and a `ModelNew` that has the re
 With ``templates`` it writes ``for_templates.py``, where each attention is one call and convolutions are of tensors as
 they lie in memory, if there are any; and ``fused.py``, where products are one call with what follows them
 (`fusion.py`), if anything does. With ``trace`` it writes the reference's graph, ``trace.json``, or
-why there is none, ``untraceable``. On failure it ends with status 1; the last line of stderr is the reason. It uses no
-device before its standard input is closed.
+why there is none, ``untraceable``. On failure it ends with status 1; the last line of stderr is the reason, and files
+that were written before are good. It uses no device before its standard input is closed.
 
 A program, not a function: it runs the user's file and imports torch and its compilers, which the search's process must
 not do.
@@ -20,6 +20,8 @@ import json
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -75,7 +77,7 @@ class Capture:
     before: str = ""
 
 
-def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> dict[str, Capture]:
+def captures(model: Any, inputs: list[Any], *, templates: bool = False) -> Iterator[tuple[str, Capture]]:
     """Trace a model and generate its code, without compiling it.
 
     Args:
@@ -85,8 +87,9 @@ def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> dict[s
             convolutions without the copies that turn tensors into a library's favourite layout; and with what follows
             a product in its call.
 
-    Returns:
-        The file for each: `KERNEL`, and those of `FOR_TEMPLATES` and `FUSED` that were wanted and differ.
+    Yields:
+        The file for each, as soon as there is one: `KERNEL`, and those of `FOR_TEMPLATES` and `FUSED` that were wanted
+        and differ.
 
     Raises:
         CannotWrapError: the result is not one tensor or a flat sequence of tensors.
@@ -94,44 +97,54 @@ def capture(model: Any, inputs: list[Any], *, templates: bool = False) -> dict[s
     """
     import torch
 
-    from kbevolve.evolve.proposers.seeds.attention import with_attention
-    from kbevolve.evolve.proposers.seeds.epilogues import text_of
-    from kbevolve.evolve.proposers.seeds.fusion import with_epilogues
-
-    codes: dict[str, str] = {}
-    before: dict[str, str] = {}
+    codes: list[str] = []
     graphs: list[tuple[Any, list[Any]]] = []
 
     def backend(graph: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
         graphs.append((graph, example_inputs))
         arguments.append(_arguments(graph))
-        codes[KERNEL] = _generated(graph, example_inputs)
+        codes.append(_generated(graph, example_inputs))
         # Only the form of the result is needed, and a call of the graph would occupy the device.
         outputs: Any = graph.graph.output_node().args[0]
         return lambda *_: [torch.empty(0) for _ in outputs]
 
     arguments: list[tuple[str, ...]] = []
-    with torch.no_grad():
+    # A module that warns, as instance norm does of some sizes, is no reason to break a graph.
+    silent = torch._dynamo.config.patch(reorderable_logging_functions={warnings.warn})
+    with torch.no_grad(), silent:
         compiled: Any = torch.compile(model, backend=backend, fullgraph=True, dynamic=False)
         result = compiled(*inputs)
-        if len(graphs) == 1 and templates:
-            graph, given = graphs[0]
-            attending = with_attention(graph, given)
-            if attending is not None or _CONVOLUTION in codes[KERNEL]:
-                codes[FOR_TEMPLATES] = _generated(attending or graph, given, layout_optimization=False)
-            if (fused := with_epilogues(attending or graph, given)) is not None:
-                codes[FUSED] = _generated(fused.graph, given, layout_optimization=False)
-                before[FUSED] = text_of(fused.epilogues)
     if len(graphs) != 1:
         raise CannotWrapError(f"the model became {len(graphs)} graphs, not one")
     single = isinstance(result, torch.Tensor)
     if not single and not (isinstance(result, list | tuple) and all(isinstance(one, torch.Tensor) for one in result)):
         raise CannotWrapError(f"the model returns a {type(result).__name__}, not tensors")
     outputs = 1 if single else len(result)
-    return {
-        name: Capture(code=code, arguments=arguments[0], outputs=outputs, single=single, before=before.get(name, ""))
-        for name, code in codes.items()
-    }
+
+    def captured(code: str, before: str = "") -> Capture:
+        return Capture(code=code, arguments=arguments[0], outputs=outputs, single=single, before=before)
+
+    yield KERNEL, captured(codes[0])
+    if templates:
+        with_convolutions = _CONVOLUTION in codes[0]
+        for name, code, before in _for_templates(*graphs[0], with_convolutions=with_convolutions):
+            yield name, captured(code, before)
+
+
+def _for_templates(graph: Any, inputs: list[Any], *, with_convolutions: bool) -> Iterator[tuple[str, str, str]]:
+    """The files for templates: name, generated module, and what stands before it."""
+    import torch
+
+    from kbevolve.evolve.proposers.seeds.attention import with_attention
+    from kbevolve.evolve.proposers.seeds.epilogues import text_of
+    from kbevolve.evolve.proposers.seeds.fusion import with_epilogues
+
+    with torch.no_grad():
+        attending = with_attention(graph, inputs)
+        if attending is not None or with_convolutions:
+            yield FOR_TEMPLATES, _generated(attending or graph, inputs, layout_optimization=False), ""
+        if (fused := with_epilogues(attending or graph, inputs)) is not None:
+            yield FUSED, _generated(fused.graph, inputs, layout_optimization=False), text_of(fused.epilogues)
 
 
 def _generated(graph: Any, inputs: list[Any], **options: bool) -> str:
@@ -263,8 +276,7 @@ def main(folder: Path, device_type: str, dtype_name: str, *, templates: bool, tr
         value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
         for value in module.get_inputs()
     ]
-    codes = capture(model, inputs, templates=templates)
-    for name, found in codes.items():
+    for name, found in captures(model, inputs, templates=templates):
         (folder / name).write_text(wrap(found, text, version=torch.__version__), encoding="utf-8")
 
 

@@ -52,6 +52,8 @@ class InductorProcess:
             templates: whether the code that templates are put into is wanted, too: `for_templates`, `fused`.
             trace: whether the reference's `graph` is wanted, too.
         """
+        #: After `source`: why some of the code for templates is missing, in one line.
+        self.failure = ""
         self._folder = tempfile.TemporaryDirectory(prefix="kbevolve-inductor-")
         self._problem = problem
         self._place = Path(self._folder.name)
@@ -84,17 +86,18 @@ class InductorProcess:
         Raises:
             InductorError: it failed, took too long or was ended, or its code needs more than one file.
         """
+        why = "it succeeded but wrote no file"
         try:
             self._program.wait()
         except ProgramError as error:
-            raise InductorError(str(error)) from None
+            why = self.failure = str(error)
         kernel = self._read("kernel.py")
         if kernel is None:
-            raise InductorError("it succeeded but wrote no file")
+            raise InductorError(why)
         return kernel
 
     def for_templates(self) -> str | None:
-        """After `source`: the code that templates are put into (`inductor.capture`); None where it is the same."""
+        """After `source`: the code that templates are put into (`inductor.captures`); None where it is the same."""
         return self._read("for_templates.py")
 
     def fused(self) -> str | None:

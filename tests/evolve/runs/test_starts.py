@@ -11,7 +11,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import SettingsError
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evolve.proposers.seeds.seeds import INDUCTOR, SPLIT_PRODUCTS, TEMPLATES, StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import FUSED_PRODUCTS, INDUCTOR, SPLIT_PRODUCTS, TEMPLATES, StartingKernel
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.runs.session import open_run as open_new_run
 from kbevolve.evolve.runs.starts import inductor_starts, new_starts
@@ -63,7 +63,7 @@ def test_it_is_not_generated_without_need(case: str, context: RunContext) -> Non
 @pytest.mark.parametrize(
     ("architecture", "precision", "notes"),
     [
-        ("sm_90", "fp32", [INDUCTOR, SPLIT_PRODUCTS]),
+        ("sm_90", "fp32", [INDUCTOR, SPLIT_PRODUCTS, FUSED_PRODUCTS]),
         ("sm_90", "tf32", [INDUCTOR]),
         ("sm_80", "fp32", [INDUCTOR]),
     ],
@@ -72,7 +72,9 @@ def test_products_are_split_where_the_task_and_the_device_ask_for_it(
     architecture: str, precision: str, notes: list[str], context: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = "import torch\nextern_kernels.mm(a, b, out=c)\nclass ModelNew: ...\n"
+    fused = source.replace("extern_kernels.mm(a, b, out=c)", "torch.ops.kbevolve.product.default(a, b, None, [], 1)")
     monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.source", lambda self: source)
+    monkeypatch.setattr("kbevolve.evolve.runs.starts.InductorProcess.fused", lambda self: fused)
     device = replace(context.device, type="cuda", fingerprint=f"cuda/NVIDIA X/{architecture}/torch 2.13")
     evaluation = context.settings.evaluation.model_copy(update={"precision": precision})
     chosen = context.settings.model_copy(update={"evaluation": evaluation})
@@ -111,7 +113,7 @@ def get_init_inputs():
                 "no starting kernel from templates: m.py cannot be traced: its control flow depends on data",
             ],
         ),
-        ("torch.cumsum(x, 1)", [INDUCTOR], ["no starting kernel from templates: no region has a template"]),
+        ("torch.flip(x, (1,))", [INDUCTOR], ["no starting kernel from templates: no region has a template"]),
     ],
 )
 def test_on_a_cpu_templates_give_a_start_or_say_why_not(

@@ -204,8 +204,10 @@ EXTRAS = [torch.randn(6) for _ in range(MOST_EXTRAS + 1)]
         (lambda y: y + torch.ones(5, 1), torch.float32),
         (lambda y: y.relu() + F.dropout(y, 0.5), torch.float32),
         (lambda y: (y.view(-1).relu_(), torch.tanh(y))[1], torch.float32),
+        (lambda y: y + torch.max(torch.ones(5, 6), dim=0)[0].max() * y.shape[0] + y.double(), torch.float32),
+        (lambda y: torch.max(F.avg_pool1d(y[:, None], 2)[:, 0], dim=1)[0], torch.float32),
     ],
-    ids=["nothing", "softmax", "fp64", "turned", "rows", "random", "view in place"],
+    ids=["nothing", "softmax", "fp64", "turned", "rows", "random", "view in place", "two dtypes", "pair of results"],
 )
 def test_what_cannot_be_in_an_epilogue_stays(after: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
     fused, _ = traced(Chain(after, torch.randn(4, 6, dtype=dtype)), [torch.randn(5, 4, dtype=dtype)])

@@ -10,8 +10,9 @@ import pytest
 from kbevolve.archive.records import Backend, Kernel
 from kbevolve.configs.catalog import builtin_names, find_problem
 from kbevolve.configs.problem import Problem, parse_problem
+from kbevolve.evaluators.program import Program, ProgramError
 from kbevolve.evolve.proposers.seeds.inductor import CannotWrapError, Capture, wrap
-from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, inductor_source
+from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess, inductor_source
 from kbevolve.evolve.proposers.seeds.seeds import starting_kernels
 
 #: A model with all that maps a graph's inputs back: a buffer, weights in a list, an inherited class, two results.
@@ -182,6 +183,28 @@ def test_the_reference_as_a_kernel_computes_the_same(tmp_path: Path) -> None:
 def test_inductor_s_failure_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InductorError, match=r"^OSError: no licence$"):
         inductor_source(problem_of(MODEL + "\nraise OSError('no licence\\nsee the manual')\n", tmp_path), "cpu")
+
+
+@pytest.mark.slow
+def test_a_model_that_warns_has_inductor_s_code(tmp_path: Path) -> None:
+    text = MODEL.replace(
+        "super().forward(x).tanh()", "nn.InstanceNorm2d(3)(super().forward(x)[:, None, None])[:, 0, 0]"
+    )
+    assert "ModelNew" in inductor_source(problem_of(text, tmp_path), "cpu")
+
+
+def test_what_was_written_before_a_failure_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(program: Program) -> None:
+        raise ProgramError("no templates today")
+
+    monkeypatch.setattr(Program, "wait", fail)
+    with InductorProcess(problem_of(MODEL, tmp_path), "cpu", templates=True) as process:
+        with pytest.raises(InductorError, match="no templates today"):
+            process.source()
+        monkeypatch.setattr(InductorProcess, "_read", lambda self, name: "kernel" if name == "kernel.py" else None)
+        assert process.source() == "kernel"
+        assert process.failure == "no templates today"
+        assert process.fused() is None
 
 
 @pytest.mark.slow
