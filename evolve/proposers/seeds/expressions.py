@@ -53,6 +53,8 @@ GLUON = Language(number=_gluon_number, many="{}", choice="gl.where({}, {}, {})",
 #: element; {one}, {three} and {six} are numbers.
 _UNARY = {
     "abs": "{f}magnitude({0})",
+    "clone": "{0}",
+    "detach": "{0}",
     "dropout": "{0}",
     "erf": "{f}error_function({0})",
     "exp": "{f}exponential({0})",

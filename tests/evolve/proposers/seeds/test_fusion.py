@@ -51,7 +51,8 @@ class Rows(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y = self.up(x)
         y = torch.where(y > 0, y * torch.sigmoid(y), -0.1 * y) * self.scale
-        return self.down(y) + x
+        z = self.down(y)
+        return z * 2 + z.clone().detach() + x
 
 
 class Turned(nn.Module):
@@ -178,7 +179,16 @@ def test_all_of_a_chain_is_in_its_epilogue() -> None:
     assert fused is not None
     first, second = fused.epilogues
     assert [line.partition(" = ")[0] for line in first.gluon] == ["y0", "y1", "y2", "y3", "y4", "x0", "y5", "value"]
-    assert second.gluon == ("x0 = gl.load(e0 + at, mask=inside, other=0.0)", "y0 = value + x0", "value = y0")
+    load = "x0 = gl.load(e0 + at, mask=inside, other=0.0)"
+    assert second.gluon == (
+        "y0 = value * 2.0",
+        "y1 = value",
+        "y2 = y1",
+        "y3 = y0 + y2",
+        load,
+        "y4 = y3 + x0",
+        "value = y4",
+    )
     nodes = [str(node.target) for node in fused.graph.graph.nodes if node.op == "call_function"]
     assert [name for name in nodes if "aten.t." not in name] == 2 * ["kbevolve.product.default"]
 
