@@ -51,7 +51,7 @@ class EvaluatorError(KBEvolveError):
 
 
 class Unanswered(KBEvolveError):
-    """A person, an agent or a judge elsewhere was asked and has not answered yet; a run stops, resumable."""
+    """A person, an agent or another judge has not answered yet, or the time of a run is over: it stops, resumable."""
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:

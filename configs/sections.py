@@ -193,7 +193,7 @@ class BudgetSettings(Section):
     """What a run may cost, and when it is good enough; None for no limit. The first limit that is reached stops it.
 
     Limits count all sessions of the run together. They are checked between generations: work under way then finishes
-    and counts. `search.generations` is a limit, too.
+    and counts. Only the wall time is checked before everything that begins. `search.generations` is a limit, too.
     """
 
     #: Kernels judged for this run.
@@ -207,7 +207,8 @@ class BudgetSettings(Section):
     dollars: float | None = Field(None, gt=0, allow_inf_nan=False)
     #: Tokens sent and received.
     tokens: int | None = Field(None, ge=1)
-    #: Seconds of all sessions together, without the pauses between them.
+    #: Seconds of all sessions together, without the pauses between them. No child, verdict or contest is begun after
+    #: them; what has begun ends and counts, and the generation under way stays open for `kbevolve resume`.
     wall_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     #: Speedup over eager that is enough, once it is confirmed.
     target_speedup: float | None = Field(None, gt=0, allow_inf_nan=False)

@@ -145,7 +145,8 @@ budget_options = (
     _setting(
         "--max-wall",
         "budget.wall_seconds",
-        "Stop after 90s, 20m or 3h, over all sessions; the generation under way and the final are finished.",
+        "Stop after 90s, 20m or 3h, over all sessions. Children and kernels under way are finished, the final is held "
+        "where it fits, and nothing else begins.",
         metavar="DURATION",
         callback=_seconds,
     ),

@@ -69,9 +69,15 @@ class EventStream:
 
     def stopped(self, reason: StopReason, baselines: tuple[Baseline, ...]) -> None:
         """Send the end of the session, after the last generation where the run is over."""
-        if self._generation is not None and reason not in (StopReason.INTERRUPTED, StopReason.WAITING):
+        if self._generation is not None and not self._is_open(reason, self._generation):
             self._close(self._last)
         self._end(reason.name.lower(), reason.value, baselines)
+
+    def _is_open(self, reason: StopReason, generation: int) -> bool:
+        """Whether the session ended within the newest generation."""
+        if reason is StopReason.WALL_TIME_SPENT:
+            return self._context.view.last_ended() != generation
+        return reason in (StopReason.INTERRUPTED, StopReason.WAITING)
 
     def failed(self, message: str) -> None:
         """Send the end of a session that an error has ended."""

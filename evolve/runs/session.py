@@ -225,6 +225,9 @@ def _baselines(
     """The baselines of a run that is over; none when they cannot be measured: the run is valid without them."""
     if not context.settings.evaluation.baselines or reason is StopReason.NO_SEED:
         return ()
+    if reason is StopReason.WALL_TIME_SPENT:
+        say("Its time is over, so torch.compile is not timed; `kbevolve evaluate FILE --baselines` times it.")
+        return ()
     say("Timing the reference in torch.compile and in other ways of PyTorch; Ctrl-C leaves this out …")
     try:
         return judges.baselines(context.problem)

@@ -13,6 +13,7 @@ from kbevolve.archive.records import Confirmation, Evaluation, Kernel, Measureme
 from kbevolve.evaluators.evaluator import Confirmer
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.statistics import comparison_of, round_log_ratio, rounds_ms, speedup_of
+from kbevolve.evolve.search.deadline import Deadline
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
@@ -97,6 +98,7 @@ class Contests:
         context: the run.
         population: its kernels; those that fail in a contest are withdrawn from it.
         confirmer: measures; None for a run without contests.
+        deadline: when no contest may begin any more.
         announce: called with the ids of the kernels before each contest, which takes a while.
     """
 
@@ -105,6 +107,7 @@ class Contests:
         context: RunContext,
         population: Population,
         confirmer: Confirmer | None,
+        deadline: Deadline,
         announce: Callable[[tuple[str, ...]], None],
     ) -> None:
         settings = context.settings.evaluation
@@ -112,6 +115,7 @@ class Contests:
         self._view = context.view
         self._population = population
         self._confirmer = confirmer if settings.confirm_rounds else None
+        self._deadline = deadline
         self._announce = announce
         self._finalists = settings.finalists
         self.champions = Champions(reference=context.reference, finalists=settings.finalists)
@@ -143,18 +147,22 @@ class Contests:
         """Let every kernel that looks better than the champion challenge it, the best first.
 
         Does nothing in a generation that had its final: a resumed run may enter that one again.
+
+        Raises:
+            Unanswered: the time of the run is over, and a kernel has yet to challenge.
         """
         self._withdraw_failed()
         if self.champions.had_final(generation):
             return
         # Each contest confirms its challenger or excludes a kernel that failed, so the loop ends.
         while self._confirmer and (challenger := self._challenger(generation)) is not None:
+            self._deadline.check()
             self._hold(self._confirmer, (challenger,), generation, CHALLENGE)
 
     def final(self, generation: int) -> None:
-        """Let the best kernels of the run meet, unless they already did."""
+        """Let the best kernels of the run meet, unless they already did or there is no time left."""
         self._withdraw_failed()
-        while self._confirmer and not self.champions.had_final(generation):
+        while self._confirmer and not self.champions.had_final(generation) and not self._deadline.over:
             # Excluded kernels are skipped, so that many more are read.
             count = self._finalists + self.champions.excluded
             fittest = self._view.contenders(generation=generation, above=-1.0, count=count)
@@ -197,8 +205,11 @@ class Contests:
         if champion is not None:
             kernels.setdefault(champion, self._view.kernel(champion))
         self._announce(tuple(kernels))
-        rounds = context.settings.evaluation.confirm_rounds
+        rounds, started = context.settings.evaluation.confirm_rounds, self._deadline.elapsed()
         contest = confirmer.compete(context.problem, list(kernels.values()), rounds=rounds)
+        # The reference is measured beside the kernels.
+        seconds = (self._deadline.elapsed() - started) / (len(kernels) + 1)
+        self._deadline.reserve = max(self._deadline.reserve, seconds * (self._finalists + 1))
         if purpose == CHALLENGE and champion in contest.failed:
             made = []  # the champion before it takes the title back, and the challenger has yet to meet that one
         else:

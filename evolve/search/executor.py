@@ -95,6 +95,11 @@ class Executor:
         else:
             finished.then()
 
+    def finish(self) -> None:
+        """Wait for all work and handle its results; work that raises `Unanswered` is left."""
+        while self._pending:
+            self.step()
+
     def stop(self, *, seconds: float = 0.0) -> None:
         """Drop waiting work; handle what is finished, and what finishes within so many seconds."""
         if self._stopped:

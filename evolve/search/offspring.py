@@ -12,6 +12,7 @@ from time import perf_counter
 from kbevolve.archive.records import Birth, BirthState, Evaluation, Kernel, Operator
 from kbevolve.evaluators.evaluator import Evaluator
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
+from kbevolve.evolve.search.deadline import Deadline
 from kbevolve.evolve.search.executor import Executor, Urgency
 from kbevolve.evolve.search.ideas_in_flight import IdeasInFlight
 from kbevolve.evolve.state.attempts import COMPARED, Failure, Likeness, NearDuplicates
@@ -86,6 +87,7 @@ class OffspringInFlight:
     #: Makes the briefs of repairs.
     briefs: BriefMaker
     executor: Executor
+    deadline: Deadline
     #: Called with each attempt that is about to be judged, and with None when the work in flight changes otherwise.
     announce: Callable[[Birth | None], None]
     #: The ideas of all children in flight.
@@ -122,7 +124,7 @@ class OffspringInFlight:
 
     def ask(self, child: Offspring, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
         """Ask a proposer in this thread: it takes milliseconds, or must not be asked concurrently."""
-        proposal, seconds = _timed(self.proposers[brief.operator], brief)
+        proposal, seconds = self._timed(brief)
         self.add(child, slot, proposal, brief.operator, parents, seconds)
 
     def ask_later(self, child: Offspring, slot: int, brief: Brief, parents: tuple[str, ...]) -> None:
@@ -135,7 +137,7 @@ class OffspringInFlight:
         self.asked += 1
         urgency = (child.generation, child.island, slot)
         brief = replace(brief, child="g{}/i{}/s{}".format(*urgency))
-        work = partial(_timed, self.proposers[brief.operator], brief)
+        work = partial(self._timed, brief)
         if slot == 0 and self._shares_ideas and brief.operator in BY_IDEA:
             self.ideas.expect((child.generation, child.island), brief.idea)
             work = partial(self._written, child, brief)
@@ -204,8 +206,7 @@ class OffspringInFlight:
         else:
             self._judged[birth.kernel] = [(child, birth)]
             kernel = self.context.view.kernel(birth.kernel)
-            work = partial(self.evaluator.evaluate, self.context.problem, kernel)
-            self.executor.submit(JUDGE, _urgency(birth), work, self._add_verdict)
+            self.executor.submit(JUDGE, _urgency(birth), partial(self._evaluate, kernel), self._add_verdict)
             self.announce(birth)
 
     def _written(self, child: Offspring, brief: Brief) -> tuple[Proposal, float]:
@@ -213,7 +214,18 @@ class OffspringInFlight:
         place = (child.generation, child.island)
         brief = replace(brief, choose_in_turn=partial(self.ideas.choose, place, closed=child.snapshot.closed))
         with self.ideas.being_written(place):
-            return _timed(self.proposers[brief.operator], brief)
+            return self._timed(brief)
+
+    def _timed(self, brief: Brief) -> tuple[Proposal, float]:
+        """Ask a proposer; the answer, and how many seconds it took."""
+        self.deadline.check()
+        started = perf_counter()
+        return self.proposers[brief.operator].propose(brief), perf_counter() - started
+
+    def _evaluate(self, kernel: Kernel) -> Evaluation:
+        """Ask the judge. Called in another thread."""
+        self.deadline.check()
+        return self.evaluator.evaluate(self.context.problem, kernel)
 
     def note_idea(self, birth: Birth) -> None:
         """Note which idea a written attempt carries out, for the choices of others."""
@@ -280,11 +292,6 @@ class OffspringInFlight:
         like = self._likeness(child, kernel, birth.parents)
         idea = self.context.view.idea(birth.idea) if birth.idea else None
         return Failure(kernel=kernel, evaluation=like.evaluation, idea=idea, like=like) if like else None
-
-
-def _timed(proposer: Proposer, brief: Brief) -> tuple[Proposal, float]:
-    started = perf_counter()
-    return proposer.propose(brief), perf_counter() - started
 
 
 def _urgency(birth: Birth) -> Urgency:

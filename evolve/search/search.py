@@ -13,11 +13,13 @@ from datetime import datetime
 from typing import Any
 
 from kbevolve.archive.records import Operator, StopReason
+from kbevolve.configs.errors import Unanswered
 from kbevolve.evaluators.evaluator import Confirmer, Evaluator
 from kbevolve.evolve.proposers.base import Proposer
 from kbevolve.evolve.proposers.seeds.seeds import GeneratedStarts, StartingKernel
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.confirmation import Contests
+from kbevolve.evolve.search.deadline import Deadline
 from kbevolve.evolve.search.events import Event, Observer
 from kbevolve.evolve.search.executor import Executor
 from kbevolve.evolve.search.generations import Generations
@@ -73,6 +75,7 @@ class Search:
             settings.search.islands, context.view, since=_paid_since(context), transfer=context.transfer
         )
         self.budget = Budget.of(settings)
+        self._deadline = Deadline(limit=settings.budget.wall_seconds, elapsed=elapsed)
         #: The generation that closes next, and the children of all generations that are created and not closed.
         self._oldest = 0
         self._open: dict[int, list[Offspring]] = {}
@@ -98,13 +101,22 @@ class Search:
             evaluator=evaluator,
             briefs=briefs,
             executor=self._executor,
+            deadline=self._deadline,
             announce=lambda birth: self._report(birth=birth),
         )
         self._contests = Contests(
-            context, self.population, confirmer, announce=lambda kernels: self._report(contest=kernels)
+            context,
+            self.population,
+            confirmer,
+            deadline=self._deadline,
+            announce=lambda kernels: self._report(contest=kernels),
         )
         self._stopping = Stopping(
-            context=context, population=self.population, budget=self.budget, contests=self._contests, elapsed=elapsed
+            context=context,
+            population=self.population,
+            budget=self.budget,
+            contests=self._contests,
+            deadline=self._deadline,
         )
         self.generations = Generations(
             context=context,
@@ -142,6 +154,27 @@ class Search:
 
     def _search(self) -> StopReason:
         self._recall()
+        try:
+            reason = self._close_generations()
+            self._oldest = closed = self._oldest - 1
+        except Unanswered:
+            if not self._deadline.near:
+                raise
+            self._executor.finish()
+            # The generation under way stays open, as after Ctrl-C.
+            reason, closed = StopReason.WALL_TIME_SPENT, self._oldest - 1
+        if reason is not StopReason.NO_SEED and closed >= 0:
+            self._contests.final(closed)
+        self._report()
+        self.context.archive.add_stop(self.context.run.id, reason)
+        return reason
+
+    def _close_generations(self) -> StopReason:
+        """Create and close generations until there is a reason to stop.
+
+        Raises:
+            Unanswered: a child waits for an answer from outside, or for something that may not begin any more.
+        """
         reason: StopReason | None = None
         created = -1
         while True:
@@ -153,7 +186,7 @@ class Search:
                     )
             self.live = self._oldest > self._replayed
             if self._oldest > created:
-                break
+                return reason or StopReason.GENERATIONS
             if self._oldest <= self._replayed:
                 self.generations.replay(self._oldest)
             else:
@@ -163,12 +196,6 @@ class Search:
             # With a reason, nothing new is created, but what is open is completed and counts.
             reason = reason or self._stopping.reason(self._oldest)
             self._oldest += 1
-        reason, self._oldest = reason or StopReason.GENERATIONS, created
-        if reason is not StopReason.NO_SEED:
-            self._contests.final(created)
-        self._report()
-        self.context.archive.add_stop(self.context.run.id, reason)
-        return reason
 
     def _recall(self) -> None:
         """Find out how far earlier sessions have come."""

@@ -1,12 +1,12 @@
 """Why a run stops: checked whenever a generation closes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kbevolve.archive.records import StopReason, Verdict
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.search.budget import Budget
 from kbevolve.evolve.search.confirmation import Contests
+from kbevolve.evolve.search.deadline import Deadline
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.stagnation import Stage, stage_of, window
@@ -23,8 +23,7 @@ class Stopping:
     population: Population
     budget: Budget
     contests: Contests
-    #: Returns the seconds that all sessions of the run have lasted.
-    elapsed: Callable[[], float]
+    deadline: Deadline
 
     @property
     def stage(self) -> Stage:
@@ -38,8 +37,8 @@ class Stopping:
         if generation - self.population.totals.newest_child >= EXHAUSTED_GENERATIONS:
             return StopReason.EXHAUSTED
         speedup, share = self._reached(generation)
-        totals = self.population.totals
-        spent = self.budget.spent(totals, wall_seconds=self.elapsed(), speedup=speedup, roofline_share=share)
+        totals, seconds = self.population.totals, self.deadline.elapsed() + self.deadline.reserve
+        spent = self.budget.spent(totals, wall_seconds=seconds, speedup=speedup, roofline_share=share)
         return self.budget.exceeded(spent) or (StopReason.STAGNATION if self.stage is Stage.OVER else None)
 
     def _reached(self, generation: int) -> tuple[float | None, float | None]:

@@ -10,6 +10,7 @@ import pytest
 from kbevolve.archive.records import StopReason
 from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError
+from kbevolve.configs.settings import BudgetSettings
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs.evaluators import JudgeDevices
@@ -53,6 +54,27 @@ def test_counts_and_the_best_agree_with_what_was_sent(events: list[dict[str, Any
     assert last["speedup"] == champion["speedup"] == end["speedup"]
     assert end["reason"] == "generations"
     assert end["baselines"].keys() == {"compile", "graph"}
+
+
+@pytest.mark.parametrize(("evaluations", "closed"), [(1, []), (2, [0]), (3, [0]), (4, [0, 1])])
+def test_a_generation_that_the_end_of_the_time_left_open_is_not_named(
+    monkeypatch: pytest.MonkeyPatch, evaluations: int, closed: list[int]
+) -> None:
+    judge = KnownJudge()
+    judge.replace_judge(monkeypatch)
+    starts = (StartingKernel(kernel=kernel(), note="naive"), StartingKernel(kernel=kernel(UNROLL=2), note="better"))
+    replace_starts(monkeypatch, *starts)
+    chosen = settings(generations=3, evaluation={"confirm_rounds": 0})  # a contest would have to begin, too
+    archive, found = Archive(":memory:"), list[dict[str, Any]]()
+    chosen = chosen.model_copy(update={"budget": BudgetSettings(wall_seconds=evaluations)})
+    context = context_of(archive, open_run(archive, problem(), HERE, chosen), HERE, chosen)
+    monkeypatch.setattr("kbevolve.evolve.runs.session.monotonic", judge.asked.total)  # one second each
+    stream = EventStream(context, HERE.description, lambda line: found.append(dict(line)))
+    ending = run_session(context, JudgeDevices(devices=(HERE,), device=HERE), observer=stream)
+    stream.stopped(ending.reason, ending.baselines)
+    named = [event["generation"] for event in found if event["event"] == "generation"]
+    assert (found[-1]["event"], found[-1]["reason"]) == ("stopped", "wall_time_spent")
+    assert named == closed
 
 
 def test_an_error_is_the_end_of_the_stream() -> None:
