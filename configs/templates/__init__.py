@@ -6,8 +6,8 @@ splits into pairs of fp16: `split_products.py` has products of any strides, `spl
 product is in `convolution_product.py`; each needs those before it. What follows a product element by element is
 computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and
 `fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `direct_convolution.py` has
-convolutions in groups of few channels, which memory bounds; `split_attention.py` has attention. Both need `imports.py`
-alone.
+convolutions in groups of few channels, which memory bounds, also with an epilogue (`fused_groups.py`);
+`split_attention.py` has attention and needs `imports.py` alone.
 """
 
 from pathlib import Path
@@ -26,6 +26,7 @@ TEMPLATES = (
     "fused_products",
     "fused_convolutions",
     "direct_convolution",
+    "fused_groups",
     "split_attention",
 )
 

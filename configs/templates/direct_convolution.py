@@ -21,12 +21,12 @@ def direct_taps(acc, x, filters, at_h, at_w, H, W, x_h, x_w, w_h, w_w, apart_h, 
 
 
 @triton.jit
-def direct_sum(x_ptr, w_ptr, bias_ptr, out_ptr, C, FILTERS, F_GROUP, D, H, W, OD, OH, OW, x_n, x_c, x_d, x_h, x_w,
+def direct_sum(x_ptr, w_ptr, bias_ptr, out_ptr, e0, e1, e2, e3, C, FILTERS, F_GROUP, D, H, W, OD, OH, OW, x_n, x_c, x_d, x_h, x_w,
                w_f, w_c, w_d, w_h, w_w, o_n, o_c, o_d, o_h, o_w, step_d, step_h, step_w, pad_d, pad_h, pad_w,
                apart_d, apart_h, apart_w, K_D, K_H: tl.constexpr, K_W: tl.constexpr, HAS_BIAS: tl.constexpr,
-               BH: tl.constexpr, BW: tl.constexpr):
+               EPILOGUE: tl.constexpr, BH: tl.constexpr, BW: tl.constexpr):
     # One filter's outputs [BH, BW] of one image: each tap is read where it lies and added in fp32. Memory is read once,
-    # the taps' overlap comes from the caches.
+    # the taps' overlap comes from the caches. What follows the convolution comes last.
     tiles_w, tiles_h = tl.cdiv(OW, BW), tl.cdiv(OH, BH)
     pid = tl.program_id(0)
     w0 = pid % tiles_w * BW
@@ -53,8 +53,11 @@ def direct_sum(x_ptr, w_ptr, bias_ptr, out_ptr, C, FILTERS, F_GROUP, D, H, W, OD
                                       K_H, K_W, False)
     if HAS_BIAS:
         acc += tl.load(bias_ptr + f)
-    to = out_ptr + n * o_n + f.to(tl.int64) * o_c + d.to(tl.int64) * o_d
-    tl.store(to + (h[:, None] * o_h + w[None, :] * o_w), acc, mask=(h < OH)[:, None] & (w < OW)[None, :])
+    real = (h < OH)[:, None] & (w < OW)[None, :]
+    at = n * o_n + f.to(tl.int64) * o_c + d.to(tl.int64) * o_d + (h[:, None] * o_h + w[None, :] * o_w)
+    if EPILOGUE > 0:
+        acc = split_epilogue(EPILOGUE, acc, e0, e1, e2, e3, at, real, f, f < FILTERS)
+    tl.store(out_ptr + at, acc, mask=real)
 
 
 def direct_fits(x, weight, transposed):
@@ -64,9 +67,9 @@ def direct_fits(x, weight, transposed):
 
 
 class DirectConvolution:
-    """What place, sizes and strides decide of a convolution in groups, in 1, 2 or 3 dimensions."""
+    """What place, sizes and strides decide of a convolution in groups, in 1, 2 or 3 dimensions, and `epilogue`."""
 
-    def __init__(self, place, x_shape, w_shape, w_strides, has_bias, stride, padding, dilation, groups):
+    def __init__(self, place, x_shape, w_shape, w_strides, has_bias, stride, padding, dilation, groups, epilogue):
         dims, batch, (filters, channels) = len(x_shape) - 2, x_shape[0], w_shape[:2]
         ones, none = (1,) * (3 - dims), (0,) * (3 - dims)
         step, apart, pad = (*ones, *stride), (*ones, *dilation), (*none, *padding)
@@ -83,19 +86,24 @@ class DirectConvolution:
         self.sum = PlannedLaunch(
             direct_sum, (tiles * out_sizes[0] * filters * batch,),
             (channels, filters, filters // groups, *sizes, *out_sizes, *full.stride(), *own.stride(), *out_strides, *step,
-             *pad, *apart), K_D=taps[0], K_H=taps[1], K_W=taps[2], HAS_BIAS=has_bias, BH=bh, BW=bw)
+             *pad, *apart), K_D=taps[0], K_H=taps[1], K_W=taps[2], HAS_BIAS=has_bias,
+            EPILOGUE=epilogue, BH=bh, BW=bw)
 
 
 direct_convolution_of = functools.lru_cache(maxsize=None)(DirectConvolution)
 
 
-def direct_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias):
-    """As extern_kernels.convolution, for groups of few channels, in 1, 2 or 3 dimensions."""
+def direct_convolution(x, weight, *, stride, padding, dilation, transposed, output_padding, groups, bias, epilogue=0,
+                       extras=()):
+    """As extern_kernels.convolution, for groups of few channels, in 1, 2 or 3 dimensions.
+
+    With `epilogue`, what `split_epilogue` makes of that, where `direct_fits`.
+    """
     if not direct_fits(x, weight, transposed):
         return torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     found = direct_convolution_of(
-        place_of(x, weight, bias), x.shape, weight.shape, weight.stride(), bias is not None, tuple(stride), tuple(padding),
-        tuple(dilation), groups)
+        place_of(x, weight, bias, *extras), x.shape, weight.shape, weight.stride(), bias is not None, tuple(stride),
+        tuple(padding), tuple(dilation), groups, epilogue)
     out = torch.empty(found.out_shape, device=x.device, dtype=torch.float32)
-    found.sum(x, weight, out if bias is None else bias, out)
+    found.sum(x, weight, out if bias is None else bias, out, *(*extras, *4 * (out,))[:4])
     return out

@@ -22,7 +22,7 @@ from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 from tests.evolve.proposers.seeds.test_attention import CONVOLUTIONS
-from tests.evolve.proposers.seeds.test_fusion import Batched, Block, Chain, Fresh, Rows, Turned, traced
+from tests.evolve.proposers.seeds.test_fusion import Batched, Block, Chain, Depthwise, Fresh, Rows, Turned, traced
 from tests.evolve.proposers.seeds.test_seeds import problem_of
 from tests.imported import imported
 
@@ -34,7 +34,7 @@ pytestmark = [
 ]
 Tensor = torch.Tensor
 FILES = ("split_pairs", "split_products", "convolution_product", "split_convolution")
-FUSED = ("fused_products", "fused_convolutions")
+FUSED = ("fused_products", "fused_convolutions", "direct_convolution", "fused_groups")
 
 
 def module_of(fused: Fused, folder: Path) -> ModuleType:
@@ -49,6 +49,7 @@ def result(fused: Fused, module: ModuleType, taken: list[Any]) -> Tensor:
     try:
         library.impl("product", module.fused_product, "CUDA")
         library.impl("convolution", module.fused_convolution, "CUDA")
+        library.impl("grouped", module.fused_grouped, "CUDA")
         with torch.no_grad():
             found: Tensor = fused.graph(*taken)[0]
             return found
@@ -62,6 +63,7 @@ def result(fused: Fused, module: ModuleType, taken: list[Any]) -> Tensor:
         (Block, [(3, 6, 61, 47)]),
         (Rows, [(3, 50, 8)]),
         (Turned, [(3, 4, 36, 25)]),
+        (Depthwise, [(3, 6, 91, 150)]),
         (Batched, [(3, 40, 96), (3, 96, 96)]),
         (Fresh, [(300, 8)]),
     ],

@@ -18,7 +18,11 @@ _OPERATORS = {
     "product": "(Tensor a, Tensor b, Tensor? bias, Tensor[] extras, int epilogue) -> Tensor",
     "convolution": "(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "
     "bool transposed, int[] output_padding, Tensor[] extras, int epilogue) -> Tensor",
+    "grouped": "(Tensor x, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, int groups, "
+    "Tensor[] extras, int epilogue) -> Tensor",
 }
+#: Numbers of a filter of a convolution in groups, at most: as `direct_fits` of the template has it.
+MOST_OF_A_GROUP = 128
 _aten = torch.ops.aten
 _PRODUCTS = (_aten.linear.default, _aten.matmul.default, _aten.mm.default, _aten.bmm.default, _aten.addmm.default)
 _CONVOLUTIONS = (_aten.conv1d.default, _aten.conv2d.default, _aten.conv3d.default)
@@ -74,7 +78,14 @@ def _define() -> None:
         *geometry, _, _ = rest
         return x.new_empty(_aten.convolution.default(x, weight, bias, *geometry, 1).shape)
 
+    def of_groups(x: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> torch.Tensor:
+        stride, padding, dilation, groups, _, _ = rest
+        none = [0] * len(stride)
+        found = _aten.convolution.default(x, weight, bias, stride, padding, dilation, False, none, groups)
+        return x.new_empty(found.shape)
+
     torch.library.register_fake("kbevolve::product", of_product)
+    torch.library.register_fake("kbevolve::grouped", of_groups)
     torch.library.register_fake("kbevolve::convolution", of_convolution)
 
 
@@ -117,9 +128,10 @@ def _column_axis(node: Node) -> int | None:
         whole = right.dim() == 2 and left.dim() >= 2
         return result.dim() - 1 if (whole or one_by_one) and left.numel() and not scaled else None
     given = arguments_of(node)
-    together = given["groups"] == 1 and not isinstance(given["padding"], str)
+    few = node.target in _CONVOLUTIONS and tensors[1][0].numel() <= MOST_OF_A_GROUP
+    covered = (given["groups"] == 1 or few) and not isinstance(given["padding"], str)
     images = tensors[0].dim() == tensors[1].dim() and all(one.is_contiguous() for one in tensors[:2])
-    return 1 if together and images else None
+    return 1 if covered and images else None
 
 
 def _operands(product: Node) -> tuple[Node, Node]:
@@ -149,8 +161,12 @@ def _replace(chain: EpilogueChain, epilogue: int) -> None:
             dims = tensor_of(product).dim() - 2
             places = [_each(given[name], dims) for name in ("stride", "padding", "dilation")]
             added = _each(given["output_padding"], dims) if turned else dims * [0]
-            arguments = (given["input"], given["weight"], given["bias"], *places, turned, added, chain.extras, epilogue)
-            ours = graph.call_function(torch.ops.kbevolve.convolution.default, arguments)
+            own = (given["input"], given["weight"], given["bias"], *places)
+            ending = (chain.extras, epilogue)
+            if given["groups"] == 1:
+                ours = graph.call_function(torch.ops.kbevolve.convolution.default, (*own, turned, added, *ending))
+            else:
+                ours = graph.call_function(torch.ops.kbevolve.grouped.default, (*own, given["groups"], *ending))
     ours.meta["val"] = tensor_of(last)
     last.replace_all_uses_with(ours)
 

@@ -16,12 +16,13 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
 _SPLIT, _DIRECT, _ATTENTION = "split_convolution", "direct_convolution", "split_attention"
-_PRODUCT, _FUSED = "fused_product", "fused_convolution"
+_PRODUCT, _FUSED, _GROUPED = "fused_product", "fused_convolution", "fused_grouped"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
 _CALLS = {
     "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
     "torch.ops.kbevolve.product.default": (_PRODUCT, "fused_product_by_library"),
     "torch.ops.kbevolve.convolution.default": (_FUSED, "fused_convolution_by_library"),
+    "torch.ops.kbevolve.grouped.default": (_GROUPED, "fused_grouped_by_library"),
 }
 #: The templates in the order of a file, those that a function needs, and the one that has its tunables.
 _ORDER = (
@@ -34,6 +35,7 @@ _ORDER = (
     "fused_products",
     "fused_convolutions",
     _DIRECT,
+    "fused_groups",
     _ATTENTION,
 )
 _PRODUCT_FILES = ("split_pairs", "split_products")
@@ -44,11 +46,13 @@ _FILES = {
     _ATTENTION: (_ATTENTION,),
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
+    _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {
     _SPLIT: "convolution_product",
     _FUSED: "convolution_product",
     _DIRECT: _DIRECT,
+    _GROUPED: _DIRECT,
     _ATTENTION: _ATTENTION,
 }
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
@@ -79,7 +83,7 @@ def with_split_products(source: str) -> str | None:
     names = range(min(len(calls), _MOST_TUNABLES))
     switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
     needed = {name for _, ours in calls for name in _FILES.get(ours, _PRODUCT_FILES)}
-    if needed.issuperset(_PRODUCT_FILES) and "functions" not in needed:
+    if "functions" not in needed:
         needed.add("no_epilogue")
     used = [name for name in _ORDER if name in needed]
     templates = "\n\n".join(template(name) for name in ("imports", *used))

@@ -86,6 +86,19 @@ class Fresh(nn.Module):
         return (F.silu(self.second(y)) + y) * y.sum(1, keepdim=True)
 
 
+class Depthwise(nn.Module):
+    """As in a MobileNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = nn.Conv2d(6, 6, 3, stride=2, padding=1, groups=6, bias=False)
+        self.both, self.norm = nn.Conv2d(6, 9, 1), nn.BatchNorm2d(6)
+        nn.init.uniform_(self.norm.running_var, 0.5, 2.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.both(F.relu6(self.norm(self.each(x)))))
+
+
 class Chain(nn.Module):
     """A product, and a function of its result."""
 
@@ -95,6 +108,9 @@ class Chain(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.after(x @ self.weight)
+
+
+FUSED_FILES = (("product", "fused_products"), ("convolution", "fused_convolutions"), ("grouped", "fused_groups"))
 
 
 def traced(model: nn.Module, inputs: list[Tensor]) -> tuple[Fused | None, list[Any]]:
@@ -127,7 +143,7 @@ def result(fused: Fused, taken: list[Any]) -> tuple[Tensor, list[int]]:
 
     library = torch.library.Library("kbevolve", "FRAGMENT")
     try:
-        for name, file in (("product", "fused_products"), ("convolution", "fused_convolutions")):
+        for name, file in FUSED_FILES:
             exec(_by_library(template(file)), names)
             library.impl(name, computed(f"fused_{name}_by_library"), "CPU")
         with torch.no_grad():
@@ -155,11 +171,12 @@ def _by_library(text: str) -> str:
         (Block(), [torch.randn(2, 6, 9, 7)], [1, 2]),
         (Rows(), [torch.randn(3, 5, 8)], [1, 2]),
         (Turned(), [torch.randn(2, 4, 6, 5)], [1]),
+        (Depthwise(), [torch.randn(2, 6, 9, 8)], [1, 2]),
         (Batched(), [torch.randn(3, 4, 6), torch.randn(3, 6, 6)], [1]),
         (Fresh(), [torch.randn(4, 8)], [1, 2]),
         (Chain(lambda y: y.add_(y.sigmoid_()), torch.randn(4, 6)), [torch.randn(5, 4)], [1]),
     ],
-    ids=["block", "rows", "turned", "batched", "fresh", "in place"],
+    ids=["block", "rows", "turned", "depthwise", "batched", "fresh", "in place"],
 )
 def test_products_are_fused_with_what_follows_them(
     model: nn.Module, inputs: list[Tensor], epilogues: list[int]
