@@ -103,6 +103,13 @@ events_option = click.option(
     help="Print events as JSON, one object a line (docs/events.md); everything else goes to standard error.",
 )
 
+log_option = click.option(
+    "--log-file",
+    type=click.File("a", encoding="utf-8", lazy=False),
+    metavar="FILE",
+    help="Append to FILE what -v prints, each line with its moment; the terminal stays as it is.",
+)
+
 record_option = click.option(
     "--record", "record_to", type=FILE, metavar="FILE", help="Write the replies of the models to FILE, for --replay."
 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -19,13 +20,15 @@ from kbevolve.evolve.cli.options import (
     archive_words,
     events_option,
     kernelbench_option,
+    log_option,
     problem_argument,
     record_option,
     replay_option,
 )
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line, reserved_output
-from kbevolve.evolve.cli.render.progress import progress_for
+from kbevolve.evolve.cli.render.log_file import log_console
+from kbevolve.evolve.cli.render.progress import LineProgress, progress_for
 from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
@@ -55,6 +58,7 @@ _FIXED = {*(f"search.{name}" for name in ("strategy", "islands", "seed", "lookah
 @record_option
 @replay_option
 @events_option
+@log_option
 @archive_option
 @kernelbench_option
 def run(
@@ -63,6 +67,7 @@ def run(
     record_to: Path | None,
     replay_from: Path | None,
     as_json: bool,
+    log_file: TextIO | None,
     archive_path: Path,
     kernelbench_dir: Path | None,
 ) -> int:
@@ -85,7 +90,7 @@ def run(
         context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
         try:
             with recorded(record_to, settings.llm, replies):
-                return _search_and_report(context, devices, proposers, sinks, as_json=as_json)
+                return _search_and_report(context, devices, proposers, sinks, as_json=as_json, log_file=log_file)
         except (ProblemError, EvaluatorError):
             discard_empty(archive, record)
             raise
@@ -97,6 +102,7 @@ def run(
 @record_option
 @replay_option
 @events_option
+@log_option
 @archive_option
 def resume(
     which: str,
@@ -104,6 +110,7 @@ def resume(
     record_to: Path | None,
     replay_from: Path | None,
     as_json: bool,
+    log_file: TextIO | None,
     archive_path: Path,
 ) -> int:
     """Continue a run: the latest one, or the one whose id begins with RUN.
@@ -145,7 +152,7 @@ def resume(
         devices, problem = find_judge_devices(settings), archive.problems.get(record.problem)
         context = RunContext(archive=archive, run=record, problem=problem, device=devices.device, settings=settings)
         with recorded(record_to, settings.llm, replies):
-            return _search_and_report(context, devices, proposers, sinks, as_json=as_json)
+            return _search_and_report(context, devices, proposers, sinks, as_json=as_json, log_file=log_file)
 
 
 def _search_and_report(
@@ -155,9 +162,16 @@ def _search_and_report(
     sinks: Sequence[Sink],
     *,
     as_json: bool,
+    log_file: TextIO | None,
 ) -> int:
     console = Console(stderr=as_json)
-    show = partial(note, console)
+    log = log_console(log_file)
+
+    def show(line: str) -> None:
+        note(console, line)
+        if log is not None:
+            say(log, line)
+
     busy = load_warning()
     for line in _hints(context, busy, writes_code=Operator.MUTATE in proposers):
         show(line)
@@ -169,19 +183,26 @@ def _search_and_report(
         stream = EventStream(context, devices.description, *sinks)
         try:
             with progress_for(context, devices, console) as progress:
+                logged = LineProgress(context, devices, log, every_kernel=True) if log is not None else None
 
                 def observe(event: Event) -> None:
                     stream(event)
                     progress(event)
+                    if logged is not None:
+                        logged(event)
 
                 ending = run_session(context, devices, observer=observe, say=show, proposers=proposers)
         except KBEvolveError as error:
             stream.failed(str(error))
+            if log is not None:
+                say(log, str(error))
             if context.archive.runs.summary(context.run).births:
                 where = archive_words(Path(context.archive.path))
                 show(f"Nothing is lost; when this is repaired: kbevolve resume {context.run.id}{where}")
             raise
         stream.stopped(ending.reason, ending.baselines)
+    if log is not None:
+        print_summary(log, context, ending)
     if not as_json:
         print_summary(console, context, ending)
         if busy and ending.population is not None:

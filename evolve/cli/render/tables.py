@@ -94,7 +94,7 @@ def print_table(console: Console, columns: Sequence[Column[Record]], records: It
         console.print(_terminal_table(console, columns, rows))
     else:
         for line in _plain_lines(columns, rows):
-            click.echo(line)
+            click.echo(line, file=console.file)
 
 
 def _text(cell: Text | str | int) -> Text:

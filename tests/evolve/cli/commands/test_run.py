@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -208,12 +209,20 @@ def test_misuse_is_one_line_with_the_remedy(
 def test_json_is_alone_on_standard_output(folder: Path) -> None:
     """Also when the problem's own file prints."""
     (folder / "twice.py").write_text(PROBLEM + 'print("from the problem")\n')
-    done = type_in(folder, *RUN, "--generations", "1", "--json")
+    done = type_in(folder, *RUN, "--generations", "1", "--json", "--log-file", "run.log")
     events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
     assert (events[0], events[-1]) == ("started", "stopped")
     assert {"kernel", "generation", "champion"} <= set(events)
     assert "from the problem" in done.stderr
     assert "No model is configured" in done.stderr
+    # The log has what -v prints, each line with its moment.
+    lines = [line.split(" ", 1) for line in (folder / "run.log").read_text().splitlines()]
+    assert [datetime.fromisoformat(at) for at, _ in lines] == sorted(datetime.fromisoformat(at) for at, _ in lines)
+    log = "\n".join(words for _, words in lines)
+    attempts = [json.loads(line) for line in done.stdout.splitlines() if '"event": "kernel"' in line]
+    assert len(re.findall(r"^[0-9a-f]{16}  g\d", log, re.MULTILINE)) == len(attempts) > 1
+    for words in ("No model is configured", "proposer: tunables", "stopped: all generations"):
+        assert words in log
 
 
 @pytest.mark.slow
