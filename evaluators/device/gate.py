@@ -47,6 +47,11 @@ class DeviceGate:
         self._paused: list[BackgroundProcess] = []
         # The machine's lock, shared by all background processes.
         self._background_lock = ExitStack()
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """Let no thread wait for another process any more; those that do raise EvaluatorError."""
+        self._closed.set()
 
     @contextmanager
     def shared(self) -> Iterator[float]:
@@ -84,12 +89,12 @@ class DeviceGate:
         self._mine.held = "exclusive"
         try:
             self._pause_background()
-            with lock.exclusive(self._device):
+            with lock.exclusive(self._device, self._closed):
                 yield self._count(started)
         finally:
             self._mine.held = ""
             try:
-                with lock.shared(self._device), self._changed:
+                with lock.shared(self._device, self._closed), self._changed:
                     if self._background:
                         self._background_lock.enter_context(lock.shared_again(self._device))
                     self._open()
@@ -176,7 +181,7 @@ class DeviceGate:
             self._sharing += 1
         with ExitStack() as sharing:
             sharing.callback(self._stop_sharing)
-            sharing.enter_context(lock.shared(self._device))
+            sharing.enter_context(lock.shared(self._device, self._closed))
             self._mine.sharing = sharing.pop_all()
         self._mine.held = "shared"
         return self._count(started)

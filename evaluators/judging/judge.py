@@ -139,6 +139,7 @@ class Judge:
     def close(self) -> None:
         """End all processes and free the memory. May be called twice."""
         self._leave_problem()
+        self._context.gate.close()
         self._context.workers.close()
         self._context.builds.close()
         self._context.lint.close()

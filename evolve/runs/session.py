@@ -14,6 +14,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.errors import EvaluatorError, ProblemError, ProposerError, Unanswered, UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
+from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.proposers.base import Proposer
@@ -129,6 +130,8 @@ def run_session(
         # The device on which this machine times kernels while torch.compile generates its own.
         device = None if absent or devices.cluster else devices.devices[0]
         ready = absent or shared
+        if device is not None and lock.is_taken(device):
+            say("Another kbevolve process is measuring on this device; this run goes on whenever that one is done.")
         with (
             _session(context) as elapsed,
             inductor_starts(context, starts, device, say) as generated,

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def no_other_process_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run says does not depend on the tests beside it."""
+    monkeypatch.setattr("kbevolve.evaluators.device.lock.is_taken", lambda device: False)
+
+
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A scripted OpenAI-compatible endpoint on 127.0.0.1 (`loopback.Loopback`), seen without any proxy."""

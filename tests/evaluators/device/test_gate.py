@@ -8,6 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from kbevolve.configs.errors import EvaluatorError
+from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging.phases import WAITING, Phases
@@ -240,3 +242,24 @@ def test_other_judges_wait_for_background_processes_until_those_are_paused(gate:
     starting.close()
     assert inside.wait(TIMEOUT)
     again.join(TIMEOUT)
+
+
+@pytest.mark.parametrize("kind", ["shared", "exclusive"])
+def test_who_waits_for_another_process_gives_up_when_the_gate_is_closed(gate: DeviceGate, kind: str) -> None:
+    device, out = find_device("cpu"), threading.Event()
+    other, third = DeviceGate(device), DeviceGate(device)
+    alone, inside = entering(other, "exclusive", out)
+    assert inside.wait(TIMEOUT)
+    assert lock.is_taken(device)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(lambda: getattr(gate, kind)().__enter__())
+        time.sleep(SOON)
+        assert not waiting.done()
+        gate.close()
+        with pytest.raises(EvaluatorError, match="closed while another process measured"):
+            waiting.result(TIMEOUT)
+    out.set()
+    alone.join(TIMEOUT)
+    with third.exclusive():  # whoever has given up does not keep the lock
+        assert lock.is_taken(device)
+    assert not lock.is_taken(device)

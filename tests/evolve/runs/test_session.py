@@ -268,6 +268,16 @@ def test_a_run_that_has_spent_its_budget_is_over(session_with: Any) -> None:
     assert "kbevolve resume --set budget.evaluations=null" in text
 
 
+def test_a_run_says_that_it_waits_for_another_process(session_with: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "Another kbevolve process is measuring on this device; this run goes on whenever that one is done."
+    home = session_with(KnownJudge())
+    home.run()
+    assert line not in home.said
+    monkeypatch.setattr("kbevolve.evaluators.device.lock.is_taken", lambda device: True)
+    home.run()
+    assert home.said.count(line) == 1
+
+
 def test_ctrl_c_before_any_verdict_does_not_call_kernels_wrong(session_with: Any) -> None:
     home = session_with(KnownJudge())
 
