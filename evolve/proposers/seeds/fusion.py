@@ -162,11 +162,11 @@ def _replace(chain: EpilogueChain, epilogue: int) -> None:
             places = [_each(given[name], dims) for name in ("stride", "padding", "dilation")]
             added = _each(given["output_padding"], dims) if turned else dims * [0]
             own = (given["input"], given["weight"], given["bias"], *places)
-            ending = (chain.extras, epilogue)
+            then = (chain.extras, epilogue)
             if given["groups"] == 1:
-                ours = graph.call_function(torch.ops.kbevolve.convolution.default, (*own, turned, added, *ending))
+                ours = graph.call_function(torch.ops.kbevolve.convolution.default, (*own, turned, added, *then))
             else:
-                ours = graph.call_function(torch.ops.kbevolve.grouped.default, (*own, given["groups"], *ending))
+                ours = graph.call_function(torch.ops.kbevolve.grouped.default, (*own, given["groups"], *then))
     ours.meta["val"] = tensor_of(last)
     last.replace_all_uses_with(ours)
 
