@@ -23,7 +23,7 @@ def exclusive(device: Device, ended: Event | None = None) -> Iterator[None]:
 
     Args:
         device: the device.
-        ended: nobody waits any more once it is set.
+        ended: once it is set, no thread waits any more.
 
     Raises:
         EvaluatorError: `ended` was set before the device was free.

@@ -169,7 +169,7 @@ class _Reader:
                         self._literals[value] = _elements(self._program.constants[spec.target])
                     inputs += [value] if spec.kind is InputKind.USER_INPUT else []
                     self._values[node] = value
-                    self._tensors[value] = _spec(node.meta["val"])
+                    self._tensors[value] = tensor_spec(node.meta["val"])
             elif node.op == "call_function":
                 self._read(node)
             elif node.op == "output":
@@ -224,7 +224,7 @@ class _Reader:
         arguments = self._arguments(operator, node)
         kind = str(operator).split(".")[1]
         source = next((one for one in node.all_input_nodes if one in self._values), None)
-        specs = [_spec(one) for one in results]
+        specs = [tensor_spec(one) for one in results]
         if kind == "broadcast_tensors" and [self._tensors[value] for value in refs(arguments["tensors"])] == specs:
             self._values[node] = refs(arguments["tensors"])
             return
@@ -290,7 +290,8 @@ def _elements(tensor: Any) -> tuple[float, ...]:
     return tuple(tensor.flatten().tolist())
 
 
-def _spec(tensor: torch.Tensor) -> TensorSpec:
+def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
+    """A tensor without its data; raises UntraceableError for a shape that depends on data."""
     sizes = [*tensor.shape, *tensor.stride()]
     if not all(isinstance(size, int) for size in sizes):
         raise UntraceableError("the shape of a tensor depends on data")

@@ -99,7 +99,7 @@ def inductor_starts(
                 starts[INDUCTOR] = source = process.source()
                 if on_gpu:
                     if process.failure:
-                        say(f"no starting kernel, or one less, from templates: {process.failure}")
+                        say(f"a starting kernel with templates is missing: {process.failure}")
                     starts[SPLIT_PRODUCTS] = with_split_products(process.for_templates() or source) or ""
                     starts[FUSED_PRODUCTS] = with_split_products(process.fused() or "") or ""
             except InductorError as error:

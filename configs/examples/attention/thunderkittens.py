@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(128) attention_kernel(const float* q, const fl
   warp::zero(largest);
   warp::add(largest, largest, -3e38f);
   for (int start = 0; start < keys; start += KEYS) {
-    __syncthreads();  // nobody reads the last keys any more
+    __syncthreads();  // no warp reads the last keys any more
     share(key, k + (int64_t)start * WIDTH, keys - start);
     share(value, v + (int64_t)start * WIDTH, keys - start);
     __syncthreads();

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(128) product_kernel(const float* a, const floa
       return k0 + k < K && column + own + j < N ? b[(int64_t)(k0 + k) * N + column + own + j] : 0.0f;
     });
     split(part, y);
-    __syncthreads();  // nobody reads the last tile of b any more
+    __syncthreads();  // no warp reads the last tile of b any more
     for (int i = 0; i < 3; i++) {
       auto to = right[i].subtile<DEPTH, COLUMNS / 4>({0, warpid()});
       warp::store(to, part[i]);

@@ -9,7 +9,8 @@ import torch
 from torch.fx import Node
 
 from kbevolve.evaluators.graph import records
-from kbevolve.evaluators.graph.records import Ref, TensorSpec
+from kbevolve.evaluators.graph.records import Ref
+from kbevolve.evaluators.graph.tracer import tensor_spec
 from kbevolve.evolve.proposers.seeds.aten import arguments_of, tensor_of
 from kbevolve.evolve.proposers.seeds.cpp.spaces import repeated
 from kbevolve.evolve.proposers.seeds.expressions import GLUON, NoExpressionError, expression
@@ -100,7 +101,7 @@ class EpilogueChain:
         tensor, result = tensor_of(extra), tensor_of(self.product)
         roles = [name for name, value in reader.arguments.items() if value == Ref(extra.name)]
         of_channels = reader.kind == "batch_norm" and all(role in _OF_CHANNELS for role in roles)
-        strides = repeated(_spec(tensor), tuple(result.shape), channel=of_channels)
+        strides = repeated(tensor_spec(tensor), tuple(result.shape), channel=of_channels)
         if strides is None or tensor.dtype is not torch.float32:
             return None
         whole = tuple(stride if size > 1 else 0 for size, stride in zip(result.shape, result.stride(), strict=True))
@@ -168,8 +169,3 @@ def _reads_masks_as_such(node: Node) -> bool:
         for name, value in arguments_of(node).items()
         if isinstance(value, Node)
     )
-
-
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorSpec(shape=tuple(tensor.shape), stride=tuple(tensor.stride()), dtype=dtype)

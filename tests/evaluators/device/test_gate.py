@@ -245,7 +245,7 @@ def test_other_judges_wait_for_background_processes_until_those_are_paused(gate:
 
 
 @pytest.mark.parametrize("kind", ["shared", "exclusive"])
-def test_who_waits_for_another_process_gives_up_when_the_gate_is_closed(gate: DeviceGate, kind: str) -> None:
+def test_a_thread_that_waits_for_another_process_gives_up_when_the_gate_is_closed(gate: DeviceGate, kind: str) -> None:
     device, out = find_device("cpu"), threading.Event()
     other, third = DeviceGate(device), DeviceGate(device)
     alone, inside = entering(other, "exclusive", out)
@@ -260,6 +260,6 @@ def test_who_waits_for_another_process_gives_up_when_the_gate_is_closed(gate: De
             waiting.result(TIMEOUT)
     out.set()
     alone.join(TIMEOUT)
-    with third.exclusive():  # whoever has given up does not keep the lock
+    with third.exclusive():  # a thread that has given up does not keep the lock
         assert lock.is_taken(device)
     assert not lock.is_taken(device)

@@ -17,16 +17,14 @@ from kbevolve.configs.errors import EvaluatorError, ProblemError, SettingsError
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import BudgetSettings, LLMSettings, Settings
 from kbevolve.evaluators.device.devices import Device
-from kbevolve.evaluators.timing.baselines import Baseline
 from kbevolve.evolve.cli.main import cli
 from kbevolve.evolve.cli.render.progress import LineProgress, LiveProgress, progress_for
-from kbevolve.evolve.cli.render.summary import best_words, print_summary
+from kbevolve.evolve.cli.render.summary import print_summary
 from kbevolve.evolve.proposers.seeds.seeds import StartingKernel
 from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.session import Ending, open_run, run_session
 from kbevolve.evolve.search.events import Event
 from tests.evolve.doubles import DEVICE, KnownJudge, context_of, kernel, problem, replace_starts, settings, speed_of
-from tests.small_archive import confirmation
 
 DEVICE_HERE = Device(type="cpu", index=0, fingerprint=DEVICE, description="a double")
 HERE = JudgeDevices(devices=(DEVICE_HERE,), device=DEVICE_HERE)
@@ -328,19 +326,6 @@ def test_a_limit_that_cannot_be_kept_is_refused_first(session_with: Any) -> None
     with pytest.raises(SettingsError, match="price of model 'nobody'"):
         home.run(chosen)
     assert home.archive.runs.births(home.archive.runs.get().id) == []
-
-
-def test_eager_is_a_baseline_itself() -> None:
-    champion = confirmation("r", "k", speedup=3.0)
-    slow = Baseline(name="compile", speedup=0.5, low=0.4, high=0.6)
-    assert best_words(champion, ()) == "3.00× over eager (confirmed)"
-    unsure = replace(champion, speedup_low=0.978, speedup_high=3.4)
-    assert best_words(unsure, ()) == "3.00× over eager (confirmed), although its interval [0.978, 3.40] includes 1"
-    assert best_words(champion, (slow,)).endswith("3.00× over the best of eager and compile (eager)")
-    tf32 = Baseline(name="default-flags", speedup=4.0)
-    assert best_words(champion, (tf32,)).endswith("(confirmed), 0.750× of eager's speed with default flags")
-    behind = best_words(confirmation("r", "k", speedup=0.5), (slow,))
-    assert behind == "0.500× of eager's speed (confirmed), 0.500× of the speed of the best of eager and compile (eager)"
 
 
 def test_the_display_shows_what_several_judges_do(session_with: Any) -> None:

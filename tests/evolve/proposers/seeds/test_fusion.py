@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.epilogues import MOST_EXTRAS, text_of
-from kbevolve.evolve.proposers.seeds.fusion import Fused, with_epilogues
+from kbevolve.evolve.proposers.seeds.fusion import MOST_OF_A_GROUP, Fused, with_epilogues
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
 from kbevolve.evolve.proposers.seeds.split_products import with_split_products
 from kbevolve.evolve.proposers.tuning.tunables import declared
@@ -216,6 +216,10 @@ def test_layers_that_compute_the_same_share_an_epilogue() -> None:
     assert fused is not None
     assert len(fused.epilogues) == 1
     assert result(fused, taken)[1] == [1, 1, 1]
+
+
+def test_the_template_takes_the_groups_that_are_fused() -> None:
+    assert f"weight[0].numel() <= {MOST_OF_A_GROUP} " in template("direct_convolution")
 
 
 EXTRAS = [torch.randn(6) for _ in range(MOST_EXTRAS + 1)]
