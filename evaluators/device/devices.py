@@ -4,9 +4,11 @@ import os
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from kbevolve.configs.errors import EvaluatorError, SettingsError
 
@@ -92,6 +94,19 @@ def together(devices: Sequence[Device], *, mixed: bool = False) -> Device:
         fingerprint=" + ".join(sorted(kinds)),
         description=" or ".join(sorted({device.description for device in devices})),
     )
+
+
+def current(device: Device) -> AbstractContextManager[Any]:
+    """Makes it the calling thread's device of CUDA.
+
+    Some of torch's operations launch on that one, wherever their tensors are: `torch.ldexp` of torch 2.11 on a second
+    device ends in an illegal memory access.
+    """
+    if device.type == "cpu":
+        return nullcontext()
+    import torch
+
+    return torch.cuda.device(device.index)
 
 
 def visible_name(index: int, environment: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.correctness.rule import CAPS
-from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.devices import Device, current
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, refuse_beyond_free, release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
@@ -253,7 +253,7 @@ class Judge:
         If they do, neither device nor judge is broken, and the kernel that was evaluated is to blame.
         """
         traceback.clear_frames(error.__traceback__)  # they hold tensors
-        with self._admission.exclusive(problem.id), _one_thread(self._threads):
+        with self._admission.exclusive(problem.id), _one_thread(self._threads), current(self.device):
             if self._problem is not None:
                 self._problem.broken = True
             try:
@@ -311,7 +311,8 @@ class Judge:
         What the frames of the error hold is free when the error is gone, so it is not the cause of the new one.
         """
         try:
-            return act()
+            with current(self.device):
+                return act()
         except (EvaluatorError, torch.OutOfMemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -322,10 +323,11 @@ class Judge:
         raise failure
 
     def _leave_problem(self) -> None:
-        if self._problem is not None:
-            self._problem.close()
-            self._problem = None
-        release_cache(self.device)
+        with current(self.device):
+            if self._problem is not None:
+                self._problem.close()
+                self._problem = None
+            release_cache(self.device)
 
 
 @contextmanager

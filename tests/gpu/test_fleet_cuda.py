@@ -11,8 +11,9 @@ import torch
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
-from kbevolve.evaluators.device.devices import find_devices
+from kbevolve.evaluators.device.devices import find_device, find_devices
 from kbevolve.evaluators.fleet.fleet import Fleet, local_fleet
+from kbevolve.evaluators.judging.judge import Judge
 from tests.gpu.test_judge_cuda import PROBLEM
 
 pytestmark = [
@@ -108,3 +109,13 @@ def test_a_contest_is_held_on_one_device(pair: Fleet) -> None:
     contest = pair.compete(PROBLEM_HERE, fast, rounds=5)
     assert contest.times.keys() == {kernel.id for kernel in fast}
     assert all(0.8 < speedup.estimate < 2.5 for speedup in contest.speedups().values())
+
+
+def test_a_judge_without_a_process_of_its_own_takes_the_second_device() -> None:
+    """It sees both devices, and the first one is where torch launches unless it is told otherwise."""
+    asked = list(kernels().values())[::COUNT]
+    with Judge(find_device("cuda:1"), SETTINGS) as judge:
+        assert {kernel.id: judge.evaluate(PROBLEM_HERE, kernel).verdict for kernel, _ in asked} == {
+            kernel.id: verdict for kernel, verdict in asked
+        }
+        assert judge.baselines(PROBLEM_HERE)

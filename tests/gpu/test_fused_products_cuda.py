@@ -102,7 +102,9 @@ def test_functions_are_as_accurate_as_torchs(tmp_path: Path) -> None:
         assert fused is not None
         found = result(fused, module_of(fused, tmp_path), taken)
         truth, theirs = function(x.double()), function(x)
-        allowed = 4 * (theirs - truth).abs().max() + 3e-7 * truth.abs()
+        # A product of pairs is off by 2e-7 of its size, and far from zero exp makes 30 times as much of that.
+        moved = (function(x.double() * (1 + 4e-7)) - truth).abs()
+        allowed = 4 * (theirs - truth).abs().max() + 3e-7 * truth.abs() + moved
         assert ((found - truth).abs() <= allowed).all(), function
 
 
@@ -115,7 +117,7 @@ def test_what_follows_waits_for_numbers_that_are_not_finite(transposed: bool, tm
     fused, taken = traced(model, [x])
     assert fused is not None
     found = result(fused, module_of(fused, tmp_path), taken)
-    with torch.no_grad():
+    with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         right = model(x)
     torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5, equal_nan=True)
 

@@ -78,7 +78,7 @@ def build(source: str) -> ctypes.CDLL:
 
 
 LIBRARY = build(SOURCE)
-LIBRARY.bias_gelu.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+LIBRARY.bias_gelu.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t] * 2 + [ctypes.c_void_p]
 
 
 class ModelNew(torch.nn.Module):
@@ -89,8 +89,9 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         x, bias = x.contiguous(), self.bias.contiguous()
         y = torch.empty_like(x)
+        features = x.shape[-1]
         stream = torch.cuda.current_stream().cuda_stream
-        status = LIBRARY.bias_gelu(x.data_ptr(), bias.data_ptr(), y.data_ptr(), x.numel(), x.shape[-1], stream)
+        status = LIBRARY.bias_gelu(x.data_ptr(), bias.data_ptr(), y.data_ptr(), x.numel() // features, features, stream)
         if status:
             raise RuntimeError(f"bias_gelu: CUDA error {status}")
         return y
