@@ -18,7 +18,7 @@ from kbevolve.evaluators.analysis.inspection import WEIGHT_SEED
 from kbevolve.evaluators.analysis.roofline import Roofline
 from kbevolve.evaluators.correctness.inputs import nominal
 from kbevolve.evaluators.correctness.reference import Reference, preserved_state
-from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.devices import Device, current
 from kbevolve.evaluators.device.memory import release_cache
 from kbevolve.evaluators.graph.execution import GraphRun
 from kbevolve.evaluators.graph.records import Graph, Operand, Region
@@ -52,7 +52,7 @@ def measured(graph: Graph, problem: Problem, device: Device, precision: str, roo
     structure, inputs = reference.inputs(_INPUT_SEED, nominal)
     task_class = {"fp16": "half", "bf16": "half"}.get(precision, precision)
     try:
-        with judging_conditions(device, precision):
+        with current(device), judging_conditions(device, precision):
             # Models that draw random numbers draw the same ones, in the same order.
             torch.manual_seed(_INPUT_SEED)
             expected = reference.returned(structure, inputs)
