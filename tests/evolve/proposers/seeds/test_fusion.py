@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ class Turned(nn.Module):
         self.shift = nn.Parameter(torch.randn(5, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.clamp(F.gelu(self.turned(x) + self.shift), min=-0.1, max=float("inf")).mean((2, 3))
+        return torch.clamp(F.gelu(self.turned(x) + self.shift), min=-0.1, max=float("inf"))
 
 
 class Batched(nn.Module):
@@ -83,7 +84,8 @@ class Fresh(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.tanh(self.first(x))
-        return (F.silu(self.second(y)) + y) * y.sum(1, keepdim=True)
+        z = F.silu(self.second(y)) + y
+        return (z @ y.mT) * y.sum(1, keepdim=True)
 
 
 class Depthwise(nn.Module):
@@ -246,17 +248,38 @@ def test_what_cannot_be_in_an_epilogue_stays(after: Callable[[Tensor], Tensor], 
 
 
 def test_an_epilogue_reads_no_more_tensors_than_kernels_take() -> None:
-    def after(y: Tensor) -> Tensor:
-        for extra in EXTRAS:
-            y = y * extra
-        return y
+    def times(count: int) -> Callable[[Tensor], Tensor]:
+        return lambda y: reduce(torch.mul, EXTRAS[:count], y)
 
-    model = Chain(after, torch.randn(4, 6))
     inputs = [torch.randn(5, 4)]
+    model = Chain(times(MOST_EXTRAS), torch.randn(4, 6))
     fused, taken = traced(model, inputs)
     assert fused is not None
     assert [epilogue.extras for epilogue in fused.epilogues] == [MOST_EXTRAS]
     torch.testing.assert_close(result(fused, taken)[0], model(*inputs))
+    assert traced(Chain(times(MOST_EXTRAS + 1), torch.randn(4, 6)), inputs)[0] is None
+
+
+@pytest.mark.parametrize(
+    "after", [torch.sum, lambda y: F.layer_norm(y, (6,)), lambda y: y.softmax(1).T, lambda y: y.cumsum(0)]
+)
+def test_what_a_kernel_of_inductors_reads_anyway_stays_there(after: Callable[[Tensor], Tensor]) -> None:
+    model = Chain(lambda y: after(torch.sigmoid(y) * y), torch.randn(4, 6))
+    assert traced(model, [torch.randn(5, 4)])[0] is None
+
+
+def test_a_chain_whose_only_reader_is_a_chain_that_stays_does_so_too() -> None:
+    first, second = torch.randn(4, 6), torch.randn(4, 6)
+
+    def forward(x: Tensor, reduced: bool) -> Tensor:
+        z = torch.relu(x @ first)
+        y = torch.sigmoid(x @ second) + z  # reads the first chain
+        return y.sum() if reduced else y
+
+    inputs = [torch.randn(5, 4)]
+    written, _ = traced(Chain(lambda x: forward(x, False), torch.eye(4)), inputs)
+    assert written is not None
+    assert traced(Chain(lambda x: forward(x, True), torch.eye(4)), inputs)[0] is None
 
 
 @pytest.mark.slow
