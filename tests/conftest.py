@@ -1,6 +1,7 @@
 """What any test may ask for: a small realistic archive (`small_archive`, `make_archive`), the command `kbevolve`."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KBEVOLVE_CACHE", str(shared / "kbevolve-cache"))
         yield
+
+
+@pytest.fixture
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks on devices that no other process of the tests holds: two that hold one in part wait for each other."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @dataclass(frozen=True)

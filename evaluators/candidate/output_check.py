@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.candidate.side_effects import OVERWRITTEN, check_side_effects
 from kbevolve.evaluators.correctness.draws import Draw
 from kbevolve.evaluators.correctness.inputs import alone, nominal

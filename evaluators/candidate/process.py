@@ -6,8 +6,8 @@ The judge times the reference through the same class and the same program, in a 
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ import torch
 from kbevolve.archive.records import Trait, Verdict
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.traits import traits_of
+from kbevolve.evaluators.candidate.call import Call, CallCost
 from kbevolve.evaluators.candidate.reported_time import milliseconds, time_of
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.correctness.reference import same_values
@@ -45,34 +46,6 @@ _MOST_OPERATIONS, _LONGEST_NAME = 10_000, 1000
 _COMPARED = 4
 #: The time limit for measuring launches, in limits of a call: two calls, however long, or some more of 0.05 s together.
 _LAUNCH_COST_CALLS = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of a kernel."""
-
-    #: Milliseconds that the worker reports for the call.
-    ms: float
-    #: Milliseconds by the judge's clock from the request to the reply, or until the judge had read the output.
-    wall_ms: float
-    #: Moment of the request (`time.perf_counter`).
-    asked: float
-    #: Indices of the inputs that were changed.
-    changed_inputs: frozenset[int]
-    #: Indices of the outputs that share memory with an input.
-    aliases_input: frozenset[int]
-    #: What the candidate left changed in its process, by short names (`worker.integrity`).
-    changes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallCost:
-    """What it costs to launch a call (`worker.launch_cost`): untrusted, for information."""
-
-    #: Milliseconds of the host until the call returns.
-    host_ms: float
-    #: Milliseconds of the call as KernelBench times it.
-    kernelbench_ms: float
 
 
 class CandidateProcess:
@@ -134,6 +107,17 @@ class CandidateProcess:
         with self._gate.in_background(self.worker):
             yield
         self.worker.deadline += time.monotonic() - began - (self.worker.clock - clock)
+
+    @contextmanager
+    def beside_timing(self) -> Iterator[None]:
+        """Leave the device to a kernel that is timed, if the thread shares it: compiling takes seconds of a core."""
+        if self._device.type == "cpu" or self._gate.is_alone:
+            yield
+            return
+        waited = self._gate.waited
+        with self._gate.released(), self.in_background():
+            yield
+        self.worker.deadline += self._gate.waited - waited
 
     @property
     def outputs(self) -> list[torch.Tensor]:
@@ -266,12 +250,13 @@ class CandidateProcess:
 
     def _call(self, kind: str, inputs: list[torch.Tensor], **options: bool) -> Call:
         self._write(self._prepared.input_places, inputs)
-        limit = self._settings.run_seconds
-        if not self._called and self._compiles:
+        limit, compiles = self._settings.run_seconds, self._compiles and not self._called
+        if compiles:
             limit += self._settings.build_seconds
         request = {**self._request(kind), **options}
         asked = time.perf_counter()
-        reply = self._ask(request, limit)
+        with self.beside_timing() if compiles else nullcontext():
+            reply = self._ask(request, limit)
         wall_ms = 1e3 * (time.perf_counter() - asked)
         self._called = True
         with reading_a_reply():

@@ -1,7 +1,7 @@
 """What a call does besides its computation; checked after trial calls and timed calls alike."""
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.rejection import Rejection
 

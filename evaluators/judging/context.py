@@ -13,8 +13,9 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.analysis.card import card_for
 from kbevolve.evaluators.builds.pool import BuildPool
+from kbevolve.evaluators.candidate.call import Call, CallCost
 from kbevolve.evaluators.candidate.output_check import OutputChecker
-from kbevolve.evaluators.candidate.process import Call, CallCost, CandidateProcess
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.correctness.kept import PROCESS_BYTES
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.device.devices import Device

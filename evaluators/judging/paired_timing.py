@@ -9,7 +9,8 @@ from random import SystemRandom
 
 from kbevolve.archive.records import Measurement, Verdict
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.candidate.process import Call, CandidateProcess
+from kbevolve.evaluators.candidate.call import Call
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import (

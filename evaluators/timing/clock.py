@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Self, TypeVar
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.statistics import block_ms
 

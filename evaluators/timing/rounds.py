@@ -15,8 +15,9 @@ from random import Random
 import torch
 
 from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.candidate.output_check import OutputChecker, OutputSketch, TimedInputs
-from kbevolve.evaluators.candidate.process import Call, CandidateProcess
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.rejection import Rejection
 
 #: Rounds that every kernel gets: fewer give no interval.

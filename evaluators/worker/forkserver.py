@@ -88,8 +88,20 @@ def _import_all(device: str) -> None:
                 from triton.backends.nvidia.driver import library_dirs
 
                 library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
+                _import_inductor()
     finally:
         torch.cuda.is_available = is_available
+
+
+def _import_inductor() -> None:
+    """Import what files from torch.compile need: two seconds and more, which each of their workers would take."""
+    os.environ["TORCH_WARM_POOL"] = "0"  # or it starts processes that compile
+    try:
+        import torch._inductor.async_compile
+        import torch._inductor.runtime.triton_heuristics
+        import torch._inductor.select_algorithm  # noqa: F401
+    finally:
+        del os.environ["TORCH_WARM_POOL"]
 
 
 def _begin(worker: Message, descriptors: list[int], server: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.candidate.side_effects import check_side_effects, leaks_threads
 from kbevolve.evaluators.rejection import Rejection
 

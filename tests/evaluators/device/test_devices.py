@@ -23,6 +23,8 @@ from kbevolve.evaluators.device.devices import (
 )
 from kbevolve.evaluators.device.lock import exclusive, shared
 
+pytestmark = pytest.mark.usefixtures("own_locks")
+
 
 def test_there_is_always_a_cpu() -> None:
     device = find_device("cpu")

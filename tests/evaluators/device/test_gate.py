@@ -14,6 +14,8 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging.phases import WAITING, Phases
 
+pytestmark = pytest.mark.usefixtures("own_locks")
+
 #: Seconds after which a thread that is not inside counts as waiting; and within which a thread must be inside.
 SOON, TIMEOUT = 0.05, 20.0
 

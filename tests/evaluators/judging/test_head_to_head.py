@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.judging import head_to_head
 from kbevolve.evaluators.judging.paired_timing import REFERENCE
 from kbevolve.evaluators.timing.rounds import TimedBlock

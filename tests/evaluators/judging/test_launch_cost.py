@@ -10,7 +10,8 @@ import pytest
 
 from kbevolve.archive.parts import grouped
 from kbevolve.archive.records import Evaluation, LaunchCost, Verdict
-from kbevolve.evaluators.candidate.process import CallCost, CandidateProcess
+from kbevolve.evaluators.candidate.call import CallCost
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.judging import pipeline

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kbevolve.archive.records import Verdict
-from kbevolve.evaluators.candidate.process import Call
+from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import (
     Undisturbed,
