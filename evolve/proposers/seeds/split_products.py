@@ -10,6 +10,7 @@ what follows it is computed.
 import ast
 
 from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.seeds.reachable import names_in, without_unused
 from kbevolve.evolve.proposers.tuning.tunables import declared
 
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
@@ -86,15 +87,17 @@ def with_split_products(source: str) -> str | None:
     if "functions" not in needed:
         needed.add("no_epilogue")
     used = [name for name in _ORDER if name in needed]
-    templates = "\n\n".join(template(name) for name in ("imports", *used))
+    whole = "\n\n\n".join(template(name).strip("\n") for name in ("imports", *used))
+    templates = without_unused(whole, names_in(text.decode()))
+    there = {one.name for one in declared(templates)}
     # Values of a template that no call has chosen have no effect.
     for name in used:
         its = [at for at, (_, ours) in enumerate(calls) if _TUNED.get(ours, "split_products") == name]
         choices = " or ".join(f"PRODUCT_{at}" for at in sorted({min(at, _MOST_TUNABLES - 1) for at in its}))
-        if values := ", ".join(one.name for one in declared(template(name))):
+        if values := ", ".join(one.name for one in declared(template(name)) if one.name in there):
             switches += f"# tune {values} if: {choices or 0}\n"
     place = starts[_first_statement(source)]
-    text[place:place] = f"{templates}\n\n# 1: a template's code; 0: the library's.\n{switches}\n\n".encode()
+    text[place:place] = f"{templates}\n\n\n# 1: a template's code; 0: the library's.\n{switches}\n\n".encode()
     return text.decode()
 
 

@@ -53,9 +53,8 @@ class Doubles:
 
 def run(source: str, doubles: Doubles) -> torch.Tensor:
     """The result of the file's Runner; the template, which needs Triton, is cut out."""
-    body = source
-    for name in ("imports", "no_epilogue", "split_pairs", "split_products"):
-        body = body.replace(template(name), "")
+    before, templates, more = source.partition("import functools")
+    body = before + "#" + more.partition("# 1: a template's code")[2] if templates else source
     names: dict[str, Any] = {"split_mm": doubles.mm, "split_addmm": doubles.addmm}
     exec(body, names)
     torch.manual_seed(0)
