@@ -18,7 +18,7 @@ from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, 
 from kbevolve.evaluators.disk_cache import DiskCache
 
 #: Version of the cards' content; another number makes cached cards invalid.
-FORMAT = 4
+FORMAT = 5
 
 
 def card_for(

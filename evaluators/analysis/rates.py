@@ -6,14 +6,21 @@ twice shows half of the bandwidth that it uses, and that half is what it can gai
 
 from kbevolve.archive.records import ProblemCard
 
-#: By the task's precision: how its products can be computed -> format of the operands, and products for each. 3 of TF32
+#: By the task's precision: how its products can be computed -> formats of the operands, and products of each. 3 of TF32
 #: or fp16 parts are as accurate as fp32, and so are 6 of bf16, which has 8 bits a part. (3 of bf16 have E = 6e-6, which
-#: the judge accepts; they take as long as 3 of fp16.)
-_WAYS = {
-    "fp32": {"fp32": ("fp32", 1), "3 TF32": ("tf32", 3), "3 fp16": ("fp16", 3), "6 bf16": ("bf16", 6)},
-    "tf32": {"TF32": ("tf32", 1), "fp16": ("fp16", 1)},
-    "fp16": {"fp16": ("fp16", 1)},
-    "bf16": {"bf16": ("bf16", 1)},
+#: the judge accepts; they take as long as 3 of fp16.) It also accepts one of fp16 and two of fp8 for what multiplies a
+#: low part: E = 1e-5 to 3e-5.
+_WAYS: dict[str, dict[str, dict[str, int]]] = {
+    "fp32": {
+        "fp32": {"fp32": 1},
+        "3 TF32": {"tf32": 3},
+        "3 fp16": {"fp16": 3},
+        "6 bf16": {"bf16": 6},
+        "fp16 and 2 fp8": {"fp16": 1, "fp8": 2},
+    },
+    "tf32": {"TF32": {"tf32": 1}, "fp16": {"fp16": 1}},
+    "fp16": {"fp16": {"fp16": 1}},
+    "bf16": {"bf16": {"bf16": 1}},
 }
 
 
@@ -35,14 +42,15 @@ def teraflops(card: ProblemCard | None, time_ms: float) -> float | None:
 def product_times(card: ProblemCard) -> dict[str, float]:
     """Milliseconds that the problem's products take at the measured peaks, for each way that is accurate enough.
 
-    The keys are ``fp32``, ``3 TF32``, ``3 fp16`` and ``6 bf16`` for an fp32 task on a GPU, ``fp32`` on a CPU. Empty
-    without products, or where the rates are not known. Nothing is padded; products that zeros save are left out.
+    The keys are ``fp32``, ``3 TF32``, ``3 fp16``, ``6 bf16`` and ``fp16 and 2 fp8`` for an fp32 task on a GPU, ``fp32``
+    on a CPU. Empty without products, or where the rates are not known. Nothing is padded; products that zeros save are
+    left out.
     """
     splits = "tf32" in card.peaks or card.precision != "fp32"  # not on a CPU
     return {
-        way: count * card.required_flops / card.peaks[name] * 1e3
-        for way, (name, count) in _WAYS[card.precision].items()
-        if card.required_flops and name in card.peaks and (splits or way == "fp32")
+        way: sum(count * card.required_flops / card.peaks[name] for name, count in formats.items()) * 1e3
+        for way, formats in _WAYS[card.precision].items()
+        if card.required_flops and formats.keys() <= card.peaks.keys() and (splits or way == "fp32")
     }
 
 

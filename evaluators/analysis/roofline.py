@@ -57,12 +57,16 @@ class Roofline:
         """Most operations per second of a kernel whose error is of this class.
 
         The kernel may use any unit that is accurate enough: TF32 and fp16 have the same mantissa, and three products of
-        parts give fp32 (Ootomo and Yokota, 2022) or fp64 as accurate as an fp32 output shows.
+        parts give fp32 (Ootomo and Yokota, 2022) or fp64 as accurate as an fp32 output shows. For fp32, the two small
+        ones of them may be of fp8: E is 1e-5 to 3e-5 then (docs/decisions.md).
         """
         rates = self.operations_per_second
         narrow = max(rates.get(name, 0.0) for name in _NARROW)
         wide = max(rates.get("fp32", 0.0), rates.get("fp64", 0.0))
-        return max(wide, narrow if precision_class in ("tf32", "half") else narrow / SPLIT_PRODUCTS)
+        if precision_class in ("tf32", "half"):
+            return max(wide, narrow)
+        mixed = precision_class == "fp32" and narrow and rates.get("fp8", 0.0)
+        return max(wide, narrow / SPLIT_PRODUCTS, 1 / (1 / narrow + 2 / mixed) if mixed else 0.0)
 
     def raised_to(self, other: "Roofline") -> "Roofline":
         """The higher of each rate."""

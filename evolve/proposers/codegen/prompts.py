@@ -84,6 +84,9 @@ def ideas(
         "ideas",
         **_problem(brief),
         **_parent(brief),
+        device=brief.task.device,
+        backends=backends(brief),
+        tensor_cores=_multiplies(brief),
         edited=edited(brief),
         languages=" or ".join(TITLES[backend] for backend in backends(brief)),
         failures=_failure_lines(brief),
@@ -120,6 +123,7 @@ def repair_task(brief: Brief, failure: Failure) -> str:
         "repair_task",
         **_problem(brief),
         device=brief.task.device,
+        tensor_cores=_multiplies(brief),
         idea=failure.idea,
         backends=(failure.kernel.backend,),
         skeleton=False,
@@ -220,6 +224,7 @@ def _writing(brief: Brief, shots: Shots) -> dict[str, Any]:
         **_problem(brief),
         "device": brief.task.device,
         "backends": backends(brief),
+        "tensor_cores": _multiplies(brief),
         "edited": edited(brief),
         "skeleton": shots != "zero_shot" and not edited(brief),
         "products": () if shots == "zero_shot" else _product_skeletons(brief),
@@ -235,10 +240,15 @@ def _longest(inspiration: Member, brief: Brief) -> int:
     return CHAMPION_LENGTH if is_ahead else INSPIRATION_LENGTH
 
 
+def _multiplies(brief: Brief) -> bool:
+    """Whether products take time, as far as that is known."""
+    return brief.task.card is None or brief.task.card.bound_by != "memory"
+
+
 def _product_skeletons(brief: Brief) -> tuple[Backend, ...]:
     """The languages whose product is shown: where arithmetic bounds an fp32 task, and the parent is not to be kept."""
     card, device = brief.task.card, brief.task.device
-    if card is None or card.precision != "fp32" or card.bound_by == "memory":
+    if card is None or card.precision != "fp32" or not _multiplies(brief):
         return ()
     if edited(brief) and not _replacing(brief):
         return ()

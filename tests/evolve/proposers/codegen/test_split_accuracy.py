@@ -31,6 +31,10 @@ def bf16(x: torch.Tensor) -> torch.Tensor:
     return x.bfloat16().float()
 
 
+def fp8(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.float8_e4m3fn).double()
+
+
 def parts(x: torch.Tensor, rounded: Rounding, count: int, scale: float) -> list[torch.Tensor]:
     """`count` low-precision tensors, as fp64, that add up to nearly x; each holds what the ones before left over."""
     found = []
@@ -48,6 +52,16 @@ def error(rounded: Rounding, products: int, scale: float = 1.0) -> float:
     count = {1: 1, 3: 2, 6: 3}[products]
     left, right = (parts(x, rounded, count, scale) for x in (a, b))
     result = sum(left[i] @ right[j] for i in range(count) for j in range(count - i))
+    truth = a.double() @ b.double()
+    return float((result - truth).norm() / (truth - truth.mean()).norm())
+
+
+def error_with_fp8() -> float:
+    """E of one product of fp16 parts and two of fp8, which multiply a low part, with exact sums."""
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(shape, generator=generator) for shape in ((256, 1024), (1024, 256)))
+    (ah, al), (bh, bl) = (parts(x, fp16, 2, FP16_SCALE) for x in (a, b))
+    result = ah @ bh + fp8(ah) @ fp8(bl * FP16_SCALE) / FP16_SCALE + fp8(al * FP16_SCALE) @ fp8(bh) / FP16_SCALE
     truth = a.double() @ b.double()
     return float((result - truth).norm() / (truth - truth.mean()).norm())
 
@@ -72,6 +86,11 @@ def test_the_stated_accuracy_is_that_of_the_products(
 ) -> None:
     (stated,) = re.findall(words, prompt)
     assert 0.5 < error(rounded, products, scale) / float(stated) < 1, "stated as rounded up"
+
+
+def test_the_stated_accuracy_with_fp8_is_that_of_the_products(prompt: str) -> None:
+    (stated,) = re.findall(r"small products in fp8 ([^\s,]+)", prompt)
+    assert 0.5 < error_with_fp8() / float(stated) < 1, "stated as rounded up"
 
 
 @pytest.mark.parametrize("rounded", [tf32, fp16, bf16])
