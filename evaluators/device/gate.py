@@ -9,11 +9,15 @@ thread waits for it, but it is paused while a kernel is timed (`DeviceGate.in_ba
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Protocol
 
+from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import Device
+
+#: Between two looks whether another judge wants the device, for which background processes are paused.
+_LOOK_SECONDS = 0.02
 
 
 class BackgroundProcess(Protocol):
@@ -45,8 +49,10 @@ class DeviceGate:
         self._background: list[BackgroundProcess] = []
         # Those that are paused for the thread that is alone.
         self._paused: list[BackgroundProcess] = []
-        # The machine's lock, shared by all background processes.
+        # The machine's lock, shared by all background processes, and those that are paused for another judge.
         self._background_lock = ExitStack()
+        self._yielding: list[BackgroundProcess] | None = None
+        self._watched = False
         self._closed = threading.Event()
 
     def close(self) -> None:
@@ -119,7 +125,8 @@ class DeviceGate:
     def in_background(self, process: BackgroundProcess) -> Iterator[None]:
         """Let a process use the device a little. No thread waits for it; it is paused while a thread is alone.
 
-        May be entered at any time. The first process is paused until the device can be shared.
+        So it is while another judge of this machine has the device alone, which waits for a moment only. May be
+        entered at any time. The first process is paused until the device can be shared.
         """
         with self._changed:
             joined = self._alone or bool(self._background)
@@ -155,10 +162,49 @@ class DeviceGate:
         return getattr(self._mine, "held", "")
 
     def _join(self, process: BackgroundProcess) -> None:
-        if self._alone:
+        if self._alone or self._yielding is not None:
             process.pause(wait=False)
-            self._paused.append(process)
+            (self._paused if self._yielding is None else self._yielding).append(process)
         self._background.append(process)
+        if not self._watched:
+            self._watched = True
+            threading.Thread(target=self._watch, name="kbevolve-device-watch", daemon=True).start()
+
+    def _watch(self) -> None:
+        """As long as there are background processes, pause them whenever another judge wants to have the device alone.
+
+        They hold the machine's lock, and a judge would wait for the last of them.
+        """
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            with self._changed:
+                if not self._background or self._closed.is_set():
+                    self._watched = False
+                    return
+                if self._alone or not lock.is_wanted(self._device):
+                    continue
+                self._yielding = list(self._background)
+                for wait in (False, True):
+                    for process in self._yielding:
+                        process.pause(wait=wait)
+                self._background_lock.close()
+            with suppress(EvaluatorError), lock.shared(self._device, self._closed):
+                with self._changed:
+                    self._end_yielding()
+                continue
+            with self._changed:  # the judge was closed while it waited
+                self._end_yielding()
+
+    def _end_yielding(self) -> None:
+        """Let the paused processes continue, unless a thread is alone by now, which does so when it is done."""
+        paused, self._yielding = self._yielding or [], None
+        if self._alone:
+            self._paused.extend(paused)
+            return
+        if self._background and not self._closed.is_set():
+            self._background_lock.enter_context(lock.shared_again(self._device))
+        for process in paused:
+            process.resume()
 
     def _pause_background(self) -> None:
         """Pause all background processes, some of which may have left by now. A later one is paused when it joins."""

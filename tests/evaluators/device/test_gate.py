@@ -25,6 +25,13 @@ def gate() -> DeviceGate:
     return DeviceGate(find_device("cpu"))
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def entering(gate: DeviceGate, kind: str, until: threading.Event) -> tuple[threading.Thread, threading.Event]:
     """A thread that enters and stays until `until` is set; the event that is set when it is inside."""
     inside = threading.Event()
@@ -228,22 +235,43 @@ def test_a_process_that_leaves_while_it_is_paused_is_resumed(gate: DeviceGate) -
     assert one.calls == ["stop", "wait until stopped", "resume"]
 
 
-def test_other_judges_wait_for_background_processes_until_those_are_paused(gate: DeviceGate) -> None:
+def test_background_processes_are_paused_for_other_judges_too(gate: DeviceGate) -> None:
     """File locks belong to open files, so a second gate of this process acts as one of another process."""
-    other, starting, out = DeviceGate(find_device("cpu")), ExitStack(), threading.Event()
-    out.set()
-    with gate.shared():
-        starting.enter_context(gate.in_background(Recorder()))
-    alone, inside = entering(other, "exclusive", out)
-    assert not inside.wait(SOON)
-    with gate.exclusive():  # the other judge asked first
-        assert inside.is_set()
+    other, out, first, second = DeviceGate(find_device("cpu")), threading.Event(), Recorder(), Recorder()
+    with gate.in_background(first):
+        first.calls.clear()
+        alone, inside = entering(other, "exclusive", out)
+        assert inside.wait(TIMEOUT)
+        assert first.calls == ["stop", "wait until stopped"]
+        with gate.in_background(second):
+            assert second.calls == ["stop"]
+            out.set()
+            alone.join(TIMEOUT)
+            until(lambda: first.calls[-1] == second.calls[-1] == "resume")
+            out = threading.Event()
+            alone, inside = entering(other, "exclusive", out)
+            assert inside.wait(TIMEOUT), "it is paused a second time"
+            out.set()
+            with gate.exclusive():
+                assert first.calls[-1] == second.calls[-1] == "wait until stopped"
+            until(lambda: first.calls[-1] == second.calls[-1] == "resume")
     alone.join(TIMEOUT)
-    again, inside = entering(other, "exclusive", out)
-    assert not inside.wait(SOON), "it runs again, so it holds the lock again"
-    starting.close()
+    with other.exclusive():
+        pass  # nothing holds the lock
+
+
+def test_a_process_that_leaves_while_another_judge_has_the_device_is_resumed(gate: DeviceGate) -> None:
+    other, out, one, starting = DeviceGate(find_device("cpu")), threading.Event(), Recorder(), ExitStack()
+    starting.enter_context(gate.in_background(one))
+    alone, inside = entering(other, "exclusive", out)
     assert inside.wait(TIMEOUT)
-    again.join(TIMEOUT)
+    starting.close()
+    assert one.calls[-1] == "wait until stopped"
+    out.set()
+    until(lambda: one.calls[-1] == "resume")
+    alone.join(TIMEOUT)
+    with other.exclusive():
+        pass
 
 
 @pytest.mark.parametrize("kind", ["shared", "exclusive"])
