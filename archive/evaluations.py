@@ -139,6 +139,13 @@ class Accuracy(Part):
     #: KernelBench v0.1's verdict (allclose, 1e-4 fp32, 1e-2 half) beside ours.
     allclose: bool | None = None
 
+    @property
+    def over_reference(self) -> float | None:
+        """The error in multiples of the reference's own, or of a rounding in fp32 where that is more."""
+        if self.error is None or self.reference_error is None:
+            return None
+        return self.error / max(self.reference_error, 2.0**-23)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing(Part):

@@ -17,6 +17,7 @@ from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.candidate.side_effects import leaks_threads
 from kbevolve.evaluators.candidate.trials import OWN_NAMES, PREPACKED_TAG, check_weights_again, run_trials
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
+from kbevolve.evaluators.correctness.rule import SLACK
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
@@ -232,6 +233,7 @@ def _timed(context: ProblemContext, rounds: list[Round], found: Evaluation) -> E
         "clearly-slow": is_clearly_slow(ratios, context.best_speedup),
         "leaked-threads": any(leaks_threads(call) for blocks in rounds for call in blocks[KERNEL].calls),
         UNREPORTED: any(blocks[KERNEL].penalty_ms for blocks in rounds),
+        "less-accurate": (found.accuracy.over_reference or 0.0) > SLACK,
         "beyond-roofline": context.is_beyond_roofline(kernel_ms, found.accuracy.precision_class),
     }
     return changed(

@@ -17,10 +17,20 @@ from kbevolve.archive.formatting import (
     time_words,
     verdict_words,
 )
-from kbevolve.archive.records import Birth, Confirmation, Evaluation, Operator, ProblemCard, StopReason, Verdict
+from kbevolve.archive.records import (
+    Accuracy,
+    Birth,
+    Confirmation,
+    Evaluation,
+    Operator,
+    ProblemCard,
+    StopReason,
+    Verdict,
+)
 from kbevolve.archive.run_view import RunView
 from kbevolve.archive.standings import REFERENCE_WORDS
 from kbevolve.evaluators.analysis.rates import percent, roofline_share
+from kbevolve.evaluators.correctness.rule import SLACK
 from kbevolve.evaluators.timing.baselines import DEFAULT_FLAGS, EAGER, Baseline, best, over_best
 from kbevolve.evolve.cli.options import archive_words
 from kbevolve.evolve.cli.render.console import Console
@@ -74,6 +84,8 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
         found = population.member(champion.kernel).evaluation
         share = roofline_share(card, found.accuracy.precision_class, champion.time_ms)
         say(console, f"Best: {champion.kernel}, {best_words(champion, ending.baselines, share)}.")
+        if words := coarser_words(found.accuracy):
+            note(console, words)
     if confirmed and (champion is None or champion.speedup_low <= 1):
         say(console, f"No kernel is confirmed to be faster than eager{_eager_words(card)}.")
     if verbosity() is Verbosity.QUIET:
@@ -90,6 +102,17 @@ def print_summary(console: Console, context: RunContext, ending: Ending) -> None
     width = max((len(command) for command, _ in commands), default=0)
     for command, why in commands:
         console.print(Text(f"  {command:<{width}}  ").append(why, style="dim"), soft_wrap=True)
+
+
+def coarser_words(accuracy: Accuracy) -> str:
+    """How much less accurate than the reference a kernel is; "" for one that is hardly so."""
+    times = accuracy.over_reference
+    if times is None or times <= SLACK:
+        return ""
+    return (
+        f"It is within the limit, and less accurate than the reference: an error of {accuracy.error:.1e} against "
+        f"{accuracy.reference_error:.1e}."
+    )
 
 
 def best_words(champion: Confirmation, baselines: Sequence[Baseline], share: float | None = None) -> str:

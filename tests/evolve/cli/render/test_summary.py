@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from kbevolve.archive.records import Accuracy
 from kbevolve.evaluators.timing.baselines import Baseline
-from kbevolve.evolve.cli.render.summary import best_words
+from kbevolve.evolve.cli.render.summary import best_words, coarser_words
 from tests.small_archive import confirmation
 
 
@@ -19,3 +20,11 @@ def test_eager_is_a_baseline_itself() -> None:
     assert best_words(champion, (tf32,)).endswith("(confirmed), 0.750× of eager's speed with default flags")
     behind = best_words(confirmation("r", "k", speedup=0.5), (slow,))
     assert behind == "0.500× of eager's speed (confirmed), 0.500× of the speed of the best of eager and compile (eager)"
+
+
+def test_a_kernel_far_less_accurate_than_the_reference_is_said_to_be() -> None:
+    assert coarser_words(Accuracy(error=5e-6, reference_error=1.4e-6)) == coarser_words(Accuracy()) == ""
+    assert coarser_words(Accuracy(error=4e-7, reference_error=0.0)) == "", "a few roundings of fp32"
+    assert coarser_words(Accuracy(error=1.41e-5, reference_error=1.4e-6)).endswith(
+        "an error of 1.4e-05 against 1.4e-06."
+    )
