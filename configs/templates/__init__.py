@@ -5,9 +5,10 @@ Gluon, after `imports.py`. For fp32-accurate results on the tensor cores of sm_9
 splits into pairs of fp16: `split_products.py` has products of any strides, `split_convolution.py` convolutions, whose
 product is in `convolution_product.py`; each needs those before it. What follows a product element by element is
 computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and
-`fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `direct_convolution.py` has
-convolutions in groups of few channels, which memory bounds, also with an epilogue (`fused_groups.py`);
-`split_attention.py` has attention and needs `imports.py` alone.
+`fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `gathered_convolution.py`
+has convolutions of few channels, whose numbers are read where they lie and split into three of bf16 (with an epilogue:
+`fused_gathers.py`), `direct_convolution.py` those in groups of few channels, which memory bounds (`fused_groups.py`),
+and `split_attention.py` has attention and needs `imports.py` alone.
 """
 
 from pathlib import Path
@@ -25,6 +26,8 @@ TEMPLATES = (
     "split_convolution",
     "fused_products",
     "fused_convolutions",
+    "gathered_convolution",
+    "fused_gathers",
     "direct_convolution",
     "fused_groups",
     "split_attention",

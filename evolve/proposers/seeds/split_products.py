@@ -8,6 +8,8 @@ what follows it is computed.
 """
 
 import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kbevolve.configs.templates import template
 from kbevolve.evolve.proposers.seeds.reachable import names_in, without_unused
@@ -16,8 +18,9 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 #: Calls of Inductor's code that have a counterpart in a template: those that write to a buffer, and one that does not.
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
-_SPLIT, _DIRECT, _ATTENTION = "split_convolution", "direct_convolution", "split_attention"
-_PRODUCT, _FUSED, _GROUPED = "fused_product", "fused_convolution", "fused_grouped"
+_SPLIT, _GATHERED = "split_convolution", "gathered_convolution"
+_DIRECT, _ATTENTION = "direct_convolution", "split_attention"
+_PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
 _CALLS = {
     "torch.ops.kbevolve.attention.default": (_ATTENTION, "attend_by_library"),
@@ -25,6 +28,8 @@ _CALLS = {
     "torch.ops.kbevolve.convolution.default": (_FUSED, "fused_convolution_by_library"),
     "torch.ops.kbevolve.grouped.default": (_GROUPED, "fused_grouped_by_library"),
 }
+#: The place of `transposed` among the arguments of our operator for convolutions.
+_TRANSPOSED = 6
 #: The templates in the order of a file, those that a function needs, and the one that has its tunables.
 _ORDER = (
     "functions",
@@ -35,6 +40,8 @@ _ORDER = (
     "split_convolution",
     "fused_products",
     "fused_convolutions",
+    _GATHERED,
+    "fused_gathers",
     _DIRECT,
     "fused_groups",
     _ATTENTION,
@@ -43,21 +50,49 @@ _PRODUCT_FILES = ("split_pairs", "split_products")
 _CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "split_convolution")
 _FILES = {
     _SPLIT: _CONVOLUTION_FILES,
+    _GATHERED: (_GATHERED,),
     _DIRECT: (_DIRECT,),
     _ATTENTION: (_ATTENTION,),
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
+    _FUSED_GATHERED: (_GATHERED, "fused_gathers"),
     _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {
     _SPLIT: "convolution_product",
     _FUSED: "convolution_product",
+    _GATHERED: _GATHERED,
+    _FUSED_GATHERED: _GATHERED,
     _DIRECT: _DIRECT,
     _GROUPED: _DIRECT,
     _ATTENTION: _ATTENTION,
 }
+#: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
+_GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
+MOST_CHANNELS = 8
 #: Calls with a tunable of their own; later ones share the last, so that the search stays small.
 _MOST_TUNABLES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Replaceable:
+    """A call that templates can take over: by value 1 of its tunable the first of them, by 2 the second."""
+
+    function: ast.Attribute
+    templates: tuple[str, ...]
+
+    def choice(self, tunable: str) -> str:
+        """What is called, in Python; the library's function for 0."""
+        theirs = ast.unparse(self.function)
+        first, *others = self.templates
+        chosen = f"{first} if {tunable} else {_CALLS[theirs][1] if theirs in _CALLS else theirs}"
+        return f"({others[0]} if {tunable} == 2 else {chosen})" if others else f"({chosen})"
+
+    def condition(self, tunable: str, name: str) -> str:
+        """When the values of a template's file have an effect, as tunables say it; "" for never."""
+        values = [at for at, one in enumerate(self.templates, 1) if _TUNED.get(one, "split_products") == name]
+        alone = len(self.templates) == 1
+        return tunable if values and alone else f"{tunable} == {values[0]}" if values else ""
 
 
 def with_split_products(source: str) -> str | None:
@@ -66,24 +101,26 @@ def with_split_products(source: str) -> str | None:
     Args:
         source: from `inductor.wrap`, of an fp32 task; with each attention as one call or not.
     """
-    calls = [found for node in ast.walk(ast.parse(source)) if (found := _replaced(node))]
+    tree = ast.parse(source)
+    sizes = _sizes(tree)
+    calls = [found for node in ast.walk(tree) if (found := _replaced(node, sizes))]
     if not calls:
         return None
-    calls.sort(key=lambda call: (call[0].lineno, call[0].col_offset))
+    calls.sort(key=lambda call: (call.function.lineno, call.function.col_offset))
+    tunables = [f"PRODUCT_{min(number, _MOST_TUNABLES - 1)}" for number in range(len(calls))]
     lines = source.encode().splitlines(keepends=True)
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
     text = bytearray(source.encode())
-    for number, (function, ours) in reversed(list(enumerate(calls))):
-        begin = starts[function.lineno - 1] + function.col_offset
-        theirs = ast.unparse(function)
-        name = f"PRODUCT_{min(number, _MOST_TUNABLES - 1)}"
-        other = _CALLS[theirs][1] if theirs in _CALLS else theirs
-        text[begin : begin + len(theirs)] = f"({ours} if {name} else {other})".encode()
-    names = range(min(len(calls), _MOST_TUNABLES))
-    switches = "".join(f"PRODUCT_{number} = 1  # tune: 1, 0\n" for number in names)
-    needed = {name for _, ours in calls for name in _FILES.get(ours, _PRODUCT_FILES)}
+    for call, tunable in reversed(list(zip(calls, tunables, strict=True))):
+        begin = starts[call.function.lineno - 1] + call.function.col_offset
+        text[begin : begin + len(ast.unparse(call.function))] = call.choice(tunable).encode()
+    switches = ""
+    for tunable in sorted(set(tunables)):
+        most = max(len(call.templates) for call, its in zip(calls, tunables, strict=True) if its == tunable)
+        switches += f"{tunable} = {most}  # tune: {', '.join(str(value) for value in range(most, -1, -1))}\n"
+    needed = {name for call in calls for one in call.templates for name in _FILES.get(one, _PRODUCT_FILES)}
     if "functions" not in needed:
         needed.add("no_epilogue")
     used = [name for name in _ORDER if name in needed]
@@ -92,29 +129,52 @@ def with_split_products(source: str) -> str | None:
     there = {one.name for one in declared(templates)}
     # Values of a template that no call has chosen have no effect.
     for name in used:
-        its = [at for at, (_, ours) in enumerate(calls) if _TUNED.get(ours, "split_products") == name]
-        choices = " or ".join(f"PRODUCT_{at}" for at in sorted({min(at, _MOST_TUNABLES - 1) for at in its}))
+        conditions = {call.condition(its, name) for call, its in zip(calls, tunables, strict=True)} - {""}
         if values := ", ".join(one.name for one in declared(template(name)) if one.name in there):
-            switches += f"# tune {values} if: {choices or 0}\n"
+            switches += f"# tune {values} if: {' or '.join(sorted(conditions)) or 0}\n"
     place = starts[_first_statement(source)]
-    text[place:place] = f"{templates}\n\n\n# 1: a template's code; 0: the library's.\n{switches}\n\n".encode()
+    text[place:place] = (
+        f"{templates}\n\n\n# The number of a template's code; 0: the library's.\n{switches}\n\n".encode()
+    )
     return text.decode()
 
 
-def _replaced(node: ast.AST) -> tuple[ast.Attribute, str] | None:
-    """The function of a call that a template can take over, and the template's."""
+def _sizes(tree: ast.AST) -> Mapping[str, tuple[int, ...]]:
+    """The sizes of tensors that Inductor's code asserts, by the names of their variables."""
+    found: dict[str, tuple[int, ...]] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="assert_size_stride"), args=[ast.Name(id=name), ast.Tuple() as sizes, *_]):
+                found[name] = ast.literal_eval(sizes)
+    return found
+
+
+def _replaced(node: ast.AST, sizes: Mapping[str, tuple[int, ...]]) -> _Replaceable | None:
+    """A call that templates can take over."""
     match node:
-        case ast.Call(func=ast.Attribute() as function) if (name := ast.unparse(function)) in _CALLS:
-            return function, _CALLS[name][0]
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, keywords=keywords):
-            given = {keyword.arg: ast.unparse(keyword.value) for keyword in keywords}
-            if function.attr in _PRODUCTS and "out" in given:
-                return function, f"split_{function.attr}"
-            if function.attr == _CONVOLUTION and given.get("groups") == "1":
-                return function, _SPLIT
-            if function.attr == _CONVOLUTION and given.get("transposed") == "False":
-                return function, _DIRECT
+        case ast.Call(func=ast.Attribute() as function, args=given) if (name := ast.unparse(function)) in _CALLS:
+            ours = _CALLS[name][0]
+            turned = ours == _FUSED and ast.unparse(given[_TRANSPOSED]) == "True"
+            return _Replaceable(function, _with_gathered(ours, given, sizes, turned))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="extern_kernels")) as function, args=given, keywords=named):
+            by_name = {keyword.arg: ast.unparse(keyword.value) for keyword in named}
+            if function.attr in _PRODUCTS and "out" in by_name:
+                return _Replaceable(function, (f"split_{function.attr}",))
+            if function.attr == _CONVOLUTION and by_name.get("groups") == "1":
+                turned = by_name.get("transposed") == "True"
+                return _Replaceable(function, _with_gathered(_SPLIT, given, sizes, turned))
+            if function.attr == _CONVOLUTION and by_name.get("transposed") == "False":
+                return _Replaceable(function, (_DIRECT,))
     return None
+
+
+def _with_gathered(
+    ours: str, given: list[ast.expr], sizes: Mapping[str, tuple[int, ...]], transposed: bool
+) -> tuple[str, ...]:
+    """The function of a template, and the one for few channels where filters are known to have no more."""
+    filters = sizes.get(ast.unparse(given[1]), ()) if len(given) > 1 else ()
+    few = ours in _GATHERS and not transposed and len(filters) > 2 and filters[1] <= MOST_CHANNELS
+    return (ours, _GATHERS[ours]) if few else (ours,)
 
 
 def _first_statement(source: str) -> int:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kbevolve.configs.templates import TEMPLATES, template
-from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.seeds.split_products import MOST_CHANNELS, with_split_products
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.tunables import declared, values_of, with_values
 
@@ -54,7 +54,7 @@ class Doubles:
 def run(source: str, doubles: Doubles) -> torch.Tensor:
     """The result of the file's Runner; the template, which needs Triton, is cut out."""
     before, templates, more = source.partition("import functools")
-    body = before + "#" + more.partition("# 1: a template's code")[2] if templates else source
+    body = before + "#" + more.partition("# The number of a template's code")[2] if templates else source
     names: dict[str, Any] = {"split_mm": doubles.mm, "split_addmm": doubles.addmm}
     exec(body, names)
     torch.manual_seed(0)
@@ -99,6 +99,28 @@ def test_a_convolution_brings_its_template(transposed: bool) -> None:
     assert template("split_convolution") not in (with_split_products(CODE) or "")
 
 
+def test_a_convolution_of_few_channels_has_two_templates() -> None:
+    call = "extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=1, bias=None)"
+    sizes = "assert_size_stride(b, (16, 3, 5, 5), (75, 25, 5, 1))"
+    source = with_split_products(f"from x import extern_kernels\n{sizes}\nfound = {call}\n")
+    assert source is not None
+    ast.parse(source)
+    choice = (
+        "gathered_convolution if PRODUCT_0 == 2 else split_convolution if PRODUCT_0 else extern_kernels.convolution"
+    )
+    assert f"found = ({choice})(a, b, stride" in source
+    values = values_of(source)
+    assert values["PRODUCT_0"] == "2"
+    assert "CONV_N" in idle(source, values)
+    assert "GATHER_N" not in idle(source, values)
+    assert "GATHER_N" in idle(source, values | {"PRODUCT_0": "1"})
+    many = f"from x import extern_kernels\n{sizes.replace(' 3,', f' {MOST_CHANNELS + 1},')}\nfound = {call}\n"
+    assert "gathered" not in (with_split_products(many) or "gathered")
+    turned = f"from x import extern_kernels\n{sizes}\nfound = {call.replace('False', 'True')}\n"
+    assert "gathered" not in (with_split_products(turned) or "gathered")
+    assert f"weight.shape[1] <= {MOST_CHANNELS} " in template("gathered_convolution")
+
+
 def test_a_convolution_in_groups_adds_up_its_taps() -> None:
     call = "extern_kernels.convolution(a, b, stride=(1,), transposed=False, groups=8, bias=None)"
     source = with_split_products(f"from x import extern_kernels\nfound = {call}\n")
@@ -140,7 +162,8 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
     names += [one.name for one in declared(template(name))]
     assert names
     assert all(
-        name.lower().startswith(("split", "conv_", "direct", "attend_", "fused_", "epilogue_")) for name in names
+        name.lower().startswith(("split", "conv_", "direct", "attend_", "fused_", "epilogue_", "gather"))
+        for name in names
     )
 
 

@@ -1,0 +1,132 @@
+"""Convolutions of few channels, whose numbers are read where they lie, on a device of sm_90."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from kbevolve.archive.records import Kernel, Verdict
+from kbevolve.configs.settings import EvaluationSettings
+from kbevolve.configs.templates import TEMPLATES, template
+from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess
+from kbevolve.evolve.proposers.seeds.split_products import with_split_products
+from kbevolve.evolve.proposers.tuning.tunables import with_values
+from tests.evolve.proposers.seeds.test_seeds import problem_of
+from tests.imported import imported
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0), reason="no device of sm_90"
+    ),
+]
+SETTINGS: list[dict[str, str]] = [
+    {},
+    {"GATHER_N": "16", "GATHER_K": "16", "GATHER_WARPS": "4", "GATHER_EACH": "4"},
+    {"GATHER_N": "32", "GATHER_K": "64", "GATHER_EACH": "1"},
+]
+#: Input, filters, and what differs from a step of 1 without padding.
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
+    ((2, 5, 9, 11), (7, 5, 3, 3), {"padding": (1, 1)}),
+    ((2, 3, 223, 221), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
+    ((2, 8, 33, 32), (70, 8, 3, 2), {"dilation": (2, 3), "padding": (2, 0)}),
+    ((3, 4, 400), (128, 4, 5), {"stride": (2,), "padding": (1,)}),
+    ((1, 4, 16, 17, 18), (5, 4, 3, 2, 3), {"stride": (2, 1, 1), "padding": (1, 0, 1)}),
+    ((4, 3, 12, 20, 20), (16, 3, 4, 4, 4), {}),
+    ((3, 1, 30, 31), (33, 1, 1, 1), {}),
+]
+
+
+@pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
+def gathered(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    text = "\n\n".join(map(template, ("imports", "no_epilogue", "gathered_convolution")))
+    return imported(with_values(text, request.param), tmp_path, "gathered")
+
+
+def convolved(module: Any, x: torch.Tensor, weight: torch.Tensor, bias: Any, asked: dict[str, tuple[int, ...]]) -> Any:
+    none = (0,) * (x.dim() - 2)
+    assert module.gather_fits(x, weight, False, 1)
+    return module.gathered_convolution(x, weight, **asked, transposed=False, output_padding=none, groups=1, bias=bias)
+
+
+@pytest.mark.parametrize(("inputs", "filters", "options"), CONVOLUTIONS)
+def test_it_is_as_accurate_as_fp32(
+    gathered: Any, inputs: tuple[int, ...], filters: tuple[int, ...], options: dict[str, tuple[int, ...]]
+) -> None:
+    torch.manual_seed(0)
+    dims = len(inputs) - 2
+    asked = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims} | options
+    for size in (1.0, 2.0**-40, 2.0**60):
+        x, weight, bias = (torch.randn(shape, device="cuda") for shape in (inputs, filters, filters[:1]))
+        x, bias = x * size, bias * size
+        found = convolved(gathered, x, weight, bias, asked)
+        positions = (asked["stride"], asked["padding"], asked["dilation"], False, (0,) * dims, 1)
+        truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
+        assert found.shape == truth.shape
+        assert (found - truth).norm() < 4e-7 * truth.norm(), size
+
+
+def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
+    x, weight = torch.randn(2, 8, 40, 44, device="cuda"), torch.randn(8, 8, 3, 3, device="cuda")
+    x[0, 3, 5, 7], x[0, 1, 20, 21], x[1, 0, 0, 0], x[1, 2, 39, 1] = torch.nan, torch.inf, -torch.inf, 3.4e38
+    asked = {"stride": (2, 1), "padding": (1, 1), "dilation": (1, 1)}
+    found = convolved(gathered, x, weight, None, asked)
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        right = torch.convolution(x, weight, None, *asked.values(), False, (0, 0), 1)
+    assert torch.equal(found.isnan(), right.isnan())
+    assert torch.equal(found[right.isinf()], right[right.isinf()])
+    finite = right.isfinite()
+    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5)
+
+
+MODEL = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = nn.Conv3d(3, 16, 4), nn.BatchNorm3d(16)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.convolution(x)))
+
+
+def get_inputs():
+    return [torch.randn(128, 3, 16, 32, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_kernel_with_it_is_right_and_faster_than_with_pairs(tmp_path: Path) -> None:
+    problem = problem_of(MODEL, tmp_path)
+    with InductorProcess(problem, "cuda", templates=True) as process:
+        texts = [process.source(), process.fused()]
+    sources = [with_split_products(text or "") or "" for text in texts]
+    assert all("gather" in source for source in sources)
+    speedups = []
+    settings = EvaluationSettings(profile=False, baselines=False)
+    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
+        for source in (*sources, with_values(sources[0], {"PRODUCT_0": "1"})):
+            found = judge.evaluate(problem, Kernel.from_source(source))
+            assert found.verdict is Verdict.CORRECT, found.message
+            assert found.accuracy.precision_class == "fp32"
+            speedups.append(found.timing.speedup or 0.0)
+    print("gathered, with what follows in one kernel, pairs, times eager:", speedups)
+    assert min(speedups[:2]) > speedups[2]
+
+
+def test_all_templates_are_one_file(tmp_path: Path) -> None:
+    module = imported("\n\n".join(map(template, TEMPLATES)), tmp_path, "all")
+    x, weight = torch.randn(1, 1, 8, 8, device="cuda"), torch.randn(1, 1, 3, 3, device="cuda")
+    found = convolved(module, x, weight, None, {"stride": (1, 1), "padding": (1, 1), "dilation": (1, 1)})
+    assert found.shape == F.conv2d(x, weight, padding=1).shape
