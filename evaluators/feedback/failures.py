@@ -11,10 +11,11 @@ _MOST_LINE = 300
 #: Compiler errors shown: later ones are often consequences of the first.
 _MOST_ERRORS = 3
 
-#: `file:line:col: error: …` (g++, clang), `file(line): error: …` (nvcc), `ptxas error : …`, `ld: …`.
+#: `file:line:col: error: …` (g++, clang), `file(line): error: …` (nvcc), `ptxas error : …`, `ptxas fatal : …`, `ld: …`.
 _COMPILER_ERROR = re.compile(
     r"^(?P<file>[^\s:()]+)(?::(?P<line>\d+)(?::\d+)?:|\((?P<line2>\d+)\):)\s+(?:fatal\s+)?error\b.*"
-    r"|^ptxas\b.*error.*|^.*\b(?:ld|collect2)(?:\.\w+)?: (?:error|cannot find|undefined)\b.*"
+    r"|^ptxas\b(?!.*aborted due to errors).*(?:error|fatal).*"
+    r"|^.*\b(?:ld|collect2)(?:\.\w+)?: (?:error|cannot find|undefined)\b.*"
     r"|^.*undefined reference to.*",
     re.MULTILINE,
 )

@@ -138,6 +138,7 @@ def test_a_remembered_answer_is_as_fast_as_kernelbench_warns_of(problem: Problem
     assert judged(problem, "return self.remembered(x)", device).is_excessive
 
 
+@pytest.mark.slow
 def test_fewer_trials_and_no_times(problem: Problem, device: Device) -> None:
     settings = KernelBenchSettings(trials=1, performance=False)
     found = judged(problem, "return self.compute(x) + 1.0", device, settings=settings)
@@ -146,6 +147,7 @@ def test_fewer_trials_and_no_times(problem: Problem, device: Device) -> None:
     assert (found.outcome, found.timing, found.speedup) == (Outcome.CORRECT, None, None)
 
 
+@pytest.mark.slow
 def test_the_tolerance_follows_the_precision(problem: Problem, device: Device) -> None:
     body = "return self.compute(x) + 8e-3"
     assert judged(problem, body, device).outcome is Outcome.INCORRECT

@@ -104,3 +104,10 @@ def test_an_invalid_reply_still_gives_a_message(reply: dict[str, object]) -> Non
     verdict, message = failure_of(reply)
     assert verdict is Verdict.CRASHED
     assert message
+
+
+def test_what_ptxas_calls_fatal_comes_before_that_it_gave_up() -> None:
+    needed = "ptxas fatal   : (C7602) Insufficient registers (128) to compile instruction at line 9025 in function pv."
+    log = f"ptxas info    : 0 bytes gmem\n{needed}\nptxas fatal   : Ptx assembly aborted due to errors\n"
+    assert compiler_excerpt(log).startswith(needed)
+    assert "more errors" not in compiler_excerpt(log)
