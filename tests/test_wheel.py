@@ -1,5 +1,6 @@
 """What pip installs works far from the checkout."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -17,9 +18,14 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the source distribution."""
-    folder = tmp_path_factory.mktemp("dist")
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    folder = shared / "dist"
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, "."]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    with (shared / "dist.lock").open("w") as lock:  # two builds would write the same files of the checkout
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return folder
 
 
