@@ -6,7 +6,7 @@ The judge times the reference through the same class and the same program, in a 
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -107,17 +107,6 @@ class CandidateProcess:
         with self._gate.in_background(self.worker):
             yield
         self.worker.deadline += time.monotonic() - began - (self.worker.clock - clock)
-
-    @contextmanager
-    def beside_timing(self) -> Iterator[None]:
-        """Leave the device to a kernel that is timed, if the thread shares it: compiling takes seconds of a core."""
-        if self._device.type == "cpu" or self._gate.is_alone:
-            yield
-            return
-        waited = self._gate.waited
-        with self._gate.released(), self.in_background():
-            yield
-        self.worker.deadline += self._gate.waited - waited
 
     @property
     def outputs(self) -> list[torch.Tensor]:
@@ -250,13 +239,12 @@ class CandidateProcess:
 
     def _call(self, kind: str, inputs: list[torch.Tensor], **options: bool) -> Call:
         self._write(self._prepared.input_places, inputs)
-        limit, compiles = self._settings.run_seconds, self._compiles and not self._called
-        if compiles:
+        limit = self._settings.run_seconds
+        if not self._called and self._compiles:
             limit += self._settings.build_seconds
         request = {**self._request(kind), **options}
         asked = time.perf_counter()
-        with self.beside_timing() if compiles else nullcontext():
-            reply = self._ask(request, limit)
+        reply = self._ask(request, limit)
         wall_ms = 1e3 * (time.perf_counter() - asked)
         self._called = True
         with reading_a_reply():

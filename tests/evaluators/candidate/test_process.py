@@ -3,7 +3,6 @@
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -59,30 +58,3 @@ def test_on_a_cpu_timing_waits_for_an_import(worker: Sleeping) -> None:
         gate.exclusive(),
     ):
         pass
-
-
-def test_a_first_call_that_compiles_leaves_the_gpu_to_timing_and_is_paused_meanwhile(worker: Sleeping) -> None:
-    gate = DeviceGate(CPU)
-    own = candidate(worker, GPU, gate)
-
-    def time_another() -> bool:
-        with gate.exclusive():
-            time.sleep(0.1)
-            return is_stopped(worker.leader)
-
-    with ThreadPoolExecutor(1) as threads:
-        with own.on_device():
-            with own.beside_timing():
-                assert threads.submit(time_another).result(5), "it runs while another kernel is timed"
-                assert not is_stopped(worker.leader)
-            timed = threads.submit(time_another)
-            time.sleep(0.2)
-            assert not timed.done(), "it shares the device again"
-        assert not timed.result(5)
-    assert 100.1 < worker.deadline < 105
-
-
-def test_where_a_thread_has_the_gpu_alone_a_first_call_is_not_paused(worker: Sleeping) -> None:
-    gate = DeviceGate(CPU)
-    with gate.exclusive(), candidate(worker, GPU, gate).beside_timing():
-        assert not is_stopped(worker.leader)
