@@ -66,8 +66,8 @@ def test_a_replayed_run_is_the_recorded_one(
 
 def model_for(strategy: str) -> Callable[[Request], Answer]:
     """The fickle model. A refinement sends the same request again after prose or a duplicate, and would have the same
-    answer for ever: it gets new kernels only."""
-    return partial(fickle, kinds=LASTING, new=True) if strategy == "refine" else fickle
+    answer for ever; so may OpenEvolve, whose parents are the same again. These get new kernels only."""
+    return partial(fickle, kinds=LASTING, new=True) if strategy in ("refine", "openevolve") else fickle
 
 
 @pytest.fixture(scope="module", params=EACH)
