@@ -9,7 +9,7 @@ from kbevolve.archive.records import ProblemCard
 #: By the task's precision: how its products can be computed -> formats of the operands, and products of each. 3 of TF32
 #: or fp16 parts are as accurate as fp32, and so are 6 of bf16, which has 8 bits a part. (3 of bf16 have E = 6e-6, which
 #: the judge accepts; they take as long as 3 of fp16.) It also accepts one of fp16 and two of fp8 for what multiplies a
-#: low part: E = 1e-5 to 3e-5.
+#: low part: E = 1e-5 to 4e-5.
 _WAYS: dict[str, dict[str, dict[str, int]]] = {
     "fp32": {
         "fp32": {"fp32": 1},

@@ -58,7 +58,7 @@ class Roofline:
 
         The kernel may use any unit that is accurate enough: TF32 and fp16 have the same mantissa, and three products of
         parts give fp32 (Ootomo and Yokota, 2022) or fp64 as accurate as an fp32 output shows. For fp32, the two small
-        ones of them may be of fp8: E is 1e-5 to 3e-5 then (docs/decisions.md).
+        ones of them may be of fp8: E is 1e-5 to 4e-5 then (docs/decisions.md).
         """
         rates = self.operations_per_second
         narrow = max(rates.get(name, 0.0) for name in _NARROW)

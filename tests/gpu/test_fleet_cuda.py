@@ -112,7 +112,7 @@ def test_a_contest_is_held_on_one_device(pair: Fleet) -> None:
 
 
 def test_a_judge_without_a_process_of_its_own_takes_the_second_device() -> None:
-    """It sees both devices, and the first one is where torch launches unless it is told otherwise."""
+    """It sees both devices, and torch launches on the first one unless another is current."""
     asked = list(kernels().values())[::COUNT]
     with Judge(find_device("cuda:1"), SETTINGS) as judge:
         assert {kernel.id: judge.evaluate(PROBLEM_HERE, kernel).verdict for kernel, _ in asked} == {
