@@ -106,8 +106,10 @@ class ProblemContext:
         self.reference, self.undisturbed = self.start_reference()
         # The cached card may be from a busier day.
         self.card = replace(self.card, eager_ms=self.undisturbed.ms)
-        #: To be entered before a kernel gets memory: as many as fit side by side.
-        self.memory = threading.BoundedSemaphore(self._fitting(width))
+        #: How many kernels fit into memory side by side, at most the judge's width.
+        self.fitting = self._fitting(width)
+        #: To be entered before a kernel gets memory.
+        self.memory = threading.BoundedSemaphore(self.fitting)
         #: What it costs to launch a call of the reference; None where it is not measured.
         self.reference_cost = self.launch_cost(self.reference)
 

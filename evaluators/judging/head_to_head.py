@@ -1,11 +1,15 @@
 """Contests: several kernels and the reference, each in a fresh process, timed in the same rounds."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
+import torch
+
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
 from kbevolve.evaluators.candidate.process import CandidateProcess
+from kbevolve.evaluators.device.devices import current
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.paired_timing import REFERENCE, Round, run_credible_rounds
 from kbevolve.evaluators.judging.pipeline import check_contestant, rejected
@@ -32,7 +36,10 @@ def run_contest(context: ProblemContext, kernels: Sequence[Kernel], *, rounds: i
 def _run_once(
     context: ProblemContext, kernels: Sequence[Kernel], rounds: int
 ) -> tuple[dict[str, Evaluation], list[Round]]:
-    """Each kernel's evaluation in this contest, and all rounds. When a kernel fails in one, the others start again."""
+    """Each kernel's evaluation in this contest, and all rounds. When a kernel fails in one, the others start again.
+
+    The kernels are checked side by side, since most of that time they compile.
+    """
     found: dict[str, Evaluation] = {}
     candidates: dict[str, CandidateProcess] = {}
     plans: dict[str, TimingPlan] = {}
@@ -42,16 +49,27 @@ def _run_once(
         plans[name] = replace(plan, least_rounds=rounds, rounds=rounds, calls=max(1, plan.calls))
         candidates[name] = candidate
 
+    def checked(candidate: CandidateProcess, kernel: Kernel) -> tuple[Evaluation, float]:
+        with current(context.device):
+            return check_contestant(context.judge, context.prepared, candidate, kernel)
+
     with ExitStack() as stack:
+        # Left after the kernels' processes are dead, so that no thread waits for one.
+        threads = stack.enter_context(
+            ThreadPoolExecutor(context.fitting, initializer=torch.set_num_threads, initargs=(1,))
+        )
         # The reference gets a fresh process, too: identical code differs between two processes.
         reference, undisturbed = context.start_reference()
         stack.callback(reference.close)
         enter(REFERENCE, reference, undisturbed.ms)
+        started: list[CandidateProcess] = []
         for kernel in kernels:
-            candidate = context.start(kernel.source)
-            stack.callback(candidate.close)
-            found[kernel.id], kernel_ms = check_contestant(context.judge, context.prepared, candidate, kernel)
-            if found[kernel.id].verdict is Verdict.CORRECT:
+            started.append(context.start(kernel.source))
+            stack.callback(started[-1].close)
+        checks = threads.map(checked, started, kernels)
+        for kernel, candidate, (evaluation, kernel_ms) in zip(kernels, started, checks, strict=True):
+            found[kernel.id] = evaluation
+            if evaluation.verdict is Verdict.CORRECT:
                 enter(kernel.id, candidate, kernel_ms)
         while len(candidates) > 1:
             classes = {name: found[name].accuracy.precision_class for name in candidates if name != REFERENCE}

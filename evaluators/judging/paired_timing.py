@@ -38,8 +38,10 @@ _FIRST_ROUNDS = 3
 #: one. It is no champion, and among parents one percent decides nothing. Most offspring are behind.
 _BEHIND = 0.9
 _BEHIND_INTERVAL = 0.01
-#: A kernel whose calls took this many times the reference's in the trials is timed call by call at first.
+#: A kernel whose calls took this many times the reference's in the trials is timed in short rounds at first, as is one
+#: that looked behind there; and the calls of a short round, the fewest with one whose output is read again later.
 _HOPELESS = 2 * CLEARLY_SLOW
+_SHORT_CALLS = 2
 #: Rounds may take this many times `timing_seconds`. Where inputs take long to draw and outputs to compare, a narrower
 #: interval is not worth the wait.
 _ROUNDS_OVER_CALLS = 3.0
@@ -146,11 +148,17 @@ def time_beside_reference(
         kernels = {REFERENCE: context.reference, KERNEL: candidate}
         return run_credible_rounds(context, kernels, plans, {KERNEL: precision_class}, is_enough=is_enough)
 
-    if kernel_ms > _HOPELESS * context.undisturbed.ms:
-        rounds = run({name: replace(plan, calls=1, rounds=_FIRST_ROUNDS) for name, plan in plans.items()})
-        if is_clearly_slow(log_ratios(rounds, KERNEL), context.best_speedup):
+    in_trials = context.undisturbed.ms / kernel_ms
+    if in_trials < max(1 / _HOPELESS, _BEHIND * context.best_speedup):
+        rounds = run({name: _short(plan) for name, plan in plans.items()})
+        if is_enough(rounds):
             return rounds
     return run(plans)
+
+
+def _short(plan: TimingPlan) -> TimingPlan:
+    """The first rounds with few calls. Where inputs and outputs are large, a call costs the judge most of its time."""
+    return replace(plan, calls=min(_SHORT_CALLS, plan.calls), least_rounds=_FIRST_ROUNDS, rounds=_FIRST_ROUNDS)
 
 
 def is_clearly_slow(ratios: Sequence[float], best: float) -> bool:

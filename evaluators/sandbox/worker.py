@@ -1,6 +1,7 @@
 """One worker process from the judge's side: requests with a time limit, process counts, pausing, killing."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -58,7 +59,7 @@ class Worker:
         self._launched = launch.start(device, server, built=built, connections=connections)
         self._connection = WorkerConnection(self._launched)
         self._group = ProcessGroup(self._launched.process.pid)
-        self._killed = False
+        self._killed, self._killing = False, threading.Lock()
         # What its candidate may hold, once it has one; when that was checked; and why it was stopped.
         self._allowance = Allowance.of(self.pid, self._launched.directory, launch.memory_bytes())
         self._is_watched = False
@@ -183,16 +184,20 @@ class Worker:
         self._group.kill()
 
     def kill(self) -> None:
-        """Kill it, paused or not, with all that it started, and remove its directory. May be called twice."""
-        if self._killed:
-            return
-        self.end()
-        self._launched.process.wait()
-        self._killed = True
-        self._group.mark_reaped()
-        self._kill_survivors()
-        self._connection.close()
-        directories.remove(self._launched.directory)
+        """Kill it, paused or not, with all that it started, and remove its directory. May be called twice.
+
+        By several threads, too: the descriptors are closed once, since another file may have their numbers by then.
+        """
+        with self._killing:
+            if self._killed:
+                return
+            self.end()
+            self._launched.process.wait()
+            self._killed = True
+            self._group.mark_reaped()
+            self._kill_survivors()
+            self._connection.close()
+            directories.remove(self._launched.directory)
 
     def _kill_survivors(self) -> None:
         """Wait until the group is gone. What left it, where no filter prevents that, its fork server has killed."""

@@ -43,7 +43,7 @@ def test_an_honest_kernel_is_correct_and_timed(evaluate: Evaluate) -> None:
     # have come out 58 times apart. benchmarks/ and tests/gpu measure on quiet machines.
     assert found.timing.speedup_low > 0  # type: ignore[operator]
     assert [block.role for block in found.blocks] == ["reference", "child"] * SETTINGS.rounds
-    # On a machine with other load it may look hopeless at first, and is then timed call by call.
+    # On a machine with other load it may look hopeless at first, and is then timed in short rounds.
     assert {len(block.times_ms) for block in found.blocks} <= {1, SETTINGS.calls_per_round}
     assert found.device == find_device("cpu").fingerprint
 
