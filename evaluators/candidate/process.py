@@ -132,6 +132,10 @@ class CandidateProcess:
         ticket, descriptors = self._shared_memory.ticket()
         self._ask({"request": "open", "ticket": ticket}, _OPEN_SECONDS, descriptors=descriptors)
 
+    def release_memory(self) -> None:
+        """Let the process release what torch caches there."""
+        self._ask({"request": "release"}, _OPEN_SECONDS)
+
     def construct(self, weights: Weights) -> None:
         """Make a fresh `ModelNew` with these weights."""
         prepared = self._prepared

@@ -10,6 +10,10 @@ from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 
 
+class TooLittleMemoryError(EvaluatorError):
+    """The device has too little memory for what the judge was asked for."""
+
+
 def free_bytes(device: Device) -> int:
     """Bytes that can be allocated, after torch has released its cache."""
     release_cache(device)
@@ -49,13 +53,13 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     )
 
 
-def lack_of_memory(what: str, device: Device, error: BaseException) -> EvaluatorError:
+def lack_of_memory(what: str, device: Device, error: BaseException) -> TooLittleMemoryError:
     """One line for an error for which `is_out_of_memory` holds: what was needed, what was free, what to do."""
     text = f"{error} {error.__cause__ or ''}"
     needed, free = re.search(r"ried to allocate ([\d.]+ \w+)", text), re.search(r"of which ([\d.]+ \w+) is free", text)
     words = f"{needed[1]} more were needed" if needed else "no more could be allocated"
     words += f", {free[1]} were free" if free else ""
-    return EvaluatorError(
+    return TooLittleMemoryError(
         f"{what}: the judge has too little memory on {device.torch_name}: {words}; end what else uses the device, "
         "or use smaller sizes or a larger device"
     )

@@ -12,7 +12,7 @@ from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import current
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.judging.paired_timing import REFERENCE, Round, run_credible_rounds
-from kbevolve.evaluators.judging.pipeline import check_contestant, rejected
+from kbevolve.evaluators.judging.pipeline import check_contestant, lacked_memory, rejected
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
@@ -20,7 +20,12 @@ from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
 
 
 def run_contest(context: ProblemContext, kernels: Sequence[Kernel], *, rounds: int, tie: float) -> Contest:
-    """Check the kernels, then time those that are right in so many paired rounds; `tie` is recorded."""
+    """Check the kernels, then time those that are right in so many paired rounds; `tie` is recorded.
+
+    Raises:
+        torch.OutOfMemoryError: so many kernels do not fit into memory side by side.
+        EvaluatorError: the reference failed.
+    """
     found, timed = repeat_while(
         lambda run: any(block.penalty_ms for blocks in run[1] for block in blocks.values()),
         lambda: _run_once(context, kernels, rounds),
@@ -66,11 +71,15 @@ def _run_once(
         for kernel in kernels:
             started.append(context.start(kernel.source))
             stack.callback(started[-1].close)
+        if not context.prepared.kept.fit:
+            context.reference.release_memory()
         checks = threads.map(checked, started, kernels)
         for kernel, candidate, (evaluation, kernel_ms) in zip(kernels, started, checks, strict=True):
             found[kernel.id] = evaluation
             if evaluation.verdict is Verdict.CORRECT:
                 enter(kernel.id, candidate, kernel_ms)
+            elif len(kernels) > 1 and lacked_memory(evaluation):  # the fault of the others
+                raise torch.OutOfMemoryError(evaluation.message)
         while len(candidates) > 1:
             classes = {name: found[name].accuracy.precision_class for name in candidates if name != REFERENCE}
             try:

@@ -20,9 +20,9 @@ from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.builds.pool import BuildPool
 from kbevolve.evaluators.correctness.rule import CAPS
+from kbevolve.evaluators.device import memory
 from kbevolve.evaluators.device.devices import Device, current
 from kbevolve.evaluators.device.gate import DeviceGate
-from kbevolve.evaluators.device.memory import is_out_of_memory, lack_of_memory, refuse_beyond_free, release_cache
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.admission import Admission
 from kbevolve.evaluators.judging.binary_dedup import ShellOf
@@ -37,6 +37,7 @@ from kbevolve.evaluators.judging.pipeline import (
     empty_evaluation,
     evaluate_in_process,
     is_doubtful,
+    lacked_memory,
     rejected,
 )
 from kbevolve.evaluators.lint.process import LintProcess
@@ -50,8 +51,6 @@ from kbevolve.evaluators.timing.statistics import speedup_of
 
 _Result = TypeVar("_Result")
 
-#: In the message of a kernel that found no memory. Beside other kernels that is not its fault.
-_OUT_OF_MEMORY = "out of memory"
 #: Most kernels under way at once on a GPU: one is timed, some are in trials, most compile. Each has a core for itself,
 #: and the judge and its timing have two.
 _WIDEST = 16
@@ -104,7 +103,7 @@ class Judge:
             plain: build as torch itself does, without lighter or precompiled headers: slowly.
             shell_of: finds kernels with identical binaries (`judging.binary_dedup`); None judges each kernel itself.
         """
-        refuse_beyond_free(device)
+        memory.refuse_beyond_free(device)
         self.device, self.settings, self.width = device, settings, width
         self._switch_seconds = sys.getswitchinterval()
         if width > 1:
@@ -190,7 +189,7 @@ class Judge:
         return self._or_release(problem, check)
 
     def compete(self, problem: Problem, kernels: Sequence[Kernel], *, rounds: int) -> Contest:
-        """Implements `Confirmer.compete`."""
+        """Implements `Confirmer.compete`. Of more kernels than fit into memory, the last are left out."""
         repeatability = self._context.repeatability
 
         def contest() -> Contest:
@@ -199,7 +198,12 @@ class Judge:
                 context.binaries.forget(found.failed)
                 return found
 
-        held = self._or_release(problem, contest)
+        try:
+            held = self._or_release(problem, contest)
+        except memory.TooLittleMemoryError:
+            if len(kernels) <= 2:  # a challenger and the champion
+                raise
+            return self.compete(problem, kernels[: (len(kernels) + 1) // 2], rounds=rounds)
         for kernel_id, speedup in held.speedups().items():
             repeatability.add(problem.id, kernel_id, speedup)
         return held
@@ -224,7 +228,7 @@ class Judge:
                     context = self._set_up(problem)
                 # The evaluation of another kernel may have broken the context.
                 done = None if context.broken else self._evaluate(context, kernel, found, phases)
-            if done and not (slot.was_shared and _lacked_memory(done)):
+            if done and not (slot.was_shared and lacked_memory(done)):
                 return done
         except (EvaluatorError, torch.OutOfMemoryError):
             if context is None:  # the problem itself cannot be set up
@@ -314,9 +318,9 @@ class Judge:
             with current(self.device):
                 return act()
         except (EvaluatorError, torch.OutOfMemoryError) as error:
-            if not is_out_of_memory(error):
+            if not memory.is_out_of_memory(error):
                 raise
-            failure = lack_of_memory(problem.name, self.device, error)
+            failure = memory.lack_of_memory(problem.name, self.device, error)
         gc.collect()
         with self._admission.exclusive(problem.id):
             self._leave_problem()
@@ -327,7 +331,7 @@ class Judge:
             if self._problem is not None:
                 self._problem.close()
                 self._problem = None
-            release_cache(self.device)
+            memory.release_cache(self.device)
 
 
 @contextmanager
@@ -342,7 +346,3 @@ def _one_thread(usual: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(usual)
-
-
-def _lacked_memory(found: Evaluation) -> bool:
-    return found.verdict is not Verdict.CORRECT and _OUT_OF_MEMORY in found.message.lower()

@@ -39,7 +39,7 @@ _FIRST_ROUNDS = 3
 _BEHIND = 0.9
 _BEHIND_INTERVAL = 0.01
 #: A kernel whose calls took this many times the reference's in the trials is timed in short rounds at first, as is one
-#: that looked behind there; and the calls of a short round, the fewest with one whose output is read again later.
+#: that looked behind there. So many calls has a short round: the fewest with one whose output is read again later.
 _HOPELESS = 2 * CLEARLY_SLOW
 _SHORT_CALLS = 2
 #: Rounds may take this many times `timing_seconds`. Where inputs take long to draw and outputs to compare, a narrower
@@ -135,11 +135,14 @@ def time_beside_reference(
     least = plans[KERNEL].least_rounds
     deadline = time.monotonic() + _ROUNDS_OVER_CALLS * settings.timing_seconds
 
+    def is_behind(ratios: Sequence[float]) -> bool:
+        return _is_behind(ratios, context.best_speedup)
+
     def is_enough(rounds: Sequence[Round]) -> bool:
         ratios = log_ratios(rounds, KERNEL)
         if is_clearly_slow(ratios, context.best_speedup):
             return True
-        behind = _is_behind(ratios, context.best_speedup)
+        behind = is_behind(ratios)
         interval = max(settings.interval, _BEHIND_INTERVAL) if behind else settings.interval
         sufficient = time.monotonic() > deadline or enough(ratios, interval)
         return sufficient and len(ratios) >= (min(least, _FIRST_ROUNDS) if behind else least)
@@ -151,14 +154,15 @@ def time_beside_reference(
     in_trials = context.undisturbed.ms / kernel_ms
     if in_trials < max(1 / _HOPELESS, _BEHIND * context.best_speedup):
         rounds = run({name: _short(plan) for name, plan in plans.items()})
-        if is_enough(rounds):
+        ratios = log_ratios(rounds, KERNEL)
+        if is_enough(rounds) and (is_clearly_slow(ratios, context.best_speedup) or is_behind(ratios)):
             return rounds
     return run(plans)
 
 
 def _short(plan: TimingPlan) -> TimingPlan:
-    """The first rounds with few calls. Where inputs and outputs are large, a call costs the judge most of its time."""
-    return replace(plan, calls=min(_SHORT_CALLS, plan.calls), least_rounds=_FIRST_ROUNDS, rounds=_FIRST_ROUNDS)
+    """The least rounds, with few calls. Where inputs and outputs are large, a call costs the judge most of its time."""
+    return replace(plan, calls=min(_SHORT_CALLS, plan.calls), rounds=plan.least_rounds)
 
 
 def is_clearly_slow(ratios: Sequence[float], best: float) -> bool:

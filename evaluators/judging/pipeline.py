@@ -42,6 +42,8 @@ from kbevolve.evaluators.timing.statistics import comparison_of, speedup_of
 
 #: Kernels this close to the best one here are profiled: the profiler takes up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
+#: In the message of a kernel that found no memory.
+_OUT_OF_MEMORY = "out of memory"
 #: Tag of a kernel whose times got a penalty (`timing.clock.penalty_ms`), or that was refused for unreported time.
 UNREPORTED = "unreported-time"
 #: Tag of a kernel beside which the reference was slower than alone (`paired_timing.disturbs`).
@@ -154,6 +156,11 @@ def evaluate_in_process(context: ProblemContext, kernel: Kernel, found: Evaluati
 def is_doubtful(found: Evaluation) -> bool:
     """Whether a busy machine can explain what the judge saw. Then the kernel is evaluated in another process."""
     return UNREPORTED in found.tags or PENDING_WORK in found.tags
+
+
+def lacked_memory(found: Evaluation) -> bool:
+    """Whether a kernel found no memory. Beside other kernels that is not its fault."""
+    return found.verdict is not Verdict.CORRECT and _OUT_OF_MEMORY in found.message.lower()
 
 
 def build(candidate: CandidateProcess, phases: Phases) -> None:

@@ -10,7 +10,7 @@ from kbevolve.evaluators.timing.statistics import Speedup, round_log_ratio, spee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """Every kernel of the contest is either in `times` or in `failed`."""
+    """Every kernel of the contest is in `times` or in `failed`, or memory was too short for it beside the others."""
 
     #: Milliseconds of the eager reference: the calls of each round.
     reference: tuple[tuple[float, ...], ...]

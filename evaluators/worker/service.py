@@ -117,6 +117,9 @@ class Service:
                 case "open":
                     self._memory = open_shared(request["ticket"], descriptors)
                     return {"ok": True}
+                case "release":
+                    torch.cuda.empty_cache()
+                    return {"ok": True}
                 case "import":
                     self._before = process_state()
                     self._module = import_candidate(request["source"])

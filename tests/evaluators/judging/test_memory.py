@@ -14,7 +14,11 @@ from kbevolve.evaluators.analysis import inspection
 from kbevolve.evaluators.candidate import trials
 from kbevolve.evaluators.candidate.output_check import OutputChecker
 from kbevolve.evaluators.correctness import kept, prepared
+from kbevolve.evaluators.judging import head_to_head
 from kbevolve.evaluators.judging.judge import Judge
+from kbevolve.evaluators.judging.pipeline import rejected
+from kbevolve.evaluators.rejection import Rejection
+from kbevolve.evaluators.timing.contest import Contest
 from tests.evaluators.judging.layer import problem_of
 from tests.evaluators.live_bytes import LiveBytes
 
@@ -132,3 +136,44 @@ def test_the_memory_of_one_problem_is_free_before_the_next_is_set_up(
     monkeypatch.setattr(prepared.PreparedProblem, "__init__", watched)
     judge.card(large("torch.relu(-x)"))
     assert alive == [False]
+
+
+def copies(problem: Problem, count: int) -> list[Kernel]:
+    source = as_model_new(problem.source_for("cpu"))
+    return [Kernel.from_source(f"{source}\nCOPY = {number}\n") for number in range(count)]
+
+
+def test_a_contest_of_more_kernels_than_fit_is_held_without_the_last(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[list[str]] = []
+
+    def run_contest(context: object, kernels: list[Kernel], **_: object) -> Contest:
+        held.append([kernel.id for kernel in kernels])
+        if len(kernels) > 2:
+            raise torch.OutOfMemoryError(NO_MEMORY)
+        return Contest(reference=(), times={}, failed={}, tie=0.0)
+
+    monkeypatch.setattr("kbevolve.evaluators.judging.judge.run_contest", run_contest)
+    problem = large("torch.relu(x)")
+    kernels = copies(problem, 5)
+    judge.compete(problem, kernels, rounds=3)
+    names = [kernel.id for kernel in kernels]
+    assert held == [names, names[:3], names[:2]]
+
+
+def test_memory_that_others_in_a_contest_use_is_no_fault_of_a_kernel(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = large("torch.relu(x)")
+    one, other = copies(problem, 2)
+    real = head_to_head.check_contestant
+
+    def check(*given: Any) -> Any:
+        found, ms = real(*given)
+        return (rejected(found, Rejection(Verdict.CRASHED, NO_MEMORY)), ms) if given[-1] is other else (found, ms)
+
+    monkeypatch.setattr(head_to_head, "check_contestant", check)
+    with pytest.raises(EvaluatorError, match="too little memory"):
+        judge.compete(problem, [one, other], rounds=3)
+    assert other.id in judge.compete(problem, [other], rounds=3).failed, "alone it is"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.judging import paired_timing
 from kbevolve.evaluators.judging.paired_timing import (
@@ -16,6 +17,7 @@ from kbevolve.evaluators.judging.paired_timing import (
     is_clearly_slow,
     log_ratios,
     run_credible_rounds,
+    time_beside_reference,
 )
 from kbevolve.evaluators.timing.clock import ClocksDisagree, Undisturbed
 from kbevolve.evaluators.timing.rounds import TimedBlock
@@ -109,3 +111,34 @@ def test_only_a_kernel_behind_the_best_in_every_round_is_timed_less() -> None:
     assert not _is_behind(LEVEL, 1.1)
     assert not _is_behind(LEVEL, 0.0), "there is no best kernel yet"
     assert not _is_behind([*LEVEL[:2], math.log(1.09)], 1.2), "not in each of the rounds"
+
+
+@pytest.mark.parametrize(
+    ("in_trials", "timed", "calls"),
+    [
+        pytest.param(1.0, 1.0, [2], id="behind"),
+        pytest.param(1.0, 2.0, [2, 10], id="not behind after all"),
+        pytest.param(2.0, 2.0, [10], id="as fast as the best"),
+    ],
+)
+def test_a_kernel_that_looks_behind_is_timed_in_short_rounds_first(
+    monkeypatch: pytest.MonkeyPatch, in_trials: float, timed: float, calls: list[int]
+) -> None:
+    """Beside a best kernel of twice the speed of the reference."""
+    seen: list[int] = []
+
+    def run(_: object, __: object, plans: Any, *___: object, **____: object) -> list[Round]:
+        seen.append(plans["kernel"].calls)
+        return [{REFERENCE: block([3.0] * 2, 3.3), "kernel": block([3.0 / timed] * 2, 3.3)}] * plans["kernel"].rounds
+
+    monkeypatch.setattr(paired_timing, "run_credible_rounds", run)
+    context: Any = SimpleNamespace(
+        judge=SimpleNamespace(settings=EvaluationSettings()),
+        prepared=SimpleNamespace(most_calls=100),
+        undisturbed=UNDISTURBED,
+        best_speedup=2.0,
+        reference=None,
+    )
+    candidate: Any = None
+    time_beside_reference(context, candidate, UNDISTURBED.ms / in_trials, None)
+    assert seen == calls

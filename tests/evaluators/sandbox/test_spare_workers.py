@@ -66,3 +66,20 @@ def test_workers_are_handed_out_once() -> None:
         finally:
             for worker in taken:
                 worker.kill()
+
+
+@pytest.mark.slow
+def test_two_threads_that_kill_a_worker_close_its_descriptors_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second close would hit a file that has the number by then."""
+    with closing(WorkerPool(CPU, DeviceGate(CPU))) as pool, ThreadPoolExecutor(2) as threads:
+        worker, closed = pool.take(), []
+        real = worker._connection.close
+
+        def close() -> None:
+            closed.append(worker)
+            real()
+            time.sleep(0.1)
+
+        monkeypatch.setattr(worker._connection, "close", close)
+        list(threads.map(lambda _: worker.kill(), range(2)))
+        assert closed == [worker]
