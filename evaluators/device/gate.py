@@ -1,9 +1,10 @@
 """The device gate: several kernels share the device while they are tried; a kernel that is timed has it alone.
 
 A thread holds the gate for one call, which takes milliseconds, and not for a whole kernel. A thread that wants the
-device alone goes first, because timing limits the throughput of the pipeline. While a compiler runs, a thread leaves
-the gate (`DeviceGate.released`). A worker that starts or imports a kernel takes seconds and needs the device little: no
-thread waits for it, but it is paused while a kernel is timed (`DeviceGate.in_background`).
+device alone goes first, because timing limits the throughput of the pipeline. A worker that starts or imports a
+kernel takes seconds and needs the device little: no thread waits for it, but it is paused while a kernel is timed
+(`DeviceGate.in_background`). While a compiler runs, a thread leaves the gate, and the compiler is in the background
+(`DeviceGate.released`).
 """
 
 import threading
@@ -110,14 +111,18 @@ class DeviceGate:
                 raise
 
     @contextmanager
-    def released(self) -> Iterator[None]:
-        """Leave the gate for a while if the thread shares the device; a thread that has it alone keeps it."""
+    def released(self, process: BackgroundProcess) -> Iterator[None]:
+        """Leave the gate for a while if the thread shares the device; a thread that has it alone keeps it.
+
+        Meanwhile its process is in the background: a compiler on the next core makes launches of a timed kernel slow.
+        """
         if self._held != "shared":
             yield
             return
         self._leave()
         try:
-            yield
+            with self.in_background(process):
+                yield
         finally:
             self._enter()
 

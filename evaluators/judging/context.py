@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 from kbevolve.archive.records import ProblemCard
@@ -69,7 +70,7 @@ def start_candidate(
     worker.builder = judge.builds.builder
     if judge.device.type == "cuda":
         # On a CPU compilers run on the cores on which kernels are timed, so there the thread keeps the device.
-        worker.while_compiling = judge.gate.released
+        worker.while_compiling = partial(judge.gate.released, worker)
     return CandidateProcess(worker, judge.device, prepared, judge.settings, source, gate=judge.gate, wrap=wrap)
 
 

@@ -208,6 +208,7 @@ class Worker:
         """The next reply; until then, a build for each time that the worker requests one."""
         spent = dict.fromkeys(limits, 0.0)
         phase = "loading"
+        paused = 0.0
         with contextlib.ExitStack() as compiling:
             while True:
                 message = self._receive(phase, limits, spent)
@@ -218,17 +219,19 @@ class Worker:
                 built = None
                 if message["phase"] == "building" and phase == "loading" and "building" in limits:
                     compiling.enter_context(self.while_compiling())
+                    paused = time.monotonic() - self.clock
                     built = self._build(message.get("build"), limits["building"], spent)
                     phase = "building" if built is None else "loading"
                     self.built_alone |= built is None
                 elif message["phase"] == "loading" and phase == "building":
                     phase = "loading"
+                    self.deadline += time.monotonic() - self.clock - paused  # pauses are no fault of the kernel
                 else:
                     raise Rejection(Verdict.CRASHED, "it reported compilers that cannot be running")
                 if phase == "loading":
                     waiting = time.monotonic()
                     compiling.close()
-                    self.deadline += time.monotonic() - waiting  # waiting for the device is no fault of the kernel
+                    self.deadline += time.monotonic() - waiting  # nor is waiting for the device
                 self._reply(built)
 
     def _build(self, request: object, limit: float, spent: dict[str, float]) -> BuildResult | None:

@@ -70,10 +70,11 @@ def test_several_share_and_one_is_alone(gate: DeviceGate) -> None:
 def test_a_released_gate_is_free_and_is_entered_again_in_turn(gate: DeviceGate) -> None:
     compiled, out = threading.Event(), threading.Event()
     released, again = threading.Event(), threading.Event()
+    compiler = Recorder()
 
     def compile_in_the_middle() -> None:
         with gate.shared():
-            with gate.released():
+            with gate.released(compiler):
                 released.set()
                 assert compiled.wait(TIMEOUT)
             again.set()
@@ -83,6 +84,7 @@ def test_a_released_gate_is_free_and_is_entered_again_in_turn(gate: DeviceGate) 
     assert released.wait(TIMEOUT)
     alone, alone_inside = entering(gate, "exclusive", out)
     assert alone_inside.wait(TIMEOUT), "the gate is free while the other thread compiles"
+    assert compiler.calls[-2:] == ["stop", "wait until stopped"], "its compiler is paused meanwhile"
     compiled.set()
     assert not again.wait(SOON), "inside again while another thread is alone"
     out.set()
@@ -96,7 +98,7 @@ def test_the_gate_is_reentrant(gate: DeviceGate) -> None:
         assert waited == 0
         with pytest.raises(RuntimeError, match="leave the gate first"), gate.exclusive():
             pytest.fail("it would wait for itself")
-    with gate.exclusive(), gate.exclusive(), gate.shared(), gate.released():
+    with gate.exclusive(), gate.exclusive(), gate.shared(), gate.released(Recorder()):
         entered = threading.Event()
         thread = threading.Thread(target=lambda: _touch(gate, entered))
         thread.start()
