@@ -37,9 +37,14 @@ _MESSAGE = 120
 
 
 class Searching(Protocol):
-    """Makes a run, or goes on with it, with these judges; returns the run and why it stopped."""
+    """Makes a run, or goes on with it, with these judges; returns the run and why it stopped.
 
-    def __call__(self, problem: Problem, planned: ComparedRun, judges: Judges, /) -> tuple[Run, StopReason]: ...  # noqa: D102
+    `meanwhile` is as in `session.run_session`.
+    """
+
+    def __call__(  # noqa: D102
+        self, problem: Problem, planned: ComparedRun, judges: Judges, /, *, meanwhile: Callable[[], None]
+    ) -> tuple[Run, StopReason]: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,18 +83,20 @@ class Bench:
         return bool(self._refusal(self.known_card(problem)))
 
     def analyse(self, problem: Problem) -> bool:
-        """Write card and baselines to the archive, unless it has them; returns whether kernels can be judged."""
+        """Write the card to the archive, unless it has one; returns whether kernels can be judged."""
         card = self.known_card(problem)
         if card is None or (self.fresh and self._refusal(card)):
             self.archive.add_problem(problem)
             card = self.judges().card(problem)
             self.archive.add_card(card)
-        if self._refusal(card):
-            return False
-        if self.settings.evaluation.baselines and not card.baselines:
+        return not self._refusal(card)
+
+    def measure_baselines(self, problem: Problem) -> None:
+        """Write the baselines of a problem with a card to the archive, unless it has them or none are wanted."""
+        card = self.known_card(problem)
+        if self.settings.evaluation.baselines and card is not None and not card.baselines:
             measured = {one.name: one.speedup for one in self.judges().baselines(problem) if one.speedup is not None}
             self.archive.add_card(replace(card, baselines={EAGER: 1.0, **measured}))
-        return True
 
     def empty(self, one: SuiteProblem, reason: str = "") -> ProblemResult:
         """A result without a kernel; `reason` is why no kernel can be judged, if the card says nothing."""
@@ -163,7 +170,9 @@ class SearchBench(Bench):
         """
         assert one.problem is not None, "else nothing is missing"
         if self.analyse(one.problem):
-            run, reason = self.search(one.problem, self.run_of(one.problem), self.judges())
+            # They need the device and torch.compile's kernels need processors, for half a minute each.
+            baselines = partial(self.measure_baselines, one.problem)
+            run, reason = self.search(one.problem, self.run_of(one.problem), self.judges(), meanwhile=baselines)
             self.known |= known_run(self.archive.runs.summary(run))
             if reason is StopReason.INTERRUPTED:
                 raise KeyboardInterrupt
@@ -219,6 +228,7 @@ class FileBench(Bench):
         """Judge the kernels that have no verdict; what it raises is as for `SearchBench.work`."""
         assert one.problem is not None, "else nothing is missing"
         if self.analyse(one.problem):
+            self.measure_baselines(one.problem)
             judges, missing = self.judges(), self._missing(one)
             for file, found in judged(partial(judges.evaluate, one.problem), missing, judges.width):
                 self.archive.add_found([(one.problem, missing[file], found)])

@@ -100,6 +100,7 @@ def run_session(
     absent: AbsentJudges | None = None,
     shared: Judges | None = None,
     proposers: Mapping[Operator, Proposer] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Ending:
     """Continue a run until it stops; the reason is written to the archive in any case.
 
@@ -112,6 +113,7 @@ def run_session(
         absent: replaces the judges; the run then goes as far as the verdicts in the archive.
         shared: judges that are open already, and stay open.
         proposers: the proposer of each operator; None for those that the settings name.
+        meanwhile: called before the search, while torch.compile generates starting kernels.
 
     Raises:
         UsageError: the run was measured on another device.
@@ -138,6 +140,7 @@ def run_session(
             nullcontext(ready) if ready else open_judges(devices, settings, judge=judge) as judges,
         ):
             context = _with_knowledge(context, judges, say)
+            meanwhile()
             search = Search(
                 context,
                 proposers=proposers,

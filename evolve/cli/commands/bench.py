@@ -262,7 +262,14 @@ def _failure_of(made: SearchBench | FileBench | RecipeBench, one: SuiteProblem) 
 
 
 def _search(
-    console: Console, archive: Archive, devices: JudgeDevices, problem: Problem, one: ComparedRun, judges: Judges
+    console: Console,
+    archive: Archive,
+    devices: JudgeDevices,
+    problem: Problem,
+    one: ComparedRun,
+    judges: Judges,
+    *,
+    meanwhile: Callable[[], None],
 ) -> tuple[Run, StopReason]:
     """Make the run of a problem, or continue it."""
     run = one.run or open_run(archive, problem, devices.device, one.settings)
@@ -270,7 +277,7 @@ def _search(
     live = LiveProgress(context, devices, console) if console.is_terminal else None
     proposers = build_proposers(one.settings, cached(build_language_model, archive.replies(run)))
     with run_lock(archive, run), live or nullcontext():
-        ending = run_session(context, devices, observer=live, shared=judges, proposers=proposers)
+        ending = run_session(context, devices, observer=live, shared=judges, proposers=proposers, meanwhile=meanwhile)
     return run, ending.reason
 
 
