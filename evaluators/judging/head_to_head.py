@@ -59,10 +59,6 @@ def _run_once(
             return check_contestant(context.judge, context.prepared, candidate, kernel)
 
     with ExitStack() as stack:
-        # Left after the kernels' processes are dead, so that no thread waits for one.
-        threads = stack.enter_context(
-            ThreadPoolExecutor(context.fitting, initializer=torch.set_num_threads, initargs=(1,))
-        )
         # The reference gets a fresh process, too: identical code differs between two processes.
         reference, undisturbed = context.start_reference()
         stack.callback(reference.close)
@@ -71,6 +67,12 @@ def _run_once(
         for kernel in kernels:
             started.append(context.start(kernel.source))
             stack.callback(started[-1].close)
+        # When an error ends the contest, the processes are killed, so the threads end, and what they use is closed.
+        threads = stack.enter_context(
+            ThreadPoolExecutor(context.fitting, initializer=torch.set_num_threads, initargs=(1,))
+        )
+        for candidate in started:
+            stack.callback(candidate.worker.end)
         if not context.prepared.kept.fit:
             context.reference.release_memory()
         checks = threads.map(checked, started, kernels)

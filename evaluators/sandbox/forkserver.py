@@ -35,17 +35,19 @@ class WorkerProcess:
         self._collect = collect
         self._handle = os.pidfd_open(pid)
         self._code: int | None = None
+        self._lock = threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """As `subprocess.Popen.wait`."""
-        if self._code is None:
-            waiting = select.poll()
-            waiting.register(self._handle, select.POLLIN)
-            if not waiting.poll(None if timeout is None else 1e3 * timeout):
-                raise subprocess.TimeoutExpired("worker", timeout or 0.0)
-            self._code = self._collect()
-            os.close(self._handle)
-        return self._code
+        """As `subprocess.Popen.wait`; several threads may wait at once."""
+        with self._lock:
+            if self._code is None:
+                waiting = select.poll()
+                waiting.register(self._handle, select.POLLIN)
+                if not waiting.poll(None if timeout is None else 1e3 * timeout):
+                    raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+                self._code = self._collect()
+                os.close(self._handle)  # once: another file may have its number afterwards
+            return self._code
 
 
 @contextlib.contextmanager

@@ -210,6 +210,26 @@ def test_an_exit_is_noticed_at_once_although_a_helper_holds_the_connection(worke
     assert time.monotonic() - started < 10
 
 
+def test_two_threads_that_wait_for_a_worker_close_its_handle_once(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, closed = worker._launched.process, []
+    handle = process._handle
+    real = os.close
+
+    def close(descriptor: int) -> None:
+        time.sleep(0.05)
+        closed.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver.os.close", close)
+    with ThreadPoolExecutor(3) as threads:
+        codes = [threads.submit(process.wait) for _ in range(3)]
+        worker.end()
+        assert {code.result() for code in codes} == {-signal.SIGKILL}
+    assert closed.count(handle) == 1
+
+
 def test_a_late_answer_is_not_taken_for_the_next_one(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kbevolve.evaluators.sandbox.forkserver._FORK_SECONDS", 0.5)
     first = Worker(CPU, fork_server)
