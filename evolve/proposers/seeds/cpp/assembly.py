@@ -120,8 +120,9 @@ def _planned(graph: Graph) -> list[Segment]:
     return segments
 
 
-def _segment(graph: Graph, region: Region, done: frozenset[str]) -> Segment:
-    readers = {name for names in region.consumers.values() for name in names}
+def _segment(graph: Graph, region: Region, done: frozenset[str], *, joins: bool = True) -> Segment:
+    """Who computes a region; with `joins`, a pointwise region may be computed with the reduction that reads it."""
+    readers = {name for names in region.consumers.values() for name in names} if joins else set[str]()
     if region.family is Family.POINTWISE and len(readers) == 1 and (name := readers.pop()) in graph.region:
         reader = graph.region[name]
         if reader.family is Family.REDUCTION and region.name in reader.prologue:
@@ -141,7 +142,9 @@ def _segment(graph: Graph, region: Region, done: frozenset[str]) -> Segment:
     if region.family not in _SWITCHED:
         return Segment(function=function, regions=function.regions)
     rest = [
-        _segment(graph, graph.region[name], done | {region.name}) for name in function.regions if name != region.name
+        _segment(graph, graph.region[name], done | {region.name}, joins=False)
+        for name in function.regions
+        if name != region.name
     ]
     return Segment(function=function, regions=function.regions, otherwise=(library, *rest))
 

@@ -50,6 +50,12 @@ MODELS: dict[str, tuple[str, str, str]] = {
     "mean pool": ("F.avg_pool2d(x, 3, stride=2, padding=1) * y", f"{N}(3, 6, 17, 19), {N}(6, 1, 1)", ""),
     "adaptive pool": ("F.adaptive_avg_pool2d(x, (4, 2))", f"{N}(3, 6, 16, 18)", ""),
     "linear": ("torch.relu(self.l(x)) * y", f"{N}(5, 37, 53), {N}(71)", "self.l = nn.Linear(53, 71)"),
+    "linear, then a sum": ("torch.relu(self.l(x)).sum(1)", f"{N}(37, 53)", "self.l = nn.Linear(53, 71)"),
+    "convolution, then a mean": (
+        "torch.relu(self.c(x)).mean((2, 3))",
+        f"{N}(3, 5, 17, 19)",
+        "self.c = nn.Conv2d(5, 9, 3)",
+    ),
     "product": ("x @ y", f"{N}(37, 53), {N}(53, 71)", ""),
     "product, both turned": ("x.T @ y.T", f"{N}(53, 37), {N}(71, 53)", ""),
     "products": ("torch.bmm(x, y) + 1", f"{N}(6, 37, 53), {N}(6, 53, 71)", ""),
