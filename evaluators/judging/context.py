@@ -204,6 +204,8 @@ class ProblemContext:
                 calls += block.calls
                 if Undisturbed.of(calls).is_certain(calls):
                     break
+            if not self.prepared.kept.fit:
+                reference.release_memory()
             return Undisturbed.of(calls)
 
     def close(self) -> None:

@@ -54,6 +54,11 @@ def _run_once(
         plans[name] = replace(plan, least_rounds=rounds, rounds=rounds, calls=max(1, plan.calls))
         candidates[name] = candidate
 
+    def note(name: str, evaluation: Evaluation) -> None:
+        if len(kernels) > 1 and lacked_memory(evaluation):  # the fault of the others
+            raise torch.OutOfMemoryError(evaluation.message)
+        found[name] = evaluation
+
     def checked(candidate: CandidateProcess, kernel: Kernel) -> tuple[Evaluation, float]:
         with current(context.device):
             return check_contestant(context.judge, context.prepared, candidate, kernel)
@@ -73,22 +78,18 @@ def _run_once(
         )
         for candidate in started:
             stack.callback(candidate.worker.end)
-        if not context.prepared.kept.fit:
-            context.reference.release_memory()
         checks = threads.map(checked, started, kernels)
         for kernel, candidate, (evaluation, kernel_ms) in zip(kernels, started, checks, strict=True):
-            found[kernel.id] = evaluation
+            note(kernel.id, evaluation)
             if evaluation.verdict is Verdict.CORRECT:
                 enter(kernel.id, candidate, kernel_ms)
-            elif len(kernels) > 1 and lacked_memory(evaluation):  # the fault of the others
-                raise torch.OutOfMemoryError(evaluation.message)
         while len(candidates) > 1:
             classes = {name: found[name].accuracy.precision_class for name in candidates if name != REFERENCE}
             try:
                 timed = run_credible_rounds(context, candidates, plans, classes, is_enough=lambda _: False)
             except Rejection as failure:
                 name = failure.culprit
-                found[name] = rejected(found[name], failure)
+                note(name, rejected(found[name], failure))
                 candidates.pop(name).close()
                 del plans[name]
             else:

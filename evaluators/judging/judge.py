@@ -201,7 +201,7 @@ class Judge:
         try:
             held = self._or_release(problem, contest)
         except memory.TooLittleMemoryError:
-            if len(kernels) <= 2:  # a challenger and the champion
+            if len(kernels) == 1:
                 raise
             return self.compete(problem, kernels[: (len(kernels) + 1) // 2], rounds=rounds)
         for kernel_id, speedup in held.speedups().items():

@@ -4,6 +4,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from random import SystemRandom
 
@@ -79,6 +80,9 @@ def run_rounds(
                 raise EvaluatorError(f"the reference failed while it was timed: {failure.message}; try again") from None
             if is_enough(rounds):
                 break
+        if not context.prepared.kept.fit:  # the next kernel's trials need what torch caches there
+            with suppress(Rejection):  # the next request raises it
+                kernels[REFERENCE].release_memory()
     return rounds
 
 

@@ -17,6 +17,7 @@ from kbevolve.evolve.search.deadline import Deadline
 from kbevolve.evolve.state.context import RunContext
 from kbevolve.evolve.state.population import Population
 from kbevolve.islands.island import Member
+from kbevolve.islands.stagnation import ACCEPTED
 
 #: Milliseconds of the calls of each round.
 Rounds = Sequence[Sequence[float]]
@@ -28,11 +29,13 @@ class Champions:
     Args:
         reference: id of the kernel that is the reference itself. All are measured against it; it never competes.
         finalists: how many kernels meet in the final.
+        target: the published speedup at which the run stops; None without one.
     """
 
-    def __init__(self, *, reference: str, finalists: int) -> None:
+    def __init__(self, *, reference: str, finalists: int, target: float | None = None) -> None:
         self._reference = reference
         self._finalists = finalists
+        self._target = target
         self._confirmations: list[Confirmation] = []
         self._failed: frozenset[str] = frozenset()
 
@@ -52,6 +55,15 @@ class Champions:
         return champion.speedup if champion else 1.0
 
     @property
+    def required(self) -> float:
+        """What a challenger's lower bound must exceed: a smaller step would be no improvement of the run, and a contest
+        costs as much as several evaluations. The target is always worth one."""
+        if self.champion is None:
+            return self.published
+        required, target = self.published * ACCEPTED, self._target
+        return required if target is None or target <= self.published else min(required, target)
+
+    @property
     def excluded(self) -> int:
         """How many kernels may not challenge, at most: the confirmed, the failed, and the reference."""
         return len(self._confirmations) + len(self._failed) + 1
@@ -62,14 +74,14 @@ class Champions:
         self._failed |= frozenset(failed)
 
     def challenger(self, members: Iterable[Member]) -> Member | None:
-        """The kernel with the highest lower bound, if that is above the published speedup; else None.
+        """The kernel with the highest lower bound, if that is above the required speedup; else None.
 
         A kernel that this run has confirmed, won or lost, does not challenge again: its evaluation is the same.
         """
-        published = self.published
+        required = self.required
         confirmed = {one.kernel for one in self._confirmations}
         fresh = [member for member in self._eligible(members) if member.kernel.id not in confirmed]
-        return next((member for member in fresh if member.shown > published), None)
+        return next((member for member in fresh if member.shown > required), None)
 
     def finalists(self, members: Iterable[Member]) -> tuple[Member, ...]:
         """The champion, then the kernels with the highest lower bounds; empty when there is nothing to decide."""
@@ -118,7 +130,8 @@ class Contests:
         self._deadline = deadline
         self._announce = announce
         self._finalists = settings.finalists
-        self.champions = Champions(reference=context.reference, finalists=settings.finalists)
+        target = context.settings.budget.target_speedup
+        self.champions = Champions(reference=context.reference, finalists=settings.finalists, target=target)
         #: New kernels that looked better than the champion, and whether older ones may do so now.
         self._arrived: list[str] = []
         self._others = False
@@ -138,7 +151,7 @@ class Contests:
 
     def consider(self, evaluation: Evaluation) -> None:
         """Look at a new correct kernel. One with another kernel's verdict leaves the challenge to that one."""
-        if not self.held or (evaluation.timing.speedup_low or 0.0) <= self.champions.published:
+        if not self.held or (evaluation.timing.speedup_low or 0.0) <= self.champions.required:
             return
         if evaluation.compiled.identical_to is None or self._view.first_birth(evaluation.compiled.identical_to) is None:
             self._arrived.append(evaluation.kernel)
@@ -178,8 +191,8 @@ class Contests:
         published speedup fell, all kernels of the run are."""
         candidates = self._arrived
         if self._others:
-            published, count = self.champions.published, self.champions.excluded + 1
-            candidates = self._view.contenders(generation=generation, above=published, count=count)
+            required, count = self.champions.required, self.champions.excluded + 1
+            candidates = self._view.contenders(generation=generation, above=required, count=count)
         challenger = self.champions.challenger(map(self._population.member, candidates))
         if challenger is None:
             self._others = False

@@ -41,12 +41,20 @@ def test_the_fittest_faster_than_eager_comes_first_and_the_reference_never(champ
     assert champions.challenger(MEMBERS[:1] + MEMBERS[3:]) is None, "no kernel is faster than eager"
 
 
-def test_a_challenger_has_a_lower_bound_above_the_published_speedup(champions: Champions) -> None:
+def test_a_challenger_has_a_lower_bound_beyond_the_published_speedup(champions: Champions) -> None:
     champions.record([won("quicker", speedup=1.6)])
     assert champions.challenger(MEMBERS) is None
-    assert name(champions.challenger([*MEMBERS, member("new", 1.61)])) == "new", (
-        "its evaluation beats what is published"
-    )
+    assert champions.challenger([*MEMBERS, member("new", 1.61)]) is None, "no improvement of the run: less than 1 %"
+    assert name(champions.challenger([*MEMBERS, member("new", 1.62)])) == "new"
+
+
+def test_a_small_step_to_the_target_is_a_challenge() -> None:
+    champions = Champions(reference="reference", finalists=2, target=1.605)
+    champions.record([won("quicker", speedup=1.6)])
+    assert champions.challenger([member("short", 1.604)]) is None
+    assert name(champions.challenger([member("new", 1.61)])) == "new"
+    champions.record([won("new", speedup=1.61)])
+    assert champions.challenger([member("newer", 1.615)]) is None, "the target is reached"
 
 
 def test_a_kernel_that_only_looks_faster_does_not_challenge(champions: Champions) -> None:
