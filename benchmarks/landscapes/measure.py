@@ -24,7 +24,6 @@ SETTINGS = {
     "evaluation.least_rounds": 4,
     "evaluation.rounds": 4,
     "evaluation.calls_per_round": 3,
-    "evaluation.timing_seconds": 1.0,
     "evaluation.profile": False,
     "evaluation.baselines": False,
 }
