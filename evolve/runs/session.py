@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -136,10 +137,12 @@ def run_session(
             say("Another kbevolve process is measuring on this device; this run goes on whenever that one is done.")
         with (
             _session(context) as elapsed,
+            ThreadPoolExecutor(1) as early,  # left when the process that it waits for is dead
             inductor_starts(context, starts, device, say) as generated,
             nullcontext(ready) if ready else open_judges(devices, settings, judge=judge) as judges,
         ):
             context = _with_knowledge(context, judges, say)
+            generated = early.submit(generated).result if generated else None
             meanwhile()
             search = Search(
                 context,
