@@ -61,6 +61,7 @@ with Judge(device, EvaluationSettings(precision="fp32")) as judge:
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ACTS)
 def test_what_does_not_fit_is_refused(act: str, tmp_path: Path) -> None:
     problem = f"PROBLEM = {PROBLEM!r}\nproblem = parse_problem(PROBLEM, name='L1/large', path=Path('large.py'))\n"

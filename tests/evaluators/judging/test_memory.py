@@ -91,6 +91,7 @@ def test_trials_are_kept_only_where_workers_and_a_truth_have_room(monkeypatch: p
     assert room(6) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("owner", "name"),
     [
