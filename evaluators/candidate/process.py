@@ -93,6 +93,15 @@ class CandidateProcess:
             yield
 
     @contextmanager
+    def in_trial(self) -> Iterator[None]:
+        """As `on_device`, with a trial in memory; nor does the wait for room in it count."""
+        started = time.monotonic()
+        with self._prepared.kept.room_for_one:
+            self.worker.deadline += time.monotonic() - started
+            with self.on_device():
+                yield
+
+    @contextmanager
     def in_background(self) -> Iterator[None]:
         """Run beside kernels in their trials. No kernel waits for it; on a GPU it is paused while one is timed.
 
@@ -166,6 +175,11 @@ class CandidateProcess:
                 "with the weights that a seed gives, hardly anything in the answer depends on the input, so the judge "
                 "loads others by name; ModelNew needs parameters and buffers of the reference's names and shapes",
             )
+
+    def compile_now(self) -> None:
+        """A call before the trials, where trials are short of memory: what compiles for seconds holds none of it."""
+        if self._compiles and not self._called and not self._prepared.kept.fit:
+            self.trial_call(self._prepared.first_inputs())
 
     def overwrite_weights(self, weights: Weights) -> None:
         """Overwrite the weights of the model in place."""

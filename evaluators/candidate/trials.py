@@ -69,15 +69,15 @@ def run_trials(candidate: CandidateProcess, prepared: PreparedProblem, found: Ev
     kept: Callable[[], Trial] | None = None
     mistake = ""
     for number, trial in enumerate(_in_order(candidate, prepared, results)):
-        # One trial at a time is in memory.
-        with candidate.on_device():
+        with candidate.in_trial():
             mistake = _run_trial(candidate, prepared, trial(), results, keep=number == kept_call)
         kept = trial if number == kept_call else kept
         if mistake:
             break
-    with candidate.on_device():
-        if kept is not None and not mistake:
+    if kept is not None and not mistake:
+        with candidate.in_trial():
             mistake = _reread(candidate, prepared, kept())
+    with candidate.on_device():
         if candidate.takes_weights and not mistake:
             mistake = _state_mistake(candidate, prepared)
     if mistake:
@@ -101,6 +101,7 @@ def _in_order(
     if prepared.second_weights:
         with candidate.on_device():
             candidate.construct(prepared.second_weights[0])
+            candidate.compile_now()
         # Without weights by name it knows nothing but the seed, which is that of the last, too.
         yield partial(prepared.second_trial, 0 if candidate.takes_weights else -1)
         if not candidate.takes_weights:
@@ -109,6 +110,7 @@ def _in_order(
             results.found = replace(results.found, tags=(*results.found.tags, PREPACKED_TAG))
     with candidate.on_device():
         candidate.construct(prepared.weights)
+        candidate.compile_now()
     for number in range(prepared.trials):
         yield partial(prepared.trial, number)
 
@@ -123,7 +125,7 @@ def check_weights_again(candidate: CandidateProcess, prepared: PreparedProblem, 
 
 def _follows(candidate: CandidateProcess, weights: Weights, with_them: Callable[[], Trial]) -> bool:
     """Whether weights that are overwritten in place change the answer as they must; `with_them` may use the device."""
-    with candidate.on_device():
+    with candidate.in_trial():
         trial = with_them()
         candidate.overwrite_weights(weights)
         candidate.trial_call(trial.inputs)
@@ -206,7 +208,7 @@ def _measure_precision(candidate: CandidateProcess, prepared: PreparedProblem, r
     if not math.isfinite(results.errors.get(nominal, math.inf)):
         return
     for number in range(prepared.trials):
-        with candidate.on_device():
+        with candidate.in_trial():
             trial = prepared.trial(number)
             if trial.transform in (signed, diminished) and trial.transform not in results.errors:
                 try:

@@ -179,7 +179,12 @@ def alone(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _places(flat: torch.Tensor, shape: Sequence[int]) -> tuple[torch.Tensor, ...]:
     """Indices along each axis of elements by their number."""
-    return torch.unravel_index(flat, tuple(shape))
+    # `torch.unravel_index` imports sympy at its first call: two seconds and more.
+    places: list[torch.Tensor] = []
+    for size in reversed(shape):
+        places.append(flat % size)
+        flat = flat // size
+    return tuple(reversed(places))
 
 
 def _with_two_exchanged(tensor: torch.Tensor, axis: int, generator: torch.Generator) -> torch.Tensor:

@@ -1,9 +1,12 @@
-"""Which trials of a problem stay in memory: those that leave enough for the workers and for the computation of a truth.
+"""Whether the trials of a problem stay in memory: where all leave enough for the workers and for a truth.
 
-The others are drawn again from their seeds, and their truth is computed again, for each kernel.
+Otherwise they are drawn again from their seeds, and their truths are computed again, for each kernel. A GPU computes a
+truth of 9 GB in 20 ms; with the memory of a few truths it can try another kernel meanwhile.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from threading import Lock
 
 import torch
 
@@ -15,9 +18,9 @@ from kbevolve.evaluators.device.memory import free_bytes
 
 #: Share of the free memory for inputs and expected outputs of trials.
 _SHARE = 1 / 3
-#: The reference's worker and one kernel's, and the memory of each process without tensors.
+#: The reference's worker and one kernel's, and the memory of each process without tensors (612 MiB on an H100).
 _WORKERS = 2
-PROCESS_BYTES = 1 << 30
+PROCESS_BYTES = 640 << 20
 
 
 def room_for_trials(device: Device, *, worker_bytes: int, truth_bytes: int) -> float:
@@ -44,30 +47,32 @@ class Trial:
 
 
 class KeptTrials:
-    """Inputs and expected outputs of the trials that fit."""
+    """Inputs and expected outputs of all trials, or only the inputs of the first, on which timing warms up."""
 
     def __init__(self, room: float, *, needed: int) -> None:
         """`room`: bytes for all of them; `needed`: what they would all take."""
         self._room = room
-        self._kept: dict[Draw, tuple[list[torch.Tensor] | None, ExpectedOutput]] = {}
-        #: Whether all of them fit as they are.
+        self._kept: dict[Draw, tuple[list[torch.Tensor], ExpectedOutput]] = {}
+        #: The inputs of the first trial; None where there is no room for them.
+        self.first_inputs: list[torch.Tensor] | None = None
+        #: Whether all of them fit.
         self.fit = needed <= room
+        #: To be entered before the device and a trial: where not all fit, one at a time is in memory.
+        self.room_for_one: AbstractContextManager[object] = nullcontext() if self.fit else Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, draw: Draw) -> tuple[list[torch.Tensor] | None, ExpectedOutput | None]:
-        """Inputs and expected output of a trial; None for what is not kept."""
-        return self._kept.get(draw, (None, None))
+    def get(self, draw: Draw) -> tuple[list[torch.Tensor], ExpectedOutput] | None:
+        """Inputs and expected output of a trial that is kept."""
+        return self._kept.get(draw)
 
     def keep(self, draw: Draw, inputs: list[torch.Tensor], expected: ExpectedOutput) -> None:
-        """Keep a trial, if there is room; the inputs only of the first one, which timing warms up with, or of all."""
-        parts = [*expected.truth, *expected.reference, *(expected.independent or [])]
-        kept = None if self._kept and not self.fit else inputs
-        size = sum(tensor.nbytes for tensor in (*parts, *(kept or ())))
-        if size <= self._room:
-            self._room -= size
-            self._kept[draw] = kept, expected
+        """Keep a trial where all fit; else the inputs of the first, if there is room for them."""
+        if self.first_inputs is None and sum(tensor.nbytes for tensor in inputs) <= self._room:
+            self.first_inputs = inputs
+        if self.fit:
+            self._kept[draw] = inputs, expected
 
 
 def compared(draw: Draw, expected: ExpectedOutput) -> ExpectedOutput:

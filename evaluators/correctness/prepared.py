@@ -20,7 +20,7 @@ from kbevolve.evaluators.correctness.truth import ExpectedOutput, Scale, is_usab
 from kbevolve.evaluators.correctness.visibility import CLEAR, VISIBLE, accepted_share, live_weights, share_words
 from kbevolve.evaluators.correctness.weights import Weights, accepted_changes, amplified, mixed, varied
 from kbevolve.evaluators.device.devices import Device, find_device
-from kbevolve.evaluators.device.memory import free_bytes, is_out_of_memory, release_cache
+from kbevolve.evaluators.device.memory import Peak, free_bytes, is_out_of_memory, release_cache
 from kbevolve.evaluators.worker.outputs import is_expanded, overlaps
 from kbevolve.evaluators.worker.values import SharedTensor, lay_out
 
@@ -68,6 +68,8 @@ class PreparedProblem:
         self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))
         #: Factors of the weights by name; None where the judge sees enough with those of `Model`.
         self.factors: Mapping[str, float] | None = None
+        #: Memory in which one truth is computed.
+        self.truth_bytes = 0
         #: Why no kernel can be told from one that ignores its input; "" where the judge can.
         self.degenerate = ""
         self._lay_out_arguments()
@@ -88,7 +90,9 @@ class PreparedProblem:
         room = room_for_trials(self.device, worker_bytes=self.worker_bytes, truth_bytes=self.truth_bytes)
         #: Trials that stay in memory: all, and the two with the second weights, where they fit.
         self.kept = KeptTrials(room, needed=(len(self._draws) + 2) * self._trial_bytes)
+        peak = Peak(self.device)
         self._scales, means = self._measure(self._draws)
+        self.truth_bytes = peak.bytes(otherwise=self.truth_bytes)
         self._nominal_means = means if self.kept.fit else None
 
     def _enliven(self) -> bool:
@@ -117,8 +121,8 @@ class PreparedProblem:
         return self._trial(*self._second[number], weights=self.second_weights[number])
 
     def first_inputs(self) -> list[torch.Tensor]:
-        """The inputs of the first trial, as the problem draws them."""
-        return self.kept.get(self._draws[0])[0] or self.inputs(self._draws[0])
+        """The inputs of the first trial."""
+        return self.kept.first_inputs or self.inputs(self._draws[0])
 
     @property
     def worker_bytes(self) -> int:
@@ -143,14 +147,13 @@ class PreparedProblem:
         return total.take()
 
     def _trial(self, draw: Draw, scale: Scale, *, weights: Weights | None = None) -> Trial:
-        inputs, expected = self.kept.get(draw)
-        if expected is None:
+        if kept := self.kept.get(draw):
+            inputs, expected = kept
+        else:
             with self._lock:
                 inputs, expected = self.solve(draw, weights)
                 expected = compared(draw, expected)
                 release_cache(self.device)
-        elif inputs is None:
-            inputs = self.inputs(draw)
         return Trial(transform=draw.transform, inputs=inputs, expected=expected, scale=scale)
 
     def _prepare_second_weights(self) -> None:
@@ -233,7 +236,6 @@ class PreparedProblem:
         self.overlapping = overlaps(outputs[: self.returned])
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
-        #: Memory in which one truth is computed.
         self.truth_bytes = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:
@@ -333,8 +335,6 @@ class PreparedProblem:
             inputs, expected = self.solve(draw)
             if transforms.count(draw.transform) == 1:
                 scales[draw] = self._scale_alone(expected)
-                if not self.kept.fit:
-                    expected = compared(draw, expected)
             else:
                 sums.setdefault(draw.transform, MeanOfTruth(narrow=not self.kept.fit)).add(expected.truth)
             if draw in draws:
@@ -343,7 +343,7 @@ class PreparedProblem:
         means = {transform: total.take() for transform, total in sums.items()}
         for draw in draws:
             if draw not in scales:
-                expected = self.kept.get(draw)[1] or self.solve(draw)[1]
+                expected = (self.kept.get(draw) or self.solve(draw))[1]
                 scales[draw] = scale_of(expected, means[draw.transform], self.precision)
                 del expected
         release_cache(self.device)

@@ -226,7 +226,10 @@ class Reference:
             ]
 
     def _seeded(self, make: Callable[[], _Result], seed: int) -> _Result:
-        torch.manual_seed(seed)
+        # What `torch.manual_seed` does for these two. For every other kind of device it formats a stack trace: 1.4 ms.
+        torch.default_generator.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.cuda.manual_seed_all(seed)
         with torch.device(self.device):
             return make()
 

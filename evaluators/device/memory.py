@@ -25,6 +25,23 @@ def free_bytes(device: Device) -> int:
     raise EvaluatorError("/proc/meminfo names no MemAvailable; kbevolve runs on Linux 3.14 or newer")
 
 
+class Peak:
+    """The most memory that torch holds on a device from now on, beyond what it holds now. Only CUDA counts it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        release_cache(device)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device.index)
+            self._before = torch.cuda.memory_reserved(device.index)
+
+    def bytes(self, *, otherwise: int) -> int:
+        """So many bytes; `otherwise` on a CPU."""
+        if self._device.type != "cuda":
+            return otherwise
+        return torch.cuda.max_memory_reserved(self._device.index) - self._before
+
+
 def refuse_beyond_free(device: Device) -> None:
     """On a CPU, let this process allocate no more than is free now: the allocation then fails, with an exception.
 

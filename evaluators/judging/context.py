@@ -126,10 +126,10 @@ class ProblemContext:
         )
 
     def _fitting(self, width: int) -> int:
-        free = _CANDIDATES_SHARE * free_bytes(self.device) - width * PROCESS_BYTES
+        free = free_bytes(self.device) - width * PROCESS_BYTES
         if not self.prepared.kept.fit:
             free -= self.prepared.truth_bytes
-        return max(1, min(width, int(free / self.prepared.worker_bytes)))
+        return max(1, min(width, int(_CANDIDATES_SHARE * free / self.prepared.worker_bytes)))
 
     def start(self, source: str, *, wrap: str = "eager", one_stream: bool = False) -> CandidateProcess:
         """As `start_candidate`, for this problem."""

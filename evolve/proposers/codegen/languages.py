@@ -24,8 +24,11 @@ _KIN = {
     Backend.THUNDERKITTENS: Backend.CUDA,
     Backend.HIP: Backend.CUDA,
 }
-#: A package of Python that a language needs, and the name it is imported under.
-_PACKAGES = {Backend.TILELANG: ("tilelang", "tilelang"), Backend.CUTE: ("nvidia-cutlass-dsl", "cutlass.cute")}
+#: The packages of Python that a language needs, and the names they are imported under.
+_PACKAGES = {
+    Backend.TILELANG: {"tilelang": "tilelang"},
+    Backend.CUTE: {"nvidia-cutlass-dsl": "cutlass.cute", "apache-tvm-ffi": "tvm_ffi"},
+}
 #: Where kernels find ThunderKittens' headers. A kernel may read /opt, but no home directory.
 KITTENS = Path("/opt/ThunderKittens/include/kittens.cuh")
 
@@ -72,8 +75,7 @@ def check_backends(search: SearchSettings, device_type: str, device: str) -> Non
 
 def obstacle(backend: Backend, device: str) -> str:
     """What a language lacks on this machine and what to do, as one line; "" for nothing, or what only a build shows."""
-    if backend in _PACKAGES:
-        package, module = _PACKAGES[backend]
+    for package, module in _PACKAGES.get(backend, {}).items():
         if not _installed(module):
             return f"the package {package} is not installed; pip install 'kbevolve[{backend}]'"
     if backend is Backend.THUNDERKITTENS:

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 
 import pytest
 import torch
@@ -159,29 +160,38 @@ def test_a_trial_that_does_not_fit_is_computed_again_with_the_same_result(monkey
     assert one.scale.reference_error < 1e-5
 
 
-def test_where_not_all_trials_fit_the_first_are_kept_without_what_can_be_drawn_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_not_all_trials_fit_only_the_first_inputs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = prepare("self.layer(x)")
     assert len(whole.kept) == whole.trials + 1, "all, and the one with other weights"
     assert whole.trial(1).inputs[0] is whole.trial(1).inputs[0]
     assert whole.trial(1).expected.reference
-    # Inputs 512 bytes, the truth 1024, the reference's output 512: the first as a whole, the second's truth.
+    # Inputs have 512 bytes, a truth 1024, the reference's output 512.
     monkeypatch.setattr(prepared, "room_for_trials", lambda *_, **__: 3500)
     problem = prepare("self.layer(x)")
-    assert [draw for draw in problem._draws if problem.kept.get(draw)[1]] == problem._draws[:2]
+    assert not len(problem.kept)
+    assert problem.first_inputs()[0] is problem.first_inputs()[0]
     assert transforms_of(problem)[:3] == [nominal, signed, heterogeneous]
-    assert problem.trial(0).inputs[0] is problem.trial(0).inputs[0]
-    assert problem.trial(0).expected.reference
     one, other = problem.trial(1), problem.trial(1)
-    assert one.inputs[0] is not other.inputs[0]
-    assert torch.equal(one.inputs[0], other.inputs[0])
-    assert one.expected.truth[0] is other.expected.truth[0]
-    assert not one.expected.reference, "outputs on changed inputs are compared with the truth only"
-    one, other = problem.trial(2), problem.trial(2)
     assert one.expected.truth[0] is not other.expected.truth[0]
     assert torch.equal(one.expected.truth[0], other.expected.truth[0])
-    assert not one.expected.reference
+    assert not one.expected.reference, "outputs on changed inputs are compared with the truth only"
+    assert problem.trial(0).expected.reference
+    monkeypatch.setattr(prepared, "room_for_trials", lambda *_, **__: 500)
+    bare = prepare("self.layer(x)")
+    one_draw, again = bare.first_inputs(), bare.first_inputs()
+    assert one_draw[0] is not again[0]
+    assert torch.equal(one_draw[0], again[0])
+
+
+def test_of_trials_that_do_not_fit_one_is_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with prepare("self.layer(x)").kept.room_for_one as entered, prepare("self.layer(x)").kept.room_for_one:
+        assert entered is None
+    monkeypatch.setattr(prepared, "room_for_trials", lambda *_, **__: 0)
+    room = prepare("self.layer(x)").kept.room_for_one
+    assert isinstance(room, type(Lock()))
+    with room:
+        assert not room.acquire(blocking=False)
+    assert room.acquire(blocking=False)
 
 
 def test_scales_are_the_same_whether_trials_fit_or_not(monkeypatch: pytest.MonkeyPatch) -> None:

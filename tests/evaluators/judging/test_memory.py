@@ -13,6 +13,7 @@ from kbevolve.configs.reference import as_model_new
 from kbevolve.evaluators.analysis import inspection
 from kbevolve.evaluators.candidate import trials
 from kbevolve.evaluators.candidate.output_check import OutputChecker
+from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.correctness import kept, prepared
 from kbevolve.evaluators.judging import head_to_head
 from kbevolve.evaluators.judging.judge import Judge
@@ -77,6 +78,30 @@ def test_the_judge_holds_twelve_times_a_large_input_at_most(
     assert live.peak <= LARGEST * 256 * ROW_BYTES
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "early"), [("", 0), ("# triton\n", 1)])
+def test_without_room_a_kernel_compiles_before_its_trials_and_each_trial_waits_for_room(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, first: str, early: int
+) -> None:
+    monkeypatch.setattr(kept, "_SHARE", 0.0)
+    problem = large(f"torch.relu(x) + {early}.0")
+    judge.card(problem)
+    assert judge._problem is not None
+    room: Any = judge._problem.prepared.kept.room_for_one
+    held: list[bool] = []
+    real = CandidateProcess.trial_call
+
+    def noted(self: CandidateProcess, *given: Any, **options: Any) -> Any:
+        held.append(room.locked())
+        return real(self, *given, **options)
+
+    monkeypatch.setattr(CandidateProcess, "trial_call", noted)
+    kernel = Kernel.from_source(as_model_new(problem.source_for("cpu")) + first)
+    assert judge.evaluate(problem, kernel).verdict is Verdict.CORRECT
+    assert held == [False] * early + [True] * judge._problem.prepared.trials
+    assert not room.locked()
+
+
 def test_trials_are_kept_only_where_workers_and_a_truth_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "free_bytes", lambda device: 140 << 30)
     device: Any = None
@@ -87,7 +112,7 @@ def test_trials_are_kept_only_where_workers_and_a_truth_have_room(monkeypatch: p
         return kept.room_for_trials(device, worker_bytes=5 * size, truth_bytes=16 * size) / 2**30
 
     assert room(0.5) == pytest.approx(140 / 3)
-    assert room(4) == pytest.approx(140 - 2 - 26 * 4)
+    assert room(4) == pytest.approx(140 - 1.25 - 26 * 4)
     assert room(6) == 0
 
 

@@ -15,7 +15,13 @@ from kbevolve.configs.sections import SearchSettings
 from kbevolve.configs.settings import Language
 from kbevolve.evaluators.lint import lint
 from kbevolve.evolve.proposers.codegen import languages, prompts
-from kbevolve.evolve.proposers.codegen.languages import TITLES, check_backends, default_backends, playbook_name
+from kbevolve.evolve.proposers.codegen.languages import (
+    TITLES,
+    check_backends,
+    default_backends,
+    obstacle,
+    playbook_name,
+)
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.islands.niches import describe
 from kbevolve.islands.policy import Policy
@@ -168,6 +174,12 @@ def test_what_is_missing_is_one_line(
     with pytest.raises(SettingsError, match=message) as caught:
         check_backends(search, "cuda", device)
     assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_of_cute_also_needs_tvm_ffi(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With CUTLASS's package alone its launches do not compile: seen on an H100, 2026-11-26."""
+    monkeypatch.setattr(languages, "find_spec", lambda name: None if name == "tvm_ffi" else object())
+    assert obstacle(Backend.CUTE, H200).startswith("the package apache-tvm-ffi is not installed; pip install '")
 
 
 def test_what_is_there_is_accepted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
