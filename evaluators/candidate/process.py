@@ -73,7 +73,7 @@ class CandidateProcess:
         self._settings = settings
         self._source = source
         self._wrap = wrap
-        self._compiles = wrap != "eager" or any(mark in source for mark in _COMPILES_LATER)
+        self._compiles = self.is_baseline or any(mark in source for mark in _COMPILES_LATER)
         self._called = False
         #: Whether the weights were loaded by name, so that they can be overwritten in place later.
         self.takes_weights = False
@@ -116,6 +116,11 @@ class CandidateProcess:
         with self._gate.in_background(self.worker):
             yield
         self.worker.deadline += time.monotonic() - began - (self.worker.clock - clock)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether PyTorch itself calls the model in one of its ways: a CUDA graph returns the same memory each time."""
+        return self._wrap != "eager"
 
     @property
     def outputs(self) -> list[torch.Tensor]:

@@ -103,7 +103,7 @@ def time_round(
         inputs = drawn if name == reference else drawn[: plan.calls]
         warmup = plan.block_warmup if number else plan.warmup
         with _blamed_on(name), _others_stopped(name, kernels):
-            keep = name != reference and not number
+            keep = name != reference and not number and not kernels[name].is_baseline
             blocks[name], sketches[name] = time_block(
                 kernels[name], checker, inputs, warm=warm, warmup=warmup, keep=keep
             )

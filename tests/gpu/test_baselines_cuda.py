@@ -51,7 +51,7 @@ def test_a_convolution_is_faster_with_default_flags_and_a_product_is_not(tmp_pat
         for asked, least, most in ((CONVOLUTION, 1.3, 20.0), (PRODUCT, 0.97, 1.03)):
             found = {one.name: one for one in judge.baselines(asked)}
             default = found[DEFAULT_FLAGS]
-            assert default.failure == "", "its outputs are those of a TF32 task"
+            assert not any(one.failure for one in found.values()), "TF32 and the memory of CUDA graphs are accepted"
             assert default.speedup is not None
             assert least < default.speedup < most
             assert best(found.values()).name != DEFAULT_FLAGS
