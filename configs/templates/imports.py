@@ -1,4 +1,5 @@
 import functools
+import math
 
 import torch
 import triton
@@ -16,6 +17,29 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from triton.language.extra import libdevice
 
 
+class Pointer:
+    """An address on the device, and the type of what lies there: what Triton needs to know of a tensor."""
+
+    def __init__(self, address, dtype):
+        self.address, self.dtype = address, dtype
+
+    def data_ptr(self):
+        return self.address
+
+
+class Room:
+    """One piece of memory for several tensors, given as types and numbers: an allocation takes the host long."""
+
+    def __init__(self, *parts):
+        self.parts, self.size = [], 0
+        for dtype, numbers in parts:
+            self.parts.append((self.size, dtype))
+            self.size += triton.cdiv(numbers * dtype.itemsize, 256) * 256
+
+    def at(self, address):
+        return [Pointer(address + first, dtype) for first, dtype in self.parts]
+
+
 class PlannedLaunch:
     """A launch of one kernel with the same integers, constants and alignments each time: Triton looks at them once.
 
@@ -26,13 +50,42 @@ class PlannedLaunch:
         self.kernel, self.grid, self.numbers, self.constants = kernel, (*programs, 1, 1)[:3], numbers, constants
         self.compiled, self.rest = None, ()
 
-    def __call__(self, *pointers):
-        if self.compiled is not None:
-            self.compiled[self.grid](*pointers, *self.rest)
-            return
-        self.compiled = self.kernel[self.grid](*pointers, *self.numbers, **self.constants)
-        names = self.kernel.arg_names[len(pointers) + len(self.numbers) :]
-        self.rest = (*self.numbers, *(self.constants[name] for name in names))
+    def at(self, stream, *pointers):
+        """A function that launches it on a stream, with tensors, pointers and descriptors of that memory."""
+        if self.compiled is None:
+            self.compiled = self.kernel.warmup(*pointers, *self.numbers, grid=self.grid, **self.constants)
+            names = self.kernel.arg_names[len(pointers) + len(self.numbers) :]
+            self.rest = (*self.numbers, *(self.constants[name] for name in names))
+        addresses = (x.data_ptr() if hasattr(x, "data_ptr") else x for x in pointers)
+        run = self.compiled.run  # loads the kernel
+        loaded = self.compiled.function, self.compiled.packed_metadata
+        return functools.partial(run, *self.grid, stream, *loaded, None, None, None, *addresses, *self.rest)
+
+    def __call__(self, *tensors):
+        self.at(stream_of(tensors[0]), *tensors)()
+
+
+class PlannedCall:
+    """Launches that follow each other; `plan` lists them for a stream and pointers to all tensors that they use.
+
+    The allocator gives the memory of an earlier call to the next, so most calls find their launches planned already.
+    """
+
+    def __init__(self, plan):
+        def planned(stream, types, *addresses):
+            return plan(stream, *map(Pointer, addresses, types))
+
+        self.planned = functools.lru_cache(maxsize=64)(planned)
+
+    def __call__(self, *tensors):
+        types, addresses = zip(*((x.dtype, x.data_ptr()) for x in tensors))
+        for launch in self.planned(stream_of(tensors[0]), types, *addresses):
+            launch()
+
+
+def stream_of(x):
+    """The current stream of a tensor's device, as Triton takes it."""
+    return torch._C._cuda_getCurrentRawStream(x.device.index)
 
 
 def place_of(*tensors):

@@ -231,7 +231,6 @@ class SplitAttention:
         SP = triton.cdiv(S, ATTEND_N) * ATTEND_N
         (D1, D2), (V1, V2) = attend_widths(D), attend_widths(DV)
         self.heads, self.out_shape = B * H, (B, H, T, DV)
-        self.k_halves, self.v_halves, self.inverses = ((2, B * H, SP, D1 + D2), (2, B * H, SP, V1 + V2), (2, B * H, SP))
         planes = (B * H * SP * (D1 + D2), B * H * SP * (V1 + V2), B * H * SP)
         programs, blocks = B * H * triton.cdiv(SP, 32), triton.cdiv(T, ATTEND_M)
         self.pairs = PlannedLaunch(
@@ -239,7 +238,8 @@ class SplitAttention:
             D2=D2, V1=V1, V2=V2)
         # Of a mask that all heads or batches share there is one.
         own = [size if stride else 1 for size, stride in zip((B, H), m_strides or (0, 0))]
-        self.ranges_shape = (*own, blocks, 2)
+        types = (torch.float16, torch.float16, torch.float32, torch.int32)
+        self.room = Room(*zip(types, (*(2 * plane for plane in planes), own[0] * own[1] * blocks * 2)))
         r_strides = [2 * blocks * (own[1] if axis == 0 else 1) if size > 1 else 0 for axis, size in enumerate(own)]
         has = dict(CAUSAL=causal, HAS_MASK=m_strides is not None, HAS_BIAS=b_strides is not None)
         m_strides, b_strides = m_strides or (0, 0, 0, 0), b_strides or (0, 0, 0, 0)
@@ -252,20 +252,21 @@ class SplitAttention:
             attend_exactly, (triton.cdiv(T, 16), B * H),
             (H, T, S, D, DV, *q_strides, *k_strides, *v_strides, *m_strides, *b_strides, scale), **has,
             BD=triton.next_power_of_2(max(D, 16)), BV=triton.next_power_of_2(max(DV, 16)))
+        self.has_mask, self.call = has["HAS_MASK"], PlannedCall(self.launches)
+
+    def launches(self, stream, bad, room, q, k, v, mask, bias, out):
+        k_pair, v_pair, inverses, ranges = self.room.at(room.address)
+        found = [self.pairs.at(stream, k, v, k_pair, v_pair, inverses, bad)]
+        if self.has_mask:
+            found.append(self.ranges.at(stream, mask, ranges))
+        return [*found, self.tiles.at(stream, q, k_pair, v_pair, inverses, ranges, mask, bias, out),
+                self.exactly.at(stream, bad, q, k, v, mask, bias, out)]
 
     def __call__(self, q, k, v, mask, bias):
-        k_pair, v_pair = (torch.empty(shape, device=q.device, dtype=torch.float16)
-                          for shape in (self.k_halves, self.v_halves))
-        inverses = torch.empty(self.inverses, device=q.device)
         bad = torch.zeros(self.heads, device=q.device, dtype=torch.int32)
-        out, ranges = torch.empty(self.out_shape, device=q.device), q
-        self.pairs(k, v, k_pair, v_pair, inverses, bad)
-        if mask is not None:
-            ranges = torch.empty(self.ranges_shape, device=q.device, dtype=torch.int32)
-            self.ranges(mask, ranges)
-        mask, bias = q if mask is None else mask, q if bias is None else bias
-        self.tiles(q, k_pair, v_pair, inverses, ranges, mask, bias, out)
-        self.exactly(bad, q, k, v, mask, bias, out)
+        room = torch.empty(self.room.size, device=q.device, dtype=torch.uint8)
+        out = torch.empty(self.out_shape, device=q.device)
+        self.call(bad, room, q, k, v, q if mask is None else mask, q if bias is None else bias, out)
         return out
 
 

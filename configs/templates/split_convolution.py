@@ -233,9 +233,11 @@ class SplitConvolution:
         rest = 0 if rows <= bn else max(16, min(CONV_REST, triton.next_power_of_2(rows - bn)))
         tiles = triton.cdiv(pixels, 128) * triton.cdiv(rows, bn + rest)
         self.batch, self.filters, self.pixels = batch, filters, pixels
-        self.place_type = torch.int32 if index == tl.int32 else torch.int64
         self.out_shape, self.out_strides = out.shape, out.stride()
-        self.x_halves, self.w_halves = (2, pixels + joined - 1, cp), (2, rows, total)
+        half_x, half_w = (torch.float16, (pixels + joined - 1) * cp), (torch.float16, rows * total)
+        listed, places_of = split_index(x.numel()), torch.int32 if index == tl.int32 else torch.int64
+        self.room = Room(half_x, half_x, half_w, half_w, (listed, x.numel()), (places_of, pixels), (torch.int32, pixels),
+                         (torch.float32, pixels))
         self.x_rows, self.x_block = ((pixels, joined * cp), (cp, 1)), (64, bk)
         self.w_rows, self.w_blocks = ((rows, total), (total, 1)), ((bn, bk), (rest or bn, bk))
         self.tops = conv_tops(x, weight, transposed)
@@ -258,28 +260,26 @@ class SplitConvolution:
         if epilogue:
             self.finish = PlannedLaunch(
                 split_finish, (256,), (1, numbers, filters, numbers // (batch * filters)), EPILOGUE=epilogue, BLOCK=1024)
+        self.call = PlannedCall(self.launches)
 
-    def __call__(self, x, weight, bias, extras):
-        xh, xl = torch.empty(self.x_halves, device=x.device, dtype=torch.float16)
-        wh, wl = torch.empty(self.w_halves, device=x.device, dtype=torch.float16)
-        # How many are listed; tops of samples and filters; room to count exponents, and those who are done.
-        count = torch.zeros(1 + self.batch * 258 + self.filters, device=x.device, dtype=torch.int32)
-        top_x, top_w = count[1:], count[1 + self.batch:]
-        done = top_w[self.filters:]
-        listed = split_list_of(x)
-        where = torch.empty(self.pixels, device=x.device, dtype=self.place_type)
-        real = torch.empty(self.pixels, device=x.device, dtype=torch.int32)
-        inverse = torch.empty(self.pixels, device=x.device, dtype=torch.float32)
-        out = torch.empty_strided(self.out_shape, self.out_strides, device=x.device, dtype=torch.float32)
-        self.tops(x, weight, top_x, top_w, done[self.batch:], done)
-        self.pairs(x, weight, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse)
+    def launches(self, stream, count, room, x, weight, bias, out, *extras):
+        # How many are listed; tops of samples and filters; those who are done, and room to count exponents.
+        first = (1, 1 + self.batch, 1 + self.batch + self.filters, 1 + 2 * self.batch + self.filters)
+        top_x, top_w, done, exponents = (Pointer(count.address + 4 * at, torch.int32) for at in first)
+        xh, xl, wh, wl, listed, where, real, inverse = self.room.at(room.address)
         descriptors = [split_descriptor(part, *self.x_rows, self.x_block) for part in (xh, xl)]
         descriptors += [split_descriptor(part, *self.w_rows, block) for block in self.w_blocks for part in (wh, wl)]
-        extras = (*extras, *4 * (out,))[:4]
-        self.gemm(*descriptors, top_w, where, real, inverse, out if bias is None else bias, out, count, *extras)
-        self.spread(count, listed, x, weight, out)
-        if self.finish is not None:
-            self.finish(count, out, *extras)
+        found = [self.tops.at(stream, x, weight, top_x, top_w, exponents, done),
+                 self.pairs.at(stream, x, weight, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse),
+                 self.gemm.at(stream, *descriptors, top_w, where, real, inverse, bias, out, count, *extras),
+                 self.spread.at(stream, count, listed, x, weight, out)]
+        return found if self.finish is None else [*found, self.finish.at(stream, count, out, *extras)]
+
+    def __call__(self, x, weight, bias, extras):
+        count = torch.zeros(1 + self.batch * 258 + self.filters, device=x.device, dtype=torch.int32)
+        room = torch.empty(self.room.size, device=x.device, dtype=torch.uint8)
+        out = torch.empty_strided(self.out_shape, self.out_strides, device=x.device, dtype=torch.float32)
+        self.call(count, room, x, weight, out if bias is None else bias, out, *(*extras, *4 * (out,))[:4])
         return out
 
 

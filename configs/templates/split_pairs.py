@@ -159,9 +159,9 @@ def split_spreads(counts, a_list, b_list, a, b, out, M, N, K, a_batch, a_m, a_k,
                  BLOCK)
 
 
-def split_list_of(x):
-    """Room for the indices of all elements of x."""
-    return torch.empty(x.numel(), device=x.device, dtype=torch.int32 if x.numel() < 2**31 else torch.int64)
+def split_index(count):
+    """The type of indices of so many elements."""
+    return torch.int32 if count < 2**31 else torch.int64
 
 
 def split_shape(shape, strides, kp):

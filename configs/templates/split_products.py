@@ -158,14 +158,10 @@ def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_pt
     ], [4, 1], [240, 24])
 
 
-@functools.lru_cache(maxsize=None)
-def split_layout(block):
-    return gl.NVMMASharedLayout.get_default_for(list(block), gl.float16)
-
-
 def split_descriptor(x, shape, strides, block):
     """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
-    return TensorDescriptor(x, shape, strides, list(block), split_layout(block))
+    layout = gl.NVMMASharedLayout.get_default_for(list(block), gl.float16)
+    return TensorDescriptor(x, shape, strides, list(block), layout)
 
 
 def split_multiprocessors(device):
@@ -197,6 +193,9 @@ class SplitProduct:
             split_pairs, (a_chunks + b_chunks,),
             (a_chunks, M, N, K, kp, *a_strides, *b_strides, *split_halves_strides(self.a_halves, a_major),
              *split_halves_strides(self.b_halves, b_major)), **tiles)
+        index_a, index_b = split_index(batch * M * K), split_index(batch * N * K)
+        halves = [(torch.float16, math.prod(shape)) for shape in 2 * [self.a_halves] + 2 * [self.b_halves]]
+        self.room = Room((index_a, batch * M * K), (index_b, batch * N * K), *halves)
         self.a_block = (64, SPLIT_K) if a_major else (SPLIT_K, 64)
         self.b_block = (SPLIT_N, SPLIT_K) if b_major else (SPLIT_K, SPLIT_N)
         tiles = batch * triton.cdiv(M, 128) * triton.cdiv(N, 2 * SPLIT_N)
@@ -211,24 +210,24 @@ class SplitProduct:
         self.finish = None
         if epilogue:
             self.finish = PlannedLaunch(split_finish, (256,), (2, batch * M * N, N, 1), EPILOGUE=epilogue, BLOCK=1024)
+        self.call = PlannedCall(self.launches)
 
-    def __call__(self, a, bt, c, out, extras):
-        zeros = torch.zeros(self.zeros, device=a.device, dtype=torch.int32)
-        top_a, top_b = zeros[2:], zeros[self.counted:]
-        a_list, b_list = split_list_of(a), split_list_of(bt)
-        pairs = [torch.empty(shape, device=a.device, dtype=torch.float16)
-                 for shape in (self.a_halves, self.a_halves, self.b_halves, self.b_halves)]
-        if self.tops is not None:
-            self.tops(a, bt, top_a, top_b, top_a, top_a)
-        self.pairs(a, bt, top_a, top_b, *pairs, zeros, a_list, b_list)
+    def launches(self, stream, zeros, room, a, bt, c, out, *extras):
+        top_a, top_b = (Pointer(zeros.address + 4 * first, torch.int32) for first in (2, self.counted))
+        a_list, b_list, *pairs = self.room.at(room.address)
         descriptors = [split_descriptor(half, (shape[0] * shape[1], shape[2]), (shape[2], 1), block)
                        for half, shape, block in zip(pairs, 2 * [self.a_halves] + 2 * [self.b_halves],
                                                      2 * [self.a_block] + 2 * [self.b_block])]
-        extras = (*extras, *4 * (out,))[:4]
-        self.gemm(*descriptors, top_a, top_b, out if c is None else c, out, zeros, *extras)
-        self.spreads(zeros, a_list, b_list, a, bt, out)
-        if self.finish is not None:
-            self.finish(zeros, out, *extras)
+        found = [] if self.tops is None else [self.tops.at(stream, a, bt, top_a, top_b, top_a, top_a)]
+        found += [self.pairs.at(stream, a, bt, top_a, top_b, *pairs, zeros, a_list, b_list),
+                  self.gemm.at(stream, *descriptors, top_a, top_b, c, out, zeros, *extras),
+                  self.spreads.at(stream, zeros, a_list, b_list, a, bt, out)]
+        return found if self.finish is None else [*found, self.finish.at(stream, zeros, out, *extras)]
+
+    def __call__(self, a, bt, c, out, extras):
+        zeros = torch.zeros(self.zeros, device=a.device, dtype=torch.int32)
+        room = torch.empty(self.room.size, device=a.device, dtype=torch.uint8)
+        self.call(zeros, room, a, bt, out if c is None else c, out, *(*extras, *4 * (out,))[:4])
         return out
 
 

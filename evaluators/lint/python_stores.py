@@ -11,6 +11,8 @@ from kbevolve.evaluators.lint.tables import PATTERNS, PROTECTED, table, words
 
 #: Methods that change a container.
 _CHANGES = words("append add update setdefault extend insert pop popitem clear remove discard move_to_end appendleft")
+#: How many processes compile is no setting of a kernel: every file of torch.compile has it.
+_COMPILERS = "torch._inductor.config.compile_threads"
 _LOADER_VARIABLES = table("loader_variables")
 _LOWERED = re.compile(r"tf32|fp16|bf16|fp32_precision|reduced_precision|half")
 _SETS_ATTRIBUTE = re.compile(r"builtins\.(setattr|delattr|(object|type)\.__setattr__)")
@@ -68,6 +70,8 @@ class PythonStores:
 
     def _foreign(self, name: str, value: ast.expr | None, scope: NameScope) -> None:
         """A name of another module is assigned."""
+        if name == _COMPILERS:
+            return
         if PATTERNS["settings"].match(name):
             self._marks.tag("flags")
             off = isinstance(value, ast.Constant) and value.value in (False, "ieee", "highest")

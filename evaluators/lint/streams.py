@@ -14,7 +14,8 @@ _TAGS = words("streams cuda-graph threads torch-compile exec flags foreign-libra
 #: Operations for which libraries take streams of their own: cuDNN the layers of a recurrent network, cuSOLVER and MAGMA
 #: the members of a batch. Wherever one is named, in a comment too: a wide context costs the kernel nothing.
 _OPERATIONS = re.compile(
-    r"(?<![a-z])(?:(?:lstm|gru|rnn)(?:cell)?|linalg|cholesky|p?inverse|svd|qr|geqrf|lu|solve|lstsq|eigh?|(?:s?log)?det)(?![a-z])",
+    r"(?<![a-z])(?:(?:lstm|gru|rnn)(?:cell)?|linalg|cholesky|(?<=\.)p?inverse|svd|qr|geqrf|lu|solve|lstsq|eigh?"
+    r"|(?:s?log)?det)(?![a-z])",
     re.IGNORECASE,
 )
 

@@ -58,6 +58,8 @@ class Bench:
     judge: str | None = None
     #: Whether problems are analysed again that could not be judged.
     fresh: bool = False
+    #: Shows a line to the user.
+    say: Callable[[str], None] = lambda line: None
     _judges: Judges | None = field(default=None, init=False)
 
     def judges(self) -> Judges:
@@ -95,7 +97,11 @@ class Bench:
         """Write the baselines of a problem with a card to the archive, unless it has them or none are wanted."""
         card = self.known_card(problem)
         if self.settings.evaluation.baselines and card is not None and not card.baselines:
-            measured = {one.name: one.speedup for one in self.judges().baselines(problem) if one.speedup is not None}
+            found = self.judges().baselines(problem)
+            for one in found:
+                if one.failure:
+                    self.say(f"{problem.name}: without the baseline {one.name}: {one.failure}")
+            measured = {one.name: one.speedup for one in found if one.speedup is not None}
             self.archive.add_card(replace(card, baselines={EAGER: 1.0, **measured}))
 
     def empty(self, one: SuiteProblem, reason: str = "") -> ProblemResult:

@@ -202,7 +202,7 @@ def call(args):
 """,
         forward="return call([x])[0]",
     )
-    assert lint(source, allow_library="none") == LintReport(tags=("flags",), refusal="")
+    assert lint(source, allow_library="none") == LintReport(tags=(), refusal="")
 
 
 def documented(part: int) -> dict[str, str]:

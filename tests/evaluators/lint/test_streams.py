@@ -2,6 +2,7 @@ import pytest
 
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.seeds import seed_files
+from kbevolve.configs.templates import TEMPLATES, template
 from kbevolve.evaluators.lint import lint
 from kbevolve.evaluators.lint.streams import may_use_several
 
@@ -35,6 +36,13 @@ def test_some_tags_leave_it_open(tag: str) -> None:
 )
 def test_libraries_take_streams_of_their_own_for_some_operations(call: str) -> None:
     assert may_use_several(SOURCE.format(call), ())
+
+
+def test_the_templates_use_one() -> None:
+    """They scale back by inverses of powers of two, and torch.compile's files say how many processes compile."""
+    text = "\n".join(template(name) for name in TEMPLATES if name != "no_epilogue")
+    text += "\n\nimport torch._inductor.config\n\ntorch._inductor.config.compile_threads = 1\n"
+    assert not may_use_several(text, lint(text).tags)
 
 
 @pytest.mark.parametrize("name", ["L1/matmul", "L1/softmax", "L2/gemm_bias_relu"])
