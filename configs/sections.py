@@ -84,7 +84,7 @@ class SearchSettings(Section):
     seed: int = 0
     #: Generations that may be under way at once, beside the oldest: children of generation g know the results up to
     #: generation g - 1 - lookahead. 0 waits for every verdict; more keeps devices busy, or has more models write at
-    #: once. "auto": 0 where a model, people or a third party's proposer write children, for whom it saves calls; 2
+    #: once. "auto": 0 where a model, people or a third party's proposer write children, for whom it saves calls; 4
     #: where only tunables change. A run depends on this number, and never on the number or speed of devices.
     lookahead: Literal["auto", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16] = "auto"
 

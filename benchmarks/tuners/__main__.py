@@ -4,7 +4,8 @@
     python -m benchmarks.tuners --landscape space.json --tuners ours,optuna-TPE --out tuners.jsonl
 
 Needs no GPU; the libraries are those of `pip install -e '.[tuners]'`. All begin with the landscape's start, where they
-take one, and a setting has the same noise for all. The figure is the true speed of what measured best, over the fastest
+take one, and a setting has the same noise for all. `ours-4-ahead` proposes a child before the verdicts on the last four
+are known, as a run with `search.lookahead` does. The figure is the true speed of what measured best, over the fastest
 that there is. Searches that are in the file already are not repeated, so a long comparison can be interrupted. A table
 has the seeds that all of its tuners have done. Kernel Tuner enumerates a space, so the ladders are too large for it.
 """
@@ -31,6 +32,7 @@ OURS = "ours"
 STRATEGIES = ("greedy_ils", "genetic_algorithm", "diff_evo", "bayes_opt", "simulated_annealing", "hybrid_vndx")
 TUNERS: Mapping[str, Callable[[TuningTask], None]] = {
     OURS: our_search,
+    **{f"{OURS}-{ahead}-ahead": partial(our_search, lookahead=ahead) for ahead in (2, 4, 5)},
     "random": random_search,
     **{f"optuna-{name}": partial(optuna_search, sampler=name) for name in ("TPE", "GP")},
     **{f"kernel-tuner-{name}": partial(kernel_tuner_search, strategy=name) for name in STRATEGIES},
@@ -40,7 +42,8 @@ TUNERS: Mapping[str, Callable[[TuningTask], None]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--landscape", action="append", help="a name or a file; default: all that come with kbevolve")
-    parser.add_argument("--tuners", default=",".join(TUNERS), help="some of the tuners, with commas between them")
+    default = ",".join(name for name in TUNERS if "-ahead" not in name)
+    parser.add_argument("--tuners", default=default, help="some of the tuners, with commas between them")
     parser.add_argument("--seeds", type=int, default=30, help="searches of each tuner")
     parser.add_argument("--budgets", default="50,100", help="evaluations at which the best is looked at")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes")

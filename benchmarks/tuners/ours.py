@@ -1,6 +1,7 @@
 """The offline run's own choices on a landscape: operator and parents by rank, then the proposer of tunables."""
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from itertools import count
@@ -24,18 +25,21 @@ OPERATORS = (Operator.TUNE, Operator.CROSS)
 _PROBLEM = Problem(name="landscape", source="", path=Path("landscape.py"), cpu_sizes={}, summary="")
 
 
-def our_search(task: TuningTask) -> None:
-    """One island, each child after the verdict on the last. It knows which settings exist."""
+def our_search(task: TuningTask, *, lookahead: int = 0) -> None:
+    """One island, each child after the verdict on the last but `lookahead`. It knows which settings exist."""
     settings = Settings.from_tree({"budget": {"evaluations": task.budget}}).search
     island, history, known = Island(index=0), list[Member](), set[str]()
     proposer = TunablesProposer(allows=lambda values: task.landscape.exists(_setting(task, values)))
     kernel = Kernel.from_source(_source(task, task.start))
+    waiting: deque[Member | None] = deque()
     for child in count():
         speed = task.measure(_setting(task, values_of(kernel.source)))
         known.add(kernel.id)
-        if speed is not None:
-            history.append(_member(kernel, math.exp(speed)))
-            island = island.with_member(history[-1])
+        waiting.append(None if speed is None else _member(kernel, math.exp(speed)))
+        while len(waiting) > (lookahead if child else 0):
+            if (member := waiting.popleft()) is not None:
+                history.append(member)
+                island = island.with_member(member)
         choice = choose(
             island,
             Memory(),

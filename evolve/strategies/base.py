@@ -17,7 +17,7 @@ from kbevolve.islands.island import Member
 #: to begin anew than to ask the same again.
 LOOK_BACK = 16
 #: `search.lookahead` by default where only tunables change: while one child is timed, others are built and tried.
-TUNED_LOOKAHEAD = 2
+TUNED_LOOKAHEAD = 4
 
 
 @dataclass(frozen=True, kw_only=True)

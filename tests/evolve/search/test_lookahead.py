@@ -18,6 +18,7 @@ from kbevolve.configs.settings import Settings
 from kbevolve.evolve.proposers.base import Brief, Proposal, Proposer
 from kbevolve.evolve.search import search as search_module
 from kbevolve.evolve.search.search import Search
+from kbevolve.evolve.strategies.base import TUNED_LOOKAHEAD
 from kbevolve.evolve.strategies.evolve import INSPIRED_FROM
 from kbevolve.islands.selection import FAR_AHEAD
 from tests.evolve.doubles import KnownConfirmer, KnownEvaluator, ScriptedProposer, kernel, open_run, search, settings
@@ -209,7 +210,7 @@ def test_lookahead_is_what_children_do_not_know() -> None:
 
 
 def test_by_default_a_model_knows_all_and_tuned_children_overlap() -> None:
-    for who, lookahead in (("model", 0), ("offline", 2)):
+    for who, lookahead in (("model", 0), ("offline", TUNED_LOOKAHEAD)):
         assert undisturbed(who, "auto") == undisturbed(who, lookahead), who
 
 
