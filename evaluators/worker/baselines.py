@@ -4,6 +4,7 @@ Only the worker of the reference uses this. Its inputs keep their addresses whil
 call, and its output is read before the next call. A CUDA graph needs just this, so nothing is copied for it.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -111,6 +112,10 @@ class Replayed:
 
 
 def _compiled(model: torch.nn.Module, mode: str) -> Call:
+    if mode != "default":
+        # The searches compile dozens of kernels. This variable lets threads of this process do so; what lets a pool of
+        # processes do so, which a worker may not start, was read when torch was imported.
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(len(os.sched_getaffinity(0)))
     # Shapes never change here, and code for one shape is faster than code for any shape.
     compiled: Call = torch.compile(model, mode=mode, dynamic=False)
     return compiled
