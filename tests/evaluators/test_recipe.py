@@ -92,7 +92,13 @@ def judged(
     return judge_by_recipe(problem, Kernel.from_source(source(body)), device, precision, settings)
 
 
-@pytest.mark.parametrize("body", BODIES)
+#: Each takes two seconds: one for each outcome is among the quick tests.
+QUICK = ("return self.compute(x)", "return self.compute(x) + 1e-3", "return None")
+
+
+@pytest.mark.parametrize(
+    "body", [pytest.param(body, marks=[] if body in QUICK else pytest.mark.slow) for body in BODIES]
+)
 def test_it_says_what_kernelbench_says(body: str, problem: Problem, device: Device) -> None:
     found = judged(problem, body, device)
     assert found.outcome is BODIES[body], found

@@ -169,6 +169,7 @@ def copies(problem: Problem, count: int) -> list[Kernel]:
     return [Kernel.from_source(f"{source}\nCOPY = {number}\n") for number in range(count)]
 
 
+@pytest.mark.slow
 def test_a_contest_of_more_kernels_than_fit_is_held_without_the_last(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +189,7 @@ def test_a_contest_of_more_kernels_than_fit_is_held_without_the_last(
     assert held == [names, names[:3], names[:2]]
 
 
+@pytest.mark.slow
 def test_memory_that_others_in_a_contest_use_is_no_fault_of_a_kernel(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:

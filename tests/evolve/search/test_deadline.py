@@ -58,7 +58,7 @@ class TimedContests(KnownConfirmer):
 
 
 @pytest.mark.parametrize("lookahead", [0, 2])
-@pytest.mark.parametrize("contests", [False, True])
+@pytest.mark.parametrize("contests", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_that_its_time_cut_anywhere_ends_as_the_undisturbed_one(lookahead: int, contests: bool) -> None:
     def begin(archive: Archive, clock: Clock, limit: float | None) -> tuple[Any, list[float]]:
         judge, confirmer = TimedJudge(clock), TimedContests(clock)
