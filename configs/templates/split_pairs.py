@@ -52,9 +52,10 @@ def split_tops(a, b, top_a, top_b, bins, done, programs, a_t, a_R, a_K, a_batch,
 
 
 @triton.jit
-def split_exponent(top_ptr, at, mask):
-    # The exponent bits of the power of two that brings the largest magnitude of a row to [2^14, 2^15).
-    return tl.minimum(268 - (tl.load(top_ptr + at, mask=mask, other=0) >> 23), 253)
+def split_exponent(top_ptr, at, mask, TOP: tl.constexpr = 268):
+    # The exponent bits of the power of two that brings the largest magnitude of a row to [2^14, 2^15), or with a TOP of
+    # 267 to half of that.
+    return tl.minimum(TOP - (tl.load(top_ptr + at, mask=mask, other=0) >> 23), 253)
 
 
 @triton.jit
@@ -73,8 +74,18 @@ def split_halves(s, hi_ptr, lo_ptr, to, kept):
 
 
 @triton.jit
+def split_small(s, hi_ptr, small_ptr, to, small_to, HIGH: tl.constexpr, LOW: tl.constexpr, kept):
+    # hi in fp16, and in fp8 hi / 64 and 64 lo, which have the same range: their products correct that of both hi.
+    hi = s.to(tl.float16)
+    tl.store(hi_ptr + to, hi, mask=kept)
+    large = hi.to(tl.float32)
+    tl.store(small_ptr + small_to + HIGH, (large * 0.015625).to(tl.float8e4nv), mask=kept)
+    tl.store(small_ptr + small_to + LOW, ((s - large) * 64.0).to(tl.float8e4nv), mask=kept)
+
+
+@triton.jit
 def split_row(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_batch, s_row, s_k, d_batch, d_row,
-              BK: tl.constexpr):
+              BK: tl.constexpr, CHUNK: tl.constexpr, HIGH: tl.constexpr):
     # A whole row: first its largest magnitude, then hi and lo, while the row is still in a cache.
     row, batch = pid % R, (pid // R).to(tl.int64)
     from_row = src + batch * s_batch + row.to(tl.int64) * s_row
@@ -85,21 +96,27 @@ def split_row(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_ba
         best = tl.maximum(best, tl.where(size < float("inf"), size, 0.0))
     largest = tl.max(best).to(tl.int32, bitcast=True)
     tl.store(top + pid, largest)
-    power = (tl.minimum(268 - (largest >> 23), 253) << 23).to(tl.float32, bitcast=True)
+    power = (tl.minimum((267 if CHUNK > 0 else 268) - (largest >> 23), 253) << 23).to(tl.float32, bitcast=True)
     to = batch * d_batch + row.to(tl.int64) * d_row
     for start in range(0, KP, BK):
         k = start + tl.arange(0, BK)
         v = tl.load(from_row + k.to(tl.int64) * s_k, mask=k < K, other=0.0)
         finite = tl.abs(v) < float("inf")
         split_list(~finite, (batch * R + row) * K + k, count_ptr, list_ptr)
-        split_halves(tl.where(finite, v, 0.0) * power, hi_ptr, lo_ptr, to + k, k < KP)
+        s = tl.where(finite, v, 0.0) * power
+        if CHUNK > 0:
+            small_to = 2 * to + k // CHUNK * CHUNK + k
+            split_small(s, hi_ptr, lo_ptr, to + k, small_to, HIGH, CHUNK - HIGH, k < KP)
+        else:
+            split_halves(s, hi_ptr, lo_ptr, to + k, k < KP)
 
 
 @triton.jit
 def split_pair(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_batch, s_row, s_k, d_batch, d_row, d_k,
-               BR: tl.constexpr, BK: tl.constexpr):
-    # Rows times their power of two, as hi + lo in fp16. Behind the last k come zeros. What is not finite is listed and
-    # counts as zero: times hi and times lo it could be infinite with both signs.
+               BR: tl.constexpr, BK: tl.constexpr, CHUNK: tl.constexpr, HIGH: tl.constexpr):
+    # Rows times their power of two, as hi + lo in fp16; with a CHUNK, hi and in fp8 both parts (`split_small`), which of
+    # each chunk of numbers lie behind each other. Behind the last k come zeros. What is not finite is listed and counts
+    # as zero: times hi and times lo it could be infinite with both signs.
     tiles, chunks = tl.cdiv(R, BR), KP // BK
     row = pid % tiles * BR + tl.arange(0, BR)
     k = pid // tiles % chunks * BK + tl.arange(0, BK)
@@ -108,30 +125,37 @@ def split_pair(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_b
     v = tl.load(src + at, mask=(row < R)[:, None] & (k < K)[None, :], other=0.0)
     finite = tl.abs(v) < float("inf")
     split_list(~finite, (batch * R + row)[:, None] * K + k[None, :], count_ptr, list_ptr)
-    power = (split_exponent(top, batch * R + row, row < R) << 23).to(tl.float32, bitcast=True)
-    to = batch * d_batch + row.to(tl.int64)[:, None] * d_row + k.to(tl.int64)[None, :] * d_k
-    split_halves(tl.where(finite, v, 0.0) * power[:, None], hi_ptr, lo_ptr, to, (row < R)[:, None])
+    exponent = split_exponent(top, batch * R + row, row < R, 267 if CHUNK > 0 else 268)
+    s = tl.where(finite, v, 0.0) * (exponent << 23).to(tl.float32, bitcast=True)[:, None]
+    to = batch * d_batch + row.to(tl.int64)[:, None] * d_row
+    if CHUNK > 0:
+        small_to = 2 * to + (k // CHUNK * CHUNK + k)[None, :]
+        split_small(s, hi_ptr, lo_ptr, to + k[None, :], small_to, HIGH, CHUNK - HIGH, (row < R)[:, None])
+    else:
+        split_halves(s, hi_ptr, lo_ptr, to + k.to(tl.int64)[None, :] * d_k, (row < R)[:, None])
 
 
 @triton.jit
 def split_pairs(a, b, top_a, top_b, ah, al, bh, bl, counts, a_list, b_list, programs, M, N, K, KP, a_batch, a_m, a_k,
                 b_batch, b_n, b_k, ah_batch, ah_m, ah_k, bh_batch, bh_n, bh_k, A_BR: tl.constexpr, A_BK: tl.constexpr,
-                B_BR: tl.constexpr, B_BK: tl.constexpr):
-    # One launch for both operands; the first `programs` have a. Tiles of one row are whole rows.
+                B_BR: tl.constexpr, B_BK: tl.constexpr, CHUNK: tl.constexpr):
+    # One launch for both operands; the first `programs` have a. Tiles of one row are whole rows. In fp8 lie hi before lo
+    # of a, and lo before hi of b.
     pid = tl.program_id(0)
     if pid < programs:
         if A_BR == 1:
-            split_row(pid, a, top_a, ah, al, counts, a_list, M, K, KP, a_batch, a_m, a_k, ah_batch, ah_m, A_BK)
+            split_row(pid, a, top_a, ah, al, counts, a_list, M, K, KP, a_batch, a_m, a_k, ah_batch, ah_m, A_BK,
+                      CHUNK, 0)
         else:
             split_pair(pid, a, top_a, ah, al, counts, a_list, M, K, KP, a_batch, a_m, a_k, ah_batch, ah_m, ah_k, A_BR,
-                       A_BK)
+                       A_BK, CHUNK, 0)
     else:
         if B_BR == 1:
             split_row(pid - programs, b, top_b, bh, bl, counts + 1, b_list, N, K, KP, b_batch, b_n, b_k, bh_batch, bh_n,
-                      B_BK)
+                      B_BK, CHUNK, CHUNK)
         else:
             split_pair(pid - programs, b, top_b, bh, bl, counts + 1, b_list, N, K, KP, b_batch, b_n, b_k, bh_batch, bh_n,
-                       bh_k, B_BR, B_BK)
+                       bh_k, B_BR, B_BK, CHUNK, CHUNK)
 
 
 @triton.jit
@@ -164,12 +188,17 @@ def split_index(count):
     return torch.int32 if count < 2**31 else torch.int64
 
 
-def split_shape(shape, strides, kp):
-    """(whether k lies side by side, the tile of a program, the shape of hi and lo) of x [batch, rows, K]."""
+def split_shape(shape, strides, kp, turned):
+    """(whether k lies side by side, the tile of a program, the shape of hi and lo) of x [batch, rows, K].
+
+    With `turned`, k lies side by side in hi and lo even where it does not in x.
+    """
     batch, rows, K = shape
     if strides[2] <= strides[1]:
         whole = K >= 512 and batch * rows >= 512  # enough rows for the device, and long ones
         return True, (1, 2048) if whole else (32, SPLIT_K), (batch, rows, kp)
+    if turned:
+        return True, (64, 32), (batch, rows, kp)
     return False, (64, 32), (batch, kp, triton.cdiv(rows, 8) * 8)
 
 

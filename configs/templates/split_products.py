@@ -2,20 +2,24 @@ SPLIT_N = 128  # tune: 64, 128
 SPLIT_K = 64  # tune: 32, 64
 SPLIT_STAGES = 2  # tune: 2, 3, 4
 SPLIT_GROUP = 8  # tune: 1, 4, 8, 16
+SPLIT_FP8 = 0  # tune: 0, 1
 # tune if: (128 + 2 * SPLIT_N) * SPLIT_K * SPLIT_STAGES * 4 <= 229376
 
 
 @gluon.jit
-def split_inverse(top_ptr, at, mask):
+def split_inverse(top_ptr, at, mask, TOP: gl.constexpr = 268):
     # One over the power of two of a row.
     top = gl.load(top_ptr + at, mask=mask, other=0)
-    return ((254 - gl.minimum(268 - (top >> 23), 253)) << 23).to(gl.float32, bitcast=True)
+    return ((254 - gl.minimum(TOP - (top >> 23), 253)) << 23).to(gl.float32, bitcast=True)
 
 
 @gluon.jit
-def split_slots(desc, COUNT: gl.constexpr):
+def split_slots(desc, COUNT: gl.constexpr, FP8: gl.constexpr = 0):
     # Room in shared memory for so many tiles of a descriptor.
-    return gl.allocate_shared_memory(gl.float16, [COUNT, desc.block_shape[0], desc.block_shape[1]], desc.layout)
+    if FP8:
+        return gl.allocate_shared_memory(gl.float8e4nv, [COUNT, desc.block_shape[0], desc.block_shape[1]], desc.layout)
+    else:
+        return gl.allocate_shared_memory(gl.float16, [COUNT, desc.block_shape[0], desc.block_shape[1]], desc.layout)
 
 
 @gluon.jit
@@ -40,6 +44,15 @@ def split_add(acc, xh, xl, wh, wl, layout: gl.constexpr):
 
 
 @gluon.jit
+def split_correct(acc, xh, x8, wh, w8, layout8: gl.constexpr, layout: gl.constexpr):
+    # As `split_add`, where one product in fp8 has both small ones. The registers of both layouts are the same.
+    p = warpgroup_mma(x8, w8, gl.zeros(acc.shape, gl.float32, layout8), use_acc=False, is_async=True)
+    p = gl.convert_layout(warpgroup_mma_wait(0, deps=[p]), layout)
+    p = warpgroup_mma(xh, wh, p, is_async=True)
+    return acc + warpgroup_mma_wait(0, deps=[p])
+
+
+@gluon.jit
 def split_place(tile, M, N, GROUP: gl.constexpr, BN: gl.constexpr):
     # The batch, first row and first column of a tile, in groups of rows of tiles.
     tiles_m, tiles_n = gl.cdiv(M, 128), gl.cdiv(N, 2 * BN)
@@ -52,21 +65,21 @@ def split_place(tile, M, N, GROUP: gl.constexpr, BN: gl.constexpr):
 
 
 @gluon.jit
-def split_load(a_desc, b_desc, a_slots, b_slots, slot, bar, m0, n0, k, a_plane, b_plane, k_plane, BN: gl.constexpr,
-               A_K: gl.constexpr, B_K: gl.constexpr):
+def split_load(a_desc, b_desc, a_slots, b_slots, slot, bar, m0, n0, k_a, k_b, a_plane, b_plane, k_plane,
+               BN: gl.constexpr, A_K: gl.constexpr, B_K: gl.constexpr):
     # Two tiles of 64 rows of a, and two of BN columns of b, whichever axis lies side by side in memory.
     for half in gl.static_range(2):
-        at_a = [a_plane + m0 + half * 64, k] if A_K else [k_plane + k, m0 + half * 64]
+        at_a = [a_plane + m0 + half * 64, k_a] if A_K else [k_plane + k_a, m0 + half * 64]
         tma.async_copy_global_to_shared(a_desc, at_a, bar, a_slots.index(2 * slot + half))
-        at_b = [b_plane + n0 + half * BN, k] if B_K else [k_plane + k, n0 + half * BN]
+        at_b = [b_plane + n0 + half * BN, k_b] if B_K else [k_plane + k_b, n0 + half * BN]
         tma.async_copy_global_to_shared(b_desc, at_b, bar, b_slots.index(2 * slot + half))
 
 
 @gluon.jit
 def split_loads(ah_desc, al_desc, bh_desc, bl_desc, ah_slots, al_slots, bh_slots, bl_slots, full, empty, tiles, M, N,
                 KP, A_K: gl.constexpr, B_K: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, GROUP: gl.constexpr,
-                STAGES: gl.constexpr):
-    # One warp fills the ring.
+                STAGES: gl.constexpr, FP8: gl.constexpr):
+    # One warp fills the ring. In fp8 are two numbers for each of fp16.
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         batch, m0, n0 = split_place(tile, M, N, GROUP, BN)
@@ -75,22 +88,23 @@ def split_loads(ah_desc, al_desc, bh_desc, bl_desc, ah_slots, al_slots, bh_slots
             mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
             bar = full.index(slot)
             mbarrier.expect(bar, (128 + 2 * BN) * BK * 4)
-            split_load(al_desc, bh_desc, al_slots, bh_slots, slot, bar, m0, n0, k, batch * M, batch * N, batch * KP,
-                       BN, A_K, B_K)
-            split_load(ah_desc, bl_desc, ah_slots, bl_slots, slot, bar, m0, n0, k, batch * M, batch * N, batch * KP,
-                       BN, A_K, B_K)
+            small = k * (1 + FP8)
+            split_load(al_desc, bh_desc, al_slots, bh_slots, slot, bar, m0, n0, small, k, batch * M, batch * N,
+                       batch * KP, BN, A_K, B_K)
+            split_load(ah_desc, bl_desc, ah_slots, bl_slots, slot, bar, m0, n0, k, small, batch * M, batch * N,
+                       batch * KP, BN, A_K, B_K)
             step += 1
 
 
 @gluon.jit
 def split_write(acc, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, batch, m0, n0, M, N, c_batch, c_m, c_n,
                 o_batch, o_m, o_n, alpha, beta, HAS_C: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr,
-                BN: gl.constexpr):
+                BN: gl.constexpr, TOP: gl.constexpr):
     m = m0 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
     n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
     inside = (m < M)[:, None] & (n < N)[None, :]
-    inverse_a = split_inverse(ta_ptr, batch * M + m, m < M)
-    value = acc * (inverse_a[:, None] * split_inverse(tb_ptr, batch * N + n, n < N)[None, :])
+    inverse_a = split_inverse(ta_ptr, batch * M + m, m < M, TOP)
+    value = acc * (inverse_a[:, None] * split_inverse(tb_ptr, batch * N + n, n < N, TOP)[None, :])
     batch, m, n = batch.to(gl.int64), m.to(gl.int64), n.to(gl.int64)
     if HAS_C:
         c = gl.load(c_ptr + batch * c_batch + m[:, None] * c_m + n[None, :] * c_n, mask=inside, other=0.0)
@@ -107,9 +121,10 @@ def split_write(acc, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, 
 def split_multiply(WG: gl.constexpr, ah_slots, al_slots, bh_slots, bl_slots, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr,
                    count_ptr, e0, e1, e2, e3, tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta,
                    A_K: gl.constexpr, B_K: gl.constexpr, HAS_C: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr,
-                   BK: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr):
+                   BK: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
     # One of two warpgroups: 64 rows of a tile, and two halves of BN columns. While one adds, the other multiplies.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
+    layout8: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 32])
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         batch, m0, n0 = split_place(tile, M, N, GROUP, BN)
@@ -125,43 +140,55 @@ def split_multiply(WG: gl.constexpr, ah_slots, al_slots, bh_slots, bl_slots, ful
                 ah, al = ah.permute((1, 0)), al.permute((1, 0))
             if B_K:
                 b0h, b0l, b1h, b1l = b0h.permute((1, 0)), b0l.permute((1, 0)), b1h.permute((1, 0)), b1l.permute((1, 0))
-            acc0 = split_add(acc0, ah, al, b0h, b0l, layout)
-            acc1 = split_add(acc1, ah, al, b1h, b1l, layout)
+            if FP8:
+                acc0 = split_correct(acc0, ah, al, b0h, b0l, layout8, layout)
+                acc1 = split_correct(acc1, ah, al, b1h, b1l, layout8, layout)
+            else:
+                acc0 = split_add(acc0, ah, al, b0h, b0l, layout)
+                acc1 = split_add(acc1, ah, al, b1h, b1l, layout)
             mbarrier.arrive(empty.index(slot), count=1)
             step += 1
         split_write(acc0, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, batch, m0 + WG * 64, n0, M, N,
-                    c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, HAS_C, EPILOGUE, layout, BN)
+                    c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, HAS_C, EPILOGUE, layout, BN, 268 - FP8)
         split_write(acc1, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, batch, m0 + WG * 64, n0 + BN, M, N,
-                    c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, HAS_C, EPILOGUE, layout, BN)
+                    c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, HAS_C, EPILOGUE, layout, BN, 268 - FP8)
 
 
 @gluon.jit
 def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, M, N,
                KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K: gl.constexpr, B_K: gl.constexpr,
                HAS_C: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, GROUP: gl.constexpr,
-               STAGES: gl.constexpr):
-    # out = alpha a b + beta c, and what follows it, by one program for each multiprocessor.
+               STAGES: gl.constexpr, FP8: gl.constexpr):
+    # out = alpha a b + beta c, and what follows it, by one program for each multiprocessor. With FP8, al and bl have
+    # both parts, in fp8.
     ah = split_slots(ah_desc, 2 * STAGES)
-    al = split_slots(al_desc, 2 * STAGES)
+    al = split_slots(al_desc, 2 * STAGES, FP8)
     bh = split_slots(bh_desc, 2 * STAGES)
-    bl = split_slots(bl_desc, 2 * STAGES)
+    bl = split_slots(bl_desc, 2 * STAGES, FP8)
     full, empty = split_ring(STAGES)
     gl.warp_specialize([
         (split_multiply, (0, ah, al, bh, bl, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
                           tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K, B_K, HAS_C, EPILOGUE, BN,
-                          BK, GROUP, STAGES)),
+                          BK, GROUP, STAGES, FP8)),
         (split_multiply, (1, ah, al, bh, bl, full, empty, ta_ptr, tb_ptr, c_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
                           tiles, M, N, KP, c_batch, c_m, c_n, o_batch, o_m, o_n, alpha, beta, A_K, B_K, HAS_C, EPILOGUE, BN,
-                          BK, GROUP, STAGES)),
+                          BK, GROUP, STAGES, FP8)),
         (split_loads, (ah_desc, al_desc, bh_desc, bl_desc, ah, al, bh, bl, full, empty, tiles, M, N, KP, A_K, B_K, BN,
-                       BK, GROUP, STAGES)),
+                       BK, GROUP, STAGES, FP8)),
     ], [4, 1], [240, 24])
 
 
 def split_descriptor(x, shape, strides, block):
     """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
-    layout = gl.NVMMASharedLayout.get_default_for(list(block), gl.float16)
+    kind = gl.float16 if x.dtype == torch.float16 else gl.float8e4nv
+    layout = gl.NVMMASharedLayout.get_default_for(list(block), kind)
     return TensorDescriptor(x, shape, strides, list(block), layout)
+
+
+def split_view(part, shape, block):
+    """What TMA needs of hi or lo [planes, rows, numbers]; fp8 has two numbers in the place of one of fp16."""
+    (planes, rows, width), each = shape, 2 // part.dtype.itemsize
+    return split_descriptor(part, (planes * rows, width * each), (width * each, 1), (block[0], block[1] * each))
 
 
 def split_multiprocessors(device):
@@ -176,8 +203,9 @@ class SplitProduct:
         kp = triton.cdiv(K, SPLIT_K) * SPLIT_K
         self.counted = 2 + batch * M
         self.zeros = self.counted + batch * N
-        a_major, a_tile, self.a_halves = split_shape(a_shape, a_strides, kp)
-        b_major, b_tile, self.b_halves = split_shape(b_shape, b_strides, kp)
+        # Tensor cores take fp8 with k side by side only.
+        a_major, a_tile, a_halves = split_shape(a_shape, a_strides, kp, SPLIT_FP8)
+        b_major, b_tile, b_halves = split_shape(b_shape, b_strides, kp, SPLIT_FP8)
         tiles = dict(A_BR=a_tile[0], A_BK=a_tile[1], B_BR=b_tile[0], B_BK=b_tile[1])
         # Whole rows find their largest when they are split.
         a_programs, a_steps = (0, 0) if a_tile[0] == 1 else split_programs(batch, M, K, a_tile)
@@ -191,19 +219,21 @@ class SplitProduct:
                 (a_programs, M, M, K, *a_strides, a_steps, N, N, K, *b_strides, b_steps), USUAL=False, **tiles)
         self.pairs = PlannedLaunch(
             split_pairs, (a_chunks + b_chunks,),
-            (a_chunks, M, N, K, kp, *a_strides, *b_strides, *split_halves_strides(self.a_halves, a_major),
-             *split_halves_strides(self.b_halves, b_major)), **tiles)
+            (a_chunks, M, N, K, kp, *a_strides, *b_strides, *split_halves_strides(a_halves, a_major),
+             *split_halves_strides(b_halves, b_major)), CHUNK=SPLIT_K * SPLIT_FP8, **tiles)
         index_a, index_b = split_index(batch * M * K), split_index(batch * N * K)
-        halves = [(torch.float16, math.prod(shape)) for shape in 2 * [self.a_halves] + 2 * [self.b_halves]]
+        a_view = a_halves, (64, SPLIT_K) if a_major else (SPLIT_K, 64)
+        b_view = b_halves, (SPLIT_N, SPLIT_K) if b_major else (SPLIT_K, SPLIT_N)
+        self.views = (a_view, a_view, b_view, b_view)
+        kinds = 2 * (torch.float16, torch.float8_e4m3fn if SPLIT_FP8 else torch.float16)
+        halves = [(kind, math.prod(shape) * 2 // kind.itemsize) for kind, (shape, _) in zip(kinds, self.views)]
         self.room = Room((index_a, batch * M * K), (index_b, batch * N * K), *halves)
-        self.a_block = (64, SPLIT_K) if a_major else (SPLIT_K, 64)
-        self.b_block = (SPLIT_N, SPLIT_K) if b_major else (SPLIT_K, SPLIT_N)
         tiles = batch * triton.cdiv(M, 128) * triton.cdiv(N, 2 * SPLIT_N)
         self.gemm = PlannedLaunch(
             split_gemm, (min(tiles, split_multiprocessors(place[0])),),
             (tiles, M, N, kp, *(c_strides or (0, 0, 0)), *o_strides, alpha, beta), A_K=a_major, B_K=b_major,
             HAS_C=c_strides is not None, EPILOGUE=epilogue, BN=SPLIT_N, BK=SPLIT_K, GROUP=SPLIT_GROUP, STAGES=SPLIT_STAGES,
-            num_warps=4)
+            FP8=SPLIT_FP8, num_warps=4)
         other = (b_strides[0], b_strides[2], b_strides[1])
         self.spreads = PlannedLaunch(
             split_spreads, (256,), (M, N, K, *a_strides, *other, *o_strides, alpha), BLOCK=1024)
@@ -215,9 +245,7 @@ class SplitProduct:
     def launches(self, stream, zeros, room, a, bt, c, out, *extras):
         top_a, top_b = (Pointer(zeros.address + 4 * first, torch.int32) for first in (2, self.counted))
         a_list, b_list, *pairs = self.room.at(room.address)
-        descriptors = [split_descriptor(half, (shape[0] * shape[1], shape[2]), (shape[2], 1), block)
-                       for half, shape, block in zip(pairs, 2 * [self.a_halves] + 2 * [self.b_halves],
-                                                     2 * [self.a_block] + 2 * [self.b_block])]
+        descriptors = [split_view(part, *view) for part, view in zip(pairs, self.views)]
         found = [] if self.tops is None else [self.tops.at(stream, a, bt, top_a, top_b, top_a, top_a)]
         found += [self.pairs.at(stream, a, bt, top_a, top_b, *pairs, zeros, a_list, b_list),
                   self.gemm.at(stream, *descriptors, top_a, top_b, c, out, zeros, *extras),

@@ -1,0 +1,121 @@
+"""Compiles the templates for sm_90 where there is no GPU, and prints what ptxas says of each kernel.
+
+    pip install --no-deps --target DIR triton==3.6.0
+    PYTHONPATH=DIR python -m benchmarks.compiled_templates [--set SPLIT_FP8=1] [--case linear]
+
+A row is one launch of one case (those of `benchmarks.templates`): seconds of the compiler, registers, bytes that are
+spilled, bytes of shared memory, the tensor core's instructions, and ptxas's warnings. Nothing runs: this shows that a
+change compiles, and what it does to registers; that it is right and fast shows a GPU.
+"""
+
+import argparse
+import re
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from benchmarks.templates import ATTENTIONS, CONVOLUTIONS, PRODUCTS
+from kbevolve.configs.templates import TEMPLATES, template
+from kbevolve.evolve.proposers.tuning.tunables import with_values
+from tests.imported import imported
+
+#: Multiprocessors of an H100 and an H200.
+MULTIPROCESSORS = 132
+_INSTRUCTION = re.compile(r"wgmma\.mma_async\.sync\.aligned\.(\S+)")
+_TOLD = re.compile(r"(Potential[^\n]*|warning[^\n]*|\d+ bytes spill stores|Used \d+ registers)")
+
+
+class AbsentDevice:
+    """What Triton asks of a driver before it compiles."""
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _device: int | None = None) -> int:
+        return 0
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget
+
+        return GPUTarget("cuda", 90, 32)
+
+
+def compiling(templates: ModuleType, report: Callable[[str, float, Any], None]) -> None:
+    """Let launches of the templates be compiled and reported, and not made."""
+
+    def at(launch: Any, _stream: int, *pointers: Any) -> Callable[[], None]:
+        started = time.perf_counter()
+        numbers, constants = launch.numbers, launch.constants
+        kernel = launch.kernel.warmup(*pointers, *numbers, grid=launch.grid, **constants)
+        report(launch.kernel.fn.__name__, time.perf_counter() - started, kernel)
+        return lambda: None
+
+    templates.PlannedLaunch.at = at  # type: ignore[attr-defined]
+    templates.stream_of = lambda _: 0  # type: ignore[attr-defined]
+    templates.split_multiprocessors = lambda _: MULTIPROCESSORS  # type: ignore[attr-defined]
+
+
+def calls(templates: ModuleType) -> dict[str, Callable[[], object]]:
+    """Each case as a call on memory that nobody has touched."""
+    found: dict[str, Callable[[], object]] = {}
+    for name, (m, n, k, a_plain, b_plain) in PRODUCTS.items():
+        a = torch.empty(m, k) if a_plain else torch.empty(k, m).mT
+        b = torch.empty(n, k).mT if b_plain else torch.empty(k, n)
+        found[name] = lambda a=a, b=b, m=m, n=n: templates.split_mm(a, b, out=torch.empty(m, n))
+    for name, (inputs, filters, options) in CONVOLUTIONS.items():
+        dims = len(inputs) - 2
+        asked: dict[str, Any] = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims}
+        asked |= {"transposed": False, "output_padding": (0,) * dims, "groups": 1, "bias": None} | options
+        function = templates.split_convolution if asked["groups"] == 1 else templates.direct_convolution
+        x, weight = torch.empty(inputs), torch.empty(filters)
+        found[name] = lambda call=function, x=x, weight=weight, asked=asked: call(x, weight, **asked)
+    for name, (batch, heads, queries, keys, size, causal) in ATTENTIONS.items():
+        q, k = torch.empty(batch, heads, queries, size), torch.empty(batch, heads, keys, size)
+        found[name] = lambda q=q, k=k, causal=causal: templates.split_attention(q, k.mT, k, None, None, 0.1, causal)
+    return found
+
+
+def words_of(kernel: Any) -> str:
+    """What ptxas says of a kernel, and its instructions for tensor cores."""
+    from triton.knobs import nvidia
+
+    text = kernel.asm["ptx"]
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(text)
+        file.flush()
+        command = [nvidia.ptxas.path, "-v", "--gpu-name=sm_90a", file.name, "-o", "/dev/null"]
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    counts = Counter(_INSTRUCTION.findall(text))
+    instructions = [f"{count} {name}" for name, count in counts.items()]
+    return "; ".join([*_TOLD.findall(told), f"{kernel.metadata.shared} bytes shared", *instructions])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable")
+    parser.add_argument("--case", action="append", help="only the cases whose name contains this")
+    options = parser.parse_args()
+    from triton.runtime.driver import driver
+
+    driver.set_active(AbsentDevice())
+    values = dict(word.split("=", 1) for word in options.set)
+    with tempfile.TemporaryDirectory() as folder:
+        text = with_values("\n\n".join(map(template, TEMPLATES)), values)
+        templates = imported(text, Path(folder), "templates")
+        for name, call in calls(templates).items():
+            if options.case and not any(word in name for word in options.case):
+                continue
+            print(name)
+            compiling(templates, lambda kernel, seconds, made: print(f"  {kernel}: {seconds:.1f} s; {words_of(made)}"))
+            call()
+
+
+if __name__ == "__main__":
+    main()
