@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -59,7 +59,7 @@ def compiling(templates: ModuleType, report: Callable[[str, float, Any], None]) 
 
     templates.PlannedLaunch.at = at  # type: ignore[attr-defined]
     templates.stream_of = lambda _: 0  # type: ignore[attr-defined]
-    templates.split_multiprocessors = lambda _: MULTIPROCESSORS  # type: ignore[attr-defined]
+    torch.cuda.get_device_properties = lambda _: SimpleNamespace(multi_processor_count=MULTIPROCESSORS)
 
 
 def calls(templates: ModuleType) -> dict[str, Callable[[], object]]:
@@ -76,6 +76,11 @@ def calls(templates: ModuleType) -> dict[str, Callable[[], object]]:
         function = templates.split_convolution if asked["groups"] == 1 else templates.direct_convolution
         x, weight = torch.empty(inputs), torch.empty(filters)
         found[name] = lambda call=function, x=x, weight=weight, asked=asked: call(x, weight, **asked)
+    x, weight = torch.empty(256, 3, 224, 224), torch.empty(96, 3, 11, 11)
+    asked = {"stride": (4, 4), "padding": (2, 2), "dilation": (1, 1), "output_padding": None}
+    found["11x11 step 4, gathered"] = lambda: templates.gathered_convolution(
+        x, weight, **asked, transposed=False, groups=1, bias=None
+    )
     for name, (batch, heads, queries, keys, size, causal) in ATTENTIONS.items():
         q, k = torch.empty(batch, heads, queries, size), torch.empty(batch, heads, keys, size)
         found[name] = lambda q=q, k=k, causal=causal: templates.split_attention(q, k.mT, k, None, None, 0.1, causal)

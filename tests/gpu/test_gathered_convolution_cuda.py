@@ -29,6 +29,7 @@ SETTINGS: list[dict[str, str]] = [
     {},
     {"GATHER_N": "16", "GATHER_K": "16", "GATHER_WARPS": "4", "GATHER_EACH": "4"},
     {"GATHER_N": "32", "GATHER_K": "64", "GATHER_EACH": "1"},
+    {"GATHER_PARTS": "2"},
 ]
 #: Input, filters, and what differs from a step of 1 without padding.
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
@@ -42,7 +43,7 @@ CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, 
 ]
 
 
-@pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long"])
+@pytest.fixture(params=SETTINGS, ids=["as declared", "small", "long", "two parts"])
 def gathered(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     text = "\n\n".join(map(template, ("imports", "no_epilogue", "gathered_convolution")))
     return imported(with_values(text, request.param), tmp_path, "gathered")
@@ -68,7 +69,7 @@ def test_it_is_as_accurate_as_fp32(
         positions = (asked["stride"], asked["padding"], asked["dilation"], False, (0,) * dims, 1)
         truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
         assert found.shape == truth.shape
-        assert (found - truth).norm() < 4e-7 * truth.norm(), size
+        assert (found - truth).norm() < (4e-7 if gathered.GATHER_PARTS == 3 else 5e-6) * truth.norm(), size
 
 
 def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
@@ -81,7 +82,7 @@ def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
     assert torch.equal(found.isnan(), right.isnan())
     assert torch.equal(found[right.isinf()], right[right.isinf()])
     finite = right.isfinite()
-    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5 if gathered.GATHER_PARTS == 3 else 1e-4)
 
 
 MODEL = """
