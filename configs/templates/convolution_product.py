@@ -2,19 +2,21 @@ CONV_N = 128  # tune: 32, 64, 128
 CONV_REST = 128  # tune: 16, 32, 64, 128
 CONV_K = 32  # tune: 16, 32, 64
 CONV_STAGES = 4  # tune: 2, 3, 4, 6
+CONV_FP8 = 0  # tune: 0, 1
 # tune if: (128 + CONV_N + CONV_REST) * CONV_K * CONV_STAGES * 4 <= 229376
 
 
 @gluon.jit
 def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
                pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
-               INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr, BN: gl.constexpr):
+               INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, layout: gl.constexpr, BN: gl.constexpr,
+               TOP: gl.constexpr):
     # Column n is output n % steps of a step, of filter n // steps.
     m = m0 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
     n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
     f, step = n // (S_D * S_H * S_W), n % (S_D * S_H * S_W)
     inverse = gl.load(inverse_ptr + m, mask=m < pixels, other=0.0)
-    value = acc * (inverse[:, None] * split_inverse(top_w, f, n < N)[None, :])
+    value = acc * (inverse[:, None] * split_inverse(top_w, f, n < N, TOP)[None, :])
     if HAS_BIAS:
         value += gl.load(bias_ptr + f, mask=n < N, other=0.0)[None, :]
     at_d, at_h, at_w = step // (S_H * S_W), step // S_W % S_H, step % S_W
@@ -33,9 +35,9 @@ def conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, 
 @gluon.jit
 def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_slots, xl_slots, wh_slots, wl_slots,
                rest_h_slots, rest_l_slots, full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS,
-               U_H: gl.constexpr, U_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr,
-               STAGES: gl.constexpr):
-    # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted.
+               x_rows, w_rows, U_H: gl.constexpr, U_W: gl.constexpr, BN: gl.constexpr, REST: gl.constexpr,
+               BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
+    # One warp fills the ring. Each group of taps reads the same rows of pixels, shifted. In fp8 lo has two planes.
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         m0, n0 = tile // tiles_n * 128, tile % tiles_n * (BN + REST)
@@ -46,16 +48,33 @@ def conv_loads(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh_
             mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
             bar = full.index(slot)
             mbarrier.expect(bar, (128 + BN + REST) * BK * 4)
-            tma.async_copy_global_to_shared(xl_desc, [row, c], bar, xl_slots.index(2 * slot))
-            tma.async_copy_global_to_shared(xl_desc, [row + 64, c], bar, xl_slots.index(2 * slot + 1))
+            for part in gl.static_range(2 + 2 * FP8):
+                half, plane = part % 2, part // 2
+                to = xl_slots.index((2 * slot + half) * (1 + FP8) + plane)
+                tma.async_copy_global_to_shared(xl_desc, [row + plane * x_rows + half * 64, c], bar, to)
             tma.async_copy_global_to_shared(wh_desc, [n0, chunk * BK], bar, wh_slots.index(slot))
             tma.async_copy_global_to_shared(xh_desc, [row, c], bar, xh_slots.index(2 * slot))
             tma.async_copy_global_to_shared(xh_desc, [row + 64, c], bar, xh_slots.index(2 * slot + 1))
-            tma.async_copy_global_to_shared(wl_desc, [n0, chunk * BK], bar, wl_slots.index(slot))
+            for plane in gl.static_range(1 + FP8):
+                at, to = [n0 + plane * w_rows, chunk * BK], wl_slots.index(slot * (1 + FP8) + plane)
+                tma.async_copy_global_to_shared(wl_desc, at, bar, to)
             if REST > 0:
                 tma.async_copy_global_to_shared(rest_h_desc, [n0 + BN, chunk * BK], bar, rest_h_slots.index(slot))
-                tma.async_copy_global_to_shared(rest_l_desc, [n0 + BN, chunk * BK], bar, rest_l_slots.index(slot))
+                for plane in gl.static_range(1 + FP8):
+                    at, to = [n0 + BN + plane * w_rows, chunk * BK], rest_l_slots.index(slot * (1 + FP8) + plane)
+                    tma.async_copy_global_to_shared(rest_l_desc, at, bar, to)
             step += 1
+
+
+@gluon.jit
+def conv_correct(acc, xh, x_slots, x_at, wh, w_slots, w_at, layout8: gl.constexpr, layout: gl.constexpr):
+    # As `split_add`, with the small products in fp8, of one plane after the other.
+    p = gl.zeros(acc.shape, gl.float32, layout8)
+    p = warpgroup_mma(x_slots.index(x_at), w_slots.index(w_at).permute((1, 0)), p, use_acc=False, is_async=True)
+    p = warpgroup_mma(x_slots.index(x_at + 1), w_slots.index(w_at + 1).permute((1, 0)), p, is_async=True)
+    p = gl.convert_layout(warpgroup_mma_wait(0, deps=[p]), layout)
+    p = warpgroup_mma(xh, wh, p, is_async=True)
+    return acc + warpgroup_mma_wait(0, deps=[p])
 
 
 @gluon.jit
@@ -63,12 +82,15 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
                   top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n,
                   chunks, pixels, N, o_c, o_d, o_h, o_w, S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr,
                   INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, BN: gl.constexpr,
-                  REST: gl.constexpr, STAGES: gl.constexpr):
+                  REST: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
     # One of two warpgroups: 64 pixels of a tile, with BN and REST filters. While one adds, the other multiplies.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 16])
+    layout8: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BN, 32])
     if REST > 0:
         rest_layout: gl.constexpr = gl.NVMMADistributedLayout(
             version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, REST, 16])
+        rest_layout8: gl.constexpr = gl.NVMMADistributedLayout(
+            version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, REST, 32])
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         m0, n0 = tile // tiles_n * 128 + WG * 64, tile % tiles_n * (BN + REST)
@@ -78,20 +100,28 @@ def conv_multiply(WG: gl.constexpr, xh_slots, xl_slots, wh_slots, wl_slots, rest
         for _chunk in range(chunks):
             slot = step % STAGES
             mbarrier.wait(full.index(slot), (step // STAGES) & 1)
-            xh, xl = xh_slots.index(2 * slot + WG), xl_slots.index(2 * slot + WG)
-            wh, wl = wh_slots.index(slot).permute((1, 0)), wl_slots.index(slot).permute((1, 0))
-            acc = split_add(acc, xh, xl, wh, wl, layout)
+            xh, wh = xh_slots.index(2 * slot + WG), wh_slots.index(slot).permute((1, 0))
+            if FP8:
+                acc = conv_correct(acc, xh, xl_slots, 4 * slot + 2 * WG, wh, wl_slots, 2 * slot, layout8, layout)
+            else:
+                xl, wl = xl_slots.index(2 * slot + WG), wl_slots.index(slot).permute((1, 0))
+                acc = split_add(acc, xh, xl, wh, wl, layout)
             if REST > 0:
-                rest_h, rest_l = rest_h_slots.index(slot).permute((1, 0)), rest_l_slots.index(slot).permute((1, 0))
-                acc_rest = split_add(acc_rest, xh, xl, rest_h, rest_l, rest_layout)
+                rest_h = rest_h_slots.index(slot).permute((1, 0))
+                if FP8:
+                    acc_rest = conv_correct(acc_rest, xh, xl_slots, 4 * slot + 2 * WG, rest_h, rest_l_slots, 2 * slot,
+                                            rest_layout8, rest_layout)
+                else:
+                    rest_l = rest_l_slots.index(slot).permute((1, 0))
+                    acc_rest = split_add(acc_rest, xh, xl, rest_h, rest_l, rest_layout)
             mbarrier.arrive(empty.index(slot), count=1)
             step += 1
         conv_write(acc, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, m0, n0,
-                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN)
+                   pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, layout, BN, 268 - FP8)
         if REST > 0:
             conv_write(acc_rest, top_w, where_ptr, real_ptr, inverse_ptr, bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3,
                        m0, n0 + BN, pixels, N, o_c, o_d, o_h, o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, rest_layout,
-                       REST)
+                       REST, 268 - FP8)
 
 
 @gluon.jit
@@ -99,23 +129,24 @@ def conv_gemm(xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, top_
               bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, pixels, N, JOINED, PH, PW, D_D, D_H, D_W, o_c, o_d,
               o_h, o_w, CHUNKS, U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr, S_D: gl.constexpr,
               S_H: gl.constexpr, S_W: gl.constexpr, INDEX: gl.constexpr, HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr,
-              BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr):
+              BN: gl.constexpr, REST: gl.constexpr, BK: gl.constexpr, STAGES: gl.constexpr, FP8: gl.constexpr):
     # A convolution of step 1 over padded images, and what follows it, by one program for each multiprocessor.
-    xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES)
-    wh, wl = split_slots(wh_desc, STAGES), split_slots(wl_desc, STAGES)
+    PLANES: gl.constexpr = 1 + FP8
+    xh, xl = split_slots(xh_desc, 2 * STAGES), split_slots(xl_desc, 2 * STAGES * PLANES, FP8)
+    wh, wl = split_slots(wh_desc, STAGES), split_slots(wl_desc, STAGES * PLANES, FP8)
     rest_h, rest_l = wh, wl
     if REST > 0:
-        rest_h, rest_l = split_slots(rest_h_desc, STAGES), split_slots(rest_l_desc, STAGES)
+        rest_h, rest_l = split_slots(rest_h_desc, STAGES), split_slots(rest_l_desc, STAGES * PLANES, FP8)
     full, empty = split_ring(STAGES)
     tiles_n, chunks = gl.cdiv(N, BN + REST), U_D * U_H * U_W * CHUNKS
     gl.warp_specialize([
         (conv_multiply, (0, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
-                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES)),
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8)),
         (conv_multiply, (1, xh, xl, wh, wl, rest_h, rest_l, full, empty, top_w, where_ptr, real_ptr, inverse_ptr,
                          bias_ptr, out_ptr, count_ptr, e0, e1, e2, e3, tiles, tiles_n, chunks, pixels, N, o_c, o_d, o_h,
-                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES)),
+                         o_w, S_D, S_H, S_W, INDEX, HAS_BIAS, EPILOGUE, BN, REST, STAGES, FP8)),
         (conv_loads, (xh_desc, xl_desc, wh_desc, wl_desc, rest_h_desc, rest_l_desc, xh, xl, wh, wl, rest_h, rest_l,
-                      full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, U_H, U_W, BN, REST,
-                      BK, STAGES)),
+                      full, empty, tiles, tiles_n, chunks, JOINED, PH, PW, D_D, D_H, D_W, CHUNKS, pixels + JOINED - 1, N,
+                      U_H, U_W, BN, REST, BK, STAGES, FP8)),
     ], [4, 1], [240, 24])

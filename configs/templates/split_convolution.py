@@ -8,8 +8,8 @@ def conv_place(place, H, W, DIMS: tl.constexpr):
 
 @triton.jit
 def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s_n, s_c, s_d, s_h, s_w, PD, PH, PW, CP,
-               F_D, F_H, F_W, lead_d, lead_h, lead_w, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
-               BC: tl.constexpr):
+               F_D, F_H, F_W, lead_d, lead_h, lead_w, plane, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
+               BC: tl.constexpr, FP8: tl.constexpr):
     # hi and lo of [N, C, D, H, W] times the power of two of its sample, as [N, PD, PH, PW, CP]: with zeros before and
     # behind, and with the F_D x F_H x F_W positions of a step of the filter side by side among the channels. What is
     # not finite, or above its sample's top, counts as zero, and is added at the end.
@@ -37,15 +37,19 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
     if tl.min(kept.to(tl.int32)) == 0:
         split_list(~kept, (((n * C + c.to(INDEX)[:, None]) * D + d) * H + h) * W + w, count_ptr, list_ptr)
         v = tl.where(kept, v, 0.0)
-    v = tl.trans(v * (split_exponent(top, n, True) << 23).to(tl.float32, bitcast=True))
+    v = tl.trans(v * (split_exponent(top, n, True, 268 - FP8) << 23).to(tl.float32, bitcast=True))
     to = (n * places + place.to(INDEX))[:, None] * CP + channel[None, :]
-    split_halves(v, hi_ptr, lo_ptr, to, (place < places)[:, None] & (channel < CP)[None, :])
+    there = (place < places)[:, None] & (channel < CP)[None, :]
+    if FP8:
+        split_planes(v, hi_ptr, lo_ptr, to, plane, 0, there)
+    else:
+        split_halves(v, hi_ptr, lo_ptr, to, there)
 
 
 @triton.jit
 def conv_targets(pid, top, where_ptr, real_ptr, inverse_ptr, pixels, PD, PH, PW, OD, OH, OW, crop_d, crop_h, crop_w,
                  o_n, o_d, o_h, o_w, S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, DIMS: tl.constexpr,
-                 INDEX: tl.constexpr, BM: tl.constexpr):
+                 INDEX: tl.constexpr, BM: tl.constexpr, FP8: tl.constexpr):
     # For each pixel of the padded images: where its first output of a step lies, a bit for each output of the step that
     # is real, and the inverse of its sample's power of two. The product's end then divides nothing.
     m = pid * BM + tl.arange(0, BM)
@@ -60,13 +64,13 @@ def conv_targets(pid, top, where_ptr, real_ptr, inverse_ptr, pixels, PD, PH, PW,
         real |= inside.to(tl.int32) << step
     tl.store(where_ptr + m, where, mask=m < pixels)
     tl.store(real_ptr + m, real, mask=m < pixels)
-    tl.store(inverse_ptr + m, split_inverse(top, sample, m < pixels), mask=m < pixels)
+    tl.store(inverse_ptr + m, split_inverse(top, sample, m < pixels, 268 - FP8), mask=m < pixels)
 
 
 @triton.jit
 def conv_filter(pid, src, top, hi_ptr, lo_ptr, C, K_D, K_H, K_W, s_f, s_c, s_d, s_h, s_w, U_D, U_H, U_W, JOINED, CP,
-                WIDTH, F_D, F_H, F_W, S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr, TURNED: tl.constexpr,
-                BE: tl.constexpr):
+                WIDTH, F_D, F_H, F_W, plane, S_D: tl.constexpr, S_H: tl.constexpr, S_W: tl.constexpr,
+                TURNED: tl.constexpr, BE: tl.constexpr, FP8: tl.constexpr):
     # hi and lo of one row for each filter and each of the S_D x S_H x S_W outputs of a step: for each of
     # U_D x U_H x U_W groups of taps WIDTH numbers, of JOINED taps with CP channels and positions each, and zeros.
     total = U_D * U_H * U_W * WIDTH
@@ -86,29 +90,32 @@ def conv_filter(pid, src, top, hi_ptr, lo_ptr, C, K_D, K_H, K_W, s_f, s_c, s_d, 
     inside = (e < total) & (rest < JOINED * CP) & (c < C) & (k_d < K_D) & (k_h < K_H) & (k_w < K_W)
     at = f.to(tl.int64) * s_f + c.to(tl.int64) * s_c + k_d.to(tl.int64) * s_d + k_h.to(tl.int64) * s_h
     v = tl.load(src + at + k_w.to(tl.int64) * s_w, mask=inside, other=0.0)
-    power = (split_exponent(top, f, True) << 23).to(tl.float32, bitcast=True)
-    split_halves(v * power, hi_ptr, lo_ptr, row.to(tl.int64) * total + e, e < total)
+    v = v * (split_exponent(top, f, True, 268 - FP8) << 23).to(tl.float32, bitcast=True)
+    if FP8:
+        split_planes(v, hi_ptr, lo_ptr, row.to(tl.int64) * total + e, plane, 1, e < total)
+    else:
+        split_halves(v, hi_ptr, lo_ptr, row.to(tl.int64) * total + e, e < total)
 
 
 @triton.jit
 def conv_pairs(x, w, top_x, top_w, xh, xl, wh, wl, count_ptr, list_ptr, where_ptr, real_ptr, inverse_ptr,
                images, targets, pixels, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, OCTETS, F_D, F_H, F_W,
                lead_d, lead_h, lead_w, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W, JOINED, WIDTH,
-               OD, OH, OW, crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, S_D: tl.constexpr, S_H: tl.constexpr,
-               S_W: tl.constexpr, TURNED: tl.constexpr, DIMS: tl.constexpr, INDEX: tl.constexpr, BP: tl.constexpr,
-               BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr):
+               OD, OH, OW, crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, x_plane, w_plane, S_D: tl.constexpr,
+               S_H: tl.constexpr, S_W: tl.constexpr, TURNED: tl.constexpr, DIMS: tl.constexpr, INDEX: tl.constexpr,
+               BP: tl.constexpr, BC: tl.constexpr, BM: tl.constexpr, BE: tl.constexpr, FP8: tl.constexpr):
     # One launch: the first programs have images, then come those of targets and of filters.
     pid = tl.program_id(0)
     CP = OCTETS * 8  # so the compiler knows that it is a multiple of 8
     if pid < images:
         conv_image(pid, x, top_x, xh, xl, count_ptr, list_ptr, C, D, H, W, x_n, x_c, x_d, x_h, x_w, PD, PH, PW, CP,
-                   F_D, F_H, F_W, lead_d, lead_h, lead_w, DIMS, INDEX, BP, BC)
+                   F_D, F_H, F_W, lead_d, lead_h, lead_w, x_plane, DIMS, INDEX, BP, BC, FP8)
     elif pid < images + targets:
         conv_targets(pid - images, top_x, where_ptr, real_ptr, inverse_ptr, pixels, PD, PH, PW, OD, OH, OW,
-                     crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, S_D, S_H, S_W, DIMS, INDEX, BM)
+                     crop_d, crop_h, crop_w, o_n, o_d, o_h, o_w, S_D, S_H, S_W, DIMS, INDEX, BM, FP8)
     else:
         conv_filter(pid - images - targets, w, top_w, wh, wl, C, K_D, K_H, K_W, w_f, w_c, w_d, w_h, w_w, U_D, U_H, U_W,
-                    JOINED, CP, WIDTH, F_D, F_H, F_W, S_D, S_H, S_W, TURNED, BE)
+                    JOINED, CP, WIDTH, F_D, F_H, F_W, w_plane, S_D, S_H, S_W, TURNED, BE, FP8)
 
 
 @triton.jit
@@ -215,12 +222,12 @@ class SplitConvolution:
             fold, steps, crop, lead, found = stride, (1, 1, 1), (0, 0, 0), padding, out_sizes
         padded = [count + d * (t - 1) for count, d, t in zip(found, dilation, taps)]
         places, rows = padded[0] * padded[1] * padded[2], filters * steps[0] * steps[1] * steps[2]
-        octets = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8)
+        octets = triton.cdiv(channels * fold[0] * fold[1] * fold[2], 8 + 8 * CONV_FP8) * (1 + CONV_FP8)
         cp = octets * 8
         # Taps side by side read pixels side by side: one row of joined x cp numbers, which overlaps with the next.
         joined = taps[2] if dilation[2] == 1 else 1
         groups = (taps[0], taps[1], taps[2] // joined)
-        bk = max(16, min(CONV_K, triton.next_power_of_2(joined * cp)))
+        bk = max(16 + 16 * CONV_FP8, min(CONV_K, triton.next_power_of_2(joined * cp)))
         chunks = triton.cdiv(joined * cp, bk)
         total = groups[0] * groups[1] * groups[2] * chunks * bk
         pixels, numbers = batch * places, batch * filters * out_sizes[0] * out_sizes[1] * out_sizes[2]
@@ -234,24 +241,30 @@ class SplitConvolution:
         tiles = triton.cdiv(pixels, 128) * triton.cdiv(rows, bn + rest)
         self.batch, self.filters, self.pixels = batch, filters, pixels
         self.out_shape, self.out_strides = out.shape, out.stride()
-        half_x, half_w = (torch.float16, (pixels + joined - 1) * cp), (torch.float16, rows * total)
+        x_plane, w_plane = (pixels + joined - 1) * cp, rows * total
+        planes = 1 + CONV_FP8  # of lo; in fp8 with hi beside it
+        small = torch.float8_e4m3fn if CONV_FP8 else torch.float16
         listed, places_of = split_index(x.numel()), torch.int32 if index == tl.int32 else torch.int64
-        self.room = Room(half_x, half_x, half_w, half_w, (listed, x.numel()), (places_of, pixels), (torch.int32, pixels),
+        self.room = Room((torch.float16, x_plane), (small, planes * x_plane), (torch.float16, w_plane),
+                         (small, planes * w_plane), (listed, x.numel()), (places_of, pixels), (torch.int32, pixels),
                          (torch.float32, pixels))
-        self.x_rows, self.x_block = ((pixels, joined * cp), (cp, 1)), (64, bk)
-        self.w_rows, self.w_blocks = ((rows, total), (total, 1)), ((bn, bk), (rest or bn, bk))
+        behind = CONV_FP8 * (pixels + joined - 1)
+        self.x_views = [((pixels + more, joined * cp), (cp, 1), (64, bk)) for more in (0, behind)]
+        self.w_views = [((planes * rows if lo else rows, total), (total, 1), (width, bk))
+                        for width in (bn, rest or bn) for lo in (False, True)]
         self.tops = conv_tops(x, weight, transposed)
         self.pairs = PlannedLaunch(
             conv_pairs, (images + targets + rows * triton.cdiv(total, be),),
             (images, targets, pixels, channels, *sizes, *full.stride(), *padded, octets, *fold, *lead, *own_taps,
-             *own.stride(), *groups, joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides),
-            S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index, BP=32, BC=bc, BM=1024,
-            BE=be)
+             *own.stride(), *groups, joined, chunks * bk, *out_sizes, *crop, o_n, *o_strides, CONV_FP8 * x_plane,
+             CONV_FP8 * w_plane), S_D=steps[0], S_H=steps[1], S_W=steps[2], TURNED=transposed, DIMS=dims, INDEX=index,
+            BP=32, BC=bc, BM=1024, BE=be, FP8=CONV_FP8)
         self.gemm = PlannedLaunch(
             conv_gemm, (min(tiles, split_multiprocessors(place[0])),),
             (tiles, pixels, rows, joined, *padded[1:], *dilation, o_c, *o_strides, chunks),
             U_D=groups[0], U_H=groups[1], U_W=groups[2], S_D=steps[0], S_H=steps[1], S_W=steps[2], INDEX=index,
-            HAS_BIAS=has_bias, EPILOGUE=epilogue, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, num_warps=4)
+            HAS_BIAS=has_bias, EPILOGUE=epilogue, BN=bn, REST=rest, BK=bk, STAGES=CONV_STAGES, FP8=CONV_FP8,
+            num_warps=4)
         self.spread = PlannedLaunch(
             conv_spread, (256,),
             (channels, *sizes, filters, *out_sizes, *own_taps, *stride, *dilation, *padding, *full.stride(), *own.stride(),
@@ -267,8 +280,8 @@ class SplitConvolution:
         first = (1, 1 + self.batch, 1 + self.batch + self.filters, 1 + 2 * self.batch + self.filters)
         top_x, top_w, done, exponents = (Pointer(count.address + 4 * at, torch.int32) for at in first)
         xh, xl, wh, wl, listed, where, real, inverse = self.room.at(room.address)
-        descriptors = [split_descriptor(part, *self.x_rows, self.x_block) for part in (xh, xl)]
-        descriptors += [split_descriptor(part, *self.w_rows, block) for block in self.w_blocks for part in (wh, wl)]
+        descriptors = [split_descriptor(part, *view) for part, view in zip((xh, xl), self.x_views)]
+        descriptors += [split_descriptor(part, *view) for part, view in zip((wh, wl, wh, wl), self.w_views)]
         found = [self.tops.at(stream, x, weight, top_x, top_w, exponents, done),
                  self.pairs.at(stream, x, weight, top_x, top_w, xh, xl, wh, wl, count, listed, where, real, inverse),
                  self.gemm.at(stream, *descriptors, top_w, where, real, inverse, bias, out, count, *extras),

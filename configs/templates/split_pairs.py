@@ -84,6 +84,16 @@ def split_small(s, hi_ptr, small_ptr, to, small_to, HIGH: tl.constexpr, LOW: tl.
 
 
 @triton.jit
+def split_planes(s, hi_ptr, small_ptr, to, plane, HIGH: tl.constexpr, kept):
+    # As `split_small`, with hi / 64 in one plane and 64 lo in the other.
+    hi = s.to(tl.float16)
+    tl.store(hi_ptr + to, hi, mask=kept)
+    large = hi.to(tl.float32)
+    tl.store(small_ptr + to + HIGH * plane, (large * 0.015625).to(tl.float8e4nv), mask=kept)
+    tl.store(small_ptr + to + (1 - HIGH) * plane, ((s - large) * 64.0).to(tl.float8e4nv), mask=kept)
+
+
+@triton.jit
 def split_row(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_batch, s_row, s_k, d_batch, d_row,
               BK: tl.constexpr, CHUNK: tl.constexpr, HIGH: tl.constexpr):
     # A whole row: first its largest magnitude, then hi and lo, while the row is still in a cache.

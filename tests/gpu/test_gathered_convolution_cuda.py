@@ -82,7 +82,9 @@ def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
     assert torch.equal(found.isnan(), right.isnan())
     assert torch.equal(found[right.isinf()], right[right.isinf()])
     finite = right.isfinite()
-    torch.testing.assert_close(found[finite], right[finite], rtol=1e-5, atol=1e-5 if gathered.GATHER_PARTS == 3 else 1e-4)
+    torch.testing.assert_close(
+        found[finite], right[finite], rtol=1e-5, atol=1e-5 if gathered.GATHER_PARTS == 3 else 1e-4
+    )
 
 
 MODEL = """
