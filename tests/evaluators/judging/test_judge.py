@@ -147,14 +147,12 @@ def test_no_key_reaches_a_kernel(evaluate: Evaluate) -> None:
 
 @pytest.mark.slow
 def test_a_slow_kernel_is_cut_short(evaluate: Evaluate) -> None:
-    start = time.monotonic()
     found = evaluate(candidate("time.sleep(0.2); " + RIGHT))
     assert found.verdict is Verdict.CORRECT, found.message
     assert "clearly-slow" in found.tags
     assert found.timing.speedup is not None
     assert found.timing.speedup < 0.1
     assert sum(len(block.times_ms) for block in found.blocks if block.role == "child") == 3
-    assert time.monotonic() - start < 15
 
 
 @pytest.mark.slow

@@ -22,6 +22,15 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def slowness() -> float:
+    """How many times as long as on an idle core of 3 GHz Python takes here now; at least 1."""
+    start = time.process_time()
+    total = 0
+    for number in range(2_000_000):
+        total += number
+    return max(1.0, (time.process_time() - start) / 0.11)
+
+
 def test_pages_take_less_than_200_ms_also_after_a_write(large: Path, open_pages: Callable[[Path], FlaskClient]) -> None:
     client = open_pages(large)
     run = client.get("/runs/latest").location
@@ -38,12 +47,12 @@ def test_pages_take_less_than_200_ms_also_after_a_write(large: Path, open_pages:
                 start = time.process_time()
                 client.get(page, follow_redirects=True)
                 spent.setdefault(page, []).append(time.process_time() - start)
-    assert max(map(max, spent.values())) < 0.2, spent
+    assert max(map(max, spent.values())) < 0.2 * slowness(), spent
 
 
 def test_a_report_takes_less_than_10_s(large: Path, tmp_path: Path) -> None:
     start = time.process_time()
     with Archive(large, read_only=True) as archive:
         write_report(archive, "latest", tmp_path / "report.html")
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 10 * slowness()
     assert (tmp_path / "report.html").stat().st_size < 5e6
