@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -38,21 +39,24 @@ def test_pages_take_less_than_200_ms_also_after_a_write(large: Path, open_pages:
         best = archive.runs.summary(archive.runs.get()).best_kernel
     tabs = [run, *(f"{run}/{tab}" for tab in ("story", "lineage", "kernels", "kernels?q=child", "ideas"))]
     pages = ["/", *tabs, f"/kernels/{best}", f"/diff/{best}", "/search?q=program_id"]
-    spent: dict[str, list[float]] = {}
+    spent: dict[str, float] = {}
+    slow, number = slowness(), count(10_000)
     with Archive(large) as writer:
         for page in pages:
             assert client.get(page, follow_redirects=True).status_code == 200  # reads what later views share
-            write(writer, writer.runs.get(), 10_000 + len(spent))
-            for _ in range(2):
+            views = []
+            for _ in range(3):  # what disturbs a view only makes it slower
+                write(writer, writer.runs.get(), next(number))
                 start = time.process_time()
                 client.get(page, follow_redirects=True)
-                spent.setdefault(page, []).append(time.process_time() - start)
-    assert max(map(max, spent.values())) < 0.2 * slowness(), spent
+                views.append(time.process_time() - start)
+            spent[page] = min(views)
+    assert max(spent.values()) < 0.2 * max(slow, slowness()), spent
 
 
 def test_a_report_takes_less_than_10_s(large: Path, tmp_path: Path) -> None:
-    start = time.process_time()
+    slow, start = slowness(), time.process_time()
     with Archive(large, read_only=True) as archive:
         write_report(archive, "latest", tmp_path / "report.html")
-    assert time.process_time() - start < 10 * slowness()
+    assert time.process_time() - start < 10 * max(slow, slowness())
     assert (tmp_path / "report.html").stat().st_size < 5e6
