@@ -47,9 +47,11 @@ def _suspects(forward: Forward, inputs: Sequence[torch.Tensor], weights: Mapping
             outputs = [tensor for tensor in forward(tensors) if tensor.requires_grad]
             if not outputs:
                 return []
-            # A random direction, because e.g. the sum of a softmax has no gradient.
-            directions = [torch.randn_like(output) for output in outputs]
-            gradients = torch.autograd.grad(outputs, list(leaves.values()), directions, allow_unused=True)
+            # A random direction, because e.g. the sum of a softmax has no gradient. Then the gradient of one number:
+            # with a direction for each output torch imports sympy, which takes two seconds.
+            real = [torch.view_as_real(output) if output.is_complex() else output for output in outputs]
+            total = torch.stack([(output * torch.randn_like(output)).sum().double() for output in real]).sum()
+            gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
     except (RuntimeError, NotImplementedError):  # in place, not differentiable, or not enough memory
         return []
     return [name for name, slope in zip(leaves, gradients, strict=True) if slope is None or not bool(slope.any())]

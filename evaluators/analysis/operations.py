@@ -109,6 +109,12 @@ def zero_tile_share(tensor: torch.Tensor) -> float:
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every ATen operation of a call."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether torch guards the class against torch.compile, for which it imports that at the first operation: two
+        seconds and more, and nothing is compiled here."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._products: list[_Product] = []

@@ -53,7 +53,8 @@ def lay_out(tensors: Iterable[torch.Tensor], *, start: int = 0) -> tuple[list[Sh
     places = []
     for tensor in tensors:
         start = -(-start // ALIGNMENT) * ALIGNMENT
-        dense = torch.empty_like(tensor, device="meta")  # preserve_format: keeps only dense strides
+        # preserve_format keeps only dense strides. Torch imports sympy for it, which takes two seconds.
+        dense = tensor if tensor.is_contiguous() else torch.empty_like(tensor, device="meta")
         place = SharedTensor(
             offset=start, shape=tuple(tensor.shape), stride=tuple(dense.stride()), dtype=dtype_name(tensor.dtype)
         )
