@@ -41,7 +41,7 @@ def conv_image(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, C, D, H, W, s
     to = (n * places + place.to(INDEX))[:, None] * CP + channel[None, :]
     there = (place < places)[:, None] & (channel < CP)[None, :]
     if FP8:
-        split_planes(v, hi_ptr, lo_ptr, to, plane, 0, there)
+        split_small(v, hi_ptr, lo_ptr, to, to, to + plane, there)
     else:
         split_halves(v, hi_ptr, lo_ptr, to, there)
 
@@ -91,10 +91,11 @@ def conv_filter(pid, src, top, hi_ptr, lo_ptr, C, K_D, K_H, K_W, s_f, s_c, s_d, 
     at = f.to(tl.int64) * s_f + c.to(tl.int64) * s_c + k_d.to(tl.int64) * s_d + k_h.to(tl.int64) * s_h
     v = tl.load(src + at + k_w.to(tl.int64) * s_w, mask=inside, other=0.0)
     v = v * (split_exponent(top, f, True, 268 - FP8) << 23).to(tl.float32, bitcast=True)
+    to = row.to(tl.int64) * total + e
     if FP8:
-        split_planes(v, hi_ptr, lo_ptr, row.to(tl.int64) * total + e, plane, 1, e < total)
+        split_small(v, hi_ptr, lo_ptr, to, to + plane, to, e < total)
     else:
-        split_halves(v, hi_ptr, lo_ptr, row.to(tl.int64) * total + e, e < total)
+        split_halves(v, hi_ptr, lo_ptr, to, e < total)
 
 
 @triton.jit

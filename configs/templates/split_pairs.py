@@ -74,23 +74,13 @@ def split_halves(s, hi_ptr, lo_ptr, to, kept):
 
 
 @triton.jit
-def split_small(s, hi_ptr, small_ptr, to, small_to, HIGH: tl.constexpr, LOW: tl.constexpr, kept):
+def split_small(s, hi_ptr, small_ptr, to, high_to, low_to, kept):
     # hi in fp16, and in fp8 hi / 64 and 64 lo, which have the same range: their products correct that of both hi.
     hi = s.to(tl.float16)
     tl.store(hi_ptr + to, hi, mask=kept)
     large = hi.to(tl.float32)
-    tl.store(small_ptr + small_to + HIGH, (large * 0.015625).to(tl.float8e4nv), mask=kept)
-    tl.store(small_ptr + small_to + LOW, ((s - large) * 64.0).to(tl.float8e4nv), mask=kept)
-
-
-@triton.jit
-def split_planes(s, hi_ptr, small_ptr, to, plane, HIGH: tl.constexpr, kept):
-    # As `split_small`, with hi / 64 in one plane and 64 lo in the other.
-    hi = s.to(tl.float16)
-    tl.store(hi_ptr + to, hi, mask=kept)
-    large = hi.to(tl.float32)
-    tl.store(small_ptr + to + HIGH * plane, (large * 0.015625).to(tl.float8e4nv), mask=kept)
-    tl.store(small_ptr + to + (1 - HIGH) * plane, ((s - large) * 64.0).to(tl.float8e4nv), mask=kept)
+    tl.store(small_ptr + high_to, (large * 0.015625).to(tl.float8e4nv), mask=kept)
+    tl.store(small_ptr + low_to, ((s - large) * 64.0).to(tl.float8e4nv), mask=kept)
 
 
 @triton.jit
@@ -116,7 +106,7 @@ def split_row(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_ba
         s = tl.where(finite, v, 0.0) * power
         if CHUNK > 0:
             small_to = 2 * to + k // CHUNK * CHUNK + k
-            split_small(s, hi_ptr, lo_ptr, to + k, small_to, HIGH, CHUNK - HIGH, k < KP)
+            split_small(s, hi_ptr, lo_ptr, to + k, small_to + HIGH, small_to + (CHUNK - HIGH), k < KP)
         else:
             split_halves(s, hi_ptr, lo_ptr, to + k, k < KP)
 
@@ -140,7 +130,7 @@ def split_pair(pid, src, top, hi_ptr, lo_ptr, count_ptr, list_ptr, R, K, KP, s_b
     to = batch * d_batch + row.to(tl.int64)[:, None] * d_row
     if CHUNK > 0:
         small_to = 2 * to + (k // CHUNK * CHUNK + k)[None, :]
-        split_small(s, hi_ptr, lo_ptr, to + k[None, :], small_to, HIGH, CHUNK - HIGH, (row < R)[:, None])
+        split_small(s, hi_ptr, lo_ptr, to + k[None, :], small_to + HIGH, small_to + (CHUNK - HIGH), (row < R)[:, None])
     else:
         split_halves(s, hi_ptr, lo_ptr, to + k.to(tl.int64)[None, :] * d_k, (row < R)[:, None])
 

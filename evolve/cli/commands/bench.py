@@ -146,6 +146,7 @@ def bench(
     else:
         with Archive(archive_path) as archive:
             shared: dict[str, Any] = {"archive": archive, "devices": devices, "settings": settings, "fresh": fresh}
+            shared["say"] = partial(say, console, style="yellow")
             made: SearchBench | FileBench
             if kernels and files:
                 made = FileBench(**shared, files=files.files, report=_reporter(console, kernels))

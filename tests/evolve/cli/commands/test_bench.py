@@ -108,6 +108,11 @@ def test_a_suite_is_searched_and_scored(bench: Any, suite: Path) -> None:
     assert {"fast_p.png", "speedups.png", "headroom.png"} < {path.name for path in (suite / "bench").iterdir()}
 
 
+def test_a_baseline_that_fails_is_named(bench: Any) -> None:
+    """Without it the best baseline is slower, and "over the best" larger."""
+    assert "suite/level1/1_First.py: without the baseline graph: no graphs here" in bench("--limit", 1).out
+
+
 @pytest.mark.slow
 def test_some_of_a_suite_are_drawn_by_a_seed(bench: Any) -> None:
     drawn = {seed: last(bench("--json", "--limit", 2, "--draw", seed))["problems"] for seed in range(5)}
