@@ -119,6 +119,7 @@ def _has_threads() -> bool:
 def _run(argv: list[str], *, debug: bool) -> int:
     # These may be anywhere on the line: people add them at the end, when a command has failed or said too much.
     argv = [word for word in argv if word in _ANYWHERE] + [word for word in argv if word not in _ANYWHERE]
+    output = sys.stdout
     try:
         result: Any = cli.main(argv, prog_name="kbevolve", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -129,6 +130,8 @@ def _run(argv: list[str], *, debug: bool) -> int:
     except SystemExit as stop:  # a problem's file may call exit(); click does so only when it completes words
         if "_KBEVOLVE_COMPLETE" in os.environ:
             raise
+        if sys.stdout is not output:  # click replaces it when the reader, e.g. head, has ended
+            return 0
         click.echo(f"kbevolve: the problem's file ended the program (exit code {stop.code}); let it return", err=True)
         return 1
     except (click.ClickException, KBEvolveError) as error:

@@ -17,6 +17,16 @@ def test_a_group_without_a_command_shows_its_help_alone(kbevolve: Any, group: tu
     assert outcome.out == kbevolve(*group, "--help").out
 
 
+def test_a_reader_that_ends_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "kbevolve", "problems", "ls"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # as `| head` does, here before the first line
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
 def test_an_unknown_option_is_one_line_and_where_to_look(kbevolve: Any) -> None:
     outcome = kbevolve("archive", "ls", "--nothing")
     assert outcome.code == 2
