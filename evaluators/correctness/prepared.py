@@ -3,6 +3,7 @@
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -54,9 +55,7 @@ class PreparedProblem:
             EvaluatorError: the reference fails, is not finite, or is random.
         """
         self._lock = threading.RLock()
-        self.problem = problem
-        self.device = device
-        self.precision = settings.precision
+        self.problem, self.device, self.precision = problem, device, settings.precision
         seed = secrets.randbits(62)
         self.reference = Reference(problem, device, settings.precision, weight_seed=seed)
         #: Of each output of the reference, whether it shares memory with an input.
@@ -65,11 +64,10 @@ class PreparedProblem:
         self.written_inputs, self.written_state = self.reference.written_inputs, self.reference.written_state
         #: What is unusual about the truth, e.g. "truth-fp32" when the reference does not run in fp64.
         self.tags: tuple[str, ...] = ()
-        self.weights = Weights(seed=seed, tensors=dict(self.reference.model.state_dict()))
+        #: Copies: while a trial with other weights is computed, other threads read these.
+        self.weights = Weights(seed=seed, tensors=self.reference.state())
         #: Factors of the weights by name; None where the judge sees enough with those of `Model`.
         self.factors: Mapping[str, float] | None = None
-        #: Memory in which one truth is computed.
-        self.truth_bytes = 0
         #: Why no kernel can be told from one that ignores its input; "" where the judge can.
         self.degenerate = ""
         self._lay_out_arguments()
@@ -103,6 +101,7 @@ class PreparedProblem:
         if found := live_weights(self.reference, share):
             self.factors, share, state = found
             self.reference.load(state)
+            self.weights = replace(self.weights, tensors=self.reference.state())
             self.tags = ("scaled-weights",)
         self.degenerate = share_words(share) if share > VISIBLE else ""
         return found is not None
@@ -236,6 +235,7 @@ class PreparedProblem:
         self.overlapping = overlaps(outputs[: self.returned])
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
+        #: Memory in which one truth is computed.
         self.truth_bytes = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:

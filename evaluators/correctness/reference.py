@@ -110,6 +110,10 @@ class Reference:
         """The state, by name, of a new `Model` with the same arguments and another seed."""
         return dict(self._build(seed).state_dict())
 
+    def state(self) -> dict[str, torch.Tensor]:
+        """A copy of the present state, by name."""
+        return {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+
     def load(self, state: Mapping[str, torch.Tensor]) -> None:
         """Compute with this state from now on."""
         self.model.load_state_dict(state)
@@ -119,7 +123,7 @@ class Reference:
     @contextmanager
     def weights(self, state: Mapping[str, torch.Tensor]) -> Iterator[None]:
         """Compute with this state inside the block, and restore the state before it afterwards."""
-        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        before = self.state()
         self.load(state)
         try:
             yield
@@ -130,7 +134,7 @@ class Reference:
         """Find `written_inputs` and `written_state`; returns of each output whether it shares memory with an input."""
         structure, tensors = self.inputs(self._weight_seed, nominal)
         given = [tensor.clone() for tensor in tensors]
-        before = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        before = self.state()
         self.written_state = tuple(before)
         with flags_for(self.precision):
             leaves = self._call(self.model, structure, given)[1]

@@ -70,6 +70,11 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     )
 
 
+def names_lack_of_memory(message: str) -> bool:
+    """Whether a process that found no memory says so in this message."""
+    return "out of memory" in message.lower()
+
+
 def lack_of_memory(what: str, device: Device, error: BaseException) -> TooLittleMemoryError:
     """One line for an error for which `is_out_of_memory` holds: what was needed, what was free, what to do."""
     text = f"{error} {error.__cause__ or ''}"

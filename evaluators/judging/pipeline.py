@@ -19,6 +19,7 @@ from kbevolve.evaluators.candidate.trials import OWN_NAMES, PREPACKED_TAG, check
 from kbevolve.evaluators.correctness.prepared import PreparedProblem
 from kbevolve.evaluators.correctness.rule import SLACK
 from kbevolve.evaluators.device.devices import Device
+from kbevolve.evaluators.device.memory import names_lack_of_memory
 from kbevolve.evaluators.feedback.profile import read_profile
 from kbevolve.evaluators.judging.context import JudgeContext, ProblemContext
 from kbevolve.evaluators.judging.library_use import check_library_use
@@ -42,8 +43,6 @@ from kbevolve.evaluators.timing.statistics import comparison_of, speedup_of
 
 #: Kernels this close to the best one here are profiled: the profiler takes up to a second, and only parents need it.
 _WORTH_PROFILING = 0.9
-#: In the message of a kernel that found no memory.
-_OUT_OF_MEMORY = "out of memory"
 #: Tag of a kernel whose times got a penalty (`timing.clock.penalty_ms`), or that was refused for unreported time.
 UNREPORTED = "unreported-time"
 #: Tag of a kernel beside which the reference was slower than alone (`paired_timing.disturbs`).
@@ -160,7 +159,7 @@ def is_doubtful(found: Evaluation) -> bool:
 
 def lacked_memory(found: Evaluation) -> bool:
     """Whether a kernel found no memory. Beside other kernels that is not its fault."""
-    return found.verdict is not Verdict.CORRECT and _OUT_OF_MEMORY in found.message.lower()
+    return found.verdict is not Verdict.CORRECT and names_lack_of_memory(found.message)
 
 
 def build(candidate: CandidateProcess, phases: Phases) -> None:

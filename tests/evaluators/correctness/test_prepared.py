@@ -144,6 +144,15 @@ def test_second_weights_come_with_the_inputs_of_the_first_trial() -> None:
     assert not torch.allclose(first.expected.truth[0], second.expected.truth[0], rtol=1e-2)
 
 
+def test_while_a_trial_with_other_weights_is_computed_the_main_weights_stay() -> None:
+    problem = prepare("self.layer(x)")
+    before = {name: tensor.clone() for name, tensor in problem.weights.tensors.items()}
+    with problem.reference.weights(problem.second_weights[0].tensors):
+        # Other threads load them into kernels and compare kernels' state with them.
+        assert all(torch.equal(before[name], tensor) for name, tensor in problem.weights.tensors.items())
+        assert not torch.equal(before["layer.weight"], problem.reference.state()["layer.weight"])
+
+
 def test_special_numbers_are_left_out_where_they_reach_most_of_the_answer() -> None:
     assert special not in transforms_of(prepare("x - x.mean()"))
 

@@ -15,7 +15,7 @@ from kbevolve.evaluators.candidate import trials
 from kbevolve.evaluators.candidate.output_check import OutputChecker
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.correctness import kept, prepared
-from kbevolve.evaluators.judging import head_to_head
+from kbevolve.evaluators.judging import head_to_head, paired_timing
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evaluators.judging.pipeline import rejected
 from kbevolve.evaluators.rejection import Rejection
@@ -187,6 +187,23 @@ def test_a_contest_of_more_kernels_than_fit_is_held_without_the_last(
     judge.compete(problem, kernels, rounds=3)
     names = [kernel.id for kernel in kernels]
     assert held == [names, names[:3], names[:2]]
+
+
+@pytest.mark.slow
+def test_a_contest_in_which_the_reference_finds_no_memory_is_held_with_fewer_kernels(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = paired_timing.time_round
+
+    def time_round(kernels: dict[str, CandidateProcess], *given: Any, **named: Any) -> Any:
+        if len(kernels) > 2:
+            raise Rejection(Verdict.CRASHED, NO_MEMORY, culprit=paired_timing.REFERENCE)
+        return real(kernels, *given, **named)
+
+    monkeypatch.setattr(paired_timing, "time_round", time_round)
+    problem = large("torch.relu(x)")
+    one, other = copies(problem, 2)
+    assert set(judge.compete(problem, [one, other], rounds=3).times) == {one.id}
 
 
 @pytest.mark.slow
