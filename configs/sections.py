@@ -109,7 +109,7 @@ class EvaluationSettings(Section):
     #: Differences up to this share are a tie, whatever the interval says. Processes that run the same kernel differ
     #: by 0.07 % (standard deviation) on an H200; where they differ more, the tie grows with it.
     tie: float = Field(0.005, ge=0)
-    #: Rounds of the fresh measurement of a new champion; 0 for no contests.
+    #: Most rounds of the fresh measurement of a new champion; 0 for no contests.
     confirm_rounds: int = Field(15, ge=0)
     #: How many kernels the final contest compares; 0 for no final.
     finalists: int = Field(5, ge=0)

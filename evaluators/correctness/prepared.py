@@ -236,7 +236,7 @@ class PreparedProblem:
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
         #: Memory in which one truth is computed.
-        self.truth_bytes = self.reference.truth_bytes(inputs)
+        self.truth_bytes: int = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:
         """Nominal inputs first, then one usable transform of each kind, with nominal inputs in between."""

@@ -1,6 +1,7 @@
 """Contests: several kernels and the reference, each in a fresh process, timed in the same rounds."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -8,19 +9,29 @@ from dataclasses import replace
 import torch
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.candidate.process import CandidateProcess
 from kbevolve.evaluators.device.devices import current
 from kbevolve.evaluators.judging.context import ProblemContext
-from kbevolve.evaluators.judging.paired_timing import REFERENCE, Round, run_credible_rounds
+from kbevolve.evaluators.judging.paired_timing import (
+    REFERENCE,
+    ROUNDS_OVER_CALLS,
+    Round,
+    log_ratios,
+    run_credible_rounds,
+)
 from kbevolve.evaluators.judging.pipeline import check_contestant, lacked_memory, rejected
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import repeat_while
 from kbevolve.evaluators.timing.contest import Contest
 from kbevolve.evaluators.timing.rounds import TimingPlan, plan_for
+from kbevolve.evaluators.timing.statistics import enough
 
 
 def run_contest(context: ProblemContext, kernels: Sequence[Kernel], *, rounds: int, tie: float) -> Contest:
-    """Check the kernels, then time those that are right in so many paired rounds; `tie` is recorded.
+    """Check the kernels, then time those that are right in at most so many paired rounds; `tie` is recorded.
+
+    As in an evaluation, narrow intervals and long rounds end it earlier.
 
     Raises:
         torch.OutOfMemoryError: so many kernels do not fit into memory side by side.
@@ -43,7 +54,7 @@ def _run_once(
 ) -> tuple[dict[str, Evaluation], list[Round]]:
     """Each kernel's evaluation in this contest, and all rounds. When a kernel fails in one, the others start again.
 
-    The kernels are checked side by side, since most of that time they compile.
+    The kernels are checked side by side while the reference starts, since most of that time they compile.
     """
     found: dict[str, Evaluation] = {}
     candidates: dict[str, CandidateProcess] = {}
@@ -64,10 +75,6 @@ def _run_once(
             return check_contestant(context.judge, context.prepared, candidate, kernel)
 
     with ExitStack() as stack:
-        # The reference gets a fresh process, too: identical code differs between two processes.
-        reference, undisturbed = context.start_reference()
-        stack.callback(reference.close)
-        enter(REFERENCE, reference, undisturbed.ms)
         started: list[CandidateProcess] = []
         for kernel in kernels:
             started.append(context.start(kernel.source))
@@ -79,14 +86,19 @@ def _run_once(
         for candidate in started:
             stack.callback(candidate.worker.end)
         checks = threads.map(checked, started, kernels)
+        # The reference gets a fresh process, too: identical code differs between two processes.
+        reference, undisturbed = context.start_reference()
+        stack.callback(reference.close)
+        enter(REFERENCE, reference, undisturbed.ms)
         for kernel, candidate, (evaluation, kernel_ms) in zip(kernels, started, checks, strict=True):
             note(kernel.id, evaluation)
             if evaluation.verdict is Verdict.CORRECT:
                 enter(kernel.id, candidate, kernel_ms)
         while len(candidates) > 1:
             classes = {name: found[name].accuracy.precision_class for name in candidates if name != REFERENCE}
+            is_enough = _enough_for_all(context.judge.settings, [*classes])
             try:
-                timed = run_credible_rounds(context, candidates, plans, classes, is_enough=lambda _: False)
+                timed = run_credible_rounds(context, candidates, plans, classes, is_enough=is_enough)
             except Rejection as failure:
                 name = failure.culprit
                 note(name, rejected(found[name], failure))
@@ -95,6 +107,20 @@ def _run_once(
             else:
                 return found, timed
     return found, []
+
+
+def _enough_for_all(settings: EvaluationSettings, names: Sequence[str]) -> Callable[[Sequence[Round]], bool]:
+    """Whether the rounds suffice for each of these kernels; the time that they may take begins now."""
+    processes = len(names) + 1
+    deadline = time.monotonic() + ROUNDS_OVER_CALLS * settings.timing_seconds * processes
+
+    def is_enough(rounds: Sequence[Round]) -> bool:
+        if len(rounds) < settings.least_rounds:
+            return False
+        narrow = (enough(log_ratios(rounds, name), settings.interval) for name in names)
+        return time.monotonic() > deadline or all(narrow)
+
+    return is_enough
 
 
 def _times(rounds: Sequence[Round], name: str) -> tuple[tuple[float, ...], ...]:

@@ -48,7 +48,7 @@ _HOPELESS = 2 * CLEARLY_SLOW
 _SHORT_CALLS = 2
 #: Rounds may take this many times `timing_seconds`. Where inputs take long to draw and outputs to compare, a narrower
 #: interval is not worth the wait.
-_ROUNDS_OVER_CALLS = 3.0
+ROUNDS_OVER_CALLS = 3.0
 #: On a GPU, a kernel disturbed the reference if it took this many times as long beside the kernel as alone. On a CPU
 #: other programs have the same effect; there the defence is that the kernel's processes are stopped.
 _DISTURBED = 1.25
@@ -142,7 +142,7 @@ def time_beside_reference(
         for name, call_ms in ((REFERENCE, context.undisturbed.ms), (KERNEL, kernel_ms))
     }
     least = plans[KERNEL].least_rounds
-    deadline = time.monotonic() + _ROUNDS_OVER_CALLS * settings.timing_seconds
+    deadline = time.monotonic() + ROUNDS_OVER_CALLS * settings.timing_seconds
 
     def is_behind(ratios: Sequence[float]) -> bool:
         return _is_behind(ratios, context.best_speedup)
