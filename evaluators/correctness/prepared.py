@@ -90,7 +90,8 @@ class PreparedProblem:
         self.kept = KeptTrials(room, needed=(len(self._draws) + 2) * self._trial_bytes)
         peak = Peak(self.device)
         self._scales, means = self._measure(self._draws)
-        self.truth_bytes = peak.bytes(otherwise=self.truth_bytes)
+        #: Memory in which one truth is computed.
+        self.truth_bytes: int = peak.bytes(otherwise=self.truth_bytes)
         self._nominal_means = means if self.kept.fit else None
 
     def _enliven(self) -> bool:
@@ -235,8 +236,7 @@ class PreparedProblem:
         self.overlapping = overlaps(outputs[: self.returned])
         exact = sum(output.numel() * (8 + output.element_size()) for output in outputs)
         self._trial_bytes = self.input_bytes + exact
-        #: Memory in which one truth is computed.
-        self.truth_bytes: int = self.reference.truth_bytes(inputs)
+        self.truth_bytes = self.reference.truth_bytes(inputs)
 
     def _choose_draws(self, count: int) -> list[Draw]:
         """Nominal inputs first, then one usable transform of each kind, with nominal inputs in between."""
