@@ -28,18 +28,20 @@ _PROBLEM = Problem(name="landscape", source="", path=Path("landscape.py"), cpu_s
 def our_search(task: TuningTask, *, lookahead: int = 0) -> None:
     """One island, each child after the verdict on the last but `lookahead`. It knows which settings exist."""
     settings = Settings.from_tree({"budget": {"evaluations": task.budget}}).search
-    island, history, known = Island(index=0), list[Member](), set[str]()
+    island, history, failed, known = Island(index=0), list[Member](), list[Kernel](), set[str]()
     proposer = TunablesProposer(allows=lambda values: task.landscape.exists(_setting(task, values)))
     kernel = Kernel.from_source(_source(task, task.start))
-    waiting: deque[Member | None] = deque()
+    waiting: deque[Member | Kernel] = deque()
     for child in count():
         speed = task.measure(_setting(task, values_of(kernel.source)))
         known.add(kernel.id)
-        waiting.append(None if speed is None else _member(kernel, math.exp(speed)))
+        waiting.append(kernel if speed is None else _member(kernel, math.exp(speed)))
         while len(waiting) > (lookahead if child else 0):
-            if (member := waiting.popleft()) is not None:
-                history.append(member)
-                island = island.with_member(member)
+            if isinstance(done := waiting.popleft(), Member):
+                history.append(done)
+                island = island.with_member(done)
+            else:
+                failed.append(done)
         choice = choose(
             island,
             Memory(),
@@ -53,7 +55,7 @@ def our_search(task: TuningTask, *, lookahead: int = 0) -> None:
             task=KernelTask(problem=_PROBLEM, device_type="cuda", device=""),
             operator=choice.operator,
             parents=choice.parents,
-            learnt=Learnt(history=tuple(history)),
+            learnt=Learnt(history=tuple(history), failed=tuple(failed)),
             known=known.__contains__,
             rng=_rng(task.seed, child, "propose"),
         )

@@ -39,6 +39,8 @@ class Learnt:
     #: The fittest and the newest correct kernels of the run, some hundreds, in order of creation: for proposers that
     #: learn from numbers.
     history: tuple[Member, ...] = ()
+    #: The newest kernels of the run that failed, for the same.
+    failed: tuple[Kernel, ...] = ()
     #: All attempts of the island from a generation on, oldest first, with prompts and replies: for proposers that
     #: replay them.
     attempts: Callable[[int], Sequence[Attempt]] = lambda generation: ()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 
-from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Operator, Verdict
+from kbevolve.archive.records import Birth, BirthState, Evaluation, Idea, Kernel, Operator, Verdict
 from kbevolve.archive.run_view import RunView
 from kbevolve.evolve.state.attempts import Failure, known_failures
 from kbevolve.evolve.state.leaderboard import FITTEST, NEWEST, Leaderboard
@@ -24,6 +24,8 @@ from kbevolve.islands.niches import describe
 
 #: Failures of an island that are shown to its next children.
 SHOWN_FAILURES = 5
+#: Failed kernels of the run from which numbers are learnt.
+LEARNT_FAILURES = 100
 #: Generations in which two attempts may create one kernel without either being called a duplicate: all that may be open
 #: at once (`search.lookahead` is at most 16), and the one that closes.
 OPEN_GENERATIONS = 17
@@ -49,6 +51,9 @@ class Population:
         self._history: tuple[Member, ...] | None = None
         self._children: Counter[str] = Counter()
         self._failures: dict[int, dict[str, Birth]] = defaultdict(dict)
+        #: Ids, oldest first; and the kernels, once they are asked for.
+        self._failed: dict[str, None] = {}
+        self._failed_kernels: tuple[Kernel, ...] | None = None
         self._recent: deque[set[str]] = deque([set()], maxlen=OPEN_GENERATIONS)
         transfer = transfer or TransferredKnowledge()
         self._memory = Memory(experience=Experience(elsewhere=transfer.tallies), claims=transfer.claims)
@@ -95,6 +100,10 @@ class Population:
             failures[birth.kernel] = birth
             if len(failures) > SHOWN_FAILURES:
                 del failures[next(iter(failures))]
+            self._failed[birth.kernel] = None
+            if len(self._failed) > LEARNT_FAILURES:
+                del self._failed[next(iter(self._failed))]
+            self._failed_kernels = None
 
     def enter(self, island: int, kernel_id: str) -> tuple[Entry, str]:
         """Let a correct kernel enter an island; what it changed in its niche, and the niche's key."""
@@ -173,6 +182,12 @@ class Population:
         if self._history is None:
             self._history = tuple(map(self.member, self._leaderboard.in_order()))
         return self._history
+
+    def failed(self) -> tuple[Kernel, ...]:
+        """The newest kernels that failed, on any island, in the order in which they did."""
+        if self._failed_kernels is None:
+            self._failed_kernels = tuple(map(self._ledger.kernel, self._failed))
+        return self._failed_kernels
 
     def best(self, *, apart_from: str | None = None) -> Member | None:
         """The fittest valid kernel; the earlier one of equals. None while there is none.

@@ -77,6 +77,7 @@ class BriefMaker:
                 memory=memory,
                 failures=population.failures(island),
                 history=population.history(),
+                failed=population.failed(),
                 transfer=self.context.transfer,
                 transferred_kernel=None if shown else self._transferred_kernel(memory, rng("transferred kernel")),
             )
@@ -100,6 +101,7 @@ class BriefMaker:
                     memory=Memory(outcomes=memory.outcomes) if choice.learnt else Memory(),
                     failures=choice.failures,
                     history=population.history() if choice.learnt else (),
+                    failed=population.failed() if choice.learnt else (),
                     attempts=view.since,
                 )
         if choice is None:

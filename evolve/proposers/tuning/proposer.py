@@ -16,7 +16,7 @@ from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.elsewhere import transferred_samples
 from kbevolve.evolve.proposers.tuning.reach import shares
-from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, Sample, Surrogate
+from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, Array, Sample, Surrogate, chances
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
 from kbevolve.islands.island import Member
 
@@ -30,6 +30,8 @@ CHANGES = (1, 1, 1, 2, 2, 3)
 #: Settings of a skeleton with which a search begins: the fastest of other problems, or else at random, because a fit of
 #: fewer follows the chance of what was tried first.
 BEGINNING = 8
+#: A setting with which a search begins is at least this likely to pass.
+LIKELY = 0.5
 #: Draws of a whole random setting before the space counts as exhausted.
 LAST_TRIES = 200
 
@@ -61,6 +63,16 @@ class TunablesProposer:
             for member in relatives
             for values in [values_of(member.kernel.source)]
         ]
+        failed = [
+            _effective(source, values_of(kernel.source))
+            for kernel in brief.learnt.failed
+            if skeleton(kernel.source) == shape
+        ]
+        choices = {one.name: one.choices for one in tunables}
+
+        def likely(settings: Sequence[Setting]) -> Array:
+            return chances(choices, [one.setting for one in samples], failed, settings)
+
         elsewhere = transferred_samples(source, brief.learnt.transfer.settings)
         base = values_of(source)
         drawn = [
@@ -77,11 +89,15 @@ class TunablesProposer:
         begins = len(samples) < BEGINNING and (self.explores or elsewhere)
         early = self._legal(source, tunables, first if begins else [])
         rng.shuffle(early)  # children in flight at once should differ
+        early = [
+            one for one, chance in zip(early, likely([setting for setting, _ in early]), strict=True) if chance > LIKELY
+        ]
 
         def ranked() -> Iterator[tuple[Setting, list[str]]]:
             candidates = self._legal(source, tunables, drawn)
-            surrogate = Surrogate({one.name: one.choices for one in tunables}, [*samples, *elsewhere], weights)
-            scores = surrogate.scores([{name: one[name] for name in effective} for one, effective in candidates])
+            surrogate = Surrogate(choices, [*samples, *elsewhere], weights)
+            settings = [{name: one[name] for name in effective} for one, effective in candidates]
+            scores = surrogate.scores(settings) * likely(settings)
             yield from (candidates[at] for at in sorted(range(len(candidates)), key=lambda at: -scores[at]))
 
         # Where all of these are known, the first new setting anywhere in the space.

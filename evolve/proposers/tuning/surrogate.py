@@ -10,6 +10,9 @@ naive settings and all others, and a fit of the whole span would lose the differ
 
 Settings that were measured on another problem count, too: the two problems' functions have a correlation, which is the
 `closeness` of the other problem.
+
+Where settings failed, a second process over ones and zeros says how likely a setting is to pass. The expected
+improvement is multiplied by that chance (Gelbart, Snoek and Adams 2014, section 3).
 """
 
 import math
@@ -35,6 +38,8 @@ ALONE = 0.1
 SAMPLES, FITTED = 128, 16
 #: Least share of a tunable: what a profile leaves out may matter.
 LEAST_SHARE = 0.05
+#: Least chance of a setting to pass: what failed nearby may have failed for another reason.
+LEAST_CHANCE = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +94,11 @@ class Surrogate:
         own = self._problems == ""
         self._best = float((covariance @ self._solution)[own].max()) if own.any() else 0.0
 
+    def expected(self, settings: Sequence[Mapping[str, str]]) -> Array:
+        """The log speedup that each setting is expected to have."""
+        cross = self._covariance(self._indices(settings), self._settings) * self._closeness
+        return self._level + np.asarray(cross @ self._solution)
+
     def scores(self, settings: Sequence[Mapping[str, str]]) -> Array:
         """Expected improvement of each setting over the best of the run's own, in log speedup."""
         cross = self._covariance(self._indices(settings), self._settings) * self._closeness
@@ -103,10 +113,13 @@ class Surrogate:
         """Log speedups less the weighted mean of their problem, and weights, which are 1 for the fastest of each."""
         logs = np.array([math.log(one.speedup) for one in self._samples])
         weights = np.ones(len(logs))
+        self._level = 0.0
         for problem in set(self._problems):
             at = self._problems == problem
             weights[at] = np.exp((logs[at] - logs[at].max()) / REACH)
-            logs[at] -= np.average(logs[at], weights=weights[at])
+            level = np.average(logs[at], weights=weights[at])
+            logs[at] -= level
+            self._level = float(level) if problem == "" else self._level
         return logs, weights
 
     def _indices(self, settings: Sequence[Mapping[str, str]]) -> NDArray[np.intp]:
@@ -160,6 +173,26 @@ class Surrogate:
         factor = np.linalg.cholesky(self._combined(alone, together) * self._between + self._noise)
         whitened = np.linalg.solve(factor, self._logs)
         return float(-whitened @ whitened / 2 - np.log(np.diag(factor)).sum())
+
+
+def chances(
+    choices: Mapping[str, Sequence[str]],
+    passed: Sequence[Mapping[str, str]],
+    failed: Sequence[Mapping[str, str]],
+    settings: Sequence[Mapping[str, str]],
+) -> Array:
+    """How likely each of `settings` is to pass, `LEAST_CHANCE` to 1; all 1 where none failed.
+
+    Args:
+        choices: tunable name -> its values.
+        passed: settings that the judge accepted.
+        failed: settings that it did not.
+        settings: those that are asked for.
+    """
+    if not failed:
+        return np.ones(len(settings))
+    known = [Sample(setting=one, speedup=math.e) for one in passed] + [Sample(setting=one, speedup=1) for one in failed]
+    return np.clip(Surrogate(choices, known).expected(settings), LEAST_CHANCE, 1.0)
 
 
 def _distances(values: Sequence[str]) -> Array:

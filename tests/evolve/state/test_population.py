@@ -11,7 +11,7 @@ from kbevolve.archive.store import Archive
 from kbevolve.evolve.state import leaderboard
 from kbevolve.evolve.state.leaderboard import Leaderboard
 from kbevolve.evolve.state.memory import IDEAS
-from kbevolve.evolve.state.population import SHOWN_FAILURES, Population
+from kbevolve.evolve.state.population import LEARNT_FAILURES, SHOWN_FAILURES, Population
 from tests.evolve.doubles import DEVICE, open_run, problem, settings
 
 
@@ -91,6 +91,17 @@ def test_failures_are_the_newest_of_their_island_each_kernel_once() -> None:
     assert [failure.kernel for failure in shown] == failed[: -SHOWN_FAILURES - 1 : -1]
     assert {failure.evaluation.message for failure in shown} == {"wrong"}
     assert story.population.failures(1) == ()
+
+
+def test_numbers_are_learnt_from_the_newest_failures_of_all_islands() -> None:
+    story = Story(islands=2)
+    failed = [story.create(None) for _ in range(LEARNT_FAILURES)]
+    assert story.population.failed() == tuple(failed)
+    story.create(2.0)
+    assert story.population.failed() == tuple(failed)
+    assert story.population.failed()[-1] is story.population.failed()[-1]
+    failed.append(story.create(None))
+    assert story.population.failed() == tuple(failed[1:])
 
 
 def test_children_are_counted_while_their_parent_lives_on_an_island() -> None:

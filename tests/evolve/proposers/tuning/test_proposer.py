@@ -91,3 +91,24 @@ def test_a_setting_that_is_not_allowed_is_not_proposed() -> None:
         child = proposer.propose(brief(kernel(), seed=seed)).kernel
         assert child is not None
         assert values_of(child.source)["UNROLL"] != "8"
+
+
+def test_values_with_which_kernels_failed_are_left_alone() -> None:
+    failed = tuple(kernel(UNROLL=8, TILE=tile) for tile in (16, 32, 64))
+    passed = tuple(kernel(UNROLL=unroll, TILE=tile) for unroll, tile in ((1, 16), (2, 32), (4, 64)))
+
+    def proposed(failed: tuple[Kernel, ...]) -> list[str]:
+        seen = {one.id for one in (*failed, *passed)}
+        found = []
+        for seed in range(40):
+            asked = brief_of(
+                Operator.TUNE, member(passed[0]), seed=seed, history=tuple(map(member, passed)), failed=failed,
+                known=seen.__contains__,
+            )  # fmt: skip
+            child = TunablesProposer().propose(asked).kernel
+            assert child is not None
+            found.append(values_of(child.source)["UNROLL"])
+        return found
+
+    assert proposed(()).count("8") > 5
+    assert proposed(failed).count("8") <= 1

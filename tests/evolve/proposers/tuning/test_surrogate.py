@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kbevolve.evolve.proposers.tuning.surrogate import Sample, Surrogate
+from kbevolve.evolve.proposers.tuning.surrogate import LEAST_CHANCE, Sample, Surrogate, chances
 
 CHOICES = {"TILE": ("8", "16", "32", "64"), "MODE": ('"a"', '"b"'), "UNROLL": ("1", "2", "4", "8")}
 
@@ -68,3 +68,27 @@ def test_any_speeds_have_scores(speeds: list[float]) -> None:
     scores = Surrogate(CHOICES, samples).scores(EVERYTHING)
     assert all(math.isfinite(score) and score >= 0 for score in scores)
     assert Surrogate(CHOICES, []).scores(EVERYTHING[:2]).shape == (2,)
+
+
+def test_what_fails_with_one_value_is_expected_to_fail_with_it() -> None:
+    seen = EVERYTHING[::3]
+    failed = [one for one in seen if one["MODE"] == '"b"']
+    passed = [one for one in seen if one["MODE"] != '"b"']
+    untried = [one for one in EVERYTHING if one not in seen]
+    found = chances(CHOICES, passed, failed, untried)
+    likely = [chance for one, chance in zip(untried, found, strict=True) if one["MODE"] != '"b"']
+    unlikely = [chance for one, chance in zip(untried, found, strict=True) if one["MODE"] == '"b"']
+    assert min(likely) > 0.8
+    assert max(unlikely) < 0.2
+    assert found.min() >= LEAST_CHANCE
+    assert found.max() <= 1.0
+
+
+def test_where_nothing_failed_everything_may_pass() -> None:
+    assert chances(CHOICES, EVERYTHING[:2], [], EVERYTHING[2:]).tolist() == [1.0] * (len(EVERYTHING) - 2)
+
+
+def test_where_all_failed_each_setting_is_unlikely_and_none_is_excluded() -> None:
+    found = chances(CHOICES, [], EVERYTHING[:5], EVERYTHING[5:])
+    assert found.min() >= LEAST_CHANCE
+    assert found.max() < 0.5
