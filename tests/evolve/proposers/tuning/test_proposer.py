@@ -94,8 +94,10 @@ def test_a_setting_that_is_not_allowed_is_not_proposed() -> None:
 
 
 def test_values_with_which_kernels_failed_are_left_alone() -> None:
-    failed = tuple(kernel(UNROLL=8, TILE=tile) for tile in (16, 32, 64))
-    passed = tuple(kernel(UNROLL=unroll, TILE=tile) for unroll, tile in ((1, 16), (2, 32), (4, 64)))
+    failed = tuple(kernel(UNROLL=8, TILE=tile, PACK=pack) for tile, pack in ((16, 0), (32, 1), (64, 0)))
+    passed = tuple(
+        kernel(UNROLL=unroll, TILE=tile, PACK=pack) for unroll, tile, pack in ((1, 16, 0), (2, 32, 1), (4, 64, 0))
+    )
 
     def proposed(failed: tuple[Kernel, ...]) -> list[str]:
         seen = {one.id for one in (*failed, *passed)}
