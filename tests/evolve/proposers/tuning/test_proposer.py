@@ -112,5 +112,4 @@ def test_values_with_which_kernels_failed_are_left_alone() -> None:
             found.append(values_of(child.source)["UNROLL"])
         return found
 
-    assert proposed(()).count("8") > 5
-    assert proposed(failed).count("8") <= 1
+    assert 2 * proposed(failed).count("8") < proposed(()).count("8")
