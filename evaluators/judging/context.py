@@ -154,6 +154,13 @@ class ProblemContext:
                 f"{' '.join(failure.message.split())}; it must be one self-contained file"
             ) from None
 
+    def renew_reference(self) -> CandidateProcess:
+        """A fresh process for the reference, in place of the one before; EvaluatorError when it fails there."""
+        self.reference.close()  # first: memory may not suffice for both
+        self.reference, undisturbed = self.start_reference()
+        self.undisturbed = self.undisturbed.or_less(undisturbed)
+        return self.reference
+
     def is_impossible(self, time_ms: float, precision_class: str | None) -> bool:
         """Whether no kernel can do the problem's work in this time, at the device's measured rates.
 

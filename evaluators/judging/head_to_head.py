@@ -87,9 +87,7 @@ def _run_once(
             stack.callback(candidate.worker.end)
         checks = threads.map(checked, started, kernels)
         # The reference gets a fresh process, too: identical code differs between two processes.
-        reference, undisturbed = context.start_reference()
-        stack.callback(reference.close)
-        enter(REFERENCE, reference, undisturbed.ms)
+        enter(REFERENCE, context.renew_reference(), context.undisturbed.ms)
         for kernel, candidate, (evaluation, kernel_ms) in zip(kernels, started, checks, strict=True):
             note(kernel.id, evaluation)
             if evaluation.verdict is Verdict.CORRECT:

@@ -272,3 +272,15 @@ def test_kernels_of_several_streams_and_the_reference_have_a_worker_of_all_conne
 def test_a_worker_without_a_gpu_has_the_drivers_number_of_connections(judge: Judge) -> None:
     source = candidate("raise ValueError(os.environ.get('CUDA_DEVICE_MAX_CONNECTIONS', 'it has none'))")
     assert "it has none" in judge.evaluate(problem_of(), Kernel.from_source(source)).message
+
+
+@pytest.mark.slow
+def test_a_contest_has_a_fresh_reference_and_no_other(judge: Judge) -> None:
+    """Memory that suffices for the evaluation of a large kernel suffices for its contest."""
+    before = context_of(judge).reference
+    contest = judge.compete(problem_of(), [HONEST], rounds=3)
+    after = context_of(judge).reference
+    assert HONEST.id in contest.times
+    assert (before.worker.alive, after.worker.alive) == (False, True)
+    assert judge.evaluate(problem_of(), HONEST).verdict is Verdict.CORRECT
+    assert context_of(judge).reference is after
