@@ -5,6 +5,7 @@
     python -m benchmarks.landscapes pack matmul.jsonl --out matmul.json # the documented format (docs/landscapes.md)
     python -m benchmarks.landscapes show matmul.json                    # what it holds
     python -m benchmarks.landscapes convert A100.json.gz --out conv.json # a cache file of Kernel Tuner
+    python -m benchmarks.landscapes fail matmul --where NUM_STAGES=3 --out fails.json # some configurations fail
 
 Measuring goes on where it was stopped: a configuration that is in the file is not measured again, and after --seconds
 none is begun. `--small` has a space that needs no GPU.
@@ -15,6 +16,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.landscapes.failing import failing
 from benchmarks.landscapes.measure import measure_all
 from benchmarks.landscapes.outside import converted
 from benchmarks.landscapes.pack import packed, summary
@@ -22,11 +24,12 @@ from benchmarks.landscapes.spaces import Space, spaces
 from benchmarks.throughput import lines
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.simulation.measured import parse_landscape, read_landscape
+from kbevolve.evolve.simulation.tournament import find_landscape
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("ls", "measure", "pack", "show", "convert"))
+    parser.add_argument("stage", choices=("ls", "measure", "pack", "show", "convert", "fail"))
     parser.add_argument(
         "what", nargs="?", default="", help="a space (measure), its lines (pack), a landscape or a cache file"
     )
@@ -36,6 +39,13 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--small", action="store_true", help="a small space that needs no GPU")
     parser.add_argument("--about", default="", help="a sentence for the landscape: device, versions, date (pack)")
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="A=1,B=2",
+        help="configurations that fail (fail); may be repeated",
+    )
     options = parser.parse_args()
     known = spaces(small=options.small)
     match options.stage:
@@ -67,6 +77,10 @@ def main() -> None:
             (options.out or Path(f"{Path(options.what).name.partition('.')[0]}.json")).write_text(
                 text, encoding="utf-8"
             )
+        case "fail":
+            text = failing(find_landscape(options.what), options.where)
+            name = parse_landscape(text, origin=options.what).name
+            (options.out or Path(f"{name.replace(' ', '-')}.json")).write_text(text, encoding="utf-8")
         case "show":
             print(json.dumps(summary(read_landscape(Path(options.what))), indent=2, ensure_ascii=False))
 

@@ -5,9 +5,11 @@
 
 Needs no GPU; the libraries are those of `pip install -e '.[tuners]'`. All begin with the landscape's start, where they
 take one, and a setting has the same noise for all. `ours-4-ahead` proposes a child before the verdicts on the last four
-are known, as a run with `search.lookahead` does. The figure is the true speed of what measured best, over the fastest
-that there is. Searches that are in the file already are not repeated, so a long comparison can be interrupted. A table
-has the seeds that all of its tuners have done. Kernel Tuner enumerates a space, so the ladders are too large for it.
+are known, as a run with `search.lookahead` does; `forgets-failures` learns nothing from settings that failed
+(`python -m benchmarks.landscapes fail` makes landscapes with such). The figure is the true speed of what measured best,
+over the fastest that there is. Searches that are in the file already are not repeated, so a long comparison can be
+interrupted. A table has the seeds that all of its tuners have done. Kernel Tuner enumerates a space, so the ladders are
+too large for it.
 """
 
 import argparse
@@ -33,6 +35,7 @@ STRATEGIES = ("greedy_ils", "genetic_algorithm", "diff_evo", "bayes_opt", "simul
 TUNERS: Mapping[str, Callable[[TuningTask], None]] = {
     OURS: our_search,
     **{f"{OURS}-{ahead}-ahead": partial(our_search, lookahead=ahead) for ahead in (2, 4, 5)},
+    f"{OURS}-4-ahead-forgets-failures": partial(our_search, lookahead=4, learns_failures=False),
     "random": random_search,
     **{f"optuna-{name}": partial(optuna_search, sampler=name) for name in ("TPE", "GP")},
     **{f"kernel-tuner-{name}": partial(kernel_tuner_search, strategy=name) for name in STRATEGIES},
@@ -72,25 +75,28 @@ def _searched(asked: tuple[str, str, int, Sequence[int]]) -> dict[str, Any]:
     with suppress(Spent):
         TUNERS[tuner](task)
     delivered = {str(budget): round(task.delivered(budget), 5) for budget in budgets}
-    return {"landscape": task.landscape.name, "tuner": tuner, "seed": seed, "spent": len(task.found), **delivered}
+    failed = sum(speed is None for speed in task.found.values())
+    spent = {"spent": len(task.found), "failed": failed}
+    return {"landscape": task.landscape.name, "tuner": tuner, "seed": seed, **spent, **delivered}
 
 
 def _print(
     name: str, tuners: Sequence[str], seeds: int, budgets: Sequence[int], found: Mapping[Any, Mapping[str, Any]]
 ) -> None:
-    """A table; `-` marks what is behind ours by more than two standard errors of the difference, `+` what is ahead."""
+    """A table; `-`: behind the first by more than two standard errors of the difference, `+`: ahead by as much."""
     done = [seed for seed in range(seeds) if all((name, tuner, seed) in found for tuner in tuners)]
-    print(f"\n## {name}, {len(done)} searches\n\n| tuner | {' | '.join(map(str, budgets))} |")
-    print("|---" * (1 + len(budgets)) + "|")
+    print(f"\n## {name}, {len(done)} searches\n\n| tuner | {' | '.join(map(str, budgets))} | failed |")
+    print("|---" * (2 + len(budgets)) + "|")
     for tuner in tuners if done else ():
-        cells = [_cell([found[name, one, seed][str(budget)] for seed in done] for one in (tuner, OURS))
+        cells = [_cell([found[name, one, seed][str(budget)] for seed in done] for one in (tuner, tuners[0]))
                  for budget in budgets]  # fmt: skip
-        print(f"| {tuner} | {' | '.join(cells)} |")
+        failed = statistics.fmean(found[name, tuner, seed].get("failed", 0) for seed in done)
+        print(f"| {tuner} | {' | '.join(cells)} | {failed:.1f} |")
 
 
 def _cell(values: Iterable[list[float]]) -> str:
-    own, ours = values
-    lead = [mine - theirs for mine, theirs in zip(ours, own, strict=True)]
+    own, first = values
+    lead = [one - other for one, other in zip(first, own, strict=True)]
     clear = abs(statistics.fmean(lead)) > 2 * standard_error(lead)
     mark = (" -" if statistics.fmean(lead) > 0 else " +") if clear else ""
     return f"{statistics.fmean(own):.3f} ± {standard_error(own):.3f}{mark}"

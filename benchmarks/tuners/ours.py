@@ -25,7 +25,7 @@ OPERATORS = (Operator.TUNE, Operator.CROSS)
 _PROBLEM = Problem(name="landscape", source="", path=Path("landscape.py"), cpu_sizes={}, summary="")
 
 
-def our_search(task: TuningTask, *, lookahead: int = 0) -> None:
+def our_search(task: TuningTask, *, lookahead: int = 0, learns_failures: bool = True) -> None:
     """One island, each child after the verdict on the last but `lookahead`. It knows which settings exist."""
     settings = Settings.from_tree({"budget": {"evaluations": task.budget}}).search
     island, history, failed, known = Island(index=0), list[Member](), list[Kernel](), set[str]()
@@ -40,7 +40,7 @@ def our_search(task: TuningTask, *, lookahead: int = 0) -> None:
             if isinstance(done := waiting.popleft(), Member):
                 history.append(done)
                 island = island.with_member(done)
-            else:
+            elif learns_failures:
                 failed.append(done)
         choice = choose(
             island,

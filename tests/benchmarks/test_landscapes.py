@@ -6,15 +6,17 @@ from typing import Any
 import pytest
 
 from benchmarks.landscapes.__main__ import main
+from benchmarks.landscapes.failing import failing
 from benchmarks.landscapes.measure import measure_all, ratios, settings
 from benchmarks.landscapes.pack import packed, summary
 from benchmarks.landscapes.spaces import Space, spaces
 from benchmarks.throughput import lines
 from kbevolve.archive.records import Backend, Evaluation, Kernel, Measurement, Verdict
+from kbevolve.configs.errors import UsageError
 from kbevolve.configs.problem import Problem
 from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evolve.proposers.tuning.tunables import values_of, with_values
-from kbevolve.evolve.simulation.measured import parse_landscape
+from kbevolve.evolve.simulation.measured import packaged, parse_landscape
 
 ALL = [*spaces().values(), *spaces(small=True).values()]
 SMALL = spaces(small=True)["softmax"]
@@ -198,3 +200,19 @@ def test_a_space_is_measured_and_gone_on_with(tmp_path: Path) -> None:
     assert again == first
     assert last["configuration"] == second["configuration"]
     assert len(parse_landscape(packed([again, last], space, about=""), origin="text").results) == 2
+
+
+def test_configurations_that_meet_a_rule_fail() -> None:
+    whole = packaged()["matmul"]
+    text = failing(whole, ["SPLIT=1", "BLOCK_M=128,BLOCK_K=64"])
+    found = parse_landscape(text, origin="fails.json")
+    for program in whole.results:
+        own = whole.values(program)
+        fails = own["SPLIT"] == 1 or (own["BLOCK_M"], own["BLOCK_K"]) == (128, 64)
+        assert (found.failure(program) is not None) == fails
+        assert fails or found.results[program] == whole.results[program]
+    assert found.axes == whole.axes
+    with pytest.raises(UsageError, match="BLOCK_M has no value 5; its values are 32, 64, 128"):
+        failing(whole, ["BLOCK_M=5"])
+    with pytest.raises(UsageError, match="'BLOCK=5' is no NAME=VALUE"):
+        failing(whole, ["BLOCK=5"])
