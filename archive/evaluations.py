@@ -234,10 +234,11 @@ class Confirmation:
     generation: int
     #: "challenge" of a champion, or "final" of the run's best.
     purpose: str
-    #: Kernel id, and its rival's; None when there was no champion yet (then the reference is the rival).
+    #: Kernel id, and its rival's; None when there was no champion yet, or no memory for it beside the kernel (then the
+    #: reference is the rival).
     kernel: str
     rival: str | None
-    #: The kernel against its rival.
+    #: The kernel against its rival; where there was no memory for the champion, against its published speedup.
     comparison: Comparison
     #: Rival's time over the kernel's, with its 95 % interval.
     ratio: float

@@ -227,14 +227,19 @@ class Contests:
             made = []  # the champion before it takes the title back, and the challenger has yet to meet that one
         else:
             made = confirmations_of(
-                contest, run=context.run.id, generation=generation, purpose=purpose, champion=champion
+                contest,
+                run=context.run.id,
+                generation=generation,
+                purpose=purpose,
+                champion=champion,
+                published=title.speedup if title else 1.0,
             )
         context.archive.add_contest(made, tuple(contest.failed.values()))
         self._record(made, contest.failed.keys())
 
 
 def confirmations_of(
-    contest: Contest, *, run: str, generation: int, purpose: str, champion: str | None
+    contest: Contest, *, run: str, generation: int, purpose: str, champion: str | None, published: float = 1.0
 ) -> list[Confirmation]:
     """What a contest says about each kernel that passed.
 
@@ -245,9 +250,12 @@ def confirmations_of(
         purpose: "challenge" or "final".
         champion: id of the champion before the contest. It is the others' rival; without one, or when it failed in
             this contest, the reference is. In a final the champion itself is confirmed, against the reference.
+        published: the champion's speedup. Where memory was too short for the champion, a challenger must exceed it.
     """
     rival = champion if champion in contest.times else None
+    absent = champion is not None and rival is None and champion not in contest.failed
     competitors = [kernel for kernel in contest.times if purpose == FINAL or kernel != champion]
+    least = published if absent else 1.0
     confirmations = []
     for kernel in competitors:
         beside = rival if kernel != rival else None
@@ -263,7 +271,7 @@ def confirmations_of(
                 purpose=purpose,
                 kernel=kernel,
                 rival=beside,
-                comparison=comparison_of(ratio.low, ratio.high, contest.tie),
+                comparison=comparison_of(ratio.low / least, ratio.high / least, contest.tie),
                 ratio=ratio.estimate,
                 ratio_low=ratio.low,
                 ratio_high=ratio.high,

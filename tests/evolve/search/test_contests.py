@@ -66,6 +66,17 @@ def test_the_first_is_measured_against_the_reference_alone() -> None:
     assert {block.role for block in new.blocks} == {"child", "reference"}
 
 
+@pytest.mark.parametrize(
+    ("published", "expected"), [(2.0, Comparison.FASTER), (2.5, Comparison.TIE), (3.0, Comparison.SLOWER)]
+)
+def test_without_memory_for_the_champion_its_published_speedup_counts(published: float, expected: Comparison) -> None:
+    new = of(contest(new=4.0), champion="old", published=published)["new"]
+    assert (new.rival, new.comparison) == (None, expected)
+    assert new.ratio == new.speedup == pytest.approx(2.5)
+    fallen = of(contest(failed=("old",), new=4.0), champion="old", purpose="final", published=published)["new"]
+    assert fallen.comparison is Comparison.FASTER, "a champion that failed has no title"
+
+
 def test_a_final_confirms_all_its_kernels() -> None:
     found = of(contest(old=5.0, new=4.0, other=8.0), champion="old", purpose="final")
     assert {name: one.rival for name, one in found.items()} == {"old": None, "new": "old", "other": "old"}
