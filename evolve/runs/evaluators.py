@@ -40,6 +40,12 @@ class JudgeDevices:
     cluster: "Cluster | None" = None
 
     @property
+    def are_apart(self) -> bool:
+        """Whether there are several of one model on this machine, so that each can have a problem of its own."""
+        several = len(self.devices) > 1 and self.cluster is None
+        return several and {one.fingerprint for one in self.devices} == {self.device.fingerprint}
+
+    @property
     def description(self) -> str:
         """One line for people."""
         count = len(self.devices)

@@ -1,7 +1,6 @@
 """`kbevolve bench`: score a suite of problems, searched with one budget each, or kernels that others wrote."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,35 +8,29 @@ from typing import Any
 import click
 
 from kbevolve.archive.formatting import counted, verdict_words
-from kbevolve.archive.records import Evaluation, Run, StopReason
+from kbevolve.archive.records import Evaluation
 from kbevolve.archive.report.bench_figures import save_bench_figures
 from kbevolve.archive.report.scores import ProblemResult, scores
 from kbevolve.archive.store import Archive
-from kbevolve.configs.errors import ArchiveError, ProposerError, UsageError
-from kbevolve.configs.problem import Problem
+from kbevolve.configs.errors import UsageError
 from kbevolve.configs.settings import Settings
 from kbevolve.configs.suites import BUILTIN, SuiteProblem, chosen, suite_problems
 from kbevolve.evaluators.recipe import RecipeVerdict
+from kbevolve.evolve.cli.commands.bench_work import Lane, do_work, search_bench
 from kbevolve.evolve.cli.options import FOLDER, archive_option, json_line_option, judge_option, kernelbench_option
-from kbevolve.evolve.cli.render.bench import as_csv, as_markdown, print_problems, print_scores, result_words
+from kbevolve.evolve.cli.render.bench import as_csv, as_markdown, print_problems, print_scores
 from kbevolve.evolve.cli.render.console import Console
 from kbevolve.evolve.cli.render.json import print_json_line
-from kbevolve.evolve.cli.render.progress import LiveProgress
 from kbevolve.evolve.cli.render.recipe import print_recipe, recipe_markdown
 from kbevolve.evolve.cli.render.tables import note, say
 from kbevolve.evolve.cli.settings_options import SettingsChoice, settings_options
-from kbevolve.evolve.cli.signals import INTERRUPTED, interruptible
-from kbevolve.evolve.llm.client import build_language_model
-from kbevolve.evolve.llm.replies import cached
+from kbevolve.evolve.cli.signals import INTERRUPTED
 from kbevolve.evolve.proposers.factory import build_proposers, give_up
 from kbevolve.evolve.runs.bench import FileBench, SearchBench
-from kbevolve.evolve.runs.comparison import ComparedRun, known_runs
-from kbevolve.evolve.runs.evaluators import SEARCH_JUDGE, JudgeDevices, Judges
+from kbevolve.evolve.runs.evaluators import JudgeDevices
 from kbevolve.evolve.runs.kernel_files import KernelFiles, file_name, find_kernel_files
-from kbevolve.evolve.runs.lock import run_lock
 from kbevolve.evolve.runs.recipe_bench import LABEL, RecipeBench, recipe_device, recipe_facts, recipe_scores
-from kbevolve.evolve.runs.session import check_new_run, open_run, run_session
-from kbevolve.evolve.state.context import RunContext
+from kbevolve.evolve.runs.session import check_new_run
 
 #: Defaults of each run of a benchmark: its result does not depend on the problems before it.
 _DEFAULTS = {"budget.known_evaluations": True, "search.transfer": False}
@@ -111,8 +104,10 @@ def bench(
     --judge kernelbench judges the kernels of --from by KernelBench's own recipe, for comparison; no archive gets that.
 
     What is in the archive is not done again, so the same command continues after Ctrl-C. A problem that fails does not
-    end the benchmark. With --json the result is {"levels": {"1": {"n", "correct", "fast_1", "geomean_eager", …}},
-    "all": …, "without_flawed": …, "problems": […]}.
+    end the benchmark. With several --devices of one model, each works on a problem of its own.
+
+    With --json the result is {"levels": {"1": {"n", "correct", "fast_1", "geomean_eager", …}}, "all": …,
+    "without_flawed": …, "problems": […]}.
     """
     if not kernels and (judge == "kernelbench" or pass_at):
         option = "--pass-at" if pass_at else "--judge kernelbench"
@@ -135,7 +130,7 @@ def bench(
     if kernels and files and judge == "kernelbench":
         facts = {"judge": judge, "note": LABEL, **facts}
         recipe = _recipe(devices, settings, files, output, _reporter(console, kernels))
-        results, interrupted = _work(console, recipe, problems)
+        results, interrupted = do_work(console, recipe, problems)
         found = recipe_scores(results, thresholds, pass_at)
         if results:
             title = f"{counted(len(results), 'problem')} by KernelBench's recipe"
@@ -145,20 +140,16 @@ def bench(
         found["problems"] = list(map(recipe_facts, results))
     else:
         with Archive(archive_path) as archive:
-            shared: dict[str, Any] = {"archive": archive, "devices": devices, "settings": settings, "fresh": fresh}
-            shared["say"] = partial(say, console, style="yellow")
+            warn = partial(say, console, style="yellow")
             made: SearchBench | FileBench
+            lane = None
             if kernels and files:
-                made = FileBench(**shared, files=files.files, report=_reporter(console, kernels))
+                shared: dict[str, Any] = {"archive": archive, "devices": devices, "settings": settings, "fresh": fresh}
+                made = FileBench(**shared, say=warn, files=files.files, report=_reporter(console, kernels))
             else:
-                ids = {one.problem.id for one in problems if one.problem}
-                made = SearchBench(
-                    **shared,
-                    judge=SEARCH_JUDGE,
-                    search=partial(_search, console, archive, devices),
-                    known=known_runs(archive, devices.device.fingerprint, ids),
-                )
-            results, interrupted = _work(console, made, problems)
+                made = search_bench(archive, devices, settings, problems, fresh=fresh, say=warn, console=console)
+                lane = Lane(archive=archive_path, settings=settings, fresh=fresh, problems=tuple(problems))
+            results, interrupted = do_work(console, made, problems, lane)
             found = scores(results, thresholds, pass_at)
             if results:
                 _write(archive, output, problems, results, found, details)
@@ -221,65 +212,6 @@ def _recipe(
     """KernelBench's recipe on the first device."""
     device, verdicts = recipe_device(devices, settings), output / "recipe.jsonl"
     return RecipeBench(device=device, settings=settings, files=files.files, verdicts=verdicts, report=report)
-
-
-def _work(
-    console: Console, made: SearchBench | FileBench | RecipeBench, problems: Sequence[SuiteProblem]
-) -> tuple[list[ProblemResult], bool]:
-    """The results of all problems, and whether the user interrupted the work: then of those that have one."""
-    missing = {one.name for one in problems if made.is_missing(one)}
-    finished = len(problems) - len(missing)
-    say(console, f"{counted(len(problems), 'problem')}{f', {finished} of them finished' if finished else ''}.")
-    results: list[ProblemResult] = []
-    interrupted = False
-    with interruptible():
-        try:
-            for number, one in enumerate(problems, start=1):
-                if one.name not in missing:
-                    results.append(made.result(one))
-                elif not interrupted:
-                    try:
-                        reason = _failure_of(made, one)
-                    except KeyboardInterrupt:
-                        interrupted = True
-                        continue
-                    results.append(made.result(one, reason))
-                    say(console, f"[{number}/{len(problems)}] {one.name}: {result_words(results[-1])}")
-        finally:
-            made.close()
-    return results, interrupted
-
-
-def _failure_of(made: SearchBench | FileBench | RecipeBench, one: SuiteProblem) -> str:
-    """Do what is missing for a problem; why that failed, "" when it did not."""
-    try:
-        made.work(one)
-    except (ProposerError, ArchiveError):
-        raise  # no other problem would do better
-    except Exception as error:
-        made.close()  # judges that failed may be broken
-        return " ".join(str(error).split()) or type(error).__name__
-    return ""
-
-
-def _search(
-    console: Console,
-    archive: Archive,
-    devices: JudgeDevices,
-    problem: Problem,
-    one: ComparedRun,
-    judges: Judges,
-    *,
-    meanwhile: Callable[[], None],
-) -> tuple[Run, StopReason]:
-    """Make the run of a problem, or continue it."""
-    run = one.run or open_run(archive, problem, devices.device, one.settings)
-    context = RunContext(archive=archive, run=run, problem=problem, device=devices.device, settings=one.settings)
-    live = LiveProgress(context, devices, console) if console.is_terminal else None
-    proposers = build_proposers(one.settings, cached(build_language_model, archive.replies(run)))
-    with run_lock(archive, run), live or nullcontext():
-        ending = run_session(context, devices, observer=live, shared=judges, proposers=proposers, meanwhile=meanwhile)
-    return run, ending.reason
 
 
 # ---- what is written -----------------------------------------------------------------------------------------------

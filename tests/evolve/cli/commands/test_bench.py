@@ -312,3 +312,29 @@ def test_real_kernels_are_judged_on_real_problems(
     level = found["levels"]["suite"]
     assert (level["n"], level["correct"], level["fast_0"]) == (2, 1, 0.5)
     assert [one["failure"].partition(":")[0] for one in found["problems"]] == ["", "wrong"]
+
+
+@pytest.mark.slow
+def test_each_device_works_on_a_problem_of_its_own(
+    kbevolve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two judges on one CPU: real ones, because the processes of the devices know no double."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suite").mkdir()
+    for number, of in enumerate(("x * x", "torch.tanh(x)", "missing(x)"), start=1):
+        (tmp_path / "suite" / f"{number}_p.py").write_text(
+            f"import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {of}\n\n\n"
+            "def get_inputs():\n    return [torch.randn(65536)]\n\n\ndef get_init_inputs():\n    return []\n"
+        )
+    words = ("--suite", "suite", "--devices", "cpu,cpu", "--preset", "smoke", "--max-evaluations", 1, "--json")
+    outcome = kbevolve("bench", *words)
+    found = {one["problem"]: one for one in last(outcome)["problems"]}
+    assert [bool(one["run"]) for one in found.values()] == [True, True, False]
+    assert "missing" in list(found.values())[2]["not_judged"]
+    lines = [line for line in outcome.err.splitlines() if line.startswith("[")]
+    assert len(lines) == 3
+    with Archive(tmp_path / "kbevolve.db") as archive:
+        runs = {summary.run.id for summary in archive.runs.summaries()}
+    assert runs == {one["run"] for one in found.values() if one["run"]}
+    again = kbevolve("bench", *words)
+    assert "3 problems, 2 of them finished." in again.err
