@@ -47,6 +47,8 @@ CONVOLUTIONS = {
         {"stride": (2, 2, 2), "padding": (1, 1, 1), "output_padding": (1, 1, 1), "transposed": True},
     ),
 }
+#: Of these the convolution of few channels, by the template that reads and splits the numbers in its product.
+GATHERED = {"11x11 step 4, gathered": "11x11 step 4"}
 #: batch, heads, queries, keys, numbers of a row, and whether a mask hides later keys.
 ATTENTIONS = {
     "attention 96, causal": (128, 8, 512, 512, 96, True),
@@ -82,11 +84,12 @@ def case(name: str, templates: ModuleType) -> tuple[Callable[[], Tensor], Callab
         return lambda: templates.split_mm(a, b, out=out), lambda: a @ b, a[:COMPARED].double() @ b.double()
     if name in ATTENTIONS:
         return attention(name, templates)
-    inputs, filters, given = CONVOLUTIONS[name]
+    inputs, filters, given = CONVOLUTIONS[GATHERED.get(name, name)]
     x, weight, dims = torch.rand(inputs, device="cuda"), torch.randn(filters, device="cuda"), len(inputs) - 2
     options = {"stride": (1,) * dims, "padding": (0,) * dims, "dilation": (1,) * dims, "output_padding": (0,) * dims}
     options = {"bias": None, **options, "transposed": False, "groups": 1} | given
     own = templates.direct_convolution if options["groups"] > 1 else templates.split_convolution
+    own = templates.gathered_convolution if name in GATHERED else own
     positions = [
         options[key] for key in ("bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
     ]
@@ -134,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a tunable of a template")
     parser.add_argument(
-        "--case", action="append", choices=[*PRODUCTS, *CONVOLUTIONS, *ATTENTIONS], help="all without it"
+        "--case", action="append", choices=[*PRODUCTS, *CONVOLUTIONS, *GATHERED, *ATTENTIONS], help="all without it"
     )
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -145,7 +148,7 @@ def main() -> None:
         templates = imported(source, Path(folder), "templates")
         print("| case | library ms | template ms | times | error | host us | launches, us |")
         print("|---|---|---|---|---|---|---|")
-        for name in options.case or [*PRODUCTS, *CONVOLUTIONS, *ATTENTIONS]:
+        for name in options.case or [*PRODUCTS, *CONVOLUTIONS, *GATHERED, *ATTENTIONS]:
             own, library, truth = case(name, templates)
             part = own()[tuple(slice(size) for size in truth.shape)].double()
             error = float((part - truth).norm() / truth.norm())

@@ -1,14 +1,17 @@
 """Two GPUs of one machine: the same verdicts as one gives, in about half the time, each kernel on one device."""
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from kbevolve.archive.records import Evaluation, Kernel, Verdict
+from kbevolve.archive.store import Archive
 from kbevolve.configs.problem import parse_problem
 from kbevolve.configs.settings import EvaluationSettings, WorkSettings
 from kbevolve.evaluators.device.devices import find_device, find_devices
@@ -119,3 +122,26 @@ def test_a_judge_without_a_process_of_its_own_takes_the_second_device() -> None:
             kernel.id: verdict for kernel, verdict in asked
         }
         assert judge.baselines(PROBLEM_HERE)
+
+
+def test_a_benchmark_works_on_a_problem_with_each_gpu(
+    kbevolve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suite").mkdir()
+    for number in range(1, 5):
+        (tmp_path / "suite" / f"{number}_p.py").write_text(f"{PROBLEM}\n# problem {number}\n")
+    words = ("--devices", "cuda:0,cuda:1", "--preset", "smoke", "--max-evaluations", 2, "--json")
+    outcome = kbevolve("bench", "--suite", "suite", *words)
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)["problems"]
+    assert all(one["run"] for one in found)
+    with Archive(tmp_path / "kbevolve.db") as archive:
+        runs = archive.runs.summaries()
+        used = {
+            evaluation.execution.device_instance
+            for kernel in {kernel for run in runs for kernel in archive.runs.kernels(run.run.id)}
+            for evaluation in archive.kernels.evaluations(kernel)
+        }
+    assert len(runs) == 4
+    assert {name.rpartition("/")[2] for name in used} == {"cuda:0", "cuda:1"}
