@@ -2,10 +2,10 @@
 
     python -m benchmarks.host [--children 30] [--seeds 20] [--set start_lock=0.03] [--hosts 1x1,1x2,1x4,1x8,8x8]
 
-Simulated (`benchmarks.host.model`), so no GPU is needed; `--set` changes a service time, in seconds. A row is so many
-hosts of so many GPUs: children an hour, its standard deviation over the seeds, times of one GPU, the share of the time
-for which a driver's lock is held, and the mean seconds for which a child waits for a worker. The last line is one JSON
-object.
+Simulated (`benchmarks.host.model`), so no GPU is needed; `--set` changes a service time, in seconds, or their spread. A
+row is so many hosts of so many GPUs: children an hour, its standard deviation over the seeds, times of one GPU, the
+share of the time for which a driver's lock is held, and the mean seconds for which a child waits for a worker. The last
+line is one JSON object.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--children", type=int, default=30, help="for each GPU; a fleet ends with its last child")
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=SECONDS", help="a service time")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=NUMBER", help="a field of `Service`")
     parser.add_argument("--hosts", default="1x1,1x2,1x4,1x8,16x4,8x8", help="HOSTSxGPUS, with commas between them")
     options = parser.parse_args()
     service = replace(Service(), **{name: float(value) for name, value in (one.split("=") for one in options.set)})

@@ -19,8 +19,6 @@ Steps = Generator[simpy.Event, Any, Any]
 WIDTH, STARTERS, READY = 14, 4, 14
 #: A process asks for the lock in slices of so many seconds: others get it in between.
 SLICE = 0.01
-#: Spread of the times of builds and trials: standard deviation over mean, of the mix's children.
-SPREAD = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,8 @@ class Service:
     """Seconds of each step of a child, the waits left out: an H200 of 2026-11-22, the mix of `benchmarks.throughput`.
 
     The lock's are measured (`benchmarks.driver_time`, `benchmarks.turnover`: 13.2 workers a second), and so is the
-    timing. Build and trials are set so that one judge's builds take 4.3 s, with the pauses, and its trials 1.0 s.
+    timing. Build and trials are set so that one judge's builds take some 4 s, with the pauses, and its trials 1.0 s.
+    The rest of a start, and the spread, are assumed.
     """
 
     #: A worker's start, the lock left out.
@@ -43,6 +42,8 @@ class Service:
     trials: float = 0.95
     #: Alone on the GPU.
     timing: float = 0.33
+    #: Of the times of builds and trials: standard deviation over mean.
+    spread: float = 0.5
 
 
 class Gate:
@@ -153,7 +154,7 @@ class Host:
 
     def _drawn(self, mean: float) -> float:
         # A gamma distribution has no negative times.
-        shape = SPREAD**-2
+        shape = self.service.spread**-2
         return self.rng.gammavariate(shape, mean / shape)
 
 

@@ -62,17 +62,17 @@ def release_cache(device: Device) -> None:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out, by an error or its cause. On the CPU torch raises a plain RuntimeError for that."""
+    """Whether memory ran out, by an error, its text, or its cause."""
     return (
         isinstance(error, torch.OutOfMemoryError | MemoryError)
-        or "can't allocate memory" in str(error)
+        or names_lack_of_memory(str(error))
         or (error is not None and is_out_of_memory(error.__cause__))
     )
 
 
 def names_lack_of_memory(message: str) -> bool:
-    """Whether a process that found no memory says so in this message."""
-    return "out of memory" in message.lower()
+    """Whether this is what torch says without memory: on CUDA, or on a CPU, where it raises a plain RuntimeError."""
+    return "out of memory" in message.lower() or "can't allocate memory" in message
 
 
 def lack_of_memory(what: str, device: Device, error: BaseException) -> TooLittleMemoryError:

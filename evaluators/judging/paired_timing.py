@@ -8,13 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from random import SystemRandom
 
-import torch
-
 from kbevolve.archive.records import Measurement, Verdict
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.candidate.call import Call
 from kbevolve.evaluators.candidate.process import CandidateProcess
-from kbevolve.evaluators.device.memory import names_lack_of_memory
 from kbevolve.evaluators.judging.context import ProblemContext
 from kbevolve.evaluators.rejection import Rejection
 from kbevolve.evaluators.timing.clock import (
@@ -80,9 +77,7 @@ def run_rounds(
             except Rejection as failure:
                 if failure.culprit != REFERENCE:
                     raise
-                lack = torch.OutOfMemoryError(failure.message) if names_lack_of_memory(failure.message) else None
-                words = f"the reference failed while it was timed: {failure.message}; try again"
-                raise EvaluatorError(words) from lack  # where kernels took its memory, fewer are timed side by side
+                raise EvaluatorError(f"the reference failed while it was timed: {failure.message}; try again") from None
             if is_enough(rounds):
                 break
         if not context.prepared.kept.fit:  # the next kernel's trials need what torch caches there

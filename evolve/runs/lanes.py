@@ -7,9 +7,11 @@ cores of the machine, so that the builds of one disturb no timing of another.
 import contextlib
 import multiprocessing
 import os
-import queue
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any, Protocol
 
 from kbevolve.configs.errors import EvaluatorError, KBEvolveError
@@ -17,10 +19,9 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.fleet.judge_host import pin_to_share
 from kbevolve.evaluators.worker.supervisor import die_with
 
-#: Seconds between two looks whether a process died.
-_LOOK_SECONDS = 1.0
-#: What a process reports: a line for the user, a problem and why it failed ("" when it did not), or its own end.
-_SAID, _DONE, _ENDED = "said", "done", "ended"
+#: What a process reports: a line for the user, the problem that it begins, why that failed ("" when it did not), or its
+#: own end.
+_SAID, _BEGUN, _DONE, _ENDED = "said", "begun", "done", "ended"
 
 #: Does what is missing for a problem, by its name; returns why that failed, "" when it did not.
 Work = Callable[[str], str]
@@ -44,6 +45,8 @@ def work_side_by_side(
 ) -> None:
     """Work on each of the named problems once, in this order, on whichever device is free.
 
+    Where a process dies, its problem has failed, and the others go on: a device that fails costs one problem.
+
     Args:
         names: of the problems.
         devices: of this machine; one process for each, at most as many as there are problems.
@@ -53,64 +56,76 @@ def work_side_by_side(
 
     Raises:
         KeyboardInterrupt: the user interrupted; the processes have ended in order.
-        KBEvolveError: one raised it, because no other problem would do better; or one died.
+        KBEvolveError: one raised it, because no other problem would do better; or all died.
     """
     context = multiprocessing.get_context("spawn")
-    following, reports = context.Value("i", 0), context.Queue()
-    lanes = [
-        context.Process(
-            target=_lane,
-            args=(device, (number, min(len(devices), len(names))), names, following, open_work, reports, os.getpid()),
-            name=f"kbevolve-{device.torch_name}",
-        )
-        for number, device in enumerate(devices[: len(names)])
-    ]
-    for lane in lanes:
-        lane.start()
-    open_lanes = {lane.pid: lane for lane in lanes}
+    following = context.Value("i", 0)
+    lanes: dict[Connection, _Lane] = {}
+    deaths: list[str] = []
+    used = devices[: len(names)]
     try:
-        while open_lanes:
-            died = [lane for lane in open_lanes.values() if not lane.is_alive()]
-            try:
-                kind, *report = reports.get(timeout=_LOOK_SECONDS)
-            except queue.Empty:
-                if died:  # a moment ago, and it left no report
-                    raise EvaluatorError(
-                        f"the process of {died[0].name.removeprefix('kbevolve-')} died with exit code "
-                        f"{died[0].exitcode}; the same command continues"
-                    ) from None
-                continue
-            if kind == _SAID:
-                say(*report)
-            elif kind == _DONE:
-                done(*report)
-            else:
-                pid, error = report
-                del open_lanes[pid]
-                if error is not None:
-                    raise error
+        for number, device in enumerate(used):
+            reader, writer = context.Pipe(duplex=False)
+            share = (number, len(used))
+            arguments = (device, share, names, following, open_work, writer, os.getpid())
+            process = context.Process(target=_work, args=arguments, name=device.torch_name)
+            process.start()
+            writer.close()  # so that the pipe ends with the process
+            lanes[reader] = _Lane(process)
+        while lanes:
+            for reader in [one for one in wait([*lanes]) if isinstance(one, Connection)]:
+                lane = lanes[reader]
+                try:
+                    kind, what = reader.recv()
+                except EOFError:
+                    del lanes[reader]
+                    lane.process.join()
+                    if not lane.ended:
+                        deaths.append(f"the process of {lane.process.name} died with exit code {lane.process.exitcode}")
+                        if lane.problem:
+                            done(lane.problem, deaths[-1])
+                    continue
+                if kind == _SAID:
+                    say(what)
+                elif kind == _BEGUN:
+                    lane.problem = what
+                elif kind == _DONE:
+                    done(lane.problem, what)
+                    lane.problem = ""
+                else:
+                    lane.ended = True
+                    if what is not None:
+                        raise what
+        if len(deaths) == len(used):
+            raise EvaluatorError(f"{'; '.join(deaths)}; the same command continues")
     finally:
-        for lane in lanes:
-            if lane.pid in open_lanes and lane.is_alive():
-                lane.terminate()  # by SIGTERM, which is as Ctrl-C there
-        _join(lanes, reports)
+        for lane in lanes.values():
+            lane.process.terminate()  # by SIGTERM, which is as Ctrl-C there
+        for reader, lane in lanes.items():
+            with contextlib.suppress(EOFError):
+                while True:
+                    reader.recv()  # a process whose reports are not read may not end
+            lane.process.join()
 
 
-def _join(lanes: Sequence[Any], reports: Any) -> None:
-    for lane in lanes:
-        while lane.is_alive():
-            with contextlib.suppress(queue.Empty):
-                reports.get(timeout=0.1)  # a process whose reports are not read does not end
-        lane.join()
+@dataclass(slots=True)
+class _Lane:
+    """The process of a device, from this side."""
+
+    process: BaseProcess
+    #: That it works on; "" for none.
+    problem: str = ""
+    #: Whether it reported its end.
+    ended: bool = False
 
 
-def _lane(
+def _work(
     device: Device,
     share: tuple[int, int],
     names: Sequence[str],
     following: Any,
     open_work: OpenWork,
-    reports: Any,
+    reports: Connection,
     parent: int,
 ) -> None:
     die_with(parent)
@@ -118,16 +133,17 @@ def _lane(
     pin_to_share(*share)
     error: BaseException | None = None
     try:
-        with open_work(device, lambda line: reports.put((_SAID, line))) as work:
+        with open_work(device, lambda line: reports.send((_SAID, line))) as work:
             while (at := _next(following)) < len(names):
-                reports.put((_DONE, names[at], work(names[at])))
+                reports.send((_BEGUN, names[at]))
+                reports.send((_DONE, work(names[at])))
     except KeyboardInterrupt:
         error = KeyboardInterrupt()
     except KBEvolveError as failure:
         error = failure
     except Exception as failure:
         error = EvaluatorError(f"{device.torch_name}: {type(failure).__name__}: {' '.join(str(failure).split())}")
-    reports.put((_ENDED, os.getpid(), error))
+    reports.send((_ENDED, error))
 
 
 def _next(following: Any) -> int:

@@ -51,9 +51,8 @@ class Population:
         self._history: tuple[Member, ...] | None = None
         self._children: Counter[str] = Counter()
         self._failures: dict[int, dict[str, Birth]] = defaultdict(dict)
-        #: Ids, oldest first; and the kernels, once they are asked for.
+        #: Ids of the newest that failed on any island, oldest first.
         self._failed: dict[str, None] = {}
-        self._failed_kernels: tuple[Kernel, ...] | None = None
         self._recent: deque[set[str]] = deque([set()], maxlen=OPEN_GENERATIONS)
         transfer = transfer or TransferredKnowledge()
         self._memory = Memory(experience=Experience(elsewhere=transfer.tallies), claims=transfer.claims)
@@ -71,6 +70,7 @@ class Population:
         self.member = lru_cache(maxsize=2 * (FITTEST + NEWEST))(self._read_member)
         #: What a prompt shows of an attempt whose kernel did not pass.
         self.failure = lru_cache(maxsize=16 * SHOWN_FAILURES)(self._read_failure)
+        self._failed_kernel = lru_cache(maxsize=LEARNT_FAILURES)(ledger.kernel)
         self._evaluation = lru_cache(maxsize=FITTEST)(self._read_evaluation)
 
     # ---- facts -----------------------------------------------------------------------------------------------------
@@ -103,7 +103,6 @@ class Population:
             self._failed[birth.kernel] = None
             if len(self._failed) > LEARNT_FAILURES:
                 del self._failed[next(iter(self._failed))]
-            self._failed_kernels = None
 
     def enter(self, island: int, kernel_id: str) -> tuple[Entry, str]:
         """Let a correct kernel enter an island; what it changed in its niche, and the niche's key."""
@@ -185,9 +184,7 @@ class Population:
 
     def failed(self) -> tuple[Kernel, ...]:
         """The newest kernels that failed, on any island, in the order in which they did."""
-        if self._failed_kernels is None:
-            self._failed_kernels = tuple(map(self._ledger.kernel, self._failed))
-        return self._failed_kernels
+        return tuple(map(self._failed_kernel, self._failed))
 
     def best(self, *, apart_from: str | None = None) -> Member | None:
         """The fittest valid kernel; the earlier one of equals. None while there is none.

@@ -83,7 +83,7 @@ def test_it_takes_over_what_is_not_finite_and_huge(gathered: Any) -> None:
     assert torch.equal(found[right.isinf()], right[right.isinf()])
     finite = right.isfinite()
     torch.testing.assert_close(
-        found[finite], right[finite], rtol=1e-5, atol=1e-5 if gathered.GATHER_PARTS == 3 else 4e-4
+        found[finite], right[finite], rtol=1e-5, atol=1e-5 if gathered.GATHER_PARTS == 3 else 3e-4
     )
 
 

@@ -133,7 +133,9 @@ def _in_lanes(
             work_side_by_side(names, made.devices.devices, lane, say=made.say, done=done)
         except KeyboardInterrupt:
             interrupted = True
-    return [made.result(one, reasons[one.name]) for one in problems if one.name in reasons], interrupted
+    made.known = _known(made.archive, made.devices, problems)
+    shown = [one for one in problems if one.name in reasons or not made.is_missing(one)]
+    return [made.result(one, reasons.get(one.name, "")) for one in shown], interrupted
 
 
 def _known(archive: Archive, devices: JudgeDevices, problems: Iterable[SuiteProblem]) -> KnownRuns:

@@ -16,7 +16,7 @@ from kbevolve.evolve.proposers.base import Brief, Proposal
 from kbevolve.evolve.proposers.tuning.constraints import fits, idle
 from kbevolve.evolve.proposers.tuning.elsewhere import transferred_samples
 from kbevolve.evolve.proposers.tuning.reach import shares
-from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, Array, Sample, Surrogate, chances
+from kbevolve.evolve.proposers.tuning.surrogate import LEAST_SHARE, Sample, Surrogate, chances_to_pass
 from kbevolve.evolve.proposers.tuning.tunables import Tunable, declared, skeleton, values_of, with_values
 from kbevolve.islands.island import Member
 
@@ -69,10 +69,7 @@ class TunablesProposer:
             if skeleton(kernel.source) == shape
         ]
         choices = {one.name: one.choices for one in tunables}
-
-        def likely(settings: Sequence[Setting]) -> Array:
-            return chances(choices, [one.setting for one in samples], failed, settings)
-
+        chances = chances_to_pass(choices, [one.setting for one in samples], failed)
         elsewhere = transferred_samples(source, brief.learnt.transfer.settings)
         base = values_of(source)
         drawn = [
@@ -89,15 +86,12 @@ class TunablesProposer:
         begins = len(samples) < BEGINNING and (self.explores or elsewhere)
         early = self._legal(source, tunables, first if begins else [])
         rng.shuffle(early)  # children in flight at once should differ
-        early = [
-            one for one, chance in zip(early, likely([setting for setting, _ in early]), strict=True) if chance > LIKELY
-        ]
+        early = [one for one, chance in zip(early, chances(_chosen(early)), strict=True) if chance > LIKELY]
 
         def ranked() -> Iterator[tuple[Setting, list[str]]]:
             candidates = self._legal(source, tunables, drawn)
             surrogate = Surrogate(choices, [*samples, *elsewhere], weights)
-            settings = [{name: one[name] for name in effective} for one, effective in candidates]
-            scores = surrogate.scores(settings) * likely(settings)
+            scores = surrogate.scores(_chosen(candidates)) * chances(_chosen(candidates))
             yield from (candidates[at] for at in sorted(range(len(candidates)), key=lambda at: -scores[at]))
 
         # Where all of these are known, the first new setting anywhere in the space.
@@ -168,6 +162,11 @@ def _anywhere(base: Setting, tunables: Sequence[Tunable], weights: Mapping[str, 
         if rng.random() * most < weights.get(one.name, most):
             setting[one.name] = one.choices[int(rng.random() * len(one.choices))]  # faster than rng.choice
     return setting
+
+
+def _chosen(candidates: Sequence[tuple[Setting, list[str]]]) -> list[Setting]:
+    """Of each candidate the values that have an effect, as samples have them."""
+    return [{name: setting[name] for name in names} for setting, names in candidates]
 
 
 def _effective(source: str, setting: Mapping[str, str]) -> Setting:

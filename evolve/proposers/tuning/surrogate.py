@@ -16,7 +16,7 @@ improvement is multiplied by that chance (Gelbart, Snoek and Adams 2014, section
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,24 +175,24 @@ class Surrogate:
         return float(-whitened @ whitened / 2 - np.log(np.diag(factor)).sum())
 
 
-def chances(
+def chances_to_pass(
     choices: Mapping[str, Sequence[str]],
     passed: Sequence[Mapping[str, str]],
     failed: Sequence[Mapping[str, str]],
-    settings: Sequence[Mapping[str, str]],
-) -> Array:
-    """How likely each of `settings` is to pass, `LEAST_CHANCE` to 1; all 1 where none failed.
+) -> Callable[[Sequence[Mapping[str, str]]], Array]:
+    """A function of settings: how likely each is to pass, `LEAST_CHANCE` to 1; always 1 where none failed.
 
     Args:
         choices: tunable name -> its values.
-        passed: settings that the judge accepted.
-        failed: settings that it did not.
-        settings: those that are asked for.
+        passed: settings that the judge accepted, the newest last; as many are fitted as of the others.
+        failed: settings that it did not accept, likewise.
     """
     if not failed:
-        return np.ones(len(settings))
-    known = [Sample(setting=one, speedup=math.e) for one in passed] + [Sample(setting=one, speedup=1) for one in failed]
-    return np.clip(Surrogate(choices, known).expected(settings), LEAST_CHANCE, 1.0)
+        return lambda settings: np.ones(len(settings))
+    known = [Sample(setting=one, speedup=math.e) for one in passed[-SAMPLES // 2 :]]
+    known += [Sample(setting=one, speedup=1.0) for one in failed[-SAMPLES // 2 :]]
+    surrogate = Surrogate(choices, known)
+    return lambda settings: np.clip(surrogate.expected(settings), LEAST_CHANCE, 1.0)
 
 
 def _distances(values: Sequence[str]) -> Array:

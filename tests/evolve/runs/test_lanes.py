@@ -84,9 +84,16 @@ def test_an_error_that_no_other_problem_would_mend_ends_all(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EvaluatorError, match="the process of cpu died with exit code 3"):
-        run(tmp_path, "slow", "dead")
+def test_a_process_that_dies_costs_its_problem_alone(tmp_path: Path) -> None:
+    found, _ = run(tmp_path, "dead", "a", "b", "c")
+    assert found == {"dead": "the process of cpu died with exit code 3", "a": "", "b": "", "c": ""}
+
+
+@pytest.mark.slow
+def test_where_all_processes_died_that_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(EvaluatorError, match="cpu died with exit code 3; the process of cpu died"):
+        run(tmp_path, "dead", "dead", "never")
+    assert "never" not in dict(logged(tmp_path))
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_numbers_are_learnt_from_the_newest_failures_of_all_islands() -> None:
     assert story.population.failed() == tuple(failed)
     story.create(2.0)
     assert story.population.failed() == tuple(failed)
-    assert story.population.failed()[-1] is story.population.failed()[-1]
+    assert story.population.failed()[-1] is story.population.failed()[-1], "each is read once"
     failed.append(story.create(None))
     assert story.population.failed() == tuple(failed[1:])
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from kbevolve.evolve.proposers.tuning.surrogate import LEAST_CHANCE, Sample, Surrogate, chances
+from kbevolve.evolve.proposers.tuning.surrogate import LEAST_CHANCE, Sample, Surrogate, chances_to_pass
 
 CHOICES = {"TILE": ("8", "16", "32", "64"), "MODE": ('"a"', '"b"'), "UNROLL": ("1", "2", "4", "8")}
 
@@ -75,7 +75,7 @@ def test_what_fails_with_one_value_is_expected_to_fail_with_it() -> None:
     failed = [one for one in seen if one["MODE"] == '"b"']
     passed = [one for one in seen if one["MODE"] != '"b"']
     untried = [one for one in EVERYTHING if one not in seen]
-    found = chances(CHOICES, passed, failed, untried)
+    found = chances_to_pass(CHOICES, passed, failed)(untried)
     likely = [chance for one, chance in zip(untried, found, strict=True) if one["MODE"] != '"b"']
     unlikely = [chance for one, chance in zip(untried, found, strict=True) if one["MODE"] == '"b"']
     assert min(likely) > 0.8
@@ -85,10 +85,17 @@ def test_what_fails_with_one_value_is_expected_to_fail_with_it() -> None:
 
 
 def test_where_nothing_failed_everything_may_pass() -> None:
-    assert chances(CHOICES, EVERYTHING[:2], [], EVERYTHING[2:]).tolist() == [1.0] * (len(EVERYTHING) - 2)
+    assert chances_to_pass(CHOICES, EVERYTHING[:2], [])(EVERYTHING[2:]).tolist() == [1.0] * (len(EVERYTHING) - 2)
 
 
 def test_where_all_failed_each_setting_is_unlikely_and_none_is_excluded() -> None:
-    found = chances(CHOICES, [], EVERYTHING[:5], EVERYTHING[5:])
+    found = chances_to_pass(CHOICES, [], EVERYTHING[:5])(EVERYTHING[5:])
     assert found.min() >= LEAST_CHANCE
     assert found.max() < 0.5
+
+
+def test_many_that_passed_do_not_displace_what_failed() -> None:
+    passed = [one | {"ROUND": str(number)} for number in range(20) for one in EVERYTHING if one["MODE"] == '"a"']
+    failed = [one | {"ROUND": "0"} for one in EVERYTHING[:20] if one["MODE"] == '"b"']
+    choices = {**CHOICES, "ROUND": tuple(map(str, range(20)))}
+    assert chances_to_pass(choices, passed, failed)(failed).max() < 0.2
