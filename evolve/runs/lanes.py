@@ -7,7 +7,8 @@ cores of the machine, so that the builds of one disturb no timing of another.
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -19,6 +20,8 @@ from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.fleet.judge_host import pin_to_share
 from kbevolve.evaluators.worker.supervisor import die_with
 
+#: Signals that are no further apart are one interruption.
+_ONE_INTERRUPTION_SECONDS = 0.5
 #: What a process reports: a line for the user, the problem that it begins, why that failed ("" when it did not), or its
 #: own end.
 _SAID, _BEGUN, _DONE, _ENDED = "said", "begun", "done", "ended"
@@ -99,13 +102,7 @@ def work_side_by_side(
         if len(deaths) == len(used):
             raise EvaluatorError(f"{'; '.join(deaths)}; the same command continues")
     finally:
-        for lane in lanes.values():
-            lane.process.terminate()  # by SIGTERM, which is as Ctrl-C there
-        for reader, lane in lanes.items():
-            with contextlib.suppress(EOFError):
-                while True:
-                    reader.recv()  # a process whose reports are not read may not end
-            lane.process.join()
+        _end(lanes)
 
 
 @dataclass(slots=True)
@@ -117,6 +114,26 @@ class _Lane:
     problem: str = ""
     #: Whether it reported its end.
     ended: bool = False
+
+
+def _end(lanes: Mapping[Connection, _Lane]) -> None:
+    """End the processes in order. A later Ctrl-C leaves them to end with this process.
+
+    Programs such as `timeout` signal a process and then its group, which is one interruption.
+    """
+    began = time.monotonic()
+    for lane in lanes.values():
+        lane.process.terminate()  # by SIGTERM, which is as Ctrl-C there
+    for reader, lane in lanes.items():
+        while True:
+            try:
+                reader.recv()  # a process whose reports are not read may not end
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                if time.monotonic() - began > _ONE_INTERRUPTION_SECONDS:
+                    raise
+        lane.process.join()
 
 
 def _work(
@@ -143,7 +160,8 @@ def _work(
         error = failure
     except Exception as failure:
         error = EvaluatorError(f"{device.torch_name}: {type(failure).__name__}: {' '.join(str(failure).split())}")
-    reports.send((_ENDED, error))
+    with contextlib.suppress(OSError):  # the parent may be gone
+        reports.send((_ENDED, error))
 
 
 def _next(following: Any) -> int:

@@ -101,7 +101,9 @@ def test_an_interruption_ends_all_in_order(tmp_path: Path) -> None:
     def interrupt() -> None:
         while not (tmp_path / "log").exists() or len(logged(tmp_path)) < 2:
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(2):  # as `timeout` does, to the process and to its group
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.005)
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
