@@ -3,18 +3,23 @@
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.copies import copies
-from kbevolve.archive.records import Evaluation
+from benchmarks.throughput.driver_lock import DriverLock
+from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.cache_directory import VARIABLE
 from kbevolve.configs.problem import Problem
 from kbevolve.configs.settings import Settings
 from kbevolve.evolve.runs.evaluators import find_judge_devices, open_judges
+
+#: Judges a kernel on a problem.
+Evaluate = Callable[[Problem, Kernel], Evaluation]
 
 
 def measure(
@@ -30,7 +35,9 @@ def measure(
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
 
-    Caches are empty, no build is done before. A problem's clock runs from the first to the last of its children.
+    Caches are empty, no build is done before. A problem's clock runs from the first to the last of its children. At its
+    end judges run out of work one after another, which a search does not know: "steady" counts only the children
+    that ended while all judges were full, from the end of a problem's first child to the start of its last.
 
     Args:
         mix: the children.
@@ -56,6 +63,8 @@ def measure(
     settings = Settings.load(preset=preset, overrides=work)
     found: list[tuple[Child, Evaluation]] = []
     seconds: dict[str, float] = {}
+    steady = Steady()
+    lock = DriverLock()
     with tempfile.TemporaryDirectory(prefix="kbevolve-scaling-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
         started = time.perf_counter()
         with open_judges(find_judge_devices(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
@@ -64,8 +73,9 @@ def measure(
                 # Each judge prepares the problem when it is first asked.
                 list(callers.map(fleet.card, [problem] * (4 * fleet.width)))
                 begun = time.perf_counter()
-                judged = callers.map(fleet.evaluate, [problem] * len(asked), [child.kernel for child in asked])
-                found += zip(asked, judged, strict=True)
+                with lock, steady.window() as timed:
+                    judged = callers.map(timed(fleet.evaluate), [problem] * len(asked), [one.kernel for one in asked])
+                    found += zip(asked, judged, strict=True)
                 seconds[name] = time.perf_counter() - begun
             judging = sum(seconds.values())
             starting = time.perf_counter() - started - judging
@@ -85,9 +95,45 @@ def measure(
         "start_seconds": round(starting, 1),
         "seconds": {name: round(taken, 1) for name, taken in seconds.items()},
         "children_per_hour": round(3600 * len(found) / judging),
+        "steady_per_hour": round(steady.per_hour),
+        "driver_lock": lock.shares,
         "phases": _mean_phases([one for _, one in found]),
         "surprises": surprises,
     }
+
+
+class Steady:
+    """The rate at which children ended while every judge was full, over all windows."""
+
+    def __init__(self) -> None:
+        self._ended, self._seconds = 0, 0.0
+
+    @property
+    def per_hour(self) -> float:
+        """0 where no child ended before the last one began."""
+        return 3600 * self._ended / self._seconds if self._seconds else 0.0
+
+    @contextmanager
+    def window(self) -> Iterator[Callable[[Evaluate], Evaluate]]:
+        """For one problem's children: yields what makes a timed evaluation of an evaluation."""
+        begins: list[float] = []
+        ends: list[float] = []
+
+        def timed(evaluate: Evaluate) -> Evaluate:
+            def call(problem: Problem, kernel: Kernel) -> Evaluation:
+                begins.append(time.perf_counter())
+                try:
+                    return evaluate(problem, kernel)
+                finally:
+                    ends.append(time.perf_counter())
+
+            return call
+
+        yield timed
+        first, last = min(ends), max(begins)
+        if last > first:
+            self._ended += sum(first < end <= last for end in ends)
+            self._seconds += last - first
 
 
 def _mean_phases(found: Sequence[Evaluation]) -> dict[str, float]:

@@ -1,0 +1,57 @@
+"""What the scaling benchmark counts beside children and seconds."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from benchmarks.throughput.driver_lock import DriverLock, stacks
+from benchmarks.throughput.scaling import Steady
+
+
+def process(proc: Path, number: int, environment: bytes, stack: str) -> None:
+    folder = proc / str(number)
+    folder.mkdir(parents=True)
+    (folder / "environ").write_bytes(environment)
+    (folder / "stack").write_text(stack)
+
+
+def test_only_workers_of_a_gpu_are_sampled(tmp_path: Path) -> None:
+    process(tmp_path, 7, b"HOME=/\0CUDA_VISIBLE_DEVICES=GPU-a\0", "[<0>] rmapiLockAcquire+0x1/0x2 [nvidia]")
+    process(tmp_path, 8, b"CUDA_VISIBLE_DEVICES=0\0", "[<0>] rmapiLockAcquire")
+    process(tmp_path, 9, b"HOME=/\0", "")
+    (tmp_path / "driver").mkdir()
+    assert list(stacks(tmp_path)) == [("GPU-a", "[<0>] rmapiLockAcquire+0x1/0x2 [nvidia]")]
+
+
+def test_shares_of_the_samples(tmp_path: Path) -> None:
+    lock = DriverLock(tmp_path)
+    waits, holds = "rmapiLockAcquire [nvidia]", "rm_ioctl [nvidia]"
+    lock.take([("GPU-a", waits), ("GPU-b", waits), ("GPU-b", holds)], {"GPU-a": False, "GPU-b": True})
+    lock.take([("GPU-a", "futex_wait")], {"GPU-a": False, "GPU-b": True})
+    assert lock.shares == {
+        "samples": 2,
+        "someone in the driver": 0.5,
+        "someone waits": 0.5,
+        "waiters": 1.0,
+        "gpus": [
+            {"waits": 0.5, "idle": 1.0, "idle and waits": 0.5},
+            {"waits": 0.5, "idle": 0.0, "idle and waits": 0.0},
+        ],
+    }
+
+
+def test_steady_leaves_out_the_end(tmp_path: Path) -> None:
+    """Two at a time, 0.1 s each, and a last one of 0.4 s: its lonely end does not count."""
+    seconds = [0.1] * 6 + [0.4]
+    steady = Steady()
+
+    def evaluate(problem: Any, kernel: Any) -> Any:
+        time.sleep(kernel.seconds)
+
+    with ThreadPoolExecutor(2) as callers, steady.window() as timed:
+        kernels = [cast(Any, SimpleNamespace(seconds=one)) for one in seconds]
+        list(callers.map(timed(evaluate), [cast(Any, None)] * len(kernels), kernels))
+    # Five end in 0.2 s, or four if the threads' order makes it so; in all they are 7 in 0.7 s.
+    assert 3600 * 3 / 0.3 < steady.per_hour < 3600 * 7 / 0.2
