@@ -1,7 +1,8 @@
 """Who waits for the GPU driver's lock while judges work, and which GPU has nothing to do meanwhile.
 
-The driver serves one process of a host at a time. Linux shows where each process waits inside the kernel
-(/proc/PID/stack, for root only); a process that waits for this lock is in `rmapiLockAcquire`.
+The driver serves one process of a host at a time. Linux shows where each process waits inside the kernel. One that
+waits for this lock is in `rmapiLockAcquire` (/proc/PID/stack) or, where stacks are not shown, in the function of the
+driver or of Linux that waits for any lock of that kind (/proc/PID/wchan).
 """
 
 import shutil
@@ -15,7 +16,7 @@ from typing import Self
 
 #: Seconds between two samples. The driver counts a GPU as busy over a window of 1/6 s to 1 s.
 _EVERY = 0.2
-_LOCK = "rmapiLockAcquire"
+_LOCKS = ("rmapiLockAcquire", "os_acquire_rwlock", "portSyncRwLock", "rwsem_down")
 _DRIVER = "[nvidia"
 _VARIABLE = b"CUDA_VISIBLE_DEVICES="
 
@@ -29,9 +30,20 @@ def stacks(proc: Path) -> Iterator[tuple[str, str]]:
             environment = (folder / "environ").read_bytes().split(b"\0")
             gpu = next((one for one in environment if one.startswith(_VARIABLE)), b"").partition(b"=")[2].decode()
             if gpu.startswith("GPU-"):
-                yield gpu, (folder / "stack").read_text()
-        except OSError:  # It ended meanwhile, or its stack is not ours to read.
+                yield gpu, _place(folder)
+        except OSError:  # It ended meanwhile.
             continue
+
+
+def _place(folder: Path) -> str:
+    try:
+        return (folder / "stack").read_text()
+    except PermissionError:
+        return (folder / "wchan").read_text()
+
+
+def _waits(stack: str) -> bool:
+    return any(lock in stack for lock in _LOCKS)
 
 
 class DriverLock:
@@ -45,6 +57,8 @@ class DriverLock:
         #: By GPU: samples with a waiting worker, with nothing to do, and with both.
         self._by_gpu: Counter[tuple[str, str]] = Counter()
         self._busy: dict[str, bool] = {}
+        #: Where workers were, by the innermost function.
+        self._places: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         self._ended = threading.Event()
@@ -79,11 +93,12 @@ class DriverLock:
 
     def take(self, found: list[tuple[str, str]], busy: dict[str, bool]) -> None:
         """Add one sample: each worker's GPU and stack, and whether each GPU had something to do."""
-        waiting = Counter(gpu for gpu, stack in found if _LOCK in stack)
+        waiting = Counter(gpu for gpu, stack in found if _waits(stack))
+        self._places.update(stack.partition("+")[0].removeprefix("[<0>] ") for _, stack in found)
         self._samples += 1
         self._waiters += waiting.total()
         self._waited += bool(waiting)
-        self._held += any(_DRIVER in stack and _LOCK not in stack for _, stack in found)
+        self._held += any(_DRIVER in stack and not _waits(stack) for _, stack in found)
         for gpu, is_busy in busy.items():
             self._by_gpu[gpu, "waits"] += bool(waiting[gpu])
             self._by_gpu[gpu, "idle"] += not is_busy
@@ -108,4 +123,5 @@ class DriverLock:
             "someone waits": share(self._waited),
             "waiters": share(self._waiters),
             "gpus": by_gpu,
+            "places": {place: share(count) for place, count in self._places.most_common(8)},
         }

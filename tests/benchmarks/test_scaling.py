@@ -39,6 +39,7 @@ def test_shares_of_the_samples(tmp_path: Path) -> None:
             {"waits": 0.5, "idle": 1.0, "idle and waits": 0.5},
             {"waits": 0.5, "idle": 0.0, "idle and waits": 0.0},
         ],
+        "places": {"rmapiLockAcquire [nvidia]": 1.0, "rm_ioctl [nvidia]": 0.5, "futex_wait": 0.5},
     }
 
 
