@@ -162,6 +162,8 @@ def _work(
         error = EvaluatorError(f"{device.torch_name}: {type(failure).__name__}: {' '.join(str(failure).split())}")
     with contextlib.suppress(OSError):  # the parent may be gone
         reports.send((_ENDED, error))
+    # After an interruption a thread may still be inside torch, where Python's own exit would abort the process.
+    os._exit(0)
 
 
 def _next(following: Any) -> int:
