@@ -59,6 +59,7 @@ def compiling(templates: ModuleType, report: Callable[[str, float, Any], None]) 
 
     templates.PlannedLaunch.at = at  # type: ignore[attr-defined]
     templates.stream_of = lambda _: 0  # type: ignore[attr-defined]
+    templates.STAGED = 0  # type: ignore[attr-defined]  # that one is CUDA C++
     torch.cuda.get_device_properties = lambda _: SimpleNamespace(multi_processor_count=MULTIPROCESSORS)
 
 

@@ -7,10 +7,12 @@ product is in `convolution_product.py`; each needs those before it. What follows
 computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py` writes it for `fused_products.py` and
 `fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `gathered_convolution.py`
 has convolutions of few channels, whose numbers are read where they lie and split into three of bf16 (with an epilogue:
-`fused_gathers.py`), `direct_convolution.py` those in groups of few channels, which memory bounds (`fused_groups.py`),
-and `split_attention.py` has attention and needs `imports.py` alone.
+`fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++;
+`direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`), and
+`split_attention.py` has attention and needs `imports.py` alone.
 """
 
+import re
 from pathlib import Path
 
 __all__ = ["TEMPLATES", "template"]
@@ -26,6 +28,7 @@ TEMPLATES = (
     "split_convolution",
     "fused_products",
     "fused_convolutions",
+    "staged_convolution",
     "gathered_convolution",
     "fused_gathers",
     "direct_convolution",
@@ -34,6 +37,11 @@ TEMPLATES = (
 )
 
 
+#: In a template's string: the name of the file whose text belongs there.
+_OTHER_FILE = re.compile(r"@(\w+\.cu)@")
+
+
 def template(name: str) -> str:
     """The text of a template, by the name of its file; a suffix ``.py`` may be left out."""
-    return (Path(__file__).parent / (name if "." in name else f"{name}.py")).read_text(encoding="utf-8")
+    text = (Path(__file__).parent / (name if "." in name else f"{name}.py")).read_text(encoding="utf-8")
+    return _OTHER_FILE.sub(lambda found: template(found[1]), text)

@@ -1,9 +1,14 @@
+import ctypes
 import functools
+import hashlib
 import math
+import os
+from pathlib import Path
 
 import torch
 import triton
 import triton.language as tl
+from torch.utils import cpp_extension
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

@@ -19,6 +19,7 @@ from kbevolve.evolve.proposers.tuning.tunables import declared
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 _CONVOLUTION = "convolution"
 _SPLIT, _GATHERED = "split_convolution", "gathered_convolution"
+_STAGED = "staged_convolution"
 _DIRECT, _ATTENTION = "direct_convolution", "split_attention"
 _PRODUCT, _FUSED, _FUSED_GATHERED, _GROUPED = "fused_product", "fused_convolution", "fused_gathered", "fused_grouped"
 #: Operators of `attention.py` and `fusion.py` -> the template's function, and that of the library.
@@ -30,7 +31,7 @@ _CALLS = {
 }
 #: The place of `transposed` among the arguments of our operator for convolutions.
 _TRANSPOSED = 6
-#: The templates in the order of a file, those that a function needs, and the one that has its tunables.
+#: The templates in the order of a file, those that a function needs, and those that have its tunables.
 _ORDER = (
     "functions",
     "no_epilogue",
@@ -40,6 +41,7 @@ _ORDER = (
     "split_convolution",
     "fused_products",
     "fused_convolutions",
+    _STAGED,
     _GATHERED,
     "fused_gathers",
     _DIRECT,
@@ -50,22 +52,22 @@ _PRODUCT_FILES = ("split_pairs", "split_products")
 _CONVOLUTION_FILES = (*_PRODUCT_FILES, "convolution_product", "split_convolution")
 _FILES = {
     _SPLIT: _CONVOLUTION_FILES,
-    _GATHERED: (_GATHERED,),
+    _GATHERED: (_STAGED, _GATHERED),
     _DIRECT: (_DIRECT,),
     _ATTENTION: (_ATTENTION,),
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
-    _FUSED_GATHERED: (_GATHERED, "fused_gathers"),
+    _FUSED_GATHERED: (_STAGED, _GATHERED, "fused_gathers"),
     _GROUPED: ("functions", _DIRECT, "fused_groups"),
 }
 _TUNED = {
-    _SPLIT: "convolution_product",
-    _FUSED: "convolution_product",
-    _GATHERED: _GATHERED,
-    _FUSED_GATHERED: _GATHERED,
-    _DIRECT: _DIRECT,
-    _GROUPED: _DIRECT,
-    _ATTENTION: _ATTENTION,
+    _SPLIT: ("convolution_product",),
+    _FUSED: ("convolution_product",),
+    _GATHERED: (_STAGED, _GATHERED),
+    _FUSED_GATHERED: (_GATHERED,),
+    _DIRECT: (_DIRECT,),
+    _GROUPED: (_DIRECT,),
+    _ATTENTION: (_ATTENTION,),
 }
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
@@ -90,7 +92,7 @@ class _Replaceable:
 
     def condition(self, tunable: str, name: str) -> str:
         """When the values of a template's file have an effect, as tunables say it; "" for never."""
-        values = [at for at, one in enumerate(self.templates, 1) if _TUNED.get(one, "split_products") == name]
+        values = [at for at, one in enumerate(self.templates, 1) if name in _TUNED.get(one, ("split_products",))]
         alone = len(self.templates) == 1
         return tunable if values and alone else f"{tunable} == {values[0]}" if values else ""
 

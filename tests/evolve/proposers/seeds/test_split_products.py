@@ -162,7 +162,7 @@ def test_names_of_a_template_are_its_own(name: str) -> None:
     names += [one.name for one in declared(template(name))]
     assert names
     assert all(
-        name.lower().startswith(("split", "conv_", "direct", "attend_", "fused_", "epilogue_", "gather"))
+        name.lower().startswith(("split", "conv_", "direct", "attend_", "fused_", "epilogue_", "gather", "staged"))
         for name in names
     )
 
@@ -179,3 +179,31 @@ def test_tiles_of_a_template_that_no_call_has_chosen_have_no_effect() -> None:
     tiles = {one.name for one in declared(template("split_products"))}
     assert idle(source, values_of(source) | {"PRODUCT_0": "0"}) == set()
     assert idle(source, values_of(source) | {"PRODUCT_0": "0", "PRODUCT_1": "0"}) == tiles
+
+
+@pytest.mark.parametrize(
+    ("inputs", "filters", "stride", "padding"),
+    [
+        ((256, 3, 1, 224, 224), (96, 3, 1, 11, 11), (1, 4, 4), (0, 2, 2)),
+        ((64, 3, 1, 224, 224), (64, 3, 1, 7, 7), (1, 2, 2), (0, 3, 3)),
+        ((128, 3, 16, 32, 32), (16, 3, 3, 3, 3), (1, 1, 1), (0, 0, 0)),
+        ((3, 4, 1, 1, 400), (200, 4, 1, 1, 5), (1, 1, 2), (0, 0, 1)),
+    ],
+)
+def test_what_a_staged_convolution_holds_fits_into_shared_memory(
+    inputs: tuple[int, ...], filters: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
+) -> None:
+    text = template("staged_convolution")
+    scope: dict[str, Any] = {"STAGED_SOURCE": text[text.index("#define") : text.index('"""\nSTAGED_FLAGS')]}
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    exec("\n".join(ast.unparse(node) for node in functions if "library" not in node.name), scope)
+    found = scope["staged_constants"](inputs, filters, stride, padding)
+    held = found["BN"] * (64 * found["STEPS"] + 8) + 16 * found["STEPS"]
+    assert held + found["SLOTS"] * (found["SLOT"] + 16) + 8 <= 232448
+    assert found["SLOTS"] % 4 == 0
+    assert found["SLOTS"] >= min(127 // found["OW"] + 1, found["OH"] - 1) * stride[1] + filters[3]
+    assert found["BN"] * found["BLOCKS"] >= filters[0]
+    source = scope["staged_source"](found)
+    assert f"m64n{found['BN']}k16" in source
+    assert "CONSTANTS" not in source
+    assert "PRODUCT" not in source

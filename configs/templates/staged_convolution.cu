@@ -1,0 +1,387 @@
+#define STAGED_CHUNK 2  // tune: 1, 2, 3
+#define STAGED_TURNS 1  // tune: 0, 1
+
+#include <cstdint>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+// Rows of x are split into pairs of fp16 (16 x = high + low / 2048) on their way into a ring in shared memory, where the
+// padded filters lie already. A step of 16 multiplies has four groups: four columns of one row of one channel of a
+// filter each. A warpgroup computes 64 places and BN filters at a time, three products for a step.
+CONSTANTS
+constexpr int PLACES = OH * OW, TILES = (PLACES + 127) / 128, PLANES = IMAGES * OD;
+constexpr int GW = (KW + 3) / 4, ROWS = KD * C, GROUPS = ROWS * GW * KH, TAPS = C * KD * KH * KW;
+constexpr int QUADS = PITCH / 8, ITEMS = ROWS * QUADS, EACH = (ITEMS + 127) / 128, COPY = ROWS * PITCH;
+constexpr int PART = STEPS * BN * 32, TABLE = 2 * PART, RING = TABLE + BN * 8, OFFSETS = RING + SLOTS * SLOT;
+constexpr int BARS = OFFSETS + STEPS * 16, SMEM = BARS + 8 * (2 * SLOTS + 1), PACKED = RING;
+constexpr int CHUNKS = (STEPS + STAGED_CHUNK - 1) / STAGED_CHUNK, NUMBERS = SW % 2 ? 5 : 4;
+constexpr int64_t IMAGE = (int64_t)C * D * H * W;
+static_assert(SMEM <= 232448, "shared memory");
+
+__device__ __forceinline__ uint32_t bits_of(__half2 a) { return *reinterpret_cast<uint32_t*>(&a); }
+
+__global__ void __launch_bounds__(256) pack_filters(const float* w, const float* bias, uint8_t* packed) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  __shared__ unsigned top;
+  const int f = blockIdx.x, column = f % BN;
+  uint8_t* to = packed + (int64_t)(f / BN) * PACKED;
+  if (threadIdx.x == 0) top = 0;
+  __syncthreads();
+  unsigned most = 0;
+  for (int i = threadIdx.x; i < TAPS && f < F; i += 256) {
+    const unsigned u = __float_as_uint(w[(int64_t)f * TAPS + i]) & 0x7fffffffu;
+    if (u < 0x7f800000u) most = max(most, u);
+  }
+  most = __reduce_max_sync(0xffffffffu, most);
+  if (threadIdx.x % 32 == 0) atomicMax(&top, most);
+  __syncthreads();
+  // A power of two that brings the largest finite magnitude to [2^14, 2^15).
+  const int power = min(268 - (int)(top >> 23), 253);
+  const float scale = __uint_as_float((unsigned)power << 23);
+  for (int i = threadIdx.x; i < STEPS * 16; i += 256) {
+    const int g = i / 4, e = i % 4, kh = g % KH, j = g / KH % GW, row = g / KH / GW, kw = 4 * j + e;
+    float v = 0.0f;
+    if (f < F && g < GROUPS && kw < KW)
+      v = w[(int64_t)f * TAPS + ((row % C * KD + row / C) * KH + kh) * KW + kw] * scale;
+    const __half high = __float2half_rn(v);
+    const int at = i / 16 * (BN * 32) + (e >> 1) * (BN * 16) + column * 16 + (2 * (g % 4) + (e & 1)) * 2;
+    *reinterpret_cast<__half*>(to + at) = high;
+    *reinterpret_cast<__half*>(to + PART + at) = __float2half_rn((v - __half2float(high)) * 2048.0f);
+  }
+  if (threadIdx.x == 0) {
+    float* table = reinterpret_cast<float*>(to + TABLE) + 2 * column;
+    table[0] = __uint_as_float((unsigned)(254 - power) << 23) * 0.0625f;
+    table[1] = f < F && bias != nullptr ? bias[f] : 0.0f;
+  }
+}
+
+__device__ __forceinline__ void bar_init(uint32_t bar, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+__device__ __forceinline__ void bar_arrive(uint32_t bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+__device__ __forceinline__ void bar_wait(uint32_t bar, uint32_t parity) {
+  uint32_t done;
+  do {
+    asm volatile("{ .reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P; }"
+                 : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  } while (!done);
+}
+
+// p (64 x BN) = or += 64 x 16 in registers times 16 x BN in shared memory
+__device__ __forceinline__ void product(float (&p)[BN / 2], const uint32_t (&a)[4], uint64_t b, int add) {
+  PRODUCT
+}
+__device__ __forceinline__ uint32_t moved(uint32_t a, uint32_t zero) {
+  uint32_t r;
+  asm volatile("xor.b32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(zero));
+  return r;
+}
+
+// The tiles of one plane of outputs that a block has, and the rows of padded x that they need.
+struct Segment {
+  int plane, begin, end, first, last;
+};
+__device__ __forceinline__ Segment segment_of(int tile, int stop) {
+  Segment g;
+  g.plane = tile / TILES;
+  g.begin = tile - g.plane * TILES;
+  g.end = min(TILES, g.begin + stop - tile);
+  g.first = g.begin * 128 / OW * SH;
+  g.last = (min(g.end * 128, PLACES) - 1) / OW * SH + KH - 1;
+  return g;
+}
+
+// One row of all channels and depths of a filter: a thread has four numbers of each of its items, and the next one.
+__device__ __forceinline__ void fetch(float (&v)[EACH][NUMBERS], const float* x, int plane, int row, int thread) {
+  const int image = plane / OD, d0 = plane % OD * SD - PD, h = row - PH;
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    const int item = thread + 128 * i, line = item / QUADS, w = item % QUADS * 4 - PW, d = d0 + line / C;
+    const bool inside = item < ITEMS && h >= 0 && h < H && d >= 0 && d < D;
+    const float* from = x + image * IMAGE + ((int64_t)(line % C * D + d) * H + h) * W + w;
+#pragma unroll
+    for (int e = 0; e < NUMBERS; e++) v[i][e] = inside && w + e >= 0 && w + e < W ? __ldg(from + e) : 0.0f;
+  }
+}
+
+__device__ __forceinline__ void store_two(uint32_t to, uint32_t a, uint32_t b) {
+  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(a), "r"(b) : "memory");
+}
+__device__ __forceinline__ void split(float a, float b, uint32_t& high, uint32_t& low) {
+  a *= 16.0f, b *= 16.0f;
+  const __half2 pair = __floats2half2_rn(a, b);
+  const float2 back = __half22float2(pair);
+  high = bits_of(pair);
+  low = bits_of(__floats2half2_rn((a - back.x) * 2048.0f, (b - back.y) * 2048.0f));
+}
+
+__device__ __forceinline__ void take_two(uint32_t& a, uint32_t& b, uint32_t from) {
+  if (SW % 4 == 0) {
+    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(from));
+  } else {
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a) : "r"(from));
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(b) : "r"(from + 4));
+  }
+}
+__device__ __forceinline__ void take(uint32_t (&high)[STAGED_CHUNK][4], uint32_t (&low)[STAGED_CHUNK][4], const uint32_t (&at)[2],
+                                     const int (&wrap)[2], uint32_t offsets, int chunk) {
+#pragma unroll
+  for (int i = 0; i < STAGED_CHUNK; i++) {
+    if (chunk * STAGED_CHUNK + i < STEPS) {
+      uint32_t offset;
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(offset) : "r"(offsets + 16 * (chunk * STAGED_CHUNK + i)));
+#pragma unroll
+      for (int r = 0; r < 2; r++) {
+        const bool over = (int)(offset >> 24) >= wrap[r];
+        const uint32_t from = at[r] + (offset & 0xffffffu) - (over ? SLOTS * SLOT : 0);
+        take_two(high[i][r], high[i][2 + r], from);
+        take_two(low[i][r], low[i][2 + r], from + SLOT_HALF);
+      }
+    }
+  }
+}
+
+__global__ void __launch_bounds__(384, 1)
+convolve(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias, const uint8_t* packed,
+         float* out, uint32_t zero) {
+  extern __shared__ __align__(1024) char raw[];
+  const uint32_t base = (uint32_t)__cvta_generic_to_shared(raw);
+  const uint32_t ring = base + RING, full = base + BARS, empty = full + 8 * SLOTS, ready = empty + 8 * SLOTS;
+  const int lane = threadIdx.x % 32, block = blockIdx.x % BLOCKS;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < SLOTS; s++) {
+      bar_init(full + 8 * s, 4);    // a warp each
+      bar_init(empty + 8 * s, 8);
+    }
+    bar_init(ready, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+  }
+  for (int g = threadIdx.x; g < STEPS * 4; g += 384) {
+    const int kh = g % KH, offset = kh * SLOT + g / KH / GW * PITCH + g / KH % GW * 8;
+    reinterpret_cast<int*>(raw + OFFSETS)[g] = g < GROUPS ? kh << 24 | offset : 0;
+  }
+  __syncthreads();
+  const int64_t all = (int64_t)PLANES * TILES;
+  const int mine = blockIdx.x / BLOCKS, sharing = gridDim.x / BLOCKS;
+  const int start = (int)(mine * all / sharing), stop = (int)((mine + 1) * all / sharing);
+
+  if (threadIdx.x < 128) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+    if (start >= stop) return;
+    int tile = start;
+    Segment g = segment_of(tile, stop);
+    int row = g.first;
+    float v[EACH][NUMBERS];
+    fetch(v, x, g.plane, row, threadIdx.x);
+    if (threadIdx.x == 0) {
+      asm volatile("griddepcontrol.wait;" ::: "memory");
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(ready), "r"(PACKED) : "memory");
+      for (int i = 0; i < PACKED; i += 16384)
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     ::"r"(base + i), "l"(packed + (int64_t)block * PACKED + i), "r"(min(16384, PACKED - i)), "r"(ready)
+                     : "memory");
+    }
+    __syncwarp();
+    for (int number = 0;; number++) {
+      uint32_t high[EACH][NUMBERS - 2], low[EACH][NUMBERS - 2];
+#pragma unroll
+      for (int i = 0; i < EACH; i++) {
+        split(v[i][0], v[i][1], high[i][0], low[i][0]);
+        split(v[i][2], v[i][3], high[i][1], low[i][1]);
+        if (NUMBERS == 5) split(v[i][4], 0.0f, high[i][NUMBERS - 3], low[i][NUMBERS - 3]);
+      }
+      bool more = true;
+      if (++row > g.last) {
+        tile += g.end - g.begin;
+        more = tile < stop;
+        if (more) {
+          g = segment_of(tile, stop);
+          row = g.first;
+        }
+      }
+      if (more) fetch(v, x, g.plane, row, threadIdx.x);
+      const int slot = number % SLOTS;
+      bar_wait(empty + 8 * slot, ((number / SLOTS) & 1) ^ 1);
+#pragma unroll
+      for (int i = 0; i < EACH; i++) {
+        const int item = threadIdx.x + 128 * i;
+        if (item < ITEMS) {
+          const uint32_t to = ring + slot * SLOT + item * 8;
+          store_two(to, high[i][0], high[i][1]);
+          store_two(to + SLOT_HALF, low[i][0], low[i][1]);
+          if (NUMBERS == 5) {   // once more, a number further: a pair may begin anywhere
+            store_two(to + COPY, __byte_perm(high[i][0], high[i][1], 0x5432),
+                      __byte_perm(high[i][1], high[i][NUMBERS - 3], 0x5432));
+            store_two(to + COPY + SLOT_HALF, __byte_perm(low[i][0], low[i][1], 0x5432),
+                      __byte_perm(low[i][1], low[i][NUMBERS - 3], 0x5432));
+          }
+        }
+      }
+      __syncwarp();
+      if (lane == 0) bar_arrive(full + 8 * slot);
+      if (!more) break;
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    if (start >= stop) return;
+    const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, quad = lane / 4, q = lane % 4;
+    const float2* table = reinterpret_cast<const float2*>(raw + TABLE);
+    const uint32_t offsets = base + OFFSETS + 4 * q;
+    // No swizzle: BN * 16 bytes from 8 columns of K to the next, 128 from 8 filters to the next.
+    const uint64_t form = (uint64_t)8 << 32 | (uint64_t)BN << 16;
+    const uint64_t b_high = form | base >> 4, b_low = form | (base + PART) >> 4;
+    bar_wait(ready, 0);
+
+    float sum[BN / 2], rest[BN / 2];
+#pragma unroll
+    for (int i = 0; i < BN / 2; i++) sum[i] = rest[i] = 0.0f;
+    int known = 0, freed = 0, origin = 0;   // rows waited for, rows given back, number of a segment's first row
+    for (int tile = start; tile < stop;) {
+      const Segment g = segment_of(tile, stop);
+      const int number = origin - g.first;   // of the plane's row 0
+#pragma unroll 1
+      for (int t = g.begin; t < g.end; t++, tile++) {
+        const int m0 = t * 128 + group * 64;
+        const int need = number + min(m0 + 63, PLACES - 1) / OW * SH + KH - 1;
+        for (; known <= need; known++) bar_wait(full + 8 * (known % SLOTS), (known / SLOTS) & 1);
+        __syncwarp();
+        for (const int until = number + min(m0, PLACES - 1) / OW * SH; freed < until; freed++)
+          if (lane == 0) bar_arrive(empty + 8 * (freed % SLOTS));
+        uint32_t at[2];
+        int wrap[2];
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+          const int m = min(m0 + warp * 16 + quad + 8 * r, PLACES - 1), oh = m / OW, ow = m - oh * OW;
+          const int slot = (number + oh * SH) % SLOTS, column = ow * SW;
+          at[r] = ring + slot * SLOT + (column & ~1) * 2 + (SW % 2 && column % 2 ? COPY : 0);
+          wrap[r] = SLOTS - slot;
+        }
+        uint32_t rh[STAGED_CHUNK][4], rl[STAGED_CHUNK][4], ah[STAGED_CHUNK][4], al[STAGED_CHUNK][4];
+        take(rh, rl, at, wrap, offsets, 0);
+        if (STAGED_TURNS) {   // half a tile behind the other warpgroup
+          if (group == 1) asm volatile("bar.sync 1, 256;" ::: "memory");
+          else if (tile > start) asm volatile("bar.sync 2, 256;" ::: "memory");
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+#pragma unroll
+          for (int i = 0; i < STAGED_CHUNK; i++) {   // nothing runs now
+            if (c * STAGED_CHUNK + i < STEPS) {
+#pragma unroll
+              for (int k = 0; k < 4; k++) {
+                ah[i][k] = moved(rh[i][k], zero);
+                al[i][k] = moved(rl[i][k], zero);
+              }
+            }
+          }
+          asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+          for (int i = 0; i < STAGED_CHUNK; i++) {
+            const int step = c * STAGED_CHUNK + i;
+            if (step < STEPS) {
+              product(sum, ah[i], b_high + step * (BN * 2), step > 0);
+              product(rest, ah[i], b_low + step * (BN * 2), step > 0);
+              product(rest, al[i], b_high + step * (BN * 2), 1);
+            }
+          }
+          asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+          if (c + 1 < CHUNKS) take(rh, rl, at, wrap, offsets, c + 1);
+          asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+          if (STAGED_TURNS && c == CHUNKS / 2) {
+            if (group == 0) asm volatile("bar.arrive 1, 256;" ::: "memory");
+            else if (tile + 1 < stop) asm volatile("bar.arrive 2, 256;" ::: "memory");
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < BN / 2; k++) asm volatile("" : "+f"(sum[k]), "+f"(rest[k])::"memory");
+
+        // Give back the rows that the next tile does not need.
+        const int until = number + (t + 1 == g.end ? g.last + 1 : min(m0 + 128, PLACES - 1) / OW * SH);
+        for (; known < until; known++) bar_wait(full + 8 * (known % SLOTS), (known / SLOTS) & 1);
+        __syncwarp();
+        for (; freed < until; freed++)
+          if (lane == 0) bar_arrive(empty + 8 * (freed % SLOTS));
+        __syncwarp();
+
+        const int image = g.plane / OD, od = g.plane % OD;
+        float* plane_out = out + ((int64_t)image * F * OD + od) * PLACES + (int64_t)block * BN * OD * PLACES;
+        float wrong[2] = {0.0f, 0.0f}, most[2] = {0.0f, 0.0f};
+#pragma unroll
+        for (int j = 0; j < BN / 8; j++) {
+#pragma unroll
+          for (int e = 0; e < 2; e++) {
+            const int f = 8 * j + 2 * q + e;
+            const float2 form_of = table[f];
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+              const float total = fmaf(rest[4 * j + 2 * r + e], 0x1p-11f, sum[4 * j + 2 * r + e]);
+              wrong[r] = fmaf(total, 0.0f, wrong[r]);   // NaN where one is not finite
+              most[r] = fmaxf(most[r], fabsf(total));
+              const int place = m0 + warp * 16 + quad + 8 * r;
+              if (place < PLACES && block * BN + f < F)
+                plane_out[(int64_t)f * OD * PLACES + place] = fmaf(total, form_of.x, form_of.y);
+            }
+          }
+        }
+        // x may have been too large or too small for its parts: such places again, in fp32, by the whole warp.
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+#pragma unroll
+          for (int mask = 1; mask < 4; mask *= 2) {
+            wrong[r] += __shfl_xor_sync(0xffffffffu, wrong[r], mask);
+            most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], mask));
+          }
+          const int place = m0 + warp * 16 + quad + 8 * r;
+          unsigned todo = __ballot_sync(0xffffffffu, place < PLACES && q == 0 && (!(wrong[r] == 0.0f) || most[r] < 8.0f));
+          if (!todo) continue;
+          __syncwarp();
+          const int d0 = od * SD - PD;
+#pragma unroll 1
+          for (; todo; todo &= todo - 1) {
+            const int m = __shfl_sync(0xffffffffu, place, __ffs(todo) - 1), h0 = m / OW * SH - PH, w0 = m % OW * SW - PW;
+#pragma unroll 1
+            for (int f = lane; f < BN && block * BN + f < F; f += 32) {
+              const float* weight = w + (int64_t)(block * BN + f) * TAPS;
+              float total = 0.0f;
+#pragma unroll 1
+              for (int k = 0; k < TAPS; k++) {
+                const int d = d0 + k / (KH * KW) % KD, h = h0 + k / KW % KH, column = w0 + k % KW;
+                if (d >= 0 && d < D && h >= 0 && h < H && column >= 0 && column < W)
+                  total = fmaf(x[image * IMAGE + ((int64_t)(k / (KD * KH * KW) * D + d) * H + h) * W + column], weight[k],
+                               total);
+              }
+              plane_out[(int64_t)f * OD * PLACES + m] = total + table[f].y;
+            }
+          }
+          __syncwarp();
+        }
+      }
+      origin += g.last - g.first + 1;
+    }
+  }
+}
+
+extern "C" int staged(const float* x, const float* w, const float* bias, uint8_t* packed, float* out, int blocks,
+                      cudaStream_t stream) {
+  pack_filters<<<BLOCKS * BN, 256, 0, stream>>>(w, bias, packed);
+  cudaError_t status = cudaGetLastError();
+  if (status != cudaSuccess) return status;
+  status = cudaFuncSetAttribute(convolve, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM);
+  if (status != cudaSuccess) return status;
+  // It may begin while the filters are packed, and waits for them itself.
+  cudaLaunchAttribute attribute[1];
+  attribute[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute[0].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks / BLOCKS * BLOCKS);
+  config.blockDim = dim3(384);
+  config.dynamicSmemBytes = SMEM;
+  config.stream = stream;
+  config.attrs = attribute;
+  config.numAttrs = 1;
+  status = cudaLaunchKernelEx(&config, convolve, x, w, bias, (const uint8_t*)packed, out, (uint32_t)0);
+  if (status != cudaSuccess) return status;
+  return cudaGetLastError();
+}
