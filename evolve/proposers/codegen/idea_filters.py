@@ -49,8 +49,8 @@ def filters_for(brief: Brief, precision: Precision) -> list[IdeaFilter]:
     share = card.memory_ms / time_ms if card and card.memory_ms and time_ms else 0.0
     if share >= MEMORY_BOUND:
         reason = (
-            f"The kernel already moves its bytes at {percent_words(min(share, 1.0))} of the bandwidth that this device "
-            "reaches: less arithmetic cannot make it faster."
+            f"The kernel already moves its bytes at {percent_words(min(share, 1.0))} of the bandwidth that a copy "
+            f"reaches: it can become {max(1.0, 1 / share):.2f} times as fast if it moves no fewer."
         )
         found.append(IdeaFilter(reason=reason, bottlenecks=(ARITHMETIC,)))
     return found

@@ -43,6 +43,9 @@ GOOD = 1.1
 #: Titles of an inspiration.
 SAME, SIMILAR = "Another kernel for the same problem", "A kernel for a similar problem"
 
+#: Names in a kernel's text by which it computes on matrix units.
+_MATRIX_UNITS = ("mma_async", "mma.sync", "warpgroup_mma", "wmma", "tl.dot")
+
 #: Replaces the result of a kernel of which only the source may be shown.
 HIDDEN_RESULT = "its results are not shown"
 
@@ -241,14 +244,20 @@ def _longest(inspiration: Member, brief: Brief) -> int:
 
 
 def _multiplies(brief: Brief) -> bool:
-    """Whether products take time, as far as that is known."""
+    """Whether notes on matrix units help: products may take time, or a parent works with such units already."""
+    return _may_be_bound_by_products(brief) or any(
+        name in parent.kernel.source for parent in brief.parents for name in _MATRIX_UNITS
+    )
+
+
+def _may_be_bound_by_products(brief: Brief) -> bool:
     return brief.task.card is None or brief.task.card.bound_by != "memory"
 
 
 def _product_skeletons(brief: Brief) -> tuple[Backend, ...]:
     """The languages whose product is shown: where arithmetic bounds an fp32 task, and the parent is not to be kept."""
     card, device = brief.task.card, brief.task.device
-    if card is None or card.precision != "fp32" or not _multiplies(brief):
+    if card is None or card.precision != "fp32" or not _may_be_bound_by_products(brief):
         return ()
     if edited(brief) and not _replacing(brief):
         return ()

@@ -146,6 +146,19 @@ def test_advice_fits_the_device_and_the_parent(
     assert [words for words in hidden if words in code] == []
 
 
+@pytest.mark.parametrize(("source", "noted"), [(TRITON, False), (TRITON + "# warpgroup_mma\n", True)])
+def test_a_memory_bound_task_gets_notes_on_matrix_units_if_the_parent_works_with_them(
+    model: ScriptedModel, source: str, noted: bool
+) -> None:
+    card = ProblemCard(problem="p", device="d", precision="fp32", memory_ms=2.5, roofline_ms={"fp32": 2.5})
+    script(model, IDEAS, "none", "none")
+    device = "NVIDIA H200, sm_90, Triton 3.6.0"
+    proposer(model).propose(brief(Operator.MUTATE, source, card=card, device_type="cuda", device=device))
+    code = model.requests[1].last
+    assert ("Gluon on sm_90" in code) == noted
+    assert "as accurate as fp32 that works on this architecture" not in code
+
+
 def skeletons(model: ScriptedModel, device_type: str) -> list[str]:
     script(model, IDEAS, WHOLE)
     proposer(model).propose(brief(Operator.REWRITE, device_type=device_type, device="NVIDIA H200, sm_90"))
