@@ -179,10 +179,10 @@ def gathered_convolution(x, weight, *, stride, padding, dilation, transposed, ou
     if not gather_fits(x, weight, transposed, groups):
         return torch.convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     weight = weight.contiguous()
-    if STAGED and epilogue == 0 and all(apart == 1 for apart in dilation):
-        staged = staged_convolution_of(x.device, x.shape, weight.shape, tuple(stride), tuple(padding))
+    if STAGED and all(apart == 1 for apart in dilation):
+        staged = staged_convolution_of(x.device, x.shape, weight.shape, tuple(stride), tuple(padding), epilogue)
         if staged.fits:
-            return staged(x, weight, bias)
+            return staged(x, weight, bias, extras)
     found = gathered_convolution_of(
         place_of(x, weight, bias, *extras), x.shape, weight.shape, bias is not None, tuple(stride), tuple(padding),
         tuple(dilation), epilogue)

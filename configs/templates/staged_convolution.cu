@@ -18,6 +18,13 @@ constexpr int CHUNKS = (STEPS + STAGED_CHUNK - 1) / STAGED_CHUNK, NUMBERS = SW %
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
 static_assert(SMEM <= 232448, "shared memory");
 
+@functions.cu@
+// What follows: at is the place in the result, column its filter.
+FUNCTION followed(float value, const float* e0, const float* e1, const float* e2, const float* e3, int64_t at, int column) {
+  EPILOGUE
+  return value;
+}
+
 __device__ __forceinline__ uint32_t bits_of(__half2 a) { return *reinterpret_cast<uint32_t*>(&a); }
 
 __global__ void __launch_bounds__(256) pack_filters(const float* w, const float* bias, uint8_t* packed) {
@@ -144,8 +151,8 @@ __device__ __forceinline__ void take(uint32_t (&high)[STAGED_CHUNK][4], uint32_t
 }
 
 __global__ void __launch_bounds__(384, 1)
-convolve(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias, const uint8_t* packed,
-         float* out, uint32_t zero) {
+convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t* packed, const float* e0, const float* e1,
+         const float* e2, const float* e3, float* out, uint32_t zero) {
   extern __shared__ __align__(1024) char raw[];
   const uint32_t base = (uint32_t)__cvta_generic_to_shared(raw);
   const uint32_t ring = base + RING, full = base + BARS, empty = full + 8 * SLOTS, ready = empty + 8 * SLOTS;
@@ -306,7 +313,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const float* 
         __syncwarp();
 
         const int image = g.plane / OD, od = g.plane % OD;
-        float* plane_out = out + ((int64_t)image * F * OD + od) * PLACES + (int64_t)block * BN * OD * PLACES;
+        const int64_t plane_at = (((int64_t)image * F + block * BN) * OD + od) * PLACES;
         float wrong[2] = {0.0f, 0.0f}, most[2] = {0.0f, 0.0f};
 #pragma unroll
         for (int j = 0; j < BN / 8; j++) {
@@ -320,8 +327,9 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const float* 
               wrong[r] = fmaf(total, 0.0f, wrong[r]);   // NaN where one is not finite
               most[r] = fmaxf(most[r], fabsf(total));
               const int place = m0 + warp * 16 + quad + 8 * r;
+              const int64_t at = plane_at + (int64_t)f * OD * PLACES + place;
               if (place < PLACES && block * BN + f < F)
-                plane_out[(int64_t)f * OD * PLACES + place] = fmaf(total, form_of.x, form_of.y);
+                out[at] = followed(fmaf(total, form_of.x, form_of.y), e0, e1, e2, e3, at, block * BN + f);
             }
           }
         }
@@ -352,7 +360,8 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const float* 
                   total = fmaf(x[image * IMAGE + ((int64_t)(k / (KD * KH * KW) * D + d) * H + h) * W + column], weight[k],
                                total);
               }
-              plane_out[(int64_t)f * OD * PLACES + m] = total + table[f].y;
+              const int64_t at = plane_at + (int64_t)f * OD * PLACES + m;
+              out[at] = followed(total + table[f].y, e0, e1, e2, e3, at, block * BN + f);
             }
           }
           __syncwarp();
@@ -363,8 +372,8 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const float* 
   }
 }
 
-extern "C" int staged(const float* x, const float* w, const float* bias, uint8_t* packed, float* out, int blocks,
-                      cudaStream_t stream) {
+extern "C" int staged(const float* x, const float* w, const float* bias, uint8_t* packed, const float* e0,
+                      const float* e1, const float* e2, const float* e3, float* out, int blocks, cudaStream_t stream) {
   pack_filters<<<BLOCKS * BN, 256, 0, stream>>>(w, bias, packed);
   cudaError_t status = cudaGetLastError();
   if (status != cudaSuccess) return status;
@@ -381,7 +390,7 @@ extern "C" int staged(const float* x, const float* w, const float* bias, uint8_t
   config.stream = stream;
   config.attrs = attribute;
   config.numAttrs = 1;
-  status = cudaLaunchKernelEx(&config, convolve, x, w, bias, (const uint8_t*)packed, out, (uint32_t)0);
+  status = cudaLaunchKernelEx(&config, convolve, x, w, (const uint8_t*)packed, e0, e1, e2, e3, out, (uint32_t)0);
   if (status != cudaSuccess) return status;
   return cudaGetLastError();
 }

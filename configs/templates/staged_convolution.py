@@ -31,8 +31,8 @@ def staged_constants(x_shape, w_shape, stride, padding):
     }
 
 
-def staged_source(constants):
-    """The source for these constants, with the instruction for BN filters."""
+def staged_source(constants, epilogue):
+    """The source for these constants, with the instruction for BN filters and what follows."""
     count = constants["BN"] // 2
     sums = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(p[{i}])' for i in range(count))
@@ -43,13 +43,14 @@ def staged_source(constants):
         f': {outputs} : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));'
     )
     lines = "\n".join(f"constexpr int {name} = {value};" for name, value in constants.items())
-    return STAGED_SOURCE.replace("CONSTANTS\n", lines + "\n").replace("PRODUCT\n", instruction + "\n")
+    return STAGED_SOURCE.replace("CONSTANTS\n", lines + "\n").replace("PRODUCT\n", instruction + "\n").replace(
+        "EPILOGUE\n", EPILOGUES_IN_CUDA[epilogue] + "\n")
 
 
 class StagedConvolution:
     """What the device, sizes and strides decide of a convolution of few channels in CUDA C++; `fits` where it can be."""
 
-    def __init__(self, device, x_shape, w_shape, stride, padding):
+    def __init__(self, device, x_shape, w_shape, stride, padding, epilogue):
         ones, none = (1,) * (5 - len(x_shape)), (0,) * (5 - len(x_shape))
         sizes = ((*shape[:2], *ones, *shape[2:]) for shape in (x_shape, w_shape))
         constants = staged_constants(*sizes, (*ones, *stride), (*none, *padding))
@@ -60,14 +61,15 @@ class StagedConvolution:
         self.out_shape = (x_shape[0], w_shape[0], *out_sizes)
         self.packed = constants["BLOCKS"] * constants["BN"] * (64 * constants["STEPS"] + 8)
         self.count = torch.cuda.get_device_properties(device).multi_processor_count
-        self.library = staged_library(staged_source(constants))
+        self.library = staged_library(staged_source(constants, epilogue))
 
-    def __call__(self, x, weight, bias):
+    def __call__(self, x, weight, bias, extras):
         packed = torch.empty(self.packed, device=x.device, dtype=torch.uint8)
         out = torch.empty(self.out_shape, device=x.device, dtype=torch.float32)
+        others = [one.data_ptr() for one in (*extras, *4 * (out,))[:4]]
         bias = None if bias is None else bias.data_ptr()
-        status = self.library.staged(x.data_ptr(), weight.data_ptr(), bias, packed.data_ptr(), out.data_ptr(), self.count,
-                                     stream_of(x))
+        status = self.library.staged(x.data_ptr(), weight.data_ptr(), bias, packed.data_ptr(), *others, out.data_ptr(),
+                                     self.count, stream_of(x))
         if status:
             raise RuntimeError(f"staged convolution: CUDA error {status}")
         return out
@@ -82,7 +84,7 @@ def staged_library(source):
     cpp_extension.load(name=name, sources=[str(folder / "kernel.cu")], extra_cuda_cflags=STAGED_FLAGS,
                        build_directory=str(folder), is_python_module=False, with_cuda=True)
     library = ctypes.CDLL(str(folder / f"{name}.so"))
-    library.staged.argtypes = [*5 * [ctypes.c_void_p], ctypes.c_int, ctypes.c_void_p]
+    library.staged.argtypes = [*9 * [ctypes.c_void_p], ctypes.c_int, ctypes.c_void_p]
     return library
 
 

@@ -1,4 +1,4 @@
-"""What follows a product element by element, its epilogue: steps of a traced graph, as Gluon and as torch's calls."""
+"""What follows a product element by element, its epilogue: steps of a traced graph in Gluon, CUDA and torch's calls."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,27 +13,39 @@ from kbevolve.evaluators.graph.records import Ref
 from kbevolve.evaluators.graph.tracer import tensor_spec
 from kbevolve.evolve.proposers.seeds.aten import arguments_of, tensor_of
 from kbevolve.evolve.proposers.seeds.cpp.spaces import repeated
-from kbevolve.evolve.proposers.seeds.expressions import GLUON, NoExpressionError, expression
+from kbevolve.evolve.proposers.seeds.expressions import CUDA, GLUON, NoExpressionError, expression
+from kbevolve.evolve.proposers.seeds.split_products import IN_CUDA
 
 #: Other tensors that an epilogue reads, at most: as many pointers as the kernels of the templates take.
 MOST_EXTRAS = 4
 #: Arguments of batch norm that have one number for each channel.
 _OF_CHANNELS = ("weight", "bias", "running_mean", "running_var")
+#: How another tensor is read in Gluon and in CUDA, by how its numbers lie: one for all, one a column, as the result's.
+_LOADS = {
+    "one": ("gl.load(e{0})", "e{0}[0]"),
+    "column": ("gl.load(e{0} + column, mask=known, other=0.0)", "e{0}[column]"),
+    "whole": ("gl.load(e{0} + at, mask=inside, other=0.0)", "e{0}[at]"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epilogue:
     """What follows a product, element by element, as text."""
 
-    #: Statements of Gluon that make `value`, and of torch that return the result from `value` and the extras.
+    #: Statements of Gluon and of CUDA that make `value`, and of torch that return the result from `value` and extras.
     gluon: tuple[str, ...]
+    cuda: tuple[str, ...]
     torch: tuple[str, ...]
     #: Number of other tensors that are read.
     extras: int
 
 
 def text_of(epilogues: Sequence[Epilogue]) -> str:
-    """Epilogues for a kernel's file, numbered from 1: `split_epilogue` for templates, `EPILOGUES` for torch."""
+    """Epilogues for a kernel's file, numbered from 1.
+
+    `split_epilogue` and `EPILOGUES_IN_CUDA` are for templates, `EPILOGUES` for torch.
+    """
+    newline = "\n    "
     lines = [
         "@gluon.jit",
         "def split_epilogue(EPILOGUE: gl.constexpr, value, e0, e1, e2, e3, at, inside, column, known):",
@@ -46,7 +58,9 @@ def text_of(epilogues: Sequence[Epilogue]) -> str:
         taken = ", ".join(("value", *(f"x{extra}" for extra in range(epilogue.extras))))
         lines += [f"def epilogue_{number}({taken}):", *(f"    {line}" for line in epilogue.torch), "", ""]
     names = ", ".join(f"epilogue_{number}" for number in range(1, len(epilogues) + 1))
-    return "\n".join([*lines, f"EPILOGUES = (None, {names})", "", ""])
+    lines += [f"EPILOGUES = (None, {names})", f"{IN_CUDA} = ("]
+    lines += [f'    """{newline.join(("", *one))}""",' for one in ((), *(epilogue.cuda for epilogue in epilogues))]
+    return "\n".join([*lines, ")", "", ""])
 
 
 @dataclass(slots=True)
@@ -60,6 +74,7 @@ class EpilogueChain:
     #: The other tensors.
     extras: list[Node] = field(default_factory=list)
     _gluon: list[str] = field(default_factory=list)
+    _cuda: list[str] = field(default_factory=list)
 
     @property
     def names(self) -> dict[Node, str]:
@@ -78,26 +93,32 @@ class EpilogueChain:
         new = [one for one in node.all_input_nodes if one not in names]
         if not all(isinstance(one.meta.get("val"), torch.Tensor) for one in new):
             return False
-        loads: list[str] = []
+        gluon, cuda = [], []
         for number, one in enumerate(new, len(self.extras)):
-            load = self._load(one, number, record)
-            if load is None or number >= MOST_EXTRAS:
+            form = self._form(one, record)
+            if form is None or number >= MOST_EXTRAS:
                 return False
             names[one] = f"x{number}"
-            loads.append(f"x{number} = {load}")
+            in_gluon, in_cuda = _LOADS[form]
+            gluon.append(f"x{number} = {in_gluon.format(number)}")
+            cuda.append(f"const float x{number} = {in_cuda.format(number)};")
         try:
-            found = expression(record, {one.name: name for one, name in names.items()}, GLUON)
+            found, same = (
+                expression(record, {one.name: name for one, name in names.items()}, language)
+                for language in (GLUON, CUDA)
+            )
         except NoExpressionError:
             return False
         if found.mask != (result.dtype is torch.bool) or not _reads_masks_as_such(node):
             return False
-        self._gluon += [*loads, f"y{len(self.steps)} = {found.text}"]
+        self._gluon += [*gluon, f"y{len(self.steps)} = {found.text}"]
+        self._cuda += [*cuda, f"const auto y{len(self.steps)} = {same.text};"]
         self.extras += new
         self.steps.append(node)
         return True
 
-    def _load(self, extra: Node, number: int, reader: records.Node) -> str | None:
-        """What reads another tensor; None where it is neither a number, nor one a column, nor of the result's form."""
+    def _form(self, extra: Node, reader: records.Node) -> str | None:
+        """How another tensor is read; None where it is neither a number, nor one a column, nor of the result's form."""
         tensor, result = tensor_of(extra), tensor_of(self.product)
         roles = [name for name, value in reader.arguments.items() if value == Ref(extra.name)]
         of_channels = reader.kind == "batch_norm" and all(role in _OF_CHANNELS for role in roles)
@@ -107,10 +128,10 @@ class EpilogueChain:
         whole = tuple(stride if size > 1 else 0 for size, stride in zip(result.shape, result.stride(), strict=True))
         column = tuple(int(axis == self.axis and size > 1) for axis, size in enumerate(result.shape))
         if not any(strides):
-            return f"gl.load(e{number})"
+            return "one"
         if strides == column:
-            return f"gl.load(e{number} + column, mask=known, other=0.0)"
-        return f"gl.load(e{number} + at, mask=inside, other=0.0)" if strides == whole else None
+            return "column"
+        return "whole" if strides == whole else None
 
     def shortened(self, steps: int) -> "EpilogueChain | None":
         """The first steps alone; None for no steps."""
@@ -121,7 +142,10 @@ class EpilogueChain:
         """What the steps compute."""
         last = self.names[self.steps[-1]]
         return Epilogue(
-            gluon=(*self._gluon, f"value = {last}"), torch=(*self._torch(), f"return {last}"), extras=len(self.extras)
+            gluon=(*self._gluon, f"value = {last}"),
+            cuda=(*self._cuda, f"value = {last};"),
+            torch=(*self._torch(), f"return {last}"),
+            extras=len(self.extras),
         )
 
     def _torch(self) -> Iterator[str]:

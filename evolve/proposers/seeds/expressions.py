@@ -1,6 +1,6 @@
-"""Pointwise operators as expressions of a language: C++ over vectors, or Gluon over tensors.
+"""Pointwise operators as expressions of a language: C++ over vectors, Gluon over tensors, or CUDA C++ of one number.
 
-Both languages have functions of the same names (`configs/templates/cpp/functions.h`, `configs/templates/functions.py`).
+All have functions of the same names, in `configs/templates`: `cpp/functions.h`, `functions.py` and `functions.cu`.
 """
 
 import math
@@ -15,6 +15,12 @@ def _cpp_number(value: float) -> str:
     if math.isinf(value):
         return "__builtin_inff()" if value > 0 else "-__builtin_inff()"
     return '__builtin_nanf("")' if math.isnan(value) else f"{float(value)!r}f"
+
+
+def _cuda_number(value: float) -> str:
+    if math.isinf(value):
+        return "__int_as_float(0x7f800000)" if value > 0 else "(-__int_as_float(0x7f800000))"
+    return "__int_as_float(0x7fffffff)" if math.isnan(value) else f"{float(value)!r}f"
 
 
 def _gluon_number(value: float) -> str:
@@ -48,6 +54,7 @@ class Language:
 
 CPP = Language(number=_cpp_number, many="every({})", choice="({} ? {} : {})")
 GLUON = Language(number=_gluon_number, many="{}", choice="gl.where({}, {}, {})", prefix="epilogue_")
+CUDA = Language(number=_cuda_number, many="{}", choice="({} ? {} : {})", prefix="epilogue_")
 
 #: {f} stands before the name of a function; {0} is the argument; {zero} and {sixes} are a zero and a six for each
 #: element; {one}, {three} and {six} are numbers.

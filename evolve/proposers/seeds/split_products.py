@@ -64,11 +64,13 @@ _TUNED = {
     _SPLIT: ("convolution_product",),
     _FUSED: ("convolution_product",),
     _GATHERED: (_STAGED, _GATHERED),
-    _FUSED_GATHERED: (_GATHERED,),
+    _FUSED_GATHERED: (_STAGED, _GATHERED),
     _DIRECT: (_DIRECT,),
     _GROUPED: (_DIRECT,),
     _ATTENTION: (_ATTENTION,),
 }
+#: The variable of a file that has the epilogues in CUDA (`epilogues.py`).
+IN_CUDA = "EPILOGUES_IN_CUDA"
 #: What computes convolutions of few channels, too: as `gather_fits` of the template has it.
 _GATHERS = {_SPLIT: _GATHERED, _FUSED: _FUSED_GATHERED}
 MOST_CHANNELS = 8
@@ -134,6 +136,8 @@ def with_split_products(source: str) -> str | None:
         conditions = {call.condition(its, name) for call, its in zip(calls, tunables, strict=True)} - {""}
         if values := ", ".join(one.name for one in declared(template(name)) if one.name in there):
             switches += f"# tune {values} if: {' or '.join(sorted(conditions)) or 0}\n"
+    if _STAGED not in used:
+        text = bytearray(_without_cuda(text.decode()).encode())
     place = starts[_first_statement(source)]
     text[place:place] = (
         f"{templates}\n\n\n# The number of a template's code; 0: the library's.\n{switches}\n\n".encode()
@@ -177,6 +181,16 @@ def _with_gathered(
     filters = sizes.get(ast.unparse(given[1]), ()) if len(given) > 1 else ()
     few = ours in _GATHERS and not transposed and len(filters) > 2 and filters[1] <= MOST_CHANNELS
     return (ours, _GATHERS[ours]) if few else (ours,)
+
+
+def _without_cuda(source: str) -> str:
+    """Without the epilogues in CUDA, which no template reads."""
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) if name == IN_CUDA:
+                lines = source.splitlines(keepends=True)
+                return "".join(lines[: node.lineno - 1] + lines[node.end_lineno :])
+    return source
 
 
 def _first_statement(source: str) -> int:

@@ -194,7 +194,8 @@ def test_what_a_staged_convolution_holds_fits_into_shared_memory(
     inputs: tuple[int, ...], filters: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
 ) -> None:
     text = template("staged_convolution")
-    scope: dict[str, Any] = {"STAGED_SOURCE": text[text.index("#define") : text.index('"""\nSTAGED_FLAGS')]}
+    source = text[text.index("#define") : text.index('"""\nSTAGED_FLAGS')]
+    scope: dict[str, Any] = {"STAGED_SOURCE": source, "EPILOGUES_IN_CUDA": ("", "value = 2 * value;")}
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     exec("\n".join(ast.unparse(node) for node in functions if "library" not in node.name), scope)
     found = scope["staged_constants"](inputs, filters, stride, padding)
@@ -203,7 +204,7 @@ def test_what_a_staged_convolution_holds_fits_into_shared_memory(
     assert found["SLOTS"] % 4 == 0
     assert found["SLOTS"] >= min(127 // found["OW"] + 1, found["OH"] - 1) * stride[1] + filters[3]
     assert found["BN"] * found["BLOCKS"] >= filters[0]
-    source = scope["staged_source"](found)
+    source = scope["staged_source"](found, 1)
+    assert "value = 2 * value;" in source
     assert f"m64n{found['BN']}k16" in source
-    assert "CONSTANTS" not in source
-    assert "PRODUCT" not in source
+    assert not any(word in source for word in ("CONSTANTS", "PRODUCT", "EPILOGUE", "@"))
