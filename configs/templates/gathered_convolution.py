@@ -2,12 +2,12 @@ GATHER_N = 64  # tune: 16, 32, 64
 GATHER_K = 32  # tune: 16, 32, 64
 GATHER_WARPS = 8  # tune: 4, 8
 GATHER_EACH = 2  # tune: 1, 2, 3, 4
-GATHER_PARTS = 3  # tune: 2, 3
+# tune GATHER_N, GATHER_K, GATHER_WARPS, GATHER_EACH if: STAGED == 0
 
 
 @gluon.jit
 def gather_parts(v):
-    # Three numbers of 8 bits, which have the range of fp32. Of an infinity they make NaN. Two of them leave out 2^-18.
+    # Three numbers of 8 bits, which have the range of fp32. Of an infinity they make NaN.
     high = v.to(gl.bfloat16)
     rest = v - high.to(gl.float32)
     middle = rest.to(gl.bfloat16)
@@ -22,7 +22,7 @@ def gather_tap(k, U_D: gl.constexpr, U_H: gl.constexpr, U_W: gl.constexpr):
 
 @gluon.jit
 def gather_filters(w_ptr, parts, n0, N, K: gl.constexpr, CHUNKS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr,
-                   WARPS: gl.constexpr, COUNT: gl.constexpr):
+                   WARPS: gl.constexpr):
     # All that a program's filters need, once, in shared memory.
     layout: gl.constexpr = gl.BlockedLayout([1, 1], [2, 16], [WARPS, 1], [1, 0])
     n = n0 + gl.arange(0, BN, layout=gl.SliceLayout(1, layout))
@@ -30,10 +30,9 @@ def gather_filters(w_ptr, parts, n0, N, K: gl.constexpr, CHUNKS: gl.constexpr, B
         k = chunk * BK + gl.arange(0, BK, layout=gl.SliceLayout(0, layout))
         w = gl.load(w_ptr + n[:, None] * K + k[None, :], mask=(n < N)[:, None] & (k < K)[None, :], other=0.0)
         high, middle, low = gather_parts(w)
-        parts.index(COUNT * chunk).store(high)
-        parts.index(COUNT * chunk + 1).store(middle)
-        if COUNT > 2:
-            parts.index(COUNT * chunk + 2).store(low)
+        parts.index(3 * chunk).store(high)
+        parts.index(3 * chunk + 1).store(middle)
+        parts.index(3 * chunk + 2).store(low)
     fence_async_shared()
     tl.debug_barrier()
 
@@ -70,17 +69,17 @@ def gather_multiply(x_ptr, w_ptr, bias_ptr, out_ptr, e0, e1, e2, e3, M, N, D, H,
                     S_D: gl.constexpr, S_H: gl.constexpr, S_W: gl.constexpr, P_D: gl.constexpr, P_H: gl.constexpr,
                     P_W: gl.constexpr, A_D: gl.constexpr, A_H: gl.constexpr, A_W: gl.constexpr, PADDED: gl.constexpr,
                     HAS_BIAS: gl.constexpr, EPILOGUE: gl.constexpr, INDEX: gl.constexpr, PARTS: gl.constexpr,
-                    COUNT: gl.constexpr, CHUNKS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, WARPS: gl.constexpr):
+                    CHUNKS: gl.constexpr, BN: gl.constexpr, BK: gl.constexpr, WARPS: gl.constexpr):
     # A product of outputs and filters whose left side is never written: each warp reads its numbers as wgmma wants them,
-    # and splits them. Six of nine products, or three of four, small ones first. Tensor cores truncate, so sums are added
+    # and splits them. Six of nine products, small ones first. Tensor cores truncate, so sums are added
     # outside of them.
     layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[WARPS, 1], instr_shape=[16, BN, 16])
     operand: gl.constexpr = gl.DotOperandLayout(operand_index=0, parent=layout, k_width=2)
     BM: gl.constexpr = 16 * WARPS
-    parts = gl.allocate_shared_memory(gl.bfloat16, [COUNT * CHUNKS, BN, BK], PARTS)
+    parts = gl.allocate_shared_memory(gl.bfloat16, [3 * CHUNKS, BN, BK], PARTS)
     blocks = gl.cdiv(N, BN)
     n0 = gl.program_id(0) % blocks * BN
-    gather_filters(w_ptr, parts, n0, N, K, CHUNKS, BN, BK, WARPS, COUNT)
+    gather_filters(w_ptr, parts, n0, N, K, CHUNKS, BN, BK, WARPS)
     for tile in range(gl.program_id(0) // blocks, gl.cdiv(M, BM), gl.num_programs(0) // blocks):
         m = tile * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, operand))
         start, d, h, w = gather_start(m, OD, OH, OW, x_n, x_d, x_h, x_w, S_D, S_H, S_W, P_D, P_H, P_W, INDEX)
@@ -91,13 +90,12 @@ def gather_multiply(x_ptr, w_ptr, bias_ptr, out_ptr, e0, e1, e2, e3, M, N, D, H,
             x = gather_numbers(x_ptr, start, d, h, w, m < M, k, D, H, W, x_c, x_d, x_h, x_w, K, U_D, U_H, U_W, A_D, A_H,
                                A_W, PADDED, INDEX)
             high, middle, low = gather_parts(x)
-            w1 = parts.index(COUNT * chunk).permute((1, 0))
-            w2 = parts.index(COUNT * chunk + 1).permute((1, 0))
-            if COUNT > 2:
-                w3 = parts.index(COUNT * chunk + 2).permute((1, 0))
-                small = warpgroup_mma(low, w1, small, is_async=True)
-                small = warpgroup_mma(high, w3, small, is_async=True)
-                small = warpgroup_mma(middle, w2, small, is_async=True)
+            w1 = parts.index(3 * chunk).permute((1, 0))
+            w2 = parts.index(3 * chunk + 1).permute((1, 0))
+            w3 = parts.index(3 * chunk + 2).permute((1, 0))
+            small = warpgroup_mma(low, w1, small, is_async=True)
+            small = warpgroup_mma(high, w3, small, is_async=True)
+            small = warpgroup_mma(middle, w2, small, is_async=True)
             small = warpgroup_mma(middle, w1, small, is_async=True)
             small = warpgroup_mma(high, w2, small, is_async=True)
             p = warpgroup_mma(high, w1, gl.zeros([BM, BN], gl.float32, layout), use_acc=False, is_async=True)
@@ -129,9 +127,9 @@ def gather_blocks(filters, numbers):
     # Filters of a program and bytes of their parts: as many filters as fit into shared memory.
     kp = triton.cdiv(numbers, GATHER_K) * GATHER_K
     bn = max(16, min(GATHER_N, triton.next_power_of_2(filters)))
-    while bn > 16 and 2 * GATHER_PARTS * kp * bn > 200_000:
+    while bn > 16 and 6 * kp * bn > 200_000:
         bn //= 2
-    return bn, 2 * GATHER_PARTS * kp * bn
+    return bn, 6 * kp * bn
 
 
 def gather_fits(x, weight, transposed, groups):
@@ -167,7 +165,7 @@ class GatheredConvolution:
             **dict(zip(names, (*taps, *step, *pad, *apart))), PADDED=any(pad), HAS_BIAS=has_bias, EPILOGUE=epilogue,
             INDEX=gl.int64 if large else gl.int32,
             PARTS=gl.NVMMASharedLayout.get_default_for([bn, GATHER_K], gl.bfloat16),
-            COUNT=GATHER_PARTS, CHUNKS=triton.cdiv(numbers, GATHER_K), BN=bn, BK=GATHER_K, WARPS=GATHER_WARPS, num_warps=GATHER_WARPS)
+            CHUNKS=triton.cdiv(numbers, GATHER_K), BN=bn, BK=GATHER_K, WARPS=GATHER_WARPS, num_warps=GATHER_WARPS)
 
 
 gathered_convolution_of = functools.lru_cache(maxsize=None)(GatheredConvolution)

@@ -15,6 +15,7 @@ constexpr int QUADS = PITCH / 8, ITEMS = ROWS * QUADS, EACH = (ITEMS + 127) / 12
 constexpr int PART = STEPS * BN * 32, TABLE = 2 * PART, RING = TABLE + BN * 8, OFFSETS = RING + SLOTS * SLOT;
 constexpr int BARS = OFFSETS + STEPS * 16, SMEM = BARS + 8 * (2 * SLOTS + 1), PACKED = RING;
 constexpr int CHUNKS = (STEPS + STAGED_CHUNK - 1) / STAGED_CHUNK, NUMBERS = SW % 2 ? 5 : 4;
+constexpr int AHEAD = EACH * NUMBERS < 9 ? 3 : EACH * NUMBERS < 16 ? 2 : 1;   // rows that are read at once
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
 static_assert(SMEM <= 232448, "shared memory");
 
@@ -100,6 +101,22 @@ __device__ __forceinline__ Segment segment_of(int tile, int stop) {
   return g;
 }
 
+// The next row of x for the ring.
+struct Row {
+  Segment g;
+  int tile, row;
+  bool there;
+  __device__ __forceinline__ void advance(int stop) {
+    if (++row <= g.last) return;
+    tile += g.end - g.begin;
+    there = tile < stop;
+    if (there) {
+      g = segment_of(tile, stop);
+      row = g.first;
+    }
+  }
+};
+
 // One row of all channels and depths of a filter: a thread has four numbers of each of its items, and the next one.
 __device__ __forceinline__ void fetch(float (&v)[EACH][NUMBERS], const float* x, int plane, int row, int thread) {
   const int image = plane / OD, d0 = plane % OD * SD - PD, h = row - PH;
@@ -175,13 +192,19 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
   const int start = (int)(mine * all / sharing), stop = (int)((mine + 1) * all / sharing);
 
   if (threadIdx.x < 128) {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 80;");
     if (start >= stop) return;
-    int tile = start;
-    Segment g = segment_of(tile, stop);
-    int row = g.first;
-    float v[EACH][NUMBERS];
-    fetch(v, x, g.plane, row, threadIdx.x);
+    Row next = {segment_of(start, stop), start, 0, true};
+    next.row = next.g.first;
+    float v[AHEAD][EACH][NUMBERS];
+    int read = 0;
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+      if (!next.there) break;
+      fetch(v[i], x, next.g.plane, next.row, threadIdx.x);
+      next.advance(stop);
+      read++;
+    }
     if (threadIdx.x == 0) {
       asm volatile("griddepcontrol.wait;" ::: "memory");
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(ready), "r"(PACKED) : "memory");
@@ -191,47 +214,46 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
                      : "memory");
     }
     __syncwarp();
-    for (int number = 0;; number++) {
-      uint32_t high[EACH][NUMBERS - 2], low[EACH][NUMBERS - 2];
+    for (int number = 0; number < read;) {
 #pragma unroll
-      for (int i = 0; i < EACH; i++) {
-        split(v[i][0], v[i][1], high[i][0], low[i][0]);
-        split(v[i][2], v[i][3], high[i][1], low[i][1]);
-        if (NUMBERS == 5) split(v[i][4], 0.0f, high[i][NUMBERS - 3], low[i][NUMBERS - 3]);
-      }
-      bool more = true;
-      if (++row > g.last) {
-        tile += g.end - g.begin;
-        more = tile < stop;
-        if (more) {
-          g = segment_of(tile, stop);
-          row = g.first;
+      for (int which = 0; which < AHEAD; which++) {
+        if (number >= read) break;
+        uint32_t high[EACH][NUMBERS - 2], low[EACH][NUMBERS - 2];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+          split(v[which][i][0], v[which][i][1], high[i][0], low[i][0]);
+          split(v[which][i][2], v[which][i][3], high[i][1], low[i][1]);
+          if (NUMBERS == 5) split(v[which][i][4], 0.0f, high[i][NUMBERS - 3], low[i][NUMBERS - 3]);
         }
-      }
-      if (more) fetch(v, x, g.plane, row, threadIdx.x);
-      const int slot = number % SLOTS;
-      bar_wait(empty + 8 * slot, ((number / SLOTS) & 1) ^ 1);
+        if (next.there) {
+          fetch(v[which], x, next.g.plane, next.row, threadIdx.x);
+          next.advance(stop);
+          read++;
+        }
+        const int slot = number % SLOTS;
+        bar_wait(empty + 8 * slot, ((number / SLOTS) & 1) ^ 1);
 #pragma unroll
-      for (int i = 0; i < EACH; i++) {
-        const int item = threadIdx.x + 128 * i;
-        if (item < ITEMS) {
-          const uint32_t to = ring + slot * SLOT + item * 8;
-          store_two(to, high[i][0], high[i][1]);
-          store_two(to + SLOT_HALF, low[i][0], low[i][1]);
-          if (NUMBERS == 5) {   // once more, a number further: a pair may begin anywhere
-            store_two(to + COPY, __byte_perm(high[i][0], high[i][1], 0x5432),
-                      __byte_perm(high[i][1], high[i][NUMBERS - 3], 0x5432));
-            store_two(to + COPY + SLOT_HALF, __byte_perm(low[i][0], low[i][1], 0x5432),
-                      __byte_perm(low[i][1], low[i][NUMBERS - 3], 0x5432));
+        for (int i = 0; i < EACH; i++) {
+          const int item = threadIdx.x + 128 * i;
+          if (item < ITEMS) {
+            const uint32_t to = ring + slot * SLOT + item * 8;
+            store_two(to, high[i][0], high[i][1]);
+            store_two(to + SLOT_HALF, low[i][0], low[i][1]);
+            if (NUMBERS == 5) {   // once more, a number further: a pair may begin anywhere
+              store_two(to + COPY, __byte_perm(high[i][0], high[i][1], 0x5432),
+                        __byte_perm(high[i][1], high[i][NUMBERS - 3], 0x5432));
+              store_two(to + COPY + SLOT_HALF, __byte_perm(low[i][0], low[i][1], 0x5432),
+                        __byte_perm(low[i][1], low[i][NUMBERS - 3], 0x5432));
+            }
           }
         }
+        __syncwarp();
+        if (lane == 0) bar_arrive(full + 8 * slot);
+        number++;
       }
-      __syncwarp();
-      if (lane == 0) bar_arrive(full + 8 * slot);
-      if (!more) break;
     }
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     if (start >= stop) return;
     const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, quad = lane / 4, q = lane % 4;
     const float2* table = reinterpret_cast<const float2*>(raw + TABLE);

@@ -1,4 +1,5 @@
 STAGED = 1  # tune: 1, 0
+# tune STAGED_CHUNK, STAGED_TURNS if: STAGED
 STAGED_SOURCE = r"""
 @staged_convolution.cu@"""
 STAGED_FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]

@@ -1,340 +1,378 @@
-"""C = A @ B in fp32 for 4096 x 4096 matrices: one fp16 product and both cross products in fp8 on tensor cores."""
-
-import functools
+import ctypes
+import hashlib
+import os
+from pathlib import Path
 
 import torch
-import triton
-import triton.language as tl
 from torch import nn
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
-    mbarrier,
-    tma,
-    warpgroup_mma,
-    warpgroup_mma_wait,
-)
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+from torch.utils import cpp_extension
+
+SOURCE = r"""
+#include <cstdint>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+
+#define STAGES 4  // tune: 3, 4
+#define GROUP 16  // tune: 4, 8, 16, 32
+#define RESIDENT 2  // tune: 1, 2
+#define MIX 1  // tune: 0, 1
+
+constexpr int DIM = 4096;               // M = N = K
+constexpr int CHUNKS = 128;             // of 128 bytes of a row: 64 of e4m3 (both corrections), then 64 of fp16
+constexpr int A_PART = 128 * 128;       // bytes of a chunk of a tile of A: 128 rows
+constexpr int B_PART = 256 * 128;       // and of B: 256 columns
+constexpr int SLOT = A_PART + B_PART;
+constexpr int SMEM = STAGES * SLOT + 1024 + 16 * STAGES;
+constexpr int TILES_M = DIM / 128, TILES_N = DIM / 256;
+constexpr int PANELS = DIM / 32;        // clusters of 8 blocks that split B, 32 columns each; as many split A, 32 rows each
+constexpr int IMAGE = 16 * 4096;        // bytes that a block of B makes: 32 columns of 16 chunks
+
+// ---------------------------------------------------------------- operands
+
+__device__ __forceinline__ uint32_t e4m3(float a, float b, float c, float d) {
+  const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
+  const uint32_t high = __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
+  return low | high << 16;
+}
+
+__device__ __forceinline__ uint32_t bits(__half2 x) { return *reinterpret_cast<uint32_t*>(&x); }
+
+// Products are ah bh in fp16 and (2^6 al)(2^-6 bh) + (2^-6 ah)(2^6 bl) in e4m3: chunks 0 to 31 hold al and bh,
+// chunks 32 to 63 ah and bl. k is taken in another order, the same for A and B: position 16 l + 4 j + e of each 512 is
+// column 128 j + 4 l + e. Piece q is the sixteen positions from 16 q on.
+__device__ __forceinline__ void convert(const float (&v)[16], float scale, uint4& h0, uint4& h1, uint4& low, uint4& high) {
+  uint32_t h[8], lo[4], hi[4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) {
+    const float x0 = v[4 * j] * scale, x1 = v[4 * j + 1] * scale, x2 = v[4 * j + 2] * scale, x3 = v[4 * j + 3] * scale;
+    const __half2 a = __floats2half2_rn(x0, x1), b = __floats2half2_rn(x2, x3);
+    const float2 fa = __half22float2(a), fb = __half22float2(b);
+    h[2 * j] = bits(a);
+    h[2 * j + 1] = bits(b);
+    lo[j] = e4m3((x0 - fa.x) * 64.0f, (x1 - fa.y) * 64.0f, (x2 - fb.x) * 64.0f, (x3 - fb.y) * 64.0f);
+    hi[j] = e4m3(x0 * 0.015625f, x1 * 0.015625f, x2 * 0.015625f, x3 * 0.015625f);
+  }
+  h0 = make_uint4(h[0], h[1], h[2], h[3]);
+  h1 = make_uint4(h[4], h[5], h[6], h[7]);
+  low = make_uint4(lo[0], lo[1], lo[2], lo[3]);
+  high = make_uint4(hi[0], hi[1], hi[2], hi[3]);
+}
+
+// The power of two that brings the largest magnitude to [2^13, 2^14), and one over it. What is not finite makes all
+// results of its row (its column) NaN; in the reference, too, none of them is finite.
+__device__ __forceinline__ float scale_of(unsigned top) { return __uint_as_float((unsigned)min(267 - (int)(top >> 23), 253) << 23); }
+__device__ __forceinline__ float inverse_of(unsigned top) {
+  return __uint_as_float(top < 0x7f800000u ? (unsigned)(254 - min(267 - (int)(top >> 23), 253)) << 23 : 0x7fc00000u);
+}
+
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+__global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, RESIDENT)
+split(const float* __restrict__ A, const float* __restrict__ B, char* ai, char* bi, float* ia, float* ib) {
+  extern __shared__ __align__(128) char image[];
+  __shared__ unsigned tops[16][32], panel[8][32];
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");   // gemm waits for the end of this grid by itself
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int cluster = blockIdx.x / 8, rank = blockIdx.x % 8;
+  const bool is_b = MIX ? cluster % 2 == 0 : cluster < PANELS;
+  const int index = MIX ? cluster / 2 : cluster % PANELS;
+  float v[2][16];
+  if (is_b) {
+    // A cluster holds 32 columns in registers, a block 512 rows of them, a thread one column of 32 rows (pieces
+    // 2 warp and 2 warp + 1 of the block).
+    cluster_arrive();   // the others have started when all have arrived
+    const int n0 = index * 32;
+    const float* src = B + (int64_t)(512 * rank + 8 * warp) * DIM + n0 + lane;
+#pragma unroll
+    for (int u = 0; u < 2; u++)
+#pragma unroll
+      for (int t = 0; t < 16; t++) v[u][t] = __ldcs(src + (int64_t)(t / 4 * 128 + u * 4 + t % 4) * DIM);
+    unsigned m = 0;
+#pragma unroll
+    for (int u = 0; u < 2; u++)
+#pragma unroll
+      for (int t = 0; t < 16; t++) m = max(m, __float_as_uint(v[u][t]) & 0x7fffffffu);
+    tops[warp][lane] = m;
+    __syncthreads();
+    cluster_wait();
+    if (warp < 8) {   // a warp tells each block of the cluster
+      unsigned x = 0;
+#pragma unroll
+      for (int j = 0; j < 16; j++) x = max(x, tops[j][lane]);
+      const uint32_t mine = (uint32_t)__cvta_generic_to_shared(&panel[rank][lane]);
+      uint32_t there;
+      asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(mine), "r"(warp));
+      asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there), "r"(x) : "memory");
+    }
+    __syncwarp();
+    cluster_arrive();
+    cluster_wait();
+    m = 0;
+#pragma unroll
+    for (int j = 0; j < 8; j++) m = max(m, panel[j][lane]);
+    if (rank == 0 && warp == 0) ib[n0 + lane] = inverse_of(m);
+    const float scale = scale_of(m);
+    // 16 slices of 32 rows of 128 bytes: 4 of high e4m3, 4 of low e4m3, 8 of fp16
+    char* row = image + lane * 128;
+    const int s = lane & 7;
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      const int q = 2 * warp + u, at8 = q / 8 * 4096 + ((q & 7) ^ s) * 16, c16 = (8 + q / 4) * 4096, i = (q & 3) * 2;
+      uint4 h0, h1, low, high;
+      convert(v[u], scale, h0, h1, low, high);
+      *reinterpret_cast<uint4*>(row + at8) = high;
+      *reinterpret_cast<uint4*>(row + 4 * 4096 + at8) = low;
+      *reinterpret_cast<uint4*>(row + c16 + (i ^ s) * 16) = h0;
+      *reinterpret_cast<uint4*>(row + c16 + ((i + 1) ^ s) * 16) = h1;
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    if (threadIdx.x < 16) {
+      const int i = threadIdx.x, chunk = i < 4 ? 4 * rank + i : i < 8 ? 28 + 4 * rank + i : 56 + 8 * rank + i;
+      char* to = bi + ((int64_t)(n0 / 256) * CHUNKS + chunk) * B_PART + n0 % 256 * 128;
+      const uint32_t from = (uint32_t)__cvta_generic_to_shared(image) + i * 4096;
+      asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(4096) : "memory");
+      asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
+    }
+  } else {
+    // Four rows a block, two of them in a thread, which holds piece q of each.
+    const int half = threadIdx.x / 256, q = threadIdx.x % 256, m0 = (index * 8 + rank) * 4 + half * 2;
+    const float4* src = reinterpret_cast<const float4*>(A + (int64_t)m0 * DIM) + 128 * (q / 32) + lane;
+#pragma unroll
+    for (int u = 0; u < 2; u++)
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const float4 f = __ldcs(src + u * (DIM / 4) + 32 * j);
+        v[u][4 * j] = f.x;
+        v[u][4 * j + 1] = f.y;
+        v[u][4 * j + 2] = f.z;
+        v[u][4 * j + 3] = f.w;
+      }
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      unsigned top = 0;
+#pragma unroll
+      for (int j = 0; j < 16; j++) top = max(top, __float_as_uint(v[u][j]) & 0x7fffffffu);
+      top = __reduce_max_sync(0xffffffffu, top);
+      if (lane == 0) tops[warp][u] = top;
+    }
+    __syncthreads();
+    const int odd = lane & 1;
+#pragma unroll
+    for (int u = 0; u < 2; u++) {
+      const int m = m0 + u, s = m & 7;
+      unsigned top = 0;
+#pragma unroll
+      for (int j = 0; j < 8; j++) top = max(top, tops[half * 8 + j][u]);
+      if (q == 0) ia[m] = inverse_of(top);
+      uint4 h0, h1, low, high;
+      convert(v[u], scale_of(top), h0, h1, low, high);
+      char* row = ai + (int64_t)(m / 128) * CHUNKS * A_PART + m % 128 * 128;
+      const int c8 = q / 8, at8 = ((q & 7) ^ s) * 16;
+      *reinterpret_cast<uint4*>(row + (int64_t)c8 * A_PART + at8) = low;
+      *reinterpret_cast<uint4*>(row + (int64_t)(32 + c8) * A_PART + at8) = high;
+      // neighbours exchange halves, so that two lanes fill a sector of 32 bytes at a time
+      const uint4 give = odd ? h0 : h1;
+      uint4 got;
+      got.x = __shfl_xor_sync(0xffffffffu, give.x, 1);
+      got.y = __shfl_xor_sync(0xffffffffu, give.y, 1);
+      got.z = __shfl_xor_sync(0xffffffffu, give.z, 1);
+      got.w = __shfl_xor_sync(0xffffffffu, give.w, 1);
+      const int i = (q & 3) * 2 - odd;
+      char* to = row + (int64_t)(64 + q / 4) * A_PART;
+      *reinterpret_cast<uint4*>(to + (i ^ s) * 16) = odd ? got : h0;
+      *reinterpret_cast<uint4*>(to + ((i + 2) ^ s) * 16) = odd ? h1 : got;
+    }
+  }
+}
+
+// ---------------------------------------------------------------- product
+
+__device__ __forceinline__ void bar_init(uint32_t bar, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+__device__ __forceinline__ void bar_expect(uint32_t bar, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void bar_arrive(uint32_t bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+__device__ __forceinline__ void bar_wait(uint32_t bar, uint32_t parity) {
+  uint32_t done;
+  do {
+    asm volatile("{ .reg .pred P; mbarrier.try_wait.parity.shared::cta.b64 P, [%1], %2; selp.u32 %0, 1, 0, P; }"
+                 : "=r"(done) : "r"(bar), "r"(parity) : "memory");
+  } while (!done);
+}
+__device__ __forceinline__ void bulk_load(uint32_t to, const char* from, int bytes, uint32_t bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               ::"r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
+}
+
+#define P4(i) "+f"(p[i]), "+f"(p[i + 1]), "+f"(p[i + 2]), "+f"(p[i + 3])
+#define P16(i) P4(i), P4(i + 4), P4(i + 8), P4(i + 12)
+#define P128 P16(0), P16(16), P16(32), P16(48), P16(64), P16(80), P16(96), P16(112)
+// p (64 x 256) = or += 64 x 32 bytes times 32 bytes x 256, both in shared memory, k fastest
+__device__ __forceinline__ void wgmma16(float (&p)[128], uint64_t a, uint64_t b) {
+  asm volatile("{ .reg .pred q; setp.ne.b32 q, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+      "{REGISTERS}, %128, %129, q, 1, 1, 0, 0; }"
+      : P128 : "l"(a), "l"(b), "r"(1));
+}
+__device__ __forceinline__ void wgmma8(float (&p)[128], uint64_t a, uint64_t b, int add) {
+  asm volatile("{ .reg .pred q; setp.ne.b32 q, %130, 0; wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 "
+      "{REGISTERS}, %128, %129, q, 1, 1; }"
+      : P128 : "l"(a), "l"(b), "r"(add));
+}
+
+__device__ __forceinline__ void place(int tile, int& tm, int& tn) {   // groups of GROUP rows of tiles, down first
+  const int in = tile % (GROUP * TILES_N);
+  tm = tile / (GROUP * TILES_N) * GROUP + in % GROUP;
+  tn = in / GROUP;
+}
+
+__global__ void __launch_bounds__(384, 1)
+gemm(const char* ai, const char* bi, const float* ia, const float* ib, float* out) {
+  extern __shared__ char raw[];
+  const uint32_t slots = ((uint32_t)__cvta_generic_to_shared(raw) + 1023) & ~1023u;
+  const uint32_t full = slots + STAGES * SLOT, empty = full + 8 * STAGES;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; s++) {
+      bar_init(full + 8 * s, 1);
+      bar_init(empty + 8 * s, 8);   // a warp each
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+  }
+  asm volatile("griddepcontrol.wait;" ::: "memory");   // split has ended, and all that it wrote is visible
+  __syncthreads();
+  if (threadIdx.x < 128) {   // one thread fills the slots
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    if (threadIdx.x == 0) {
+      int step = 0;
+      for (int tile = blockIdx.x; tile < TILES_M * TILES_N; tile += gridDim.x) {
+        int tm, tn;
+        place(tile, tm, tn);
+        const char* a = ai + (int64_t)tm * CHUNKS * A_PART;
+        const char* b = bi + (int64_t)tn * CHUNKS * B_PART;
+        for (int i = 0; i < CHUNKS; i++, step++) {
+          const int s = step % STAGES;
+          const uint32_t at = slots + s * SLOT, bar = full + 8 * s;
+          bar_wait(empty + 8 * s, (step / STAGES & 1) ^ 1);
+          bar_expect(bar, SLOT);
+          bulk_load(at, a, A_PART, bar);
+          bulk_load(at + A_PART, b, B_PART, bar);
+          a += A_PART;
+          b += B_PART;
+        }
+      }
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    const int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32;
+    // swizzle of 128 bytes, 1024 bytes from 8 rows to the next 8; 32 bytes of k further is 2
+    const uint64_t form = (uint64_t)1 << 62 | (uint64_t)64 << 32 | (uint64_t)1 << 16;
+    float acc[128];
+#pragma unroll
+    for (int k = 0; k < 128; k++) acc[k] = 0.0f;
+    int step = 0;
+    for (int tile = blockIdx.x; tile < TILES_M * TILES_N; tile += gridDim.x) {
+      int tm, tn;
+      place(tile, tm, tn);
+#pragma unroll
+      for (int k = 0; k < 128; k++) asm volatile("" : "+f"(acc[k])::"memory");
+      // the corrections
+#pragma unroll 1
+      for (int i = 0; i < CHUNKS / 2; i++, step++) {
+        const int s = step % STAGES;
+        const uint64_t a = form | (slots + s * SLOT + group * (A_PART / 2)) >> 4, b = form | (slots + s * SLOT + A_PART) >> 4;
+        bar_wait(full + 8 * s, step / STAGES & 1);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int j = 0; j < 4; j++) wgmma8(acc, a + 2 * j, b + 2 * j, i > 0 || j > 0);
+        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (i > 0 && lane == 0) bar_arrive(empty + 8 * ((step + STAGES - 1) % STAGES));   // the chunk before is done
+      }
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (lane == 0) bar_arrive(empty + 8 * ((step + STAGES - 1) % STAGES));
+#pragma unroll
+      for (int k = 0; k < 128; k++) asm volatile("" : "+f"(acc[k])::"memory");
+      // the products on top of them
+#pragma unroll 1
+      for (int i = 0; i < CHUNKS / 2; i++, step++) {
+        const int s = step % STAGES;
+        const uint64_t a = form | (slots + s * SLOT + group * (A_PART / 2)) >> 4, b = form | (slots + s * SLOT + A_PART) >> 4;
+        bar_wait(full + 8 * s, step / STAGES & 1);
+        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+        for (int j = 0; j < 4; j++) wgmma16(acc, a + 2 * j, b + 2 * j);
+        asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (i > 0 && lane == 0) bar_arrive(empty + 8 * ((step + STAGES - 1) % STAGES));
+      }
+      const int m = tm * 128 + group * 64 + warp * 16 + lane / 4, n = tn * 256 + lane % 4 * 2;   // and row m + 8
+      const float i0 = ia[m], i1 = ia[m + 8];
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      if (lane == 0) bar_arrive(empty + 8 * ((step + STAGES - 1) % STAGES));
+#pragma unroll
+      for (int k = 0; k < 128; k++) asm volatile("" : "+f"(acc[k])::"memory");   // acc is valid only now
+      float* o = out + (int64_t)m * DIM + n;
+#pragma unroll
+      for (int t = 0; t < 32; t++) {
+        const float2 j = __ldg(reinterpret_cast<const float2*>(ib + n + 8 * t));
+        __stcs(reinterpret_cast<float2*>(o + 8 * t), make_float2(acc[4 * t] * i0 * j.x, acc[4 * t + 1] * i0 * j.y));
+        __stcs(reinterpret_cast<float2*>(o + 8 * DIM + 8 * t), make_float2(acc[4 * t + 2] * i1 * j.x, acc[4 * t + 3] * i1 * j.y));
+      }
+    }
+  }
+}
+
+extern "C" int product(const float* a, const float* b, char* parts, float* scales, float* out, int blocks, cudaStream_t stream) {
+  char *ai = parts, *bi = parts + (int64_t)DIM * DIM * 4;
+  cudaError_t status = cudaFuncSetAttribute(split, cudaFuncAttributeMaxDynamicSharedMemorySize, IMAGE);
+  if (status != cudaSuccess) return status;
+  status = cudaFuncSetAttribute(gemm, cudaFuncAttributeMaxDynamicSharedMemorySize, SMEM);
+  if (status != cudaSuccess) return status;
+  split<<<2 * PANELS * 8, 512, IMAGE, stream>>>(a, b, ai, bi, scales, scales + DIM);
+  status = cudaGetLastError();
+  if (status != cudaSuccess) return status;
+  cudaLaunchAttribute early[1];
+  early[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early[0].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(384);
+  config.dynamicSmemBytes = SMEM;
+  config.stream = stream;
+  config.attrs = early;
+  config.numAttrs = 1;
+  status = cudaLaunchKernelEx(&config, gemm, (const char*)ai, (const char*)bi, (const float*)scales,
+                              (const float*)(scales + DIM), out);
+  if (status != cudaSuccess) return status;
+  return cudaGetLastError();
+}
+""".replace("REGISTERS", ", ".join(f"%{i}" for i in range(128)))
+FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
+
+
+def build(source: str) -> ctypes.CDLL:
+    name = "kernel_" + hashlib.sha256((source + str(FLAGS)).encode()).hexdigest()[:16]
+    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cpp_extension.get_default_build_root()) / name
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "kernel.cu"
+    if not file.exists():
+        file.write_text(source)
+    cpp_extension.load(name=name, sources=[str(file)], extra_cuda_cflags=FLAGS,
+                       build_directory=str(folder), is_python_module=False, with_cuda=True)
+    return ctypes.CDLL(str(folder / f"{name}.so"))
+
+
+LIBRARY = build(SOURCE)
+LIBRARY.product.argtypes = [ctypes.c_void_p] * 5 + [ctypes.c_int, ctypes.c_void_p]
+LIBRARY.product.restype = ctypes.c_int
 
 M = 4096
 N = 4096
 K = 4096
-
-PREP_K = 128  # tune: 64, 128
-PREP_WARPS = 8  # tune: 4, 8
-GEMM_WARPGROUPS = 2  # tune: 2, 3
-GEMM_STAGES = 4  # tune: 3, 4
-GEMM_GROUP = 8  # tune: 4, 8, 16
-# tune if: (64 * GEMM_WARPGROUPS + 256) * 128 * GEMM_STAGES <= 229376
-
-
-class PlannedLaunch:
-    """A launch of one kernel with the same integers, constants and alignments each time: Triton looks at them once.
-
-    Triton's own way looks at each argument each time, which takes the host longer than a small kernel takes the device.
-    """
-
-    def __init__(self, kernel, programs, numbers, **constants):
-        self.kernel, self.grid, self.numbers, self.constants = kernel, (*programs, 1, 1)[:3], numbers, constants
-        self.compiled, self.rest = None, ()
-
-    def __call__(self, *pointers):
-        if self.compiled is not None:
-            self.compiled[self.grid](*pointers, *self.rest)
-            return
-        self.compiled = self.kernel[self.grid](*pointers, *self.numbers, **self.constants)
-        names = self.kernel.arg_names[len(pointers) + len(self.numbers) :]
-        self.rest = (*self.numbers, *(self.constants[name] for name in names))
-
-
-# Each row of A and each column of B is scaled by a power of two that brings its largest finite magnitude to
-# [2^13, 2^14): s = hi + lo with hi in fp16, |lo| <= 4. Then s / 64 and 64 lo fit e4m3, and their products have the scale
-# of hi hi. A row of scratch has 4 K bytes: A's is (s / 64, 64 lo, hi), B's is (64 lo, s / 64, hi), so that one walk along
-# both rows meets both cross products, then the large one. Numbers that are not finite count as zero and are listed.
-
-
-@triton.jit
-def split_power(top):
-    # The power of two for a row whose largest magnitude has these bits.
-    return (tl.minimum(267 - (top >> 23), 253) << 23).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def split_row(row, a_ptr, a16_ptr, a8_ptr, top_ptr, count_ptr, list_ptr, K: tl.constexpr):
-    # A whole row of A, read once.
-    k = tl.arange(0, K)
-    v = tl.load(a_ptr + row * K + k, eviction_policy="evict_first")
-    bits = v.to(tl.int32, bitcast=True) & 0x7FFFFFFF
-    top = tl.max(bits, axis=0)
-    if top >= 0x7F800000:
-        bad = bits >= 0x7F800000
-        top = tl.max(tl.where(bad, 0, bits), axis=0)
-        place = tl.atomic_add(count_ptr + tl.zeros_like(k), 1, mask=bad)
-        tl.store(list_ptr + place, row * K + k, mask=bad)
-    tl.store(top_ptr + row, top)
-    s = tl.where(bits < 0x7F800000, v, 0.0) * split_power(top)
-    hi = s.to(tl.float16)
-    lo = s - hi.to(tl.float32)
-    to = row * (4 * K) + k
-    tl.store(a16_ptr + row * (2 * K) + K + k, hi)
-    tl.store(a8_ptr + to, (s * 0.015625).to(tl.float8e4nv))
-    tl.store(a8_ptr + to + K, (lo * 64.0).to(tl.float8e4nv))
-
-
-@triton.jit
-def split_largest(pid, b_ptr, top_ptr, count_ptr, list_ptr, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr,
-                  BK: tl.constexpr):
-    # The bits of the largest finite magnitude of each column of B; larger numbers have larger bits.
-    n = pid % (N // BN) * BN + tl.arange(0, BN)
-    k = pid // (N // BN) * BK + tl.arange(0, BK)
-    at = k[:, None] * N + n[None, :]
-    bits = tl.load(b_ptr + at).to(tl.int32, bitcast=True) & 0x7FFFFFFF
-    top = tl.max(bits, axis=0)
-    if tl.max(top, axis=0) >= 0x7F800000:
-        bad = bits >= 0x7F800000
-        top = tl.max(tl.where(bad, 0, bits), axis=0)
-        place = tl.atomic_add(count_ptr + tl.zeros_like(at), 1, mask=bad)
-        tl.store(list_ptr + place, n[None, :] * K + k[:, None], mask=bad)
-    tl.atomic_max(top_ptr + n, top)
-
-
-@triton.jit
-def split_first(a_ptr, b_ptr, a16_ptr, a8_ptr, top_a_ptr, ints_ptr, lists_ptr, M: tl.constexpr, N: tl.constexpr,
-                K: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    # The rows of A; then the largest of each column of B, so that B lies in the L2 at the end.
-    # ints: the tops of B's columns, then how many numbers of A and of B are listed.
-    pid = tl.program_id(0)
-    if pid < M:
-        split_row(pid, a_ptr, a16_ptr, a8_ptr, top_a_ptr, ints_ptr + N, lists_ptr, K)
-    else:
-        split_largest(pid - M, b_ptr, ints_ptr, ints_ptr + N + 1, lists_ptr + M * K, N, K, BN, BK)
-
-
-@triton.jit
-def split_columns(b_ptr, b16_ptr, b8_ptr, top_ptr, N: tl.constexpr, K: tl.constexpr, BN: tl.constexpr,
-                  BK: tl.constexpr):
-    # The columns of B, transposed. The last k come first: they were read last and may still lie in the L2.
-    pid = tl.program_id(0)
-    n = pid % (N // BN) * BN + tl.arange(0, BN)
-    k = (K // BK - 1 - pid // (N // BN)) * BK + tl.arange(0, BK)
-    v = tl.load(b_ptr + k[None, :] * N + n[:, None], eviction_policy="evict_first")
-    power = split_power(tl.load(top_ptr + n))
-    s = tl.where(tl.abs(v) < float("inf"), v, 0.0) * power[:, None]
-    hi = s.to(tl.float16)
-    lo = s - hi.to(tl.float32)
-    to = n[:, None] * (4 * K) + k[None, :]
-    tl.store(b16_ptr + n[:, None] * (2 * K) + K + k[None, :], hi)
-    tl.store(b8_ptr + to, (lo * 64.0).to(tl.float8e4nv))
-    tl.store(b8_ptr + to + K, (s * 0.015625).to(tl.float8e4nv))
-
-
-@triton.jit
-def spread(count_ptr, list_ptr, x_ptr, other_ptr, out_ptr, K: tl.constexpr, N: tl.constexpr, x_row: tl.constexpr,
-           x_k: tl.constexpr, s_k: tl.constexpr, s_n: tl.constexpr, o_row: tl.constexpr, o_n: tl.constexpr,
-           BLOCK: tl.constexpr):
-    # Add what the listed numbers x[row, k] contribute to out[row, :]: x other[k, :].
-    for number in range(tl.program_id(0), tl.load(count_ptr), tl.num_programs(0)):
-        index = tl.load(list_ptr + number)
-        k = index % K
-        row = index // K
-        v = tl.load(x_ptr + row * x_row + k * x_k)
-        for n0 in range(0, N, BLOCK):
-            n = n0 + tl.arange(0, BLOCK)
-            other = tl.load(other_ptr + k * s_k + n * s_n, mask=n < N, other=0.0)
-            tl.atomic_add(out_ptr + row * o_row + n * o_n, v * other, mask=n < N)
-
-
-@triton.jit
-def spreads(ints_ptr, lists_ptr, a_ptr, b_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
-            BLOCK: tl.constexpr):
-    spread(ints_ptr + N, lists_ptr, a_ptr, b_ptr, out_ptr, K, N, K, 1, N, 1, N, 1, BLOCK)
-    spread(ints_ptr + N + 1, lists_ptr + M * K, b_ptr, a_ptr, out_ptr, K, M, 1, N, 1, K, 1, N, BLOCK)
-
-
-@gluon.jit
-def gemm_place(tile, NT: gl.constexpr, GROUP: gl.constexpr):
-    # The first row and column of a tile of 128 x 256, in groups of rows of tiles.
-    group = tile // (GROUP * NT)
-    place = tile % (GROUP * NT)
-    return (group * GROUP + place % GROUP) * 128, place // GROUP * 256
-
-
-@gluon.jit
-def gemm_fill(a_desc, b_desc, a_slots, b_slots, full, empty, m0, n0, step, PARTS: gl.constexpr, WGS: gl.constexpr,
-              STEPS: gl.constexpr, STAGES: gl.constexpr):
-    # All of a tile's operands: 128 bytes of each row in each step, first fp8, then fp16.
-    for i in range(2 * STEPS):
-        slot = step % STAGES
-        mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
-        bar = full.index(slot)
-        mbarrier.expect(bar, (64 * PARTS + 256) * 128)
-        tma.async_copy_global_to_shared(b_desc, [n0, i * 64], bar, b_slots.index(slot))
-        for part in gl.static_range(PARTS):
-            tma.async_copy_global_to_shared(a_desc, [m0 + part * 64, i * 64], bar, a_slots.index(WGS * slot + part))
-        step += 1
-    return step
-
-
-@gluon.jit
-def gemm_loads(a_desc, b_desc, a_slots, b_slots, full, empty, TILES: gl.constexpr, NT: gl.constexpr,
-               GROUP: gl.constexpr, WGS: gl.constexpr, STEPS: gl.constexpr, STAGES: gl.constexpr):
-    # One warp fills the ring.
-    step = 0
-    if WGS == 2:
-        for tile in range(gl.program_id(0), TILES, gl.num_programs(0)):
-            m0, n0 = gemm_place(tile, NT, GROUP)
-            step = gemm_fill(a_desc, b_desc, a_slots, b_slots, full, empty, m0, n0, step, 2, WGS, STEPS, STAGES)
-    else:
-        first = gl.program_id(0) // NT * 512
-        column = gl.program_id(0) % NT * 256
-        for part in range(2):
-            step = gemm_fill(a_desc, b_desc, a_slots, b_slots, full, empty, first + part * 192, column, step, 3, WGS,
-                             STEPS, STAGES)
-        step = gemm_fill(a_desc, b_desc, a_slots, b_slots, full, empty, first + 384, column, step, 2, WGS, STEPS, STAGES)
-
-
-@gluon.jit
-def gemm_steps(acc, step, WG: gl.constexpr, a_slots, b_slots, full, empty, FP8: gl.constexpr, WGS: gl.constexpr,
-               STEPS: gl.constexpr, STAGES: gl.constexpr):
-    # acc plus the products of one kind. A step's product runs while the next one's is issued.
-    shared8: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=8, rank=2)
-    for i in range(STEPS):
-        slot = step % STAGES
-        mbarrier.wait(full.index(slot), (step // STAGES) & 1)
-        if FP8:
-            x = a_slots.index(WGS * slot + WG)._reinterpret(gl.float8e4nv, [64, 128], shared8)
-            w = b_slots.index(slot)._reinterpret(gl.float8e4nv, [256, 128], shared8)
-            acc = warpgroup_mma(x, w.permute((1, 0)), acc, is_async=True)
-        else:
-            xh = a_slots.index(WGS * slot + WG)
-            wh = b_slots.index(slot)
-            acc = warpgroup_mma(xh, wh.permute((1, 0)), acc, is_async=True)
-        acc = warpgroup_mma_wait(1, deps=[acc])
-        mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=i > 0)
-        step += 1
-    acc = warpgroup_mma_wait(0, deps=[acc])
-    mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
-    return acc, step
-
-
-@gluon.jit
-def gemm_inverse(top_ptr, at):
-    # One over the power of two of a row.
-    return ((254 - gl.minimum(267 - (gl.load(top_ptr + at) >> 23), 253)) << 23).to(gl.float32, bitcast=True)
-
-
-@gluon.jit
-def gemm_tile(step, m0, n0, WG: gl.constexpr, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N: gl.constexpr,
-              WGS: gl.constexpr, STEPS: gl.constexpr, STAGES: gl.constexpr):
-    # 64 rows and 256 columns: both cross products while the sum is small (fp8 sums have few bits), then the large one.
-    layout8: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 32])
-    layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 16])
-    cross = gl.zeros([64, 256], gl.float32, layout8)
-    cross, step = gemm_steps(cross, step, WG, a_slots, b_slots, full, empty, True, WGS, STEPS, STAGES)
-    acc = gl.convert_layout(cross, layout)  # the same places: only the instruction's depth differs
-    acc, step = gemm_steps(acc, step, WG, a_slots, b_slots, full, empty, False, WGS, STEPS, STAGES)
-    m = m0 + WG * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
-    n = n0 + gl.arange(0, 256, layout=gl.SliceLayout(0, layout))
-    value = acc * gemm_inverse(ta_ptr, m)[:, None] * gemm_inverse(tb_ptr, n)[None, :]
-    gl.store(out_ptr + m[:, None] * N + n[None, :], value)
-    return step
-
-
-@gluon.jit
-def gemm_multiply(WG: gl.constexpr, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N: gl.constexpr,
-                  TILES: gl.constexpr, NT: gl.constexpr, GROUP: gl.constexpr, WGS: gl.constexpr, STEPS: gl.constexpr,
-                  STAGES: gl.constexpr):
-    # One warpgroup: 64 rows of each tile.
-    step = 0
-    if WGS == 2:
-        for tile in range(gl.program_id(0), TILES, gl.num_programs(0)):
-            m0, n0 = gemm_place(tile, NT, GROUP)
-            step = gemm_tile(step, m0, n0, WG, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N, WGS, STEPS,
-                             STAGES)
-    else:
-        # 512 rows as 192 + 192 + 128: the third warpgroup has no rows of the last tile, and lets its slots pass.
-        first = gl.program_id(0) // NT * 512
-        column = gl.program_id(0) % NT * 256
-        for part in range(3 - WG // 2):
-            step = gemm_tile(step, first + part * 192, column, WG, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr,
-                             N, WGS, STEPS, STAGES)
-        if WG == 2:
-            for _i in range(2 * STEPS):
-                slot = step % STAGES
-                mbarrier.wait(full.index(slot), (step // STAGES) & 1)
-                mbarrier.arrive(empty.index(slot), count=1)
-                step += 1
-
-
-@gluon.jit
-def gemm(a_desc, b_desc, ta_ptr, tb_ptr, out_ptr, N: gl.constexpr, TILES: gl.constexpr, NT: gl.constexpr,
-         GROUP: gl.constexpr, WGS: gl.constexpr, STEPS: gl.constexpr, STAGES: gl.constexpr):
-    a_slots = gl.allocate_shared_memory(gl.float16, [WGS * STAGES, 64, 64], a_desc.layout)
-    b_slots = gl.allocate_shared_memory(gl.float16, [STAGES, 256, 64], b_desc.layout)
-    # A ring of slots: one full, when its tiles have come; one empty, when all warpgroups have read them.
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for i in gl.static_range(STAGES):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=WGS)
-    fence_async_shared()
-    if WGS == 2:
-        gl.warp_specialize([
-            (gemm_multiply, (0, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N, TILES, NT, GROUP, WGS, STEPS,
-                             STAGES)),
-            (gemm_multiply, (1, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N, TILES, NT, GROUP, WGS, STEPS,
-                             STAGES)),
-            (gemm_loads, (a_desc, b_desc, a_slots, b_slots, full, empty, TILES, NT, GROUP, WGS, STEPS, STAGES)),
-        ], [4, 1], [240, 24])
-    else:
-        gl.warp_specialize([
-            (gemm_multiply, (0, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N, TILES, NT, GROUP, WGS, STEPS,
-                             STAGES)),
-            (gemm_multiply, (1, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N, TILES, NT, GROUP, WGS, STEPS,
-                             STAGES)),
-            (gemm_multiply, (2, a_slots, b_slots, full, empty, ta_ptr, tb_ptr, out_ptr, N, TILES, NT, GROUP, WGS, STEPS,
-                             STAGES)),
-            (gemm_loads, (a_desc, b_desc, a_slots, b_slots, full, empty, TILES, NT, GROUP, WGS, STEPS, STAGES)),
-        ], [4, 4, 1], [160, 160, 24])
-
-
-class Product:
-    """The launches for one device and for the alignments of both operands."""
-
-    def __init__(self, device, *aligned):
-        bn = 64
-        self.first = PlannedLaunch(split_first, (M + N // bn * (K // 128),), (), M=M, N=N, K=K, BN=bn, BK=128,
-                                   num_warps=PREP_WARPS)
-        self.columns = PlannedLaunch(split_columns, (N // bn * (K // PREP_K),), (), N=N, K=K, BN=bn, BK=PREP_K,
-                                     num_warps=PREP_WARPS)
-        tiles = M // 128 * (N // 256)
-        programs = torch.cuda.get_device_properties(device).multi_processor_count
-        programs = min(tiles, programs) if GEMM_WARPGROUPS == 2 else M // 512 * (N // 256)
-        self.gemm = PlannedLaunch(gemm, (programs,), (), N=N, TILES=tiles, NT=N // 256, GROUP=GEMM_GROUP,
-                                  WGS=GEMM_WARPGROUPS, STEPS=K // 64, STAGES=GEMM_STAGES, num_warps=4)
-        self.spreads = PlannedLaunch(spreads, (256,), (), M=M, N=N, K=K, BLOCK=1024)
-        self.a_layout = gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16)
-        self.b_layout = gl.NVMMASharedLayout.get_default_for([256, 64], gl.float16)
-
-    def __call__(self, a, b):
-        device = a.device
-        ints = torch.zeros(N + 2, device=device, dtype=torch.int32)
-        top_a = torch.empty(M, device=device, dtype=torch.int32)
-        lists = torch.empty(M * K + N * K, device=device, dtype=torch.int32)
-        a16 = torch.empty((M, 2 * K), device=device, dtype=torch.float16)
-        b16 = torch.empty((N, 2 * K), device=device, dtype=torch.float16)
-        out = torch.empty((M, N), device=device, dtype=torch.float32)
-        self.first(a, b, a16, a16.view(torch.float8_e4m3fn), top_a, ints, lists)
-        self.columns(b, b16, b16.view(torch.float8_e4m3fn), ints)
-        a_desc = TensorDescriptor(a16, (M, 2 * K), (2 * K, 1), [64, 64], self.a_layout)
-        b_desc = TensorDescriptor(b16, (N, 2 * K), (2 * K, 1), [256, 64], self.b_layout)
-        self.gemm(a_desc, b_desc, top_a, ints, out)
-        self.spreads(ints, lists, a, b, out)
-        return out
-
-
-product_of = functools.lru_cache(maxsize=None)(Product)
 
 
 class ModelNew(nn.Module):
@@ -345,6 +383,19 @@ class ModelNew(nn.Module):
     def forward(self, A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
         if A.shape != (M, K) or B.shape != (K, N) or A.dtype != torch.float32 or B.dtype != torch.float32:
             raise RuntimeError("shape or dtype not supported")
+        if not A.is_cuda or A.device != B.device:
+            raise RuntimeError("device not supported")
         A, B = A.contiguous(), B.contiguous()
-        with torch.cuda.device(A.device):
-            return product_of(A.device, A.data_ptr() % 16 == 0, B.data_ptr() % 16 == 0)(A, B)
+        if A.data_ptr() % 16:
+            A = A.clone()
+        dev = A.device
+        parts = torch.empty((8 * M * K,), device=dev, dtype=torch.uint8)
+        scales = torch.empty((M + N,), device=dev, dtype=torch.float32)
+        out = torch.empty((M, N), device=dev, dtype=torch.float32)
+        blocks = min(torch.cuda.get_device_properties(dev).multi_processor_count, (M // 128) * (N // 256))
+        with torch.cuda.device(dev):
+            status = LIBRARY.product(A.data_ptr(), B.data_ptr(), parts.data_ptr(), scales.data_ptr(), out.data_ptr(),
+                                     blocks, torch.cuda.current_stream().cuda_stream)
+        if status:
+            raise RuntimeError(f"product: CUDA error {status}")
+        return out

@@ -1,57 +1,110 @@
-"""Row-wise cumulative sum: one flat, software-pipelined loop over the chunks of neighbouring rows."""
+"""Row-wise cumulative sum: a persistent stream of chunks that TMA brings and takes, scanned in place.
+
+A program draws row after row from a counter, so that none waits for a slower one.
+"""
 
 import torch
 import torch.nn as nn
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-# elements of a chunk
-BLOCK = 4096  # tune: 1024, 2048, 4096, 8192
-# warps of a program
-WARPS = 4  # tune: 1, 2, 4, 8, 16
-# pipeline stages: STAGES - 1 chunks are in flight
-STAGES = 4  # tune: 2, 3, 4, 5, 6, 8
-# neighbouring rows that one program walks
-ROWS = 2  # tune: 1, 2, 4, 8
-# streaming stores
-STREAM = 1  # tune: 0, 1
-# tune if: BLOCK * STAGES <= 49152
-# tune if: BLOCK <= 2048 * WARPS
-# tune if: BLOCK >= 128 * WARPS
+# warps of a program; a chunk has 1024 elements for each
+WARPS = 4  # tune: 1, 2, 4, 8
+# chunks in the ring
+SLOTS = 4  # tune: 3, 4, 6, 8
+# resident programs for each multiprocessor
+BLOCKS = 3  # tune: 1, 2, 3, 4, 6, 8, 12
+# a slot is filled again when the store of this many chunks ago has read it
+LAG = 1  # tune: 1, 2
+# tune if: (4 * WARPS * SLOTS + 2) * BLOCKS <= 226
+# tune if: WARPS * SLOTS <= 32
 
 
-@triton.jit
+@gluon.jit
 def _add(a, b):
     return a + b
 
 
-@triton.jit
-def cumsum_rows_kernel(
-    x_ptr,
-    y_ptr,
-    COLS: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-    STREAM: tl.constexpr,
-):
-    CHUNKS: tl.constexpr = COLS // BLOCK
-    first = tl.program_id(0).to(tl.int64) * (ROWS * COLS)
-    x_base = x_ptr + first
-    y_base = y_ptr + first
-    offs = tl.arange(0, BLOCK)
-    carry = 0.0
-    # The rows of a program are neighbours in memory: chunk t of the program begins at t * BLOCK.
-    for t in tl.range(0, ROWS * CHUNKS, num_stages=STAGES):
-        x = tl.load(x_base + t * BLOCK + offs, eviction_policy="evict_first")
-        # a new row starts from zero (a select: no NaN or infinity of the last row survives)
-        before = tl.where(t % CHUNKS == 0, 0.0, carry)
-        y = tl.associative_scan(x, 0, _add) + before
-        if STREAM:
-            tl.store(y_base + t * BLOCK + offs, y, cache_modifier=".cs")
-        else:
-            tl.store(y_base + t * BLOCK + offs, y)
-        carry = before + tl.sum(x, axis=0)
+@gluon.jit
+def _fetch(x_desc, ring, full, line, slot, LINES: gl.constexpr):
+    # a chunk of LINES lines of 32 elements
+    bar = full.index(slot)
+    mbarrier.expect(bar, LINES * 128)
+    tma.async_copy_global_to_shared(x_desc, [line, 0], bar, ring.index(slot))
+
+
+@gluon.jit
+def cumsum_rows_kernel(x_desc, y_desc, counter, rows, COLS: gl.constexpr, WARPS: gl.constexpr, SLOTS: gl.constexpr,
+                       LAG: gl.constexpr):
+    LINES: gl.constexpr = 32 * WARPS
+    BLOCK: gl.constexpr = 1024 * WARPS
+    CHUNKS: gl.constexpr = COLS // BLOCK
+    # A line of 32 elements for each thread; the 128-byte swizzle keeps its accesses free of bank conflicts.
+    tile: gl.constexpr = gl.BlockedLayout([1, 32], [32, 1], [WARPS, 1], [1, 0])
+    flat: gl.constexpr = gl.BlockedLayout([32], [32], [WARPS], [0])
+
+    ring = gl.allocate_shared_memory(gl.float32, [SLOTS, LINES, 32], x_desc.layout)
+    full = gl.allocate_shared_memory(gl.int64, [SLOTS, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(SLOTS):
+        mbarrier.init(full.index(i), count=1)
+    fence_async_shared()
+    tl.debug_barrier()
+
+    pid = gl.program_id(0)
+    programs = gl.num_programs(0)
+    # There are no more programs than rows, and no fewer chunks in a row than slots.
+    for i in gl.static_range(SLOTS):
+        _fetch(x_desc, ring, full, (pid * CHUNKS + i) * LINES, i, LINES)
+
+    step = 0
+    row = pid
+    while row < rows:
+        # The row after this one. Each program draws until a ticket fails, which makes as many tickets as rows.
+        ticket = gl.atomic_add(counter, 1, sem="relaxed")
+        if ticket == rows - 1:
+            gl.store(counter, ticket * 0)
+        following = programs + ticket
+        first_line = row * (CHUNKS * LINES)
+        carry = 0.0
+        for c in range(0, CHUNKS):
+            slot = step % SLOTS
+            buf = ring.index(slot)
+            mbarrier.wait(full.index(slot), (step // SLOTS) & 1)
+            x = gl.convert_layout(buf.load(tile).reshape([BLOCK]), flat)
+            y = gl.associative_scan(x, 0, _add) + carry
+            carry = carry + gl.sum(x, axis=0)
+            buf.store(gl.convert_layout(y.reshape([LINES, 32]), tile))
+            fence_async_shared()
+            # The store of LAG chunks ago has read its slot.
+            tma.store_wait(pendings=LAG - 1)
+            tl.debug_barrier()
+            tma.async_copy_shared_to_global(y_desc, [first_line + c * LINES, 0], buf)
+            # The chunk that is SLOTS - LAG ahead, of this row or the following one.
+            ahead = c + (SLOTS - LAG)
+            beyond = ahead // CHUNKS
+            source = row + beyond * (following - row)
+            if (step >= LAG) & (source < rows):
+                line = (source * CHUNKS + (ahead - beyond * CHUNKS)) * LINES
+                _fetch(x_desc, ring, full, line, (step + (SLOTS - LAG)) % SLOTS, LINES)
+            step += 1
+        row = following
+    tma.store_wait(pendings=0)
+
+
+# for each device and stream, the tickets drawn: zero between calls
+_counters = {}
+
+
+def _counter(device):
+    key = device, torch.cuda.current_stream(device).cuda_stream
+    counter = _counters.get(key)
+    if counter is None:
+        counter = _counters[key] = torch.zeros(1, dtype=torch.int32, device=device)
+    return counter
 
 
 class ModelNew(nn.Module):
@@ -59,7 +112,7 @@ class ModelNew(nn.Module):
     A simple model that performs a cumulative sum (prefix sum) operation along a specified dimension.
 
     Parameters:
-        dim (int): The dimension along which to perform the scan operation.
+        dim (int): The dimension along which to perform the cumulative sum.
     """
 
     def __init__(self, dim):
@@ -76,21 +129,29 @@ class ModelNew(nn.Module):
     def forward(self, x):
         if x.dim() != 2 or self.dim not in (1, -1):
             raise ValueError("only the cumulative sum along the rows of a matrix is supported")
-        if x.dtype != torch.float32 or not x.is_cuda or not x.is_contiguous():
-            raise ValueError("x must be a contiguous float32 tensor on the GPU")
+        if x.dtype != torch.float32 or not x.is_cuda or not x.is_contiguous() or x.data_ptr() % 16:
+            raise ValueError("x must be a contiguous, aligned float32 tensor on the GPU")
         rows, cols = x.shape
-        if rows == 0 or cols == 0 or rows % ROWS != 0 or cols % BLOCK != 0:
-            raise ValueError("rows must be a multiple of ROWS and columns of BLOCK")
+        if rows == 0 or cols == 0 or cols % (1024 * WARPS) != 0 or rows * (cols // 32) >= 2**31:
+            raise ValueError("columns must be a multiple of a chunk")
+        if cols < 1024 * WARPS * SLOTS:
+            raise ValueError("rows must fill the ring")
         y = torch.empty_like(x)
+        lines = 32 * WARPS
+        layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=32, rank=2)
         with torch.cuda.device(x.device):
-            cumsum_rows_kernel[(rows // ROWS,)](
-                x,
-                y,
+            x_desc = TensorDescriptor.from_tensor(x.view(-1, 32), [lines, 32], layout)
+            y_desc = TensorDescriptor.from_tensor(y.view(-1, 32), [lines, 32], layout)
+            processors = torch.cuda.get_device_properties(x.device).multi_processor_count
+            cumsum_rows_kernel[(min(rows, processors * BLOCKS),)](
+                x_desc,
+                y_desc,
+                _counter(x.device),
+                rows,
                 COLS=cols,
-                ROWS=ROWS,
-                BLOCK=BLOCK,
-                STAGES=STAGES,
-                STREAM=STREAM,
+                WARPS=WARPS,
+                SLOTS=SLOTS,
+                LAG=LAG,
                 num_warps=WARPS,
             )
         return y

@@ -1,239 +1,344 @@
+"""softmax(Q K^T / 32) V: operands split once, then three fp16 products, and one fp16 with two fp8, on tensor cores."""
+
+import functools
+
 import torch
 import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared, warpgroup_mma, warpgroup_mma_wait)
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-BK = 32  # tune: 32, 64
-CHUNK = 128  # tune: 64, 128, 256
-# tune if: CHUNK // BK >= 2
-DT = 2  # tune: 1, 2, 4
+STAGES = 4  # tune: 3, 4
+ROW_WARPS = 4  # tune: 2, 4, 8
+WEIGHT_WARPS = 4  # tune: 2, 4, 8
 
-cta_barrier = getattr(gl, "thread_barrier", None) or gl.barrier
+
+class PlannedLaunch:
+    """A launch of one kernel with the same integers, constants and alignments each time: Triton looks at them once."""
+
+    def __init__(self, kernel, programs, numbers, **constants):
+        self.kernel, self.grid, self.numbers, self.constants = kernel, (*programs, 1, 1)[:3], numbers, constants
+        self.compiled, self.rest = None, ()
+
+    def __call__(self, *pointers):
+        if self.compiled is not None:
+            self.compiled[self.grid](*pointers, *self.rest)
+            return
+        self.compiled = self.kernel[self.grid](*pointers, *self.numbers, **self.constants)
+        names = self.kernel.arg_names[len(pointers) + len(self.numbers) :]
+        self.rest = (*self.numbers, *(self.constants[name] for name in names))
+
+
+# Rows times a power of two, s = hi + lo with hi in fp16, |s| < 2^14 and |lo| <= 4. A row of K numbers becomes 4 K bytes.
+# Rows of Q and K: (hi, lo) in fp16, as exp makes relative errors of the weights from absolute ones of the scores.
+# Weights and V: s / 64 and 64 lo fit e4m3, and their products have the scale of hi hi: (s / 64, 64 lo, hi) on the left,
+# (64 lo, s / 64, hi) on the right, so that one walk along both rows meets both cross products, then the large one.
 
 
 @gluon.jit
-def put(x, hi_buf, lo_buf):
-    # fp32 as a sum of two fp16 numbers
-    hi = x.to(gl.float16)
-    hi_buf.store(hi)
-    lo_buf.store((x - hi.to(gl.float32)).to(gl.float16))
+def split_part(pid, src, to16, inverse, count_ptr, list_ptr, H, sb, sh, ss, WARPS: gl.constexpr):
+    # A row of 1024 for each warp, kept in registers. The mean magnitude comes to [2^9, 2^10). What is not finite or 16
+    # times as large counts as zero and is listed.
+    layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+    r = gl.arange(0, WARPS, layout=gl.SliceLayout(1, layout))
+    k = gl.arange(0, 1024, layout=gl.SliceLayout(0, layout))
+    first = pid * WARPS
+    head = first // 512
+    base = src + (head // H).to(gl.int64) * sb + (head % H).to(gl.int64) * sh + (first % 512).to(gl.int64) * ss
+    v = gl.load(base + (r * ss)[:, None] + k[None, :])
+    size = gl.abs(v)
+    mean = gl.sum(gl.where(size < float("inf"), size, 0.0) * 0.0009765625, axis=1)
+    e = gl.minimum(263 - (mean.to(gl.int32, bitcast=True) >> 23), 253)
+    s = v * (e << 23).to(gl.float32, bitcast=True)[:, None]
+    bits = s.to(gl.int32, bitcast=True) & 0x7FFFFFFF
+    if gl.max(gl.max(bits, axis=1), axis=0) >= 0x46800000:
+        bad = bits >= 0x46800000
+        index = ((first + r) * 1024)[:, None] + k[None, :]
+        none = index * 0
+        place = gl.atomic_add(count_ptr + none, none + 1, mask=bad)
+        gl.store(list_ptr + place, index, mask=bad)
+        s = gl.where(bad, 0.0, s)
+    high = s.to(gl.float16)
+    low = s - high.to(gl.float32)
+    at16 = to16 + first.to(gl.int64) * 2048 + (r * 2048)[:, None] + k[None, :]
+    gl.store(at16, high)
+    gl.store(at16 + 1024, low.to(gl.float16))
+    gl.store(inverse + first + r, ((254 - e) << 23).to(gl.float32, bitcast=True))
 
 
 @gluon.jit
-def put_weights(s, m, hi_buf, lo_buf):
-    # exp((s - m) / 32), and its row sums
-    p = gl.exp2((s - m[:, None]) * 0.04508422002778011)
-    put(p, hi_buf, lo_buf)
-    return gl.sum(p, axis=1)
-
-
-@gluon.jit
-def scores(q_ptr, k_ptr, s_ptr, m_ptr, flag_ptr, BK: gl.constexpr, CHUNK: gl.constexpr,
-           LA: gl.constexpr, LM: gl.constexpr, SA: gl.constexpr):
-    # One 128x128 tile of Q K^T (not scaled), the maxima of its rows, and whether it is finite.
-    DR: gl.constexpr = CHUNK // BK
-    NC: gl.constexpr = 1024 // CHUNK
-    NK: gl.constexpr = 1024 // BK
+def split_rows(q, k, q16, k16, q_inv, k_inv, counts, q_list, k_list, programs, H, qb, qh, qs, kb, kh, ks,
+               WARPS: gl.constexpr):
+    # One launch for both; the first `programs` have q.
     pid = gl.program_id(0)
-    head = pid // 16
-    mt = (pid // 4) % 4
-    nt = pid % 4
-    row = gl.arange(0, 128, layout=gl.SliceLayout(1, LA))
-    col = gl.arange(0, BK, layout=gl.SliceLayout(0, LA))
-    offs = row[:, None] * 1024 + col[None, :]
-    q = q_ptr + (head * 512 + mt * 128) * 1024
-    k = k_ptr + (head * 512 + nt * 128) * 1024
-    sah = gl.allocate_shared_memory(gl.float16, [2, 128, BK], SA)
-    sal = gl.allocate_shared_memory(gl.float16, [2, 128, BK], SA)
-    sbh = gl.allocate_shared_memory(gl.float16, [2, 128, BK], SA)
-    sbl = gl.allocate_shared_memory(gl.float16, [2, 128, BK], SA)
+    if pid < programs:
+        split_part(pid, q, q16, q_inv, counts, q_list, H, qb, qh, qs, WARPS)
+    else:
+        split_part(pid - programs, k, k16, k_inv, counts + 1, k_list, H, kb, kh, ks, WARPS)
 
-    a = gl.load(q + offs)
-    b = gl.load(k + offs)
-    put(a, sah.index(0), sal.index(0))
-    put(b, sbh.index(0), sbl.index(0))
-    a = gl.load(q + BK + offs)
-    b = gl.load(k + BK + offs)
+
+@gluon.jit
+def split_values(v, v8, v16, v_inv, v_mean, H, sb, sh, ss):
+    # 32 columns of a head, less the mean of each, times a power of two for each; transposed.
+    along_d: gl.constexpr = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0])
+    along_k: gl.constexpr = gl.BlockedLayout([4, 1], [32, 1], [1, 4], [0, 1])
+    pid = gl.program_id(0)
+    head = pid // 32
+    first = pid * 32
+    r = gl.arange(0, 128, layout=gl.SliceLayout(1, along_d))
+    c = gl.arange(0, 32, layout=gl.SliceLayout(0, along_d))
+    base = v + (head // H).to(gl.int64) * sb + (head % H).to(gl.int64) * sh + pid % 32 * 32
+    at = base + (r * ss)[:, None] + c[None, :]
+    x = gl.load(at)
+    total = x * 0.001953125
+    least = x
+    most = x
+    for i in gl.static_range(1, 4):
+        x = gl.load(at + ss * (i * 128))
+        total += x * 0.001953125
+        least = gl.minimum(least, x)
+        most = gl.maximum(most, x)
+    mean = gl.sum(total, axis=0)
+    reach = gl.maximum(gl.max(most, axis=0) - mean, mean + gl.max(-least, axis=0))
+    e = gl.minimum(267 - ((reach.to(gl.int32, bitcast=True) & 0x7FFFFFFF) >> 23), 253)
+    power = (e << 23).to(gl.float32, bitcast=True)
+    # What is not finite makes all results of its column NaN or infinite, as it does in the reference.
+    finite = (mean.to(gl.int32, bitcast=True) & 0x7FFFFFFF) < 0x7F800000
+    gl.store(v_inv + first + c, gl.where(finite, (254 - e) << 23, 0x7FC00000).to(gl.float32, bitcast=True))
+    gl.store(v_mean + first + c, mean)
+
+    key = gl.arange(0, 128, layout=gl.SliceLayout(1, along_k))
+    column = gl.arange(0, 32, layout=gl.SliceLayout(0, along_k))
+    at8 = v8 + first.to(gl.int64) * 2048 + (column * 2048)[None, :] + key[:, None]
+    at16 = v16 + first.to(gl.int64) * 1024 + (column * 1024 + 512)[None, :] + key[:, None]
+    for i in gl.static_range(4):
+        y = gl.load(at + ss * (i * 128))
+        s = gl.convert_layout((y - mean[None, :]) * power[None, :], along_k)
+        high = s.to(gl.float16)
+        low = (s - high.to(gl.float32)) * 64.0
+        gl.store(at8 + i * 128, low.to(gl.float8e4nv))
+        gl.store(at8 + (512 + i * 128), (s * 0.015625).to(gl.float8e4nv))
+        gl.store(at16 + i * 128, high)
+
+
+@gluon.jit
+def split_weights(s_ptr, p8, p16, p_inv, WARPS: gl.constexpr):
+    # exp((s - max) / 32) of a row for each warp, times 2^13, and one over what that is too large.
+    layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+    r = gl.arange(0, WARPS, layout=gl.SliceLayout(1, layout))
+    k = gl.arange(0, 512, layout=gl.SliceLayout(0, layout))
+    first = gl.program_id(0) * WARPS
+    s = gl.load(s_ptr + first.to(gl.int64) * 512 + (r * 512)[:, None] + k[None, :])
+    top = gl.max(s, axis=1)
+    p = gl.exp2((s - top[:, None]) * 0.04508422002778011)
+    gl.store(p_inv + first + r, 0.0001220703125 / gl.sum(p, axis=1))
+    x = p * 8192.0
+    high = x.to(gl.float16)
+    low = (x - high.to(gl.float32)) * 64.0
+    at8 = p8 + first.to(gl.int64) * 2048 + (r * 2048)[:, None] + k[None, :]
+    gl.store(at8, (x * 0.015625).to(gl.float8e4nv))
+    gl.store(at8 + 512, low.to(gl.float8e4nv))
+    gl.store(p16 + first.to(gl.int64) * 1024 + (r * 1024 + 512)[:, None] + k[None, :], high)
+
+
+@triton.jit
+def head_of(x, head, H, sb, sh):
+    return x + (head // H).to(tl.int64) * sb + (head % H).to(tl.int64) * sh
+
+
+@triton.jit
+def add_listed(counts, q_list, k_list, q, k, q_inv, s_ptr, H, qb, qh, qs, kb, kh, ks):
+    # What the listed numbers contribute to the scores, in fp32; a product of two of them once.
+    each = tl.arange(0, 512)
+    for number in range(tl.program_id(0), tl.load(counts), tl.num_programs(0)):
+        index = tl.load(q_list + number)
+        row = index // 1024
+        d = index % 1024
+        head = row // 512
+        x = tl.load(head_of(q, head, H, qb, qh) + (row % 512) * qs + d)
+        other = tl.load(head_of(k, head, H, kb, kh) + each * ks + d)
+        tl.atomic_add(s_ptr + row * 512 + each, x * other)
+    for number in range(tl.program_id(0), tl.load(counts + 1), tl.num_programs(0)):
+        index = tl.load(k_list + number)
+        row = index // 1024
+        d = index % 1024
+        head = row // 512
+        x = tl.load(head_of(k, head, H, kb, kh) + (row % 512) * ks + d)
+        other = tl.load(head_of(q, head, H, qb, qh) + each * qs + d)
+        usual = tl.abs(other) < 16384.0 * tl.load(q_inv + head * 512 + each)
+        tl.atomic_add(s_ptr + (head * 512 + each) * 512 + row % 512, x * other, mask=usual)
+
+
+@gluon.jit
+def tile_place(tile, NT: gl.constexpr):
+    # The head of a tile of 128 x 256, its first row (of all heads) and its first column.
+    head = tile // (4 * NT)
+    place = tile % (4 * NT)
+    return head, head * 512 + place % 4 * 128, place // 4 * 256
+
+
+@gluon.jit
+def product_fill(a_desc, b_desc, a_slots, b_slots, full, empty, row, column, step, A0: gl.constexpr, B0: gl.constexpr,
+                 COUNT: gl.constexpr, STAGES: gl.constexpr):
+    # 128 bytes of each row in each step, from columns A0 and B0 (of two bytes).
+    for i in range(COUNT):
+        slot = step % STAGES
+        mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
+        bar = full.index(slot)
+        mbarrier.expect(bar, (128 + 256) * 128)
+        tma.async_copy_global_to_shared(b_desc, [column, B0 + i * 64], bar, b_slots.index(slot))
+        tma.async_copy_global_to_shared(a_desc, [row, A0 + i * 64], bar, a_slots.index(2 * slot))
+        tma.async_copy_global_to_shared(a_desc, [row + 64, A0 + i * 64], bar, a_slots.index(2 * slot + 1))
+        step += 1
+    return step
+
+
+@gluon.jit
+def product_loads(a_desc, b_desc, a_slots, b_slots, full, empty, tiles, NT: gl.constexpr, STEPS: gl.constexpr,
+                  STAGES: gl.constexpr, FP8: gl.constexpr):
+    # One warp fills the ring: first what the cross products need, then the large one's operands.
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        head, m0, n0 = tile_place(tile, NT)
+        column = head * (256 * NT) + n0
+        if FP8:
+            step = product_fill(a_desc, b_desc, a_slots, b_slots, full, empty, m0, column, step, 0, 0, 2 * STEPS, STAGES)
+        else:
+            step = product_fill(a_desc, b_desc, a_slots, b_slots, full, empty, m0, column, step, 64 * STEPS, 0, STEPS,
+                                STAGES)
+            step = product_fill(a_desc, b_desc, a_slots, b_slots, full, empty, m0, column, step, 0, 64 * STEPS, STEPS,
+                                STAGES)
+            step = product_fill(a_desc, b_desc, a_slots, b_slots, full, empty, m0, column, step, 0, 0, STEPS, STAGES)
+
+
+@gluon.jit
+def product_steps(acc, step, WG: gl.constexpr, a_slots, b_slots, full, empty, STEPS: gl.constexpr,
+                  STAGES: gl.constexpr):
+    # acc plus the products of one kind. A step's product runs while the next one's is issued.
+    for i in range(STEPS):
+        slot = step % STAGES
+        mbarrier.wait(full.index(slot), (step // STAGES) & 1)
+        acc = warpgroup_mma(a_slots.index(2 * slot + WG), b_slots.index(slot).permute((1, 0)), acc, is_async=True)
+        acc = warpgroup_mma_wait(1, deps=[acc])
+        mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=i > 0)
+        step += 1
+    acc = warpgroup_mma_wait(0, deps=[acc])
+    mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1)
+    return acc, step
+
+
+@gluon.jit
+def product_multiply(WG: gl.constexpr, a16, b16, a8, b8, full, empty, a_inv, b_inv, mean_ptr, out_ptr, tiles,
+                     NT: gl.constexpr, STEPS: gl.constexpr, STAGES: gl.constexpr, MEAN: gl.constexpr,
+                     FP8: gl.constexpr):
+    # One warpgroup: 64 rows and 256 columns; both cross products while the sum is small (fp8 sums have few bits).
+    layout8: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 32])
+    layout: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 256, 16])
+    step = 0
+    for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
+        head, m0, n0 = tile_place(tile, NT)
+        if FP8:
+            cross = gl.zeros([64, 256], gl.float32, layout8)
+            cross, step = product_steps(cross, step, WG, a8, b8, full, empty, STEPS, STAGES)
+            acc = gl.convert_layout(cross, layout)  # the same places: only the instruction's depth differs
+            acc, step = product_steps(acc, step, WG, a16, b16, full, empty, STEPS, STAGES)
+        else:
+            acc = gl.zeros([64, 256], gl.float32, layout)
+            acc, step = product_steps(acc, step, WG, a16, b16, full, empty, 3 * STEPS, STAGES)
+        m = m0 + WG * 64 + gl.arange(0, 64, layout=gl.SliceLayout(1, layout))
+        n = n0 + gl.arange(0, 256, layout=gl.SliceLayout(0, layout))
+        column = head * (256 * NT) + n
+        value = acc * gl.load(a_inv + m)[:, None] * gl.load(b_inv + column)[None, :]
+        if MEAN:
+            value += gl.load(mean_ptr + column)[None, :]
+        gl.store(out_ptr + (m * (256 * NT))[:, None] + n[None, :], value)
+
+
+@gluon.jit
+def product(a_desc, b_desc, a_inv, b_inv, mean_ptr, out_ptr, tiles, NT: gl.constexpr, STEPS: gl.constexpr,
+            STAGES: gl.constexpr, MEAN: gl.constexpr, FP8: gl.constexpr, A8: gl.constexpr, B8: gl.constexpr):
+    # out[row] = a[row] b[head of row]^T (+ mean), 512 rows and 256 NT columns for each head.
+    a16 = gl.allocate_shared_memory(gl.float16, [2 * STAGES, 64, 64], a_desc.layout)
+    b16 = gl.allocate_shared_memory(gl.float16, [STAGES, 256, 64], b_desc.layout)
+    a8 = a16._reinterpret(gl.float8e4nv, [2 * STAGES, 64, 128], A8)
+    b8 = b16._reinterpret(gl.float8e4nv, [STAGES, 256, 128], B8)
+    # A ring of slots: one full, when its tiles have come; one empty, when both warpgroups have read them.
+    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(STAGES):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=2)
     fence_async_shared()
-    cta_barrier()
-    acc = gl.zeros([128, 128], gl.float32, LM)
-    for c in range(NC):
-        for j in gl.static_range(DR):
-            # start the products of this slot
-            if j == 0:
-                p = warpgroup_mma(sal.index(0), sbh.index(0).permute((1, 0)), gl.zeros([128, 128], gl.float32, LM),
-                                  use_acc=False, is_async=True)
-            else:
-                p = warpgroup_mma(sal.index(j % 2), sbh.index(j % 2).permute((1, 0)), p, is_async=True)
-            p = warpgroup_mma(sah.index(j % 2), sbl.index(j % 2).permute((1, 0)), p, is_async=True)
-            p = warpgroup_mma(sah.index(j % 2), sbh.index(j % 2).permute((1, 0)), p, is_async=True)
-            # those of the other slot are done: fill it
-            if j > 0:
-                p = warpgroup_mma_wait(3, deps=[p])
-            cta_barrier()
-            put(a, sah.index((j + 1) % 2), sal.index((j + 1) % 2))
-            put(b, sbh.index((j + 1) % 2), sbl.index((j + 1) % 2))
-            t = gl.minimum(c * DR + (j + 2), NK - 1) * BK
-            a = gl.load(q + t + offs)
-            b = gl.load(k + t + offs)
-            fence_async_shared()
-            cta_barrier()
-        p = warpgroup_mma_wait(0, deps=[p])
-        acc += p
-
-    rm = gl.arange(0, 128, layout=gl.SliceLayout(1, LM))
-    cn = gl.arange(0, 128, layout=gl.SliceLayout(0, LM))
-    s = s_ptr + (head * 512 + mt * 128) * 512 + nt * 128
-    gl.store(s + (rm[:, None] * 512 + cn[None, :]), acc)
-    gl.store(m_ptr + (head * 4 + nt) * 512 + mt * 128 + rm, gl.max(acc, axis=1))
-    z = gl.sum(acc - acc, axis=1)
-    bad = gl.max((z != 0.0).to(gl.int32), axis=0)
-    gl.store(flag_ptr + pid, bad)
+    gl.warp_specialize([
+        (product_multiply, (0, a16, b16, a8, b8, full, empty, a_inv, b_inv, mean_ptr, out_ptr, tiles, NT, STEPS, STAGES,
+                            MEAN, FP8)),
+        (product_multiply, (1, a16, b16, a8, b8, full, empty, a_inv, b_inv, mean_ptr, out_ptr, tiles, NT, STEPS, STAGES,
+                            MEAN, FP8)),
+        (product_loads, (a_desc, b_desc, a16, b16, full, empty, tiles, NT, STEPS, STAGES, FP8)),
+    ], [4, 1], [240, 24])
 
 
-@gluon.jit
-def values(s_ptr, m_ptr, v_ptr, o_ptr, flag_ptr, DT: gl.constexpr,
-           LA: gl.constexpr, LB: gl.constexpr, LM: gl.constexpr, SA: gl.constexpr, SB: gl.constexpr):
-    # DT tiles of 128x256 of softmax(S) V, one after the other.
-    G: gl.constexpr = 4 // DT
-    pid = gl.program_id(0)
-    head = pid // (4 * G)
-    mt = (pid // G) % 4
-    g = pid % G
-    ra = gl.arange(0, 128, layout=gl.SliceLayout(1, LA))
-    ca = gl.arange(0, 32, layout=gl.SliceLayout(0, LA))
-    rb = gl.arange(0, 32, layout=gl.SliceLayout(1, LB))
-    cb = gl.arange(0, 256, layout=gl.SliceLayout(0, LB))
-    offs_a = ra[:, None] * 512 + ca[None, :]
-    offs_b = rb[:, None] * 1024 + cb[None, :]
-    sp = s_ptr + (head * 512 + mt * 128) * 512
-    vp = v_ptr + head * (512 * 1024) + g * (DT * 256)
-    a = gl.load(sp + offs_a)
-    b = gl.load(vp + offs_b)
-    mp = m_ptr + head * 2048 + mt * 128
-    m = gl.maximum(gl.maximum(gl.load(mp + ra), gl.load(mp + 512 + ra)),
-                   gl.maximum(gl.load(mp + 1024 + ra), gl.load(mp + 1536 + ra)))
-    sah = gl.allocate_shared_memory(gl.float16, [2, 128, 32], SA)
-    sal = gl.allocate_shared_memory(gl.float16, [2, 128, 32], SA)
-    sbh = gl.allocate_shared_memory(gl.float16, [2, 32, 256], SB)
-    sbl = gl.allocate_shared_memory(gl.float16, [2, 32, 256], SB)
-    rm = gl.arange(0, 128, layout=gl.SliceLayout(1, LM))
-    cn = gl.arange(0, 256, layout=gl.SliceLayout(0, LM))
+class Attention:
+    """What device, alignments and strides decide, for heads of 512 x 1024; H of them for each batch."""
 
-    for dt in range(DT):
-        # Centre and power of two for V from its first 32 rows; zeros give 2^100, so that what is not zero
-        # in such a tile is either exact enough or overflows and is recomputed.
-        ok = gl.where(gl.maximum(b, -b) < 16384.0, b, 0.0)
-        centre = gl.sum(gl.sum(ok, axis=0), axis=0) * 0.0001220703125
-        size = gl.sum(gl.sum(gl.maximum(ok, -ok), axis=0), axis=0) * 0.0001220703125
-        e = gl.minimum(261 - (size.to(gl.int32, bitcast=True) >> 23), 227)
-        scale = (e << 23).to(gl.float32, bitcast=True)
-        unscale = ((254 - e) << 23).to(gl.float32, bitcast=True)
-        shift = centre * scale
+    def __init__(self, device, aligned, heads, H, q_strides, k_strides, v_strides):
+        self.rows = heads * 512
+        programs = self.rows // ROW_WARPS
+        self.split_rows = PlannedLaunch(split_rows, (2 * programs,), (programs, H, *q_strides, *k_strides),
+                                        WARPS=ROW_WARPS, num_warps=ROW_WARPS)
+        self.split_values = PlannedLaunch(split_values, (heads * 32,), (H, *v_strides), num_warps=4)
+        self.split_weights = PlannedLaunch(split_weights, (self.rows // WEIGHT_WARPS,), (), WARPS=WEIGHT_WARPS,
+                                           num_warps=WEIGHT_WARPS)
+        self.add_listed = PlannedLaunch(add_listed, (264,), (H, *q_strides, *k_strides), num_warps=4)
+        default = gl.NVMMASharedLayout.get_default_for
+        self.a_tile, self.b_tile = default([64, 64], gl.float16), default([256, 64], gl.float16)
+        parts = dict(A8=default([64, 128], gl.float8e4nv), B8=default([256, 128], gl.float8e4nv), STAGES=STAGES,
+                     num_warps=4)
+        processors = torch.cuda.get_device_properties(device).multi_processor_count
+        self.scores = PlannedLaunch(product, (min(processors, heads * 8),), (heads * 8,), NT=2, STEPS=16, MEAN=False,
+                                    FP8=False, **parts)
+        self.values = PlannedLaunch(product, (min(processors, heads * 16),), (heads * 16,), NT=4, STEPS=8, MEAN=True,
+                                    FP8=True, **parts)
 
-        cta_barrier()
-        l = put_weights(a, m, sah.index(0), sal.index(0))
-        put(b * scale - shift, sbh.index(0), sbl.index(0))
-        a = gl.load(sp + 32 + offs_a)
-        b = gl.load(vp + (32 * 1024 + dt * 256) + offs_b)
-        fence_async_shared()
-        cta_barrier()
-        acc = gl.zeros([128, 256], gl.float32, LM)
-        for k in range(15):
-            cur = k & 1
-            acc = warpgroup_mma(sal.index(cur), sbh.index(cur), acc, is_async=True)
-            acc = warpgroup_mma(sah.index(cur), sbl.index(cur), acc, is_async=True)
-            acc = warpgroup_mma(sah.index(cur), sbh.index(cur), acc, is_async=True)
-            # the other slot's products are done: fill it
-            acc = warpgroup_mma_wait(3, deps=[acc])
-            cta_barrier()
-            nxt = 1 - cur
-            l += put_weights(a, m, sah.index(nxt), sal.index(nxt))
-            put(b * scale - shift, sbh.index(nxt), sbl.index(nxt))
-            # at the end this is the first block of the next tile
-            f = gl.minimum(dt * 16 + k + 2, DT * 16 - 1)
-            a = gl.load(sp + (f % 16) * 32 + offs_a)
-            b = gl.load(vp + ((f % 16) * (32 * 1024) + (f // 16) * 256) + offs_b)
-            fence_async_shared()
-            cta_barrier()
-        acc = warpgroup_mma(sal.index(1), sbh.index(1), acc, is_async=True)
-        acc = warpgroup_mma(sah.index(1), sbl.index(1), acc, is_async=True)
-        acc = warpgroup_mma(sah.index(1), sbh.index(1), acc, is_async=True)
-        r = unscale / gl.convert_layout(l, gl.SliceLayout(1, LM))
-        acc = warpgroup_mma_wait(0, deps=[acc])
+    def descriptor(self, x, block, tile):
+        return TensorDescriptor(x, tuple(x.shape), (x.shape[1], 1), block, tile)
 
-        y = acc * r[:, None] + centre
-        o = o_ptr + (head * 512 + mt * 128) * 1024 + (g * DT + dt) * 256
-        gl.store(o + (rm[:, None] * 1024 + cn[None, :]), y)
-        z = gl.sum(y - y, axis=1)
-        bad = gl.max((z != 0.0).to(gl.int32), axis=0)
-        gl.store(flag_ptr + head * 16 + mt * 4 + g * DT + dt, bad)
+    def __call__(self, q, k, v):
+        rows = self.rows
+
+        def halves(n, width):
+            x = torch.empty((n, 2 * width), device=q.device, dtype=torch.float16)
+            return x, x.view(torch.float8_e4m3fn)
+
+        def floats(*shape):
+            return torch.empty(shape, device=q.device, dtype=torch.float32)
+
+        q16, k16 = halves(rows, 1024)[0], halves(rows, 1024)[0]
+        (v16, v8), (p16, p8) = halves(2 * rows, 512), halves(rows, 512)
+        q_inv, k_inv, p_inv, v_inv, v_mean = (floats(n) for n in (rows, rows, rows, 2 * rows, 2 * rows))
+        counts = torch.zeros(2, device=q.device, dtype=torch.int32)
+        q_list, k_list = (torch.empty(rows * 1024, device=q.device, dtype=torch.int32) for _ in range(2))
+        s, out = floats(rows, 512), floats(rows, 1024)
+        self.split_rows(q, k, q16, k16, q_inv, k_inv, counts, q_list, k_list)
+        self.scores(self.descriptor(q16, [64, 64], self.a_tile), self.descriptor(k16, [256, 64], self.b_tile), q_inv,
+                    k_inv, k_inv, s)
+        self.add_listed(counts, q_list, k_list, q, k, q_inv, s)
+        self.split_weights(s, p8, p16, p_inv)
+        self.split_values(v, v8, v16, v_inv, v_mean)
+        self.values(self.descriptor(p16, [64, 64], self.a_tile), self.descriptor(v16, [256, 64], self.b_tile), p_inv,
+                    v_inv, v_mean, out)
+        return out
 
 
-@triton.jit
-def exact_scores(q_ptr, k_ptr, s_ptr, m_ptr, flag_ptr):
-    # The tiles of a head that came out non-finite, in fp32.
-    head = tl.program_id(0)
-    flags = tl.load(flag_ptr + head * 16 + tl.arange(0, 16))
-    if tl.max(flags, axis=0) != 0:
-        kk = tl.arange(0, 32)
-        q = q_ptr + head * (512 * 1024)
-        k = k_ptr + head * (512 * 1024)
-        for t in range(16):
-            if tl.load(flag_ptr + head * 16 + t) != 0:
-                for mi in range(2):
-                    rows = (t // 4) * 128 + mi * 64 + tl.arange(0, 64)
-                    top = tl.full((64,), float("-inf"), tl.float32)
-                    for ni in range(2):
-                        cols = (t % 4) * 128 + ni * 64 + tl.arange(0, 64)
-                        acc = tl.zeros((64, 64), dtype=tl.float32)
-                        for d in range(0, 1024, 32):
-                            x = tl.load(q + rows[:, None] * 1024 + (d + kk)[None, :])
-                            y = tl.load(k + cols[None, :] * 1024 + (d + kk)[:, None])
-                            acc = tl.dot(x, y, acc, input_precision="ieee")
-                        tl.store(s_ptr + head * (512 * 512) + rows[:, None] * 512 + cols[None, :], acc)
-                        top = tl.maximum(top, tl.max(acc, axis=1))
-                    tl.store(m_ptr + (head * 4 + t % 4) * 512 + rows, top)
-
-
-@triton.jit
-def exact_values(s_ptr, m_ptr, v_ptr, o_ptr, flag_ptr):
-    head = tl.program_id(0)
-    flags = tl.load(flag_ptr + head * 16 + tl.arange(0, 16))
-    if tl.max(flags, axis=0) != 0:
-        kk = tl.arange(0, 32)
-        s = s_ptr + head * (512 * 512)
-        v = v_ptr + head * (512 * 1024)
-        for t in range(16):
-            if tl.load(flag_ptr + head * 16 + t) != 0:
-                for i in range(8):
-                    rows = (t // 4) * 128 + (i // 4) * 64 + tl.arange(0, 64)
-                    cols = (t % 4) * 256 + (i % 4) * 64 + tl.arange(0, 64)
-                    mp = m_ptr + head * 2048 + rows
-                    m = tl.maximum(tl.maximum(tl.load(mp), tl.load(mp + 512)),
-                                   tl.maximum(tl.load(mp + 1024), tl.load(mp + 1536)))
-                    acc = tl.zeros((64, 64), dtype=tl.float32)
-                    l = tl.zeros((64,), dtype=tl.float32)
-                    for j in range(0, 512, 32):
-                        x = tl.load(s + rows[:, None] * 512 + (j + kk)[None, :])
-                        p = tl.exp2((x - m[:, None]) * 0.04508422002778011)
-                        l += tl.sum(p, axis=1)
-                        y = tl.load(v + (j + kk)[:, None] * 1024 + cols[None, :])
-                        acc = tl.dot(p, y, acc, input_precision="ieee")
-                    tl.store(o_ptr + head * (512 * 1024) + rows[:, None] * 1024 + cols[None, :], acc / l[:, None])
-
-
-L_QK = gl.BlockedLayout([1, 4], [128 // BK, BK // 4], [8, 1], [1, 0])
-L_P = gl.BlockedLayout([1, 4], [4, 8], [8, 1], [1, 0])
-L_V = gl.BlockedLayout([1, 4], [1, 32], [4, 2], [1, 0])
-M_S = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[8, 1], instr_shape=[16, 128, 16])
-M_O = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[8, 1], instr_shape=[16, 256, 16])
-S_QK = gl.NVMMASharedLayout.get_default_for([128, BK], gl.float16)
-S_P = gl.NVMMASharedLayout.get_default_for([128, 32], gl.float16)
-S_V = gl.NVMMASharedLayout.get_default_for([32, 256], gl.float16)
+attention_of = functools.lru_cache(maxsize=None)(Attention)
 
 
 class ModelNew(torch.nn.Module):
@@ -247,17 +352,11 @@ class ModelNew(torch.nn.Module):
         if not (Q.dtype == K.dtype == V.dtype == torch.float32) or not Q.is_cuda:
             raise RuntimeError("dtype or device not supported")
         heads = Q.shape[0] * Q.shape[1]
-        if heads == 0 or heads > 2048:
+        if heads == 0 or heads > 1024:
             raise RuntimeError("shape not supported")
-        Q, K, V = Q.contiguous(), K.contiguous(), V.contiguous()
-        dev = Q.device
-        out = torch.empty(Q.shape, device=dev, dtype=torch.float32)
-        s = torch.empty((heads, 512, 512), device=dev, dtype=torch.float32)
-        m = torch.empty((heads, 4, 512), device=dev, dtype=torch.float32)
-        flags = torch.empty((2, heads, 16), device=dev, dtype=torch.int32)
-        scores[(heads * 16,)](Q, K, s, m, flags[0], BK=BK, CHUNK=CHUNK, LA=L_QK, LM=M_S, SA=S_QK, num_warps=8)
-        exact_scores[(heads,)](Q, K, s, m, flags[0], num_warps=4, num_stages=1)
-        values[(heads * (16 // DT),)](s, m, V, out, flags[1], DT=DT, LA=L_P, LB=L_V, LM=M_O, SA=S_P, SB=S_V,
-                                      num_warps=8)
-        exact_values[(heads,)](s, m, V, out, flags[1], num_warps=4, num_stages=1)
-        return out
+        # Any order of batches, heads and rows, but numbers of a row side by side.
+        Q, K, V = (x if x.stride(3) == 1 and x.stride(2) < 2**20 else x.contiguous() for x in (Q, K, V))
+        with torch.cuda.device(Q.device):
+            attention = attention_of(Q.device, tuple(x.data_ptr() % 16 == 0 for x in (Q, K, V)), heads, Q.shape[1],
+                                     Q.stride()[:3], K.stride()[:3], V.stride()[:3])
+            return attention(Q, K, V).view(Q.shape)

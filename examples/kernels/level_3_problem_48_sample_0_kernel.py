@@ -34,12 +34,11 @@ def _split2(x):
 
 
 @gluon.jit
-def _split3(x):
-    p0 = x.to(gl.bfloat16)
-    r = x - p0.to(gl.float32)
-    p1 = r.to(gl.bfloat16)
-    p2 = (r - p1.to(gl.float32)).to(gl.bfloat16)
-    return p0, p1, p2
+def _split_half(x):
+    # two fp16 parts: 22 bits of the parameters B and C, which are of the order of one
+    hi = x.to(gl.float16)
+    lo = (x - hi.to(gl.float32)).to(gl.float16)
+    return hi, lo
 
 
 @gluon.jit
@@ -52,14 +51,13 @@ def _fetch(x_desc, b_desc, c_desc, x_raw, b_raw, c_raw, bar, row, h):
 
 
 @gluon.jit
-def _stage_operands(x_raw, b_raw, xh_s, xl_s, b0_s, b1_s, b2_s):
+def _stage_operands(x_raw, b_raw, xh_s, xl_s, b0_s, b1_s):
     x_layout: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [4, 1], [1, 0])
     b_layout: gl.constexpr = gl.BlockedLayout([1, 4], [8, 4], [4, 1], [1, 0])
     bv = b_raw.load(b_layout)
-    p0, p1, p2 = _split3(bv)
+    p0, p1 = _split_half(bv)
     b0_s.store(p0)
     b1_s.store(p1)
-    b2_s.store(p2)
     xv = x_raw.load(x_layout)
     hi, lo = _split2(xv)
     xh_s.store(hi)
@@ -67,19 +65,15 @@ def _stage_operands(x_raw, b_raw, xh_s, xl_s, b0_s, b1_s, b2_s):
 
 
 @gluon.jit
-def _scores(c0, c1, c2, b0_s, b1_s, b2_s, mma: gl.constexpr):
-    # C B^T with 24 bits of both operands, the small products first
+def _scores(c0, c1, b0_s, b1_s, mma: gl.constexpr):
+    # C B^T with 22 bits of both operands, the small products first
     bt0 = b0_s.permute((1, 0))
     bt1 = b1_s.permute((1, 0))
-    bt2 = b2_s.permute((1, 0))
     zero = gl.zeros([64, 64], gl.float32, mma)
-    s0 = warpgroup_mma(c2, bt0, zero, is_async=True)
-    s1 = warpgroup_mma(c0, bt2, s0, is_async=True)
-    s2 = warpgroup_mma(c1, bt1, s1, is_async=True)
-    s3 = warpgroup_mma(c1, bt0, s2, is_async=True)
-    s4 = warpgroup_mma(c0, bt1, s3, is_async=True)
-    s5 = warpgroup_mma(c0, bt0, s4, is_async=True)
-    s = warpgroup_mma_wait(num_outstanding=0, deps=(s5, ))
+    s0 = warpgroup_mma(c1, bt0, zero, is_async=True)
+    s1 = warpgroup_mma(c0, bt1, s0, is_async=True)
+    s2 = warpgroup_mma(c0, bt0, s1, is_async=True)
+    s = warpgroup_mma_wait(num_outstanding=0, deps=(s2, ))
     return s
 
 
@@ -123,7 +117,7 @@ def _emit(y, y_desc, y_s, y_ptr, row, h, mma: gl.constexpr, USE_TMA: gl.constexp
 
 
 @gluon.jit
-def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
+def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, next_ptr, n_items,
                 NSTAGES: gl.constexpr, USE_TMA: gl.constexpr):
     mma: gl.constexpr = gl.NVMMADistributedLayout(
         version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 64, 16])
@@ -131,6 +125,8 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
     row_l: gl.constexpr = gl.SliceLayout(1, mma)
     col_l: gl.constexpr = gl.SliceLayout(0, mma)
     scan_l: gl.constexpr = gl.BlockedLayout([2], [32], [4], [0])
+    # one number for each thread of the block
+    lane_l: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
     xs_l: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
     bs_l: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=32, element_bitwidth=16, rank=2)
 
@@ -139,9 +135,8 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
     c_raw = gl.allocate_shared_memory(gl.float32, [NSTAGES, 64, 16], c_desc.layout)
     xh_s = gl.allocate_shared_memory(gl.bfloat16, [64, 64], xs_l)
     xl_s = gl.allocate_shared_memory(gl.bfloat16, [64, 64], xs_l)
-    b0_s = gl.allocate_shared_memory(gl.bfloat16, [64, 16], bs_l)
-    b1_s = gl.allocate_shared_memory(gl.bfloat16, [64, 16], bs_l)
-    b2_s = gl.allocate_shared_memory(gl.bfloat16, [64, 16], bs_l)
+    b0_s = gl.allocate_shared_memory(gl.float16, [64, 16], bs_l)
+    b1_s = gl.allocate_shared_memory(gl.float16, [64, 16], bs_l)
     if USE_TMA == 1:
         y_s = gl.allocate_shared_memory(gl.float32, [64, 64], y_desc.layout)
     else:
@@ -154,8 +149,8 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
 
     pid = gl.program_id(0)
     step = gl.num_programs(0)
-    n_it = (n_items - pid + step - 1) // step
     offs = gl.arange(0, 64, layout=scan_l)
+    lane = gl.arange(0, 128, layout=lane_l)
 
     first_row = (pid // 8) * 128
     first_h = pid % 8
@@ -166,14 +161,13 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
                c_raw.index(NSTAGES - 1), bars.index(NSTAGES - 1), first_row + 64, first_h)
     a_next = gl.load(a_ptr + ((first_row + offs) * 8 + first_h))
 
-    for it in range(n_it):
-        item = pid + it * step
+    item = pid
+    it = 0
+    while item < n_items:
         row = (item // 8) * 128
         h = item % 8
-        nxt = item + step
-        pre = gl.minimum(nxt, n_items - 1)
-        nrow = (pre // 8) * 128
-        nh = pre % 8
+        # One thread draws the next item; nobody waits for it before the item is needed.
+        drawn = gl.atomic_add(next_ptr + lane * 0, lane * 0 + 1, mask=lane == 0, sem="relaxed")
         # one stage: it completes twice an item; two stages: each once an item
         ph0 = (it & 1) * (NSTAGES - 1)
         ph1 = ph0 + (2 - NSTAGES)
@@ -187,22 +181,32 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
         csc0 = gl.convert_layout(cs0, col_l)
 
         mbarrier.wait(bars.index(0), ph0)
-        ca0, ca1, ca2 = _split3(c_raw.index(0).load(dot_a))
-        _stage_operands(x_raw.index(0), b_raw.index(0), xh_s, xl_s, b0_s, b1_s, b2_s)
+        ca0, ca1 = _split_half(c_raw.index(0).load(dot_a))
+        _stage_operands(x_raw.index(0), b_raw.index(0), xh_s, xl_s, b0_s, b1_s)
         fence_async_shared()
         tl.debug_barrier()
         if NSTAGES == 1:
             _fetch(x_desc, b_desc, c_desc, x_raw.index(0), b_raw.index(0), c_raw.index(0),
                    bars.index(0), row + 64, h)
         else:
-            if nxt < n_items:
+            first_draw = gl.sum(gl.where(lane == 0, drawn, 0), axis=0) + step
+            if first_draw < n_items:
                 _fetch(x_desc, b_desc, c_desc, x_raw.index(0), b_raw.index(0), c_raw.index(0),
-                       bars.index(0), nrow, nh)
+                       bars.index(0), (first_draw // 8) * 128, first_draw % 8)
 
-        s00 = _scores(ca0, ca1, ca2, b0_s, b1_s, b2_s, mma)
+        s00 = _scores(ca0, ca1, b0_s, b1_s, mma)
         m00 = _decay(s00, csr0, csc0, row, mma)
         y_a = _accumulate(m00, xh_s, xl_s, gl.zeros([64, 64], gl.float32, mma), dot_a)
         _emit(y_a, y_desc, y_s, y_ptr, row, h, mma, USE_TMA)
+
+        # ---- the next item: as many are drawn as there are, and the last draw leaves zero for the next call
+        draw = gl.sum(gl.where(lane == 0, drawn, 0), axis=0)
+        if draw == n_items - 1:
+            gl.store(next_ptr, 0)
+        nxt = draw + step
+        pre = gl.minimum(nxt, n_items - 1)
+        nrow = (pre // 8) * 128
+        nh = pre % 8
 
         # ---- second chunk: what the first one hands on
         a_next = gl.load(a_ptr + ((nrow + offs) * 8 + nh))
@@ -213,15 +217,15 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
         ec = gl.exp2(tot0 - csc0)
 
         mbarrier.wait(bars.index(NSTAGES - 1), ph1)
-        cb0, cb1, cb2 = _split3(c_raw.index(NSTAGES - 1).load(dot_a))
-        s10 = _scores(cb0, cb1, cb2, b0_s, b1_s, b2_s, mma)
+        cb0, cb1 = _split_half(c_raw.index(NSTAGES - 1).load(dot_a))
+        s10 = _scores(cb0, cb1, b0_s, b1_s, mma)
         m10 = s10 * er[:, None] * ec[None, :]
         y_b = _accumulate(m10, xh_s, xl_s, gl.zeros([64, 64], gl.float32, mma), dot_a)
 
         # ---- second chunk: its own part
         tl.debug_barrier()
         _stage_operands(x_raw.index(NSTAGES - 1), b_raw.index(NSTAGES - 1),
-                        xh_s, xl_s, b0_s, b1_s, b2_s)
+                        xh_s, xl_s, b0_s, b1_s)
         fence_async_shared()
         tl.debug_barrier()
         if nxt < n_items:
@@ -232,13 +236,26 @@ def _ssd_kernel(x_desc, b_desc, c_desc, y_desc, a_ptr, y_ptr, n_items,
                 _fetch(x_desc, b_desc, c_desc, x_raw.index(NSTAGES - 1), b_raw.index(NSTAGES - 1),
                        c_raw.index(NSTAGES - 1), bars.index(NSTAGES - 1), nrow + 64, nh)
 
-        s11 = _scores(cb0, cb1, cb2, b0_s, b1_s, b2_s, mma)
+        s11 = _scores(cb0, cb1, b0_s, b1_s, mma)
         m11 = _decay(s11, csr1, csc1, row + 64, mma)
         y_c = _accumulate(m11, xh_s, xl_s, y_b, dot_a)
         _emit(y_c, y_desc, y_s, y_ptr, row + 64, h, mma, USE_TMA)
 
+        item = nxt
+        it = it + 1
+
     if USE_TMA == 1:
         tma.store_wait(pendings=0)
+
+
+_COUNTERS = {}
+
+
+def _counter(device):
+    # Drawn from by the blocks of a call; each call leaves it at zero.
+    if device not in _COUNTERS:
+        _COUNTERS[device] = torch.zeros(1, device=device, dtype=torch.int32)
+    return _COUNTERS[device]
 
 
 class ModelNew(nn.Module):
@@ -295,6 +312,6 @@ class ModelNew(nn.Module):
         n_items = self.batch_size * 8
         sms = torch.cuda.get_device_properties(X.device).multi_processor_count
         grid = min(n_items, sms * BLOCKS)
-        _ssd_kernel[(grid, )](x_desc, b_desc, c_desc, y_desc, A, Y, n_items,
+        _ssd_kernel[(grid, )](x_desc, b_desc, c_desc, y_desc, A, Y, _counter(X.device), n_items,
                               STAGES, TMA_STORE, num_warps=4, maxnreg=MAXREG)
         return Y

@@ -112,8 +112,11 @@ def test_a_convolution_of_few_channels_has_two_templates() -> None:
     values = values_of(source)
     assert values["PRODUCT_0"] == "2"
     assert "CONV_N" in idle(source, values)
-    assert "GATHER_N" not in idle(source, values)
-    assert "GATHER_N" in idle(source, values | {"PRODUCT_0": "1"})
+    assert "STAGED_CHUNK" not in idle(source, values)
+    assert "GATHER_N" in idle(source, values)
+    assert "GATHER_N" not in idle(source, values | {"STAGED": "0"})
+    assert "STAGED_CHUNK" in idle(source, values | {"STAGED": "0"})
+    assert {"STAGED", "STAGED_TURNS", "GATHER_N"} <= idle(source, values | {"PRODUCT_0": "1", "STAGED": "0"})
     many = f"from x import extern_kernels\n{sizes.replace(' 3,', f' {MOST_CHANNELS + 1},')}\nfound = {call}\n"
     assert "gathered" not in (with_split_products(many) or "gathered")
     turned = f"from x import extern_kernels\n{sizes}\nfound = {call.replace('False', 'True')}\n"
