@@ -82,8 +82,8 @@ def compared_runs(
 
 
 def _identity(settings: Settings) -> str:
-    # As JSON, which has no credentials: the settings in the archive have none either.
-    return settings.model_dump_json(exclude={"work": True, "kernelbench": True, "llm": set(_REACHED)})
+    # Which device of a model judged does not matter. As JSON, which has no credentials: those in the archive have none.
+    return settings.model_dump_json(exclude={"device": True, "work": True, "kernelbench": True, "llm": set(_REACHED)})
 
 
 def tracks(archive: Archive, runs: Iterable[tuple[str, Run]]) -> dict[str, list[Track]]:

@@ -126,6 +126,7 @@ def test_what_is_finished_is_not_done_again(bench: Any, suite: Path) -> None:
     judge = BenchJudge()
     outcome = bench("--json", judge=judge)
     assert "3 problems, 3 of them finished." in outcome.err
+    assert "3 of them finished" in bench("--device", "auto", judge=judge).out, "whatever the device is called"
     assert judge.opened == 0, "a judge was started for nothing"
     assert last(outcome) == first
     (suite / "suite" / "level2" / "8_Fourth.py").write_text(f"{PROBLEM_TEXT}\n# problem 8\n")
