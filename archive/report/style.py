@@ -32,6 +32,8 @@ _PALE = "#d9dde3"
 _LOG_FROM = 8.0
 #: Points from which a scatter is a picture within an SVG file: each would be an element of its own.
 MANY = 2_000
+#: Characters of 8.5 points that fit into a figure's width.
+_CHARACTERS = 120
 #: Inches of every figure.
 _HEIGHT = 5.2
 _STYLE: dict[Any, Any] = {
@@ -128,6 +130,7 @@ def scale_speedups(axes: "Axes", speedups: Iterable[float]) -> None:
 
 
 def caption(figure: "Figure", finding: str, details: str) -> None:
-    """Two lines at the left."""
+    """Two lines at the left; the second is smaller where it would not fit."""
     figure.text(0.012, 1 - 0.10 / _HEIGHT, finding, va="top", fontsize=13, fontweight="bold")
-    figure.text(0.012, 1 - 0.40 / _HEIGHT, details, va="top", fontsize=8.5, color=GREY)
+    fontsize = max(6.0, 8.5 * min(1.0, _CHARACTERS / max(1, len(details))))
+    figure.text(0.012, 1 - 0.40 / _HEIGHT, details, va="top", fontsize=fontsize, color=GREY)

@@ -16,8 +16,8 @@ from typing import TextIO
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 
-#: Processes of a machine that attach its GPUs at once, and that make a context there. A driver serves one at a time, for
-#: all GPUs of the host, and four keep it busy; of those with a context some are paused while a kernel is timed. With
+#: Processes of a machine that attach its GPUs at once, and that make a context there. A driver serves one at a time,
+#: for all GPUs of a host, and four keep it busy; of those with a context some are paused while a kernel is timed. With
 #: more, all processes that judge wait longer (docs/results/2026-11-27-four-gpus.md).
 _TURNS = {"attach": 4, "context": 6}
 #: Between two looks of a waiting thread at whether it is still to wait.
