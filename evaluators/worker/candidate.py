@@ -19,6 +19,8 @@ _detach = torch.Tensor.detach
 FILE_NAME = "candidate.py"
 #: Characters of an exception's text that are sent: a compiler's log can be megabytes, and its first errors matter.
 _MOST_TEXT = 200_000
+#: Causes of an exception that are followed.
+_MOST_CAUSES = 20
 
 
 class FormatError(Exception):
@@ -99,14 +101,33 @@ def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """Type, text and the candidate's own frames of an exception, as plain values."""
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be shown)"
+    """Type, text and the candidate's own frames of an exception, as plain values.
+
+    The text ends with the error that caused it first: Triton names no reason for an error in a function that is called.
+    """
+    text, origin = _text(error), _origin(error)
+    if origin is not error:
+        text = f"{text[: _MOST_TEXT // 2]}\ncaused by {type(origin).__name__}: {_text(origin)[-_MOST_TEXT // 3 :]}"
     frames = [
         {"line": frame.lineno, "function": frame.name, "code": (frame.line or "").strip()[:200]}
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).name == FILE_NAME
     ]
     return {"type": type(error).__name__, "text": text[:_MOST_TEXT], "frames": frames[-3:]}
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be shown)"
+
+
+def _origin(error: BaseException) -> BaseException:
+    """The first error of a chain of causes, as far as it is followed."""
+    for _ in range(_MOST_CAUSES):
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None:
+            break
+        error = cause
+    return error
