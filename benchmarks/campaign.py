@@ -10,16 +10,18 @@ expected of it. Tables are printed as Markdown.
 import argparse
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _CHILDREN = """
 select births.generation, births.island, births.slot, births.operator, births.parents, births.kernel,
     ideas.title, ideas.expected_gain, judged.verdict, judged.speedup, judged.error, judged.reference_error,
-    judged.time_ms, judged.reference_ms
+    judged.time_ms, judged.reference_ms, judged.precision_class, length(asked.text), length(replied.text)
 from births join runs on runs.id = births.run
 left join ideas on ideas.id = births.idea
+left join texts as asked on asked.id = births.prompt
+left join texts as replied on replied.id = births.reply
 left join evaluations as judged on judged.number = (
     select min(number) from evaluations where kernel = births.kernel and problem = runs.problem)
 order by births.generation, births.island, births.slot
@@ -48,6 +50,10 @@ class Child:
     reference_error: float | None
     time_ms: float | None
     reference_ms: float | None
+    precision_class: str | None
+    #: Characters of what was asked and answered, in all of the child's requests.
+    asked: int
+    answered: int
 
     @property
     def name(self) -> str:
@@ -61,6 +67,7 @@ def children(connection: sqlite3.Connection) -> list[Child]:
             generation=row[0], island=row[1], slot=row[2], operator=row[3].lower(), parents=tuple(json.loads(row[4])),
             kernel=row[5], idea=row[6] or "", claimed=row[7], verdict=(row[8] or "not judged").lower(), speedup=row[9],
             error=row[10], reference_error=row[11], time_ms=row[12], reference_ms=row[13],
+            precision_class=row[14], asked=row[15] or 0, answered=row[16] or 0,
         )
         for row in connection.execute(_CHILDREN)
     ]  # fmt: skip
@@ -114,12 +121,21 @@ def table(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (titles, ["---"] * len(titles), *lines))
 
 
-def of_problem(found: Sequence[Row]) -> list[str]:
+def rooflines(path: Path) -> dict[str, float]:
+    """Milliseconds at the roofline of an archive's problem, by precision class."""
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    found = connection.execute("select card from cards order by number desc").fetchone()
+    return dict(json.loads(found[0])["roofline_ms"]) if found else {}
+
+
+def of_problem(found: Sequence[Row], roofline_ms: Mapping[str, float]) -> list[str]:
     """Its best start and its champion, if nothing of it was judged again."""
     judged = [one.child for one in found if one.child.generation and one.child.verdict != "not judged"]
     starts = [one.child for one in found if not one.child.generation and one.child.speedup]
     right = [child for child in judged if child.verdict == "correct"]
     best = max([*starts, *right], key=lambda one: one.speedup or 0.0)
+    limit = roofline_ms.get(best.precision_class or "")
+    born = [one.child for one in found if one.child.generation]
     return [
         found[0].problem,
         number(starts[0].reference_ms),
@@ -130,6 +146,9 @@ def of_problem(found: Sequence[Row]) -> list[str]:
         number(best.time_ms),
         number(best.error, ".1e"),
         number(best.reference_error, ".1e"),
+        best.precision_class or "",
+        number(limit / best.time_ms if limit and best.time_ms else None, ".0%"),
+        f"{sum(one.asked for one in born) / 1e3:.0f}, {sum(one.answered for one in born) / 1e3:.0f}",
     ]
 
 
@@ -153,9 +172,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=Path, nargs="+")
-    found = [list(rows(path)) for path in parser.parse_args(arguments).archive]
-    titles = "problem,eager in ms,best start,correct,champion,times eager,ms,error,reference's own"
-    print(table(titles.split(","), map(of_problem, found)), end="\n\n")
+    archives = parser.parse_args(arguments).archive
+    found = [list(rows(path)) for path in archives]
+    titles = "problem,eager in ms,best start,correct,champion,times eager,ms,error,reference's own,class,"
+    titles += "of the roofline,K asked and answered"
+    print(table(titles.split(","), map(of_problem, found, map(rooflines, archives))), end="\n\n")
     titles = "problem,child,operator,idea,claimed,gain,verdict,times eager,error,what"
     print(table(titles.split(","), (of_child(row) for one in found for row in one if row.child.generation)))
 
