@@ -1,8 +1,8 @@
-"""Who waits for the GPU driver's lock while judges work, and which GPU has nothing to do meanwhile.
+"""Workers that wait for the GPU driver's lock while judges work, and GPUs that have nothing to do meanwhile.
 
-The driver serves one process of a host at a time. Linux shows where each process waits inside the kernel. One that
-waits for this lock is in `rmapiLockAcquire` (/proc/PID/stack) or, where stacks are not shown, in the function of the
-driver or of Linux that waits for any lock of that kind (/proc/PID/wchan).
+The driver serves one process of a host at a time. Linux shows root where a process waits inside the kernel
+(/proc/PID/stack). A worker that waits for this lock is in `rmapiLockAcquire`, or in the driver's function for locks of
+that kind.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from typing import Self
 
 #: Seconds between two samples. The driver counts a GPU as busy over a window of 1/6 s to 1 s.
 _EVERY = 0.2
-_LOCKS = ("rmapiLockAcquire", "os_acquire_rwlock", "portSyncRwLock", "rwsem_down")
+_LOCKS = ("rmapiLockAcquire", "os_acquire_rwlock")
 _DRIVER = "[nvidia"
 _VARIABLE = b"CUDA_VISIBLE_DEVICES="
 
@@ -30,16 +30,9 @@ def stacks(proc: Path) -> Iterator[tuple[str, str]]:
             environment = (folder / "environ").read_bytes().split(b"\0")
             gpu = next((one for one in environment if one.startswith(_VARIABLE)), b"").partition(b"=")[2].decode()
             if gpu.startswith("GPU-"):
-                yield gpu, _place(folder)
-        except OSError:  # It ended meanwhile.
+                yield gpu, (folder / "stack").read_text()
+        except OSError:  # It ended meanwhile, or its stack is not ours to read.
             continue
-
-
-def _place(folder: Path) -> str:
-    try:
-        return (folder / "stack").read_text()
-    except PermissionError:
-        return (folder / "wchan").read_text()
 
 
 def _waits(stack: str) -> bool:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event, Thread
 from typing import TextIO
@@ -89,10 +89,12 @@ def start_turn(stage: str, ended: Event) -> Iterator[None]:
     with ExitStack() as turn:
         while not ended.is_set():
             for number in range(_TURNS[stage]):
-                with suppress(BlockingIOError):
+                try:
                     turn.enter_context(_file_locked(_path(f"{stage}-{number}"), fcntl.LOCK_EX | fcntl.LOCK_NB))
-                    yield
-                    return
+                except BlockingIOError:
+                    continue
+                yield
+                return
             ended.wait(_TURN_SECONDS)
     raise EvaluatorError("the judge was closed while a worker started")
 

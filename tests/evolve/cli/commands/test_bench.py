@@ -121,11 +121,12 @@ def test_some_of_a_suite_are_drawn_by_a_seed(bench: Any) -> None:
     assert {names[0] for names in found.values()} == {"suite/level1/1_First.py", "suite/level1/2_Second.py"}
 
 
-def test_what_is_finished_is_not_done_again(bench: Any, suite: Path) -> None:
+def test_what_is_finished_is_not_done_again(bench: Any, suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = last(bench("--json"))
     judge = BenchJudge()
     outcome = bench("--json", judge=judge)
     assert "3 problems, 3 of them finished." in outcome.err
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # so that "auto" is the CPU
     assert "3 of them finished" in bench("--device", "auto", judge=judge).out, "whatever the device is called"
     assert judge.opened == 0, "a judge was started for nothing"
     assert last(outcome) == first
