@@ -8,8 +8,8 @@ computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py
 `fused_convolutions.py`, of calls to `functions.py`; that of `no_epilogue.py` does nothing. `gathered_convolution.py`
 has convolutions of few channels, whose numbers are read where they lie and split into three of bf16 (with an epilogue:
 `fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++;
-`direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`), and
-`split_attention.py` has attention and needs `imports.py` alone.
+`direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`).
+`split_attention.py` has attention, by the kernels of `attention_pairs.py` and `attention_tiles.py`.
 """
 
 import re
@@ -33,6 +33,8 @@ TEMPLATES = (
     "fused_gathers",
     "direct_convolution",
     "fused_groups",
+    "attention_pairs",
+    "attention_tiles",
     "split_attention",
 )
 

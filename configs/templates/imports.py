@@ -96,3 +96,10 @@ def stream_of(x):
 def place_of(*tensors):
     """Their device, and which of them begin at a multiple of 16 bytes."""
     return tensors[0].device, *(x is not None and x.data_ptr() % 16 == 0 for x in tensors)
+
+
+def split_descriptor(x, shape, strides, block):
+    """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
+    kind = gl.float16 if x.dtype == torch.float16 else gl.float8e4nv
+    layout = gl.NVMMASharedLayout.get_default_for(list(block), kind)
+    return TensorDescriptor(x, shape, strides, list(block), layout)

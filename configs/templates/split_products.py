@@ -178,13 +178,6 @@ def split_gemm(ah_desc, al_desc, bh_desc, bl_desc, ta_ptr, tb_ptr, c_ptr, out_pt
     ], [4, 1], [240, 24])
 
 
-def split_descriptor(x, shape, strides, block):
-    """What TMA needs of x, seen as [rows, numbers], to copy tiles of these sizes."""
-    kind = gl.float16 if x.dtype == torch.float16 else gl.float8e4nv
-    layout = gl.NVMMASharedLayout.get_default_for(list(block), kind)
-    return TensorDescriptor(x, shape, strides, list(block), layout)
-
-
 def split_view(part, shape, block):
     """What TMA needs of hi or lo [planes, rows, numbers]; fp8 has two numbers in the place of one of fp16."""
     (planes, rows, width), each = shape, 2 // part.dtype.itemsize

@@ -1,13 +1,16 @@
 #define STAGED_CHUNK 2  // tune: 1, 2, 3
 #define STAGED_TURNS 1  // tune: 0, 1
+#define STAGED_FP8 0  // tune: 0, 1
 
 #include <cstdint>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 // Rows of x are split into pairs of fp16 (16 x = high + low / 2048) on their way into a ring in shared memory, where the
 // padded filters lie already. A step of 16 multiplies has four groups: four columns of one row of one channel of a
-// filter each. A warpgroup computes 64 places and BN filters at a time, three products for a step.
+// filter each. A warpgroup computes 64 places and BN filters at a time, three products for a step; with SMALL one, and
+// one in fp8 that has both small ones. That needs steps of four columns, because four of fp8 are read at once.
 CONSTANTS
 constexpr int PLACES = OH * OW, TILES = (PLACES + 127) / 128, PLANES = IMAGES * OD;
 constexpr int GW = (KW + 3) / 4, ROWS = KD * C, GROUPS = ROWS * GW * KH, TAPS = C * KD * KH * KW;
@@ -16,6 +19,7 @@ constexpr int PART = STEPS * BN * 32, TABLE = 2 * PART, RING = TABLE + BN * 8, O
 constexpr int BARS = OFFSETS + STEPS * 16, SMEM = BARS + 8 * (2 * SLOTS + 1), PACKED = RING;
 constexpr int CHUNKS = (STEPS + STAGED_CHUNK - 1) / STAGED_CHUNK, NUMBERS = SW % 2 ? 5 : 4;
 constexpr int AHEAD = EACH * NUMBERS < 9 ? 3 : EACH * NUMBERS < 16 ? 2 : 1;   // rows that are read at once
+constexpr bool SMALL = STAGED_FP8 && SW % 4 == 0;
 constexpr int64_t IMAGE = (int64_t)C * D * H * W;
 static_assert(SMEM <= 232448, "shared memory");
 
@@ -54,7 +58,15 @@ __global__ void __launch_bounds__(256) pack_filters(const float* w, const float*
     const __half high = __float2half_rn(v);
     const int at = i / 16 * (BN * 32) + (e >> 1) * (BN * 16) + column * 16 + (2 * (g % 4) + (e & 1)) * 2;
     *reinterpret_cast<__half*>(to + at) = high;
-    *reinterpret_cast<__half*>(to + PART + at) = __float2half_rn((v - __half2float(high)) * 2048.0f);
+    const float low = (v - __half2float(high)) * 2048.0f;
+    if (SMALL) {
+      // Four of low, for high of x, and behind the 16 of a step four of high, for low of x.
+      uint8_t* small = to + PART + i / 16 * (BN * 32) + column * 16 + 4 * (g % 4) + e;
+      small[0] = __nv_cvt_float_to_fp8(low * 0x1p-7f, __NV_SATFINITE, __NV_E4M3);
+      small[BN * 16] = __nv_cvt_float_to_fp8(__half2float(high) * 0x1p-7f, __NV_SATFINITE, __NV_E4M3);
+    } else {
+      *reinterpret_cast<__half*>(to + PART + at) = __float2half_rn(low);
+    }
   }
   if (threadIdx.x == 0) {
     float* table = reinterpret_cast<float*>(to + TABLE) + 2 * column;
@@ -80,6 +92,10 @@ __device__ __forceinline__ void bar_wait(uint32_t bar, uint32_t parity) {
 // p (64 x BN) = or += 64 x 16 in registers times 16 x BN in shared memory
 __device__ __forceinline__ void product(float (&p)[BN / 2], const uint32_t (&a)[4], uint64_t b, int add) {
   PRODUCT
+}
+// The same with 64 x 32 and 32 x BN in fp8
+__device__ __forceinline__ void small_product(float (&p)[BN / 2], const uint32_t (&a)[4], uint64_t b, int add) {
+  SMALL_PRODUCT
 }
 __device__ __forceinline__ uint32_t moved(uint32_t a, uint32_t zero) {
   uint32_t r;
@@ -139,6 +155,20 @@ __device__ __forceinline__ void split(float a, float b, uint32_t& high, uint32_t
   const float2 back = __half22float2(pair);
   high = bits_of(pair);
   low = bits_of(__floats2half2_rn((a - back.x) * 2048.0f, (b - back.y) * 2048.0f));
+}
+
+// Four numbers in fp8, which has the range of fp16: high, and then low.
+__device__ __forceinline__ void split_small(const float (&v)[NUMBERS], uint32_t (&high)[NUMBERS - 2], uint32_t (&small)[NUMBERS - 2]) {
+  small[0] = small[1] = 0;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const float a = v[2 * i] * 16.0f, b = v[2 * i + 1] * 16.0f;
+    const __half2 pair = __floats2half2_rn(a, b);
+    const float2 back = __half22float2(pair), low = {(a - back.x) * 2048.0f, (b - back.y) * 2048.0f};
+    high[i] = bits_of(pair);
+    small[0] |= (uint32_t)__nv_cvt_halfraw2_to_fp8x2(pair, __NV_SATFINITE, __NV_E5M2) << 16 * i;
+    small[1] |= (uint32_t)__nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, __NV_E5M2) << 16 * i;
+  }
 }
 
 __device__ __forceinline__ void take_two(uint32_t& a, uint32_t& b, uint32_t from) {
@@ -221,6 +251,10 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
         uint32_t high[EACH][NUMBERS - 2], low[EACH][NUMBERS - 2];
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
+          if (SMALL) {
+            split_small(v[which][i], high[i], low[i]);
+            continue;
+          }
           split(v[which][i][0], v[which][i][1], high[i][0], low[i][0]);
           split(v[which][i][2], v[which][i][3], high[i][1], low[i][1]);
           if (NUMBERS == 5) split(v[which][i][4], 0.0f, high[i][NUMBERS - 3], low[i][NUMBERS - 3]);
@@ -311,6 +345,10 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
             const int step = c * STAGED_CHUNK + i;
             if (step < STEPS) {
               product(sum, ah[i], b_high + step * (BN * 2), step > 0);
+              if (SMALL) {
+                small_product(rest, al[i], b_low + step * (BN * 2), step > 0);
+                continue;
+              }
               product(rest, ah[i], b_low + step * (BN * 2), step > 0);
               product(rest, al[i], b_high + step * (BN * 2), 1);
             }
@@ -345,7 +383,7 @@ convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t
             const float2 form_of = table[f];
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-              const float total = fmaf(rest[4 * j + 2 * r + e], 0x1p-11f, sum[4 * j + 2 * r + e]);
+              const float total = fmaf(rest[4 * j + 2 * r + e], SMALL ? 0x1p-4f : 0x1p-11f, sum[4 * j + 2 * r + e]);
               wrong[r] = fmaf(total, 0.0f, wrong[r]);   // NaN where one is not finite
               most[r] = fmaxf(most[r], fabsf(total));
               const int place = m0 + warp * 16 + quad + 8 * r;

@@ -1,5 +1,5 @@
 STAGED = 1  # tune: 1, 0
-# tune STAGED_CHUNK, STAGED_TURNS if: STAGED
+# tune STAGED_CHUNK, STAGED_TURNS, STAGED_FP8 if: STAGED
 STAGED_SOURCE = r"""
 @staged_convolution.cu@"""
 STAGED_FLAGS = ["-O3", "-gencode=arch=compute_90a,code=sm_90a"]
@@ -33,19 +33,28 @@ def staged_constants(x_shape, w_shape, stride, padding):
 
 
 def staged_source(constants, epilogue):
-    """The source for these constants, with the instruction for BN filters and what follows."""
+    """The source for these constants, with the instructions for BN filters and what follows."""
     count = constants["BN"] // 2
     sums = ", ".join(f"%{i}" for i in range(count))
     outputs = ", ".join(f'"+f"(p[{i}])' for i in range(count))
-    instruction = (
-        f'asm volatile("{{ .reg .pred q; setp.ne.b32 q, %{count + 5}, 0; '
-        f'wgmma.mma_async.sync.aligned.m64n{constants["BN"]}k16.f32.f16.f16 {{{sums}}}, '
-        f'{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, q, 1, 1, 0; }}" '
-        f': {outputs} : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));'
-    )
+
+    def instruction(types, rest):
+        return (
+            f'asm volatile("{{ .reg .pred q; setp.ne.b32 q, %{count + 5}, 0; '
+            f'wgmma.mma_async.sync.aligned.m64n{constants["BN"]}{types} {{{sums}}}, '
+            f'{{%{count}, %{count + 1}, %{count + 2}, %{count + 3}}}, %{count + 4}, q, 1, 1{rest}; }}" '
+            f': {outputs} : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));\n'
+        )
+
     lines = "\n".join(f"constexpr int {name} = {value};" for name, value in constants.items())
-    return STAGED_SOURCE.replace("CONSTANTS\n", lines + "\n").replace("PRODUCT\n", instruction + "\n").replace(
-        "EPILOGUE\n", EPILOGUES_IN_CUDA[epilogue] + "\n")
+    parts = {
+        "CONSTANTS\n": lines + "\n", "SMALL_PRODUCT\n": instruction("k32.f32.e5m2.e4m3", ""),
+        "PRODUCT\n": instruction("k16.f32.f16.f16", ", 0"), "EPILOGUE\n": EPILOGUES_IN_CUDA[epilogue] + "\n",
+    }
+    source = STAGED_SOURCE
+    for name, text in parts.items():
+        source = source.replace(name, text)
+    return source
 
 
 class StagedConvolution:

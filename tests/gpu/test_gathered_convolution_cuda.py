@@ -28,15 +28,17 @@ pytestmark = [
 SETTINGS: list[dict[str, str]] = [
     {},
     {"STAGED_CHUNK": "3", "STAGED_TURNS": "0"},
+    {"STAGED_FP8": "1"},
     {"STAGED": "0"},
     {"STAGED": "0", "GATHER_N": "16", "GATHER_K": "16", "GATHER_WARPS": "4", "GATHER_EACH": "4"},
     {"STAGED": "0", "GATHER_N": "32", "GATHER_K": "64", "GATHER_EACH": "1"},
 ]
-NAMES = ["staged", "staged without turns", "gathered", "small", "long"]
+NAMES = ["staged", "staged without turns", "staged in fp8", "gathered", "small", "long"]
 #: Input, filters, and what differs from a step of 1 without padding.
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, tuple[int, ...]]]] = [
     ((2, 5, 9, 11), (7, 5, 3, 3), {"padding": (1, 1)}),
     ((2, 3, 223, 221), (96, 3, 11, 11), {"stride": (4, 4), "padding": (2, 2)}),
+    ((3, 3, 64, 66), (40, 3, 8, 8), {"stride": (8, 8)}),
     ((2, 8, 33, 32), (70, 8, 3, 2), {"dilation": (2, 3), "padding": (2, 0)}),
     ((3, 4, 400), (128, 4, 5), {"stride": (2,), "padding": (1,)}),
     ((1, 4, 16, 17, 18), (5, 4, 3, 2, 3), {"stride": (2, 1, 1), "padding": (1, 0, 1)}),
@@ -75,6 +77,9 @@ def test_it_is_as_accurate_as_fp32(
         truth = torch.convolution(x.double(), weight.double(), bias.double(), *positions)
         assert found.shape == truth.shape
         limit = 2e-6 if gathered.STAGED else 4e-7
+        # The small products in fp8, which needs steps of four columns.
+        if "STAGED_FP8 1" in gathered.STAGED_SOURCE and asked["stride"][-1] % 4 == 0:
+            limit = 6e-5
         assert (found - truth).norm() < limit * truth.norm(), size
 
 

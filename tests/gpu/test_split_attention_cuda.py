@@ -31,6 +31,7 @@ SETTINGS: list[dict[str, str]] = [
     {},
     {"ATTEND_M": "128", "ATTEND_N": "64"},
     {"ATTEND_STAGES": "3"},
+    {"ATTEND_STAGES": "1", "ATTEND_N": "64"},
 ]
 #: batch, heads, queries, keys, numbers of a row of q, of v.
 SHAPES = [
@@ -42,9 +43,9 @@ SHAPES = [
 ]
 
 
-@pytest.fixture(params=SETTINGS, ids=["as declared", "large", "deep"])
+@pytest.fixture(params=SETTINGS, ids=["as declared", "large", "deep", "in turn"])
 def split(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    text = "\n\n".join(map(template, ("imports", "split_attention")))
+    text = "\n\n".join(map(template, ("imports", "attention_pairs", "attention_tiles", "split_attention")))
     return imported(with_values(text, request.param), tmp_path, "split")
 
 

@@ -46,6 +46,8 @@ _ORDER = (
     "fused_gathers",
     _DIRECT,
     "fused_groups",
+    "attention_pairs",
+    "attention_tiles",
     _ATTENTION,
 )
 _PRODUCT_FILES = ("split_pairs", "split_products")
@@ -54,7 +56,7 @@ _FILES = {
     _SPLIT: _CONVOLUTION_FILES,
     _GATHERED: (_STAGED, _GATHERED),
     _DIRECT: (_DIRECT,),
-    _ATTENTION: (_ATTENTION,),
+    _ATTENTION: ("attention_pairs", "attention_tiles", _ATTENTION),
     _PRODUCT: ("functions", *_PRODUCT_FILES, "fused_products"),
     _FUSED: ("functions", *_CONVOLUTION_FILES, "fused_products", "fused_convolutions"),
     _FUSED_GATHERED: (_STAGED, _GATHERED, "fused_gathers"),

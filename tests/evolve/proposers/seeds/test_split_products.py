@@ -140,7 +140,8 @@ def test_an_attention_never_writes_its_scores() -> None:
     assert source is not None
     ast.parse(source)
     assert "found = (split_attention if PRODUCT_0 else attend_by_library)(q, kt, v, None, None, 0.25, False)" in source
-    assert template("split_attention") in source
+    for name in ("attention_pairs", "attention_tiles", "split_attention"):
+        assert template(name) in source
     assert template("split_pairs") not in source
     assert idle(source, values_of(source) | {"PRODUCT_0": "0"}) >= {"ATTEND_M", "ATTEND_N", "ATTEND_STAGES"}
 
