@@ -94,7 +94,8 @@ def attend_scores(s, row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_ke
                   HAS_MASK: tl.constexpr, HAS_BIAS: tl.constexpr):
     inside = (row < T)[:, None] & (key < S)[None, :]
     if HAS_BIAS:
-        s += tl.load(bias_at + row.to(tl.int64)[:, None] * b_row + key[None, :] * b_key, mask=inside, other=0.0)
+        bias = tl.load(bias_at + row.to(tl.int64)[:, None] * b_row + key[None, :] * b_key, mask=inside, other=0.0)
+        s += bias * 1.4426950408889634
     if HAS_MASK:
         out = tl.load(mask_at + row.to(tl.int64)[:, None] * m_row + key[None, :] * m_key, mask=inside, other=0)
         s = tl.where(out != 0, float("-inf"), s)
@@ -104,8 +105,21 @@ def attend_scores(s, row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_ke
 
 
 @triton.jit
-def attend_weights(s, largest, top):
-    # One step of the running softmax: numerators, the new maximum, and what earlier sums are worth.
+def attend_base(largest, top):
+    # The new maximum of scores, and what numerators are relative to.
     now = tl.maximum(top, largest)
-    base = tl.where(now == float("-inf"), 0.0, now)  # nothing but masked keys so far
-    return tl.exp2((s - base[:, None]) * 1.4426950408889634), now, tl.exp2((top - base) * 1.4426950408889634)
+    return now, tl.where(now == float("-inf"), 0.0, now)  # nothing but masked keys so far
+
+
+@triton.jit
+def attend_weights(s, largest, top):
+    # One step of the running softmax of scores to base 2: numerators, the new maximum, and what earlier sums are worth.
+    now, base = attend_base(largest, top)
+    return tl.exp2(s - base[:, None]), now, tl.exp2(top - base)
+
+
+@triton.jit
+def attend_scaled_weights(s, scale, largest, top):
+    # The same for scores that have yet to be multiplied by a number, at least 0, for each row.
+    now, base = attend_base(largest * scale, top)
+    return tl.exp2(s * scale[:, None] - base[:, None]), now, tl.exp2(top - base)

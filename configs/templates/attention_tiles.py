@@ -1,11 +1,3 @@
-# The same for kernels in Gluon.
-open_power = gluon.jit(attend_power.fn)
-open_inverse = gluon.jit(attend_inverse.fn)
-open_pair = gluon.jit(attend_pair.fn)
-open_scores = gluon.jit(attend_scores.fn)
-open_weights = gluon.jit(attend_weights.fn)
-
-
 @gluon.jit
 def attend_along(x, like):
     # A number for each row, in the layout of the rows of `like`.
@@ -25,7 +17,7 @@ def attend_query(q, row, T, D, q_row, q_d, FIRST: gl.constexpr, WIDTH: gl.conste
 @gluon.jit
 def attend_keep(x, power, slots):
     # x times a power of two for each row, as hi and lo in shared memory.
-    hi, lo = open_pair(x * attend_along(power, x)[:, None])
+    hi, lo = attend_pair(x * attend_along(power, x)[:, None])
     slots.index(0).store(hi)
     slots.index(1).store(lo)
 
@@ -39,17 +31,14 @@ def attend_start(number, opened, before, first, open_first, open_last, BN: gl.co
 
 
 @gluon.jit
-def attend_fetch(start, slot, bars, there, row, k1, k2, v1, v2, k1_slots, k2_slots, v1_slots, v2_slots,
-                 BN: gl.constexpr, D1: gl.constexpr, D2: gl.constexpr, V1: gl.constexpr, V2: gl.constexpr):
-    # Sends for a tile of keys and values, hi and lo.
+def attend_fetch(start, slot, bars, there, row, desc1, desc2, slots1, slots2, BN: gl.constexpr, W1: gl.constexpr,
+                 W2: gl.constexpr):
+    # Sends for a tile of keys or values, hi and lo.
     bar, at = bars.index(slot), 2 * (row + start)
-    mbarrier.expect(bar, BN * (D1 + D2 + V1 + V2) * 4, pred=there)
-    tma.async_copy_global_to_shared(k1, [at, 0], bar, k1_slots.index(slot), pred=there)
-    if D2 > 0:
-        tma.async_copy_global_to_shared(k2, [at, D1], bar, k2_slots.index(slot), pred=there)
-    tma.async_copy_global_to_shared(v1, [at, 0], bar, v1_slots.index(slot), pred=there)
-    if V2 > 0:
-        tma.async_copy_global_to_shared(v2, [at, V1], bar, v2_slots.index(slot), pred=there)
+    mbarrier.expect(bar, BN * (W1 + W2) * 4, pred=there)
+    tma.async_copy_global_to_shared(desc1, [at, 0], bar, slots1.index(slot), pred=there)
+    if W2 > 0:
+        tma.async_copy_global_to_shared(desc2, [at, W1], bar, slots2.index(slot), pred=there)
 
 
 @gluon.jit
@@ -73,14 +62,11 @@ def attend_values(wh, wl, vh, vl, sum, worth, unweigh):
 
 
 @gluon.jit
-def attend_tile(start, slot, q1, q2, k1, k2, v1, v2, top, norm, sum1, sum2, row, inverse_q, inverse_at, mask_at, bias_at,
-                T, S, m_row, m_key, b_row, b_key, i_plane, scale, OPEN: gl.constexpr, CAUSAL: gl.constexpr,
-                HAS_MASK: gl.constexpr, HAS_BIAS: gl.constexpr, BN: gl.constexpr, D2: gl.constexpr, V2: gl.constexpr,
-                layout: gl.constexpr):
-    # One tile of keys and values. In an open one each row sees each key.
+def attend_keys(slot, q1, q2, k1, k2, layout: gl.constexpr, BM: gl.constexpr, BN: gl.constexpr, D2: gl.constexpr):
+    # Products of rows and a tile of keys, the small ones first.
     kh, kl = attend_halves(k1, slot, BN)
     kh, kl = kh.permute((1, 0)), kl.permute((1, 0))
-    s = warpgroup_mma(q1.index(1), kh, gl.zeros([row.shape[0], BN], gl.float32, layout), use_acc=False, is_async=True)
+    s = warpgroup_mma(q1.index(1), kh, gl.zeros([BM, BN], gl.float32, layout), use_acc=False, is_async=True)
     s = warpgroup_mma(q1.index(0), kl, s, is_async=True)
     if D2 > 0:
         k2h, k2l = attend_halves(k2, slot, BN)
@@ -88,29 +74,7 @@ def attend_tile(start, slot, q1, q2, k1, k2, v1, v2, top, norm, sum1, sum2, row,
         s = warpgroup_mma(q2.index(1), k2h, s, is_async=True)
         s = warpgroup_mma(q2.index(0), k2l, s, is_async=True)
         s = warpgroup_mma(q2.index(0), k2h, s, is_async=True)
-    s = warpgroup_mma(q1.index(0), kh, s, is_async=True)
-    key = start + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
-    inverse_k = gl.load(inverse_at + key) * scale
-    inverse_v = gl.load(inverse_at + i_plane + key)
-    s = warpgroup_mma_wait(0, deps=[s]) * inverse_q[:, None] * inverse_k[None, :]
-    if not OPEN:
-        s = open_scores(s, row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key, CAUSAL, HAS_MASK, HAS_BIAS)
-    elif HAS_BIAS:
-        s = open_scores(s, row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key, False, False, True)
-    p, top, worth = open_weights(s, gl.max(s, axis=1), top)
-    norm = norm * worth + gl.sum(p, axis=1)
-    # A value's power goes to its weight, so that a row of weights has one of its own: a large value of a key that a
-    # row does not see costs this row no accuracy.
-    p *= inverse_v[None, :]
-    weigh = open_power(gl.max(p, axis=1))
-    wh, wl = open_pair(p * weigh[:, None])
-    unweigh = open_inverse(weigh)
-    vh, vl = attend_halves(v1, slot, BN)
-    sum1 = attend_values(wh, wl, vh, vl, sum1, worth, unweigh)
-    if V2 > 0:
-        v2h, v2l = attend_halves(v2, slot, BN)
-        sum2 = attend_values(wh, wl, v2h, v2l, sum2, worth, unweigh)
-    return top, norm, sum1, sum2
+    return warpgroup_mma(q1.index(0), kh, s, is_async=True)
 
 
 @gluon.jit
@@ -161,15 +125,18 @@ def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T,
             gl.float16, [2, BM, D2], gl.NVMMASharedLayout.get_default_for([BM, D2], gl.float16))
     if V2 > 0:
         v2_slots = gl.allocate_shared_memory(gl.float16, [STAGES, 2 * BN, V2], v2.layout)
-    bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_bars = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
-        mbarrier.init(bars.index(stage), count=1)
+        mbarrier.init(k_bars.index(stage), count=1)
+        mbarrier.init(v_bars.index(stage), count=1)
     fence_async_shared()
     gl.thread_barrier()
     of_head = head_of_all * SP
     for stage in gl.static_range(STAGES):
-        attend_fetch(attend_start(stage, opened, before, first, open_first, open_last, BN), stage, bars, stage < count,
-                     of_head, k1, k2, v1, v2, k1_slots, k2_slots, v1_slots, v2_slots, BN, D1, D2, V1, V2)
+        start = attend_start(stage, opened, before, first, open_first, open_last, BN)
+        attend_fetch(start, stage, k_bars, stage < count, of_head, k1, k2, k1_slots, k2_slots, BN, D1, D2)
+        attend_fetch(start, stage, v_bars, stage < count, of_head, v1, v2, v1_slots, v2_slots, BN, V1, V2)
 
     row = block * BM + gl.arange(0, BM, layout=gl.SliceLayout(1, layout))
     own = q + batch * q_batch + head * q_head
@@ -178,9 +145,9 @@ def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T,
     if D2 > 0:
         x2 = attend_query(own, row, T, D, q_row, q_d, D1, D2, WARPS)
         largest = gl.maximum(largest, gl.convert_layout(gl.max(gl.abs(x2), axis=1), gl.SliceLayout(1, layout)))
-        attend_keep(x2, open_power(largest), q2_slots)
-    attend_keep(x1, open_power(largest), q1_slots)
-    inverse_q = open_inverse(open_power(largest))
+        attend_keep(x2, attend_power(largest), q2_slots)
+    attend_keep(x1, attend_power(largest), q1_slots)
+    inverse_q = attend_inverse(attend_power(largest))
     fence_async_shared()
     gl.thread_barrier()
 
@@ -190,19 +157,42 @@ def attend_tiles(q, k1, k2, v1, v2, inverses, ranges, mask, bias, out, heads, T,
     norm = gl.full([BM], 0.0, gl.float32, gl.SliceLayout(1, layout))
     sum1 = gl.zeros([BM, V1], gl.float32, layout1)
     sum2 = gl.zeros([BM, max(V2, 16)], gl.float32, layout2)
+    # Scores are logarithms to base 2.
+    scale_q = inverse_q * 1.4426950408889634
     for part in gl.static_range(2):
         for number in range(opened * part, count if part else opened):
-            slot = number % STAGES
-            mbarrier.wait(bars.index(slot), (number // STAGES) & 1)
+            slot, phase, later = number % STAGES, (number // STAGES) & 1, number + STAGES
             start = attend_start(number, opened, before, first, open_first, open_last, BN)
-            top, norm, sum1, sum2 = attend_tile(
-                start, slot, q1_slots, q2_slots, k1_slots, k2_slots, v1_slots, v2_slots, top, norm, sum1, sum2, row,
-                inverse_q, inverse_at, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key, plane, scale, part == 0,
-                CAUSAL, HAS_MASK, HAS_BIAS, BN, D2, V2, layout)
+            next_start = attend_start(later, opened, before, first, open_first, open_last, BN)
+            key = start + gl.arange(0, BN, layout=gl.SliceLayout(0, layout))
+            inverse_k, inverse_v = gl.load(inverse_at + key) * scale, gl.load(inverse_at + plane + key)
+            mbarrier.wait(k_bars.index(slot), phase)
+            s = attend_keys(slot, q1_slots, q2_slots, k1_slots, k2_slots, layout, BM, BN, D2)
+            s = warpgroup_mma_wait(0, deps=[s]) * inverse_k[None, :]
             gl.thread_barrier()
-            later = number + STAGES
-            attend_fetch(attend_start(later, opened, before, first, open_first, open_last, BN), slot, bars, later < count,
-                         of_head, k1, k2, v1, v2, k1_slots, k2_slots, v1_slots, v2_slots, BN, D1, D2, V1, V2)
+            attend_fetch(next_start, slot, k_bars, later < count, of_head, k1, k2, k1_slots, k2_slots, BN, D1, D2)
+            if part == 0 and not HAS_BIAS:
+                # Each row sees each key.
+                p, top, worth = attend_scaled_weights(s, scale_q, gl.max(s, axis=1), top)
+            else:
+                s = attend_scores(s * scale_q[:, None], row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key,
+                                CAUSAL and part > 0, HAS_MASK and part > 0, HAS_BIAS)
+                p, top, worth = attend_weights(s, gl.max(s, axis=1), top)
+            norm = norm * worth + gl.sum(p, axis=1)
+            # A value's power goes to its weight, so that a row of weights has one of its own: a large value of a key
+            # that a row does not see costs this row no accuracy.
+            p *= inverse_v[None, :]
+            weigh = attend_power(gl.max(p, axis=1))
+            wh, wl = attend_pair(p * weigh[:, None])
+            unweigh = attend_inverse(weigh)
+            mbarrier.wait(v_bars.index(slot), phase)
+            vh, vl = attend_halves(v1_slots, slot, BN)
+            sum1 = attend_values(wh, wl, vh, vl, sum1, worth, unweigh)
+            if V2 > 0:
+                v2h, v2l = attend_halves(v2_slots, slot, BN)
+                sum2 = attend_values(wh, wl, v2h, v2l, sum2, worth, unweigh)
+            gl.thread_barrier()
+            attend_fetch(next_start, slot, v_bars, later < count, of_head, v1, v2, v1_slots, v2_slots, BN, V1, V2)
     to = out + head_of_all.to(gl.int64) * T * DV
     attend_write(to, row, T, DV, sum1, norm, 0, V1)
     if V2 > 0:

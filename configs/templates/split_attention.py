@@ -1,6 +1,7 @@
 ATTEND_M = 64  # tune: 64, 128
 ATTEND_N = 32  # tune: 32, 64
 ATTEND_STAGES = 2  # tune: 1, 2, 3
+ATTEND_REGISTERS = 168  # tune: 168, 255
 
 
 @triton.jit
@@ -24,7 +25,7 @@ def attend_exactly(bad, q, k, v, mask, bias, out, heads, T, S, D, DV, q_batch, q
             key = start + tl.arange(0, 16)
             y = tl.load(k + batch * k_batch + head * k_head + key.to(tl.int64)[None, :] * k_row + d[:, None] * k_d,
                         mask=(key < S)[None, :] & (d < D)[:, None], other=0.0)
-            s = tl.dot(x, y, input_precision="ieee") * scale
+            s = tl.dot(x, y, input_precision="ieee") * (scale * 1.4426950408889634)
             s = attend_scores(s, row, key, mask_at, bias_at, T, S, m_row, m_key, b_row, b_key, CAUSAL, HAS_MASK, HAS_BIAS)
             p, top, worth = attend_weights(s, tl.max(s, axis=1), top)
             norm = norm * worth + tl.sum(p, axis=1)
@@ -71,7 +72,8 @@ class SplitAttention:
         self.tiles = PlannedLaunch(
             attend_tiles, (blocks, B * H),
             (H, T, S, SP, D, DV, *q_strides, *m_strides, *b_strides, *r_strides, B * H * SP, scale), **has, BM=ATTEND_M,
-            BN=ATTEND_N, D1=D1, D2=D2, V1=V1, V2=V2, STAGES=ATTEND_STAGES, num_warps=ATTEND_M // 16)
+            BN=ATTEND_N, D1=D1, D2=D2, V1=V1, V2=V2, STAGES=ATTEND_STAGES, num_warps=ATTEND_M // 16,
+            maxnreg=ATTEND_REGISTERS)
         self.exactly = PlannedLaunch(
             attend_exactly, (triton.cdiv(T, 16), B * H),
             (H, T, S, D, DV, *q_strides, *k_strides, *v_strides, *m_strides, *b_strides, scale), **has,
