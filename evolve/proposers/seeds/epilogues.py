@@ -77,6 +77,11 @@ class EpilogueChain:
     _cuda: list[str] = field(default_factory=list)
 
     @property
+    def last(self) -> Node:
+        """What has the result."""
+        return self.steps[-1] if self.steps else self.product
+
+    @property
     def names(self) -> dict[Node, str]:
         """The variable of each node; chains that compute the same have the same."""
         extras = {extra: f"x{number}" for number, extra in enumerate(self.extras)}
@@ -140,7 +145,7 @@ class EpilogueChain:
 
     def epilogue(self) -> Epilogue:
         """What the steps compute."""
-        last = self.names[self.steps[-1]]
+        last = self.names[self.last]
         return Epilogue(
             gluon=(*self._gluon, f"value = {last}"),
             cuda=(*self._cuda, f"value = {last};"),

@@ -44,7 +44,9 @@ class Fused:
 
 
 def with_epilogues(graph: GraphModule, inputs: list[Any]) -> Fused | None:
-    """The graph of aten's operators with each fp32 product and what follows it as one; None where nothing follows.
+    """The graph of aten's operators with each fp32 product and what follows it as one, or a convolution and its bias.
+
+    None where there is neither.
 
     Args:
         graph: from torch.compile, of a model in evaluation mode; or from `attention.with_attention`.
@@ -72,7 +74,7 @@ def _replace_chains(graph: Graph, epilogues: list[Epilogue], kept: set[str]) -> 
     made: dict[str, Node] = {}
     for product in list(graph.nodes):
         axis = _column_axis(product) if product.name not in kept else None
-        chain = followed(product, axis) if axis is not None else None
+        chain = (followed(product, axis) or _bias_alone(product, axis)) if axis is not None else None
         if chain is None:
             continue
         epilogue = chain.epilogue()
@@ -81,6 +83,12 @@ def _replace_chains(graph: Graph, epilogues: list[Epilogue], kept: set[str]) -> 
         made[product.name] = _replace(chain, epilogues.index(epilogue) + 1)
         graph.eliminate_dead_code()
     return {name for name, ours in made.items() if not _is_written(ours)}
+
+
+def _bias_alone(product: Node, axis: int) -> EpilogueChain | None:
+    """A convolution that nothing follows: Inductor's library adds no bias, which takes a pass of its own."""
+    has_bias = product.target not in _PRODUCTS and arguments_of(product)["bias"] is not None
+    return EpilogueChain(product, axis) if has_bias else None
 
 
 def _is_written(node: Node) -> bool:
@@ -173,8 +181,8 @@ def _operands(product: Node) -> tuple[Node, Node]:
 
 
 def _replace(chain: EpilogueChain, epilogue: int) -> Node:
-    """Put our operator in the place of a chain's last step, and return it."""
-    product, last = chain.product, chain.steps[-1]
+    """Put our operator in the place of a chain's result, and return it."""
+    product, last = chain.product, chain.last
     graph = product.graph
     with graph.inserting_before(last):
         if product.target in _PRODUCTS:

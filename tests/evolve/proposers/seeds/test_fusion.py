@@ -177,8 +177,9 @@ def _by_library(text: str) -> str:
         (Batched(), [torch.randn(3, 4, 6), torch.randn(3, 6, 6)], [1]),
         (Fresh(), [torch.randn(4, 8)], [1, 2]),
         (Chain(lambda y: y.add_(y.sigmoid_()), torch.randn(4, 6)), [torch.randn(5, 4)], [1]),
+        (nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=4)), [torch.randn(2, 3, 9, 9)], [1, 1]),
     ],
-    ids=["block", "rows", "turned", "depthwise", "batched", "fresh", "in place"],
+    ids=["block", "rows", "turned", "depthwise", "batched", "fresh", "in place", "biases"],
 )
 def test_products_are_fused_with_what_follows_them(
     model: nn.Module, inputs: list[Tensor], epilogues: list[int]
@@ -245,6 +246,15 @@ EXTRAS = [torch.randn(6) for _ in range(MOST_EXTRAS + 1)]
 def test_what_cannot_be_in_an_epilogue_stays(after: Callable[[Tensor], Tensor], dtype: torch.dtype) -> None:
     fused, _ = traced(Chain(after, torch.randn(4, 6, dtype=dtype)), [torch.randn(5, 4, dtype=dtype)])
     assert fused is None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [nn.Conv2d(3, 8, 3, bias=False), nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2)), nn.Linear(9, 8)],
+    ids=["no bias", "a pool reads the result", "the library adds it"],
+)
+def test_a_bias_is_added_where_that_saves_a_pass(model: nn.Module) -> None:
+    assert traced(model.eval(), [torch.randn(2, 3, 9, 9)])[0] is None
 
 
 def test_an_epilogue_reads_no_more_tensors_than_kernels_take() -> None:
