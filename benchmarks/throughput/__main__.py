@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--judges", type=int, default=2, help="one for each device (scaling)")
     parser.add_argument("--times", type=int, help="passes over the mix (ours: 1), for each judge (scaling: 4)")
     parser.add_argument("--workers", choices=("local", "ray"), default="local", help="where the judges are (scaling)")
+    parser.add_argument("--beside", type=int, default=0, help="compilers on cores that no judge may use (scaling)")
     parser.add_argument("--problem", help="whose children alone; default: all four problems' (scaling)")
     parser.add_argument("--json", action="store_true", help="end with one JSON object and nothing else")
     options = parser.parse_args()
@@ -92,6 +93,7 @@ def main() -> None:
                 workers=options.workers,
                 width=options.width,
                 connections=options.connections,
+                beside=options.beside,
             )
             print(json.dumps(found))
         case "report":

@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from benchmarks.throughput.child import Child
 from benchmarks.throughput.copies import copies
+from benchmarks.throughput.cores import BusyCores, compilers
 from benchmarks.throughput.driver_lock import DriverLock
 from kbevolve.archive.records import Evaluation, Kernel
 from kbevolve.configs.cache_directory import VARIABLE
@@ -32,6 +33,7 @@ def measure(
     workers: str,
     width: int = 0,
     connections: int,
+    beside: int = 0,
 ) -> dict[str, Any]:
     """Children an hour of so many judges, each with `times` passes over the mix; starts and preparations left out.
 
@@ -48,6 +50,7 @@ def measure(
         workers: "ray" or "local".
         width: kernels in progress at once for each judge; 0 for what fits this machine.
         connections: the setting `evaluation.connections`.
+        beside: compilers on cores that the judges may not use, as judges of other GPUs would have them.
 
     Raises:
         EvaluatorError: there are not so many devices.
@@ -64,7 +67,7 @@ def measure(
     found: list[tuple[Child, Evaluation]] = []
     seconds: dict[str, float] = {}
     steady = Steady()
-    lock = DriverLock()
+    lock, cores = DriverLock(), BusyCores()
     with tempfile.TemporaryDirectory(prefix="kbevolve-scaling-") as cache, patch.dict(os.environ, {VARIABLE: cache}):
         started = time.perf_counter()
         with open_judges(find_judge_devices(settings), settings) as fleet, ThreadPoolExecutor(fleet.width) as callers:
@@ -73,7 +76,7 @@ def measure(
                 # Each judge prepares the problem when it is first asked.
                 list(callers.map(fleet.card, [problem] * (4 * fleet.width)))
                 begun = time.perf_counter()
-                with lock, steady.window() as timed:
+                with compilers(beside), lock, cores, steady.window() as timed:
                     judged = callers.map(timed(fleet.evaluate), [problem] * len(asked), [one.kernel for one in asked])
                     found += zip(asked, judged, strict=True)
                 seconds[name] = time.perf_counter() - begun
@@ -96,6 +99,8 @@ def measure(
         "seconds": {name: round(taken, 1) for name, taken in seconds.items()},
         "children_per_hour": round(3600 * len(found) / judging),
         "steady_per_hour": round(steady.per_hour),
+        "beside": beside,
+        "busy_cores": cores.mean,
         "driver_lock": lock.shares,
         "phases": _mean_phases([one for _, one in found]),
         "surprises": surprises,

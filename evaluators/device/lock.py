@@ -1,7 +1,4 @@
-"""Locks among all kbevolve processes of this machine.
-
-A device is held exclusively to time, shared to try. A GPU's driver starts few processes at once.
-"""
+"""Locks on a device among all kbevolve processes of this machine: held exclusively to time, shared to try."""
 
 import fcntl
 import hashlib
@@ -16,14 +13,8 @@ from typing import TextIO
 from kbevolve.configs.errors import EvaluatorError
 from kbevolve.evaluators.device.devices import Device
 
-#: Processes of a machine that attach its GPUs at once, and that make a context there. A driver serves one at a time,
-#: for all GPUs of a host, and four keep it busy; of those with a context some are paused while a kernel is timed. With
-#: more, all processes that judge wait longer (docs/results/2026-11-27-four-gpus.md).
-_TURNS = {"attach": 4, "context": 6}
 #: Between two looks of a waiting thread at whether it is still to wait.
 _LOOK_SECONDS = 0.1
-#: Between two looks for a free turn to start.
-_TURN_SECONDS = 0.01
 
 
 @contextmanager
@@ -80,38 +71,9 @@ def is_wanted(device: Device) -> bool:
 
 
 @contextmanager
-def start_turn(stage: str, ended: Event) -> Iterator[None]:
-    """Hold one of the few turns of this machine to start on a driver; `stage` is "attach" or "context".
-
-    Raises:
-        EvaluatorError: `ended` was set before a turn was free.
-    """
-    with ExitStack() as turn:
-        while not ended.is_set():
-            for number in range(_TURNS[stage]):
-                try:
-                    turn.enter_context(_file_locked(_path(f"{stage}-{number}"), fcntl.LOCK_EX | fcntl.LOCK_NB))
-                except BlockingIOError:
-                    continue
-                yield
-                return
-            ended.wait(_TURN_SECONDS)
-    raise EvaluatorError("the judge was closed while a worker started")
-
-
-@contextmanager
 def _locked(device: Device, name: str, operation: int, ended: Event | None = None) -> Iterator[None]:
     digest = hashlib.sha256(f"{device.type}:{_card(device)}".encode()).hexdigest()[:12]
-    with _file_locked(_path(f"{digest}-{name}"), operation, ended):
-        yield
-
-
-def _path(name: str) -> Path:
-    return Path(tempfile.gettempdir()) / f"kbevolve-{os.getuid()}-{name}.lock"
-
-
-@contextmanager
-def _file_locked(path: Path, operation: int, ended: Event | None = None) -> Iterator[None]:
+    path = Path(tempfile.gettempdir()) / f"kbevolve-{os.getuid()}-{digest}-{name}.lock"
     with path.open("w") as file:
         if ended is None:
             fcntl.flock(file, operation)

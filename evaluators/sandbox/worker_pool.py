@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 import torch
 
 from kbevolve.configs.errors import EvaluatorError
-from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import Device
 from kbevolve.evaluators.device.gate import DeviceGate
 from kbevolve.evaluators.sandbox import directories, launch
@@ -25,9 +24,9 @@ from kbevolve.evaluators.sandbox.worker import Worker
 #: Bytes of a GPU that the context of a spare worker takes, and the share of the GPU that all of them may take.
 _SPARE_BYTES = 1 << 29
 _SPARE_SHARE = 0.05
-#: Workers that start at once, and how many of them warm up; on a GPU also within the turns of the machine
-#: (`device/lock.py`). Twice as many start as warm up, because those are paused while a kernel is timed. More would wait
-#: for the driver's lock, each on a core, and delay the pause (docs/results/2026-11-22-several-gpus-h200.md).
+#: Workers that start at once, and how many of them warm up. A CUDA driver serves one process of a host at a time, and
+#: four keep it busy; twice as many start, because those that warm up are paused while a kernel is timed. More would
+#: wait for its lock, each on a core, and delay the pause (docs/results/2026-11-22-several-gpus-h200.md).
 _MOST_STARTING = 8
 _MOST_WARMING = 4
 
@@ -69,7 +68,7 @@ class WorkerPool:
         self._lock = threading.Lock()
         self._spares: dict[int, deque[Future[Worker]]] = {connections: deque(), 0: deque()}
         self._starting: set[Worker] = set()
-        self._ended = threading.Event()
+        self._closed = False
         for number in (0, *(number for number, kept in self._kept.items() for _ in range(kept))):
             self._start_next(number)
 
@@ -103,7 +102,7 @@ class WorkerPool:
     def close(self) -> None:
         """Kill all spares, including those that are starting."""
         with self._lock:
-            self._ended.set()
+            self._closed = True
             spares = tuple(spare for waiting in self._spares.values() for spare in waiting)
             for waiting in self._spares.values():
                 waiting.clear()
@@ -117,7 +116,7 @@ class WorkerPool:
         directories.remove(self._built)
 
     def _start_next(self, number: int) -> bool:
-        if self._ended.is_set():
+        if self._closed:
             return False
         self._spares[number].append(self._starters.submit(self._start, number))
         return True
@@ -136,8 +135,7 @@ class WorkerPool:
             return worker
 
     def _start_from(self, server: ForkServer | None, number: int) -> Worker:
-        with ExitStack() as until_ready, ExitStack() as until_attached:
-            until_attached.enter_context(self._turn("attach"))
+        with ExitStack() as until_ready:
             with self._starting_process():
                 built = self._built if self._is_built else None
                 worker = Worker(self._device, server, built=built, connections=number)
@@ -145,21 +143,15 @@ class WorkerPool:
                     until_ready.enter_context(self._gate.in_background(worker))
             self._starting.add(worker)
             until_ready.callback(self._starting.discard, worker)
-            if self._ended.is_set():
+            if self._closed:
                 worker.end()
             worker.wait_attached()
-            until_attached.close()
             if not self._on_cpu:
                 until_ready.enter_context(self._warming)
-                until_ready.enter_context(self._turn("context"))
                 until_ready.enter_context(self._gate.in_background(worker))
             worker.wait_ready()
         self._keep_built(worker)
         return worker
-
-    def _turn(self, stage: str) -> AbstractContextManager[None]:
-        """Entered for a part of a start for which GPUs' drivers have few turns."""
-        return nullcontext() if self._on_cpu else lock.start_turn(stage, self._ended)
 
     def _starting_process(self) -> AbstractContextManager[object]:
         """Entered while a process is created: on a CPU that takes a core on which kernels are timed."""

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,15 @@ def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
         device: "cpu" or "cuda:0".
     """
     adopt_orphans()
-    _import_all(device)
+    with _driver_uncalled(device):
+        _import_all(device)
     seccomp.prepare(sockets=device != "cpu")
-    gc.collect()
-    gc.freeze()  # the collector leaves these objects alone, so their memory stays shared by all workers
+    _share_memory()
     connection = socket.socket(fileno=socket_fd)
     channel = Channel(connection)
     channel.send({"ok": True})
     workers: set[int] = set()
+    has_inductor = device == "cpu"
     while True:
         try:
             request, descriptors = channel.receive()
@@ -68,29 +70,47 @@ def serve_forks(socket_fd: int, *, device: str) -> dict[str, Any]:
         for descriptor in descriptors:
             os.close(descriptor)
         channel.send(answer)
+        if not has_inductor:
+            # The first worker has the reference, for which all kernels wait. It does not need Inductor.
+            has_inductor = True
+            with _driver_uncalled(device), contextlib.suppress(Exception):
+                _import_inductor()
+            _share_memory()
 
 
-def _import_all(device: str) -> None:
-    """Import what most workers need. None of it may call the CUDA driver, which does not survive a fork."""
+@contextlib.contextmanager
+def _driver_uncalled(device: str) -> Iterator[None]:
+    """For imports: none may call the CUDA driver, which does not survive a fork.
+
+    Torch's extension builder asks for a GPU on import, to warn about a toolkit without one.
+    """
     import torch
 
     is_available = torch.cuda.is_available
-    # torch's extension builder calls this on import, to warn about a toolkit without a GPU.
     torch.cuda.is_available = lambda: device != "cpu"
     try:
-        import torch.utils.cpp_extension
-
-        import kbevolve.evaluators.worker.service  # noqa: F401
-
-        if device != "cpu":
-            with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
-                import triton.language  # noqa: F401
-                from triton.backends.nvidia.driver import library_dirs
-
-                library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
-                _import_inductor()
+        yield
     finally:
         torch.cuda.is_available = is_available
+
+
+def _share_memory() -> None:
+    """Let the collector leave what is there alone, so that its memory stays shared by all workers."""
+    gc.collect()
+    gc.freeze()
+
+
+def _import_all(device: str) -> None:
+    """Import what most workers need."""
+
+    import kbevolve.evaluators.worker.service  # noqa: F401
+
+    if device != "cpu":
+        with contextlib.suppress(Exception):  # then its kernels fail in their own process, with this message
+            import triton.language  # noqa: F401
+            from triton.backends.nvidia.driver import library_dirs
+
+            library_dirs()  # asks ldconfig where the driver is; all forked workers know the answer
 
 
 def _import_inductor() -> None:

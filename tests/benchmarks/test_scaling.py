@@ -1,11 +1,15 @@
 """What the scaling benchmark counts beside children and seconds."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from benchmarks.throughput.cores import BusyCores, compilers
 from benchmarks.throughput.driver_lock import DriverLock, stacks
 from benchmarks.throughput.scaling import Steady
 
@@ -56,3 +60,41 @@ def test_steady_leaves_out_the_end(tmp_path: Path) -> None:
         list(callers.map(timed(evaluate), [cast(Any, None)] * len(kernels), kernels))
     # Five end in 0.2 s, or four if the threads' order makes it so; in all they are 7 in 0.7 s.
     assert 3600 * 3 / 0.3 < steady.per_hour < 3600 * 7 / 0.2
+
+
+def test_busy_cores_are_those_of_this_process_and_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    stat = tmp_path / "stat"
+
+    def at(seconds: int) -> str:
+        cores = ((60, 20, 20), (0, 0, 100), (0, 50, 50))  # user, nice and idle ticks a second
+        lines = [
+            f"cpu{number} {u * seconds} {n * seconds} 0 {i * seconds} 0 0 0 0 0 0"
+            for number, (u, n, i) in enumerate(cores)
+        ]
+        return "\n".join(["cpu 1 2 3 4", *lines, "intr 5", ""])
+
+    stat.write_text(at(1))
+    cores = BusyCores(stat)
+    with cores:
+        stat.write_text(at(11))
+    assert cores.mean == {"own": 0.8, "others": 0.5}
+
+
+def test_compilers_need_cores_of_their_own() -> None:
+    with pytest.raises(SystemExit, match="as many cores that this process may not use"), compilers(1000):
+        pass
+
+
+def test_compilers_work_until_the_block_ends() -> None:
+    """Seen from a thread that leaves them a core."""
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("one core")
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        with BusyCores() as cores, compilers(1):
+            time.sleep(0.6)
+    finally:
+        os.sched_setaffinity(0, before)
+    assert cores.mean["others"] > 0.3

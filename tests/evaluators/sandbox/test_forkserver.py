@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -170,17 +171,27 @@ def test_a_killed_worker_leaves_nothing(fork_server: ForkServer) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_fork_that_fails_ends_neither_server_nor_workers(
-    fork_server: ForkServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_worker_of_a_gpu_waits_for_no_inductor() -> None:
     code = (
         "import os, sys\n"
         "from kbevolve.evaluators.worker import forkserver\n"
-        "def fork():\n"
-        "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-        "os.fork, forkserver._import_all = fork, lambda device: None\n"
-        "forkserver.serve_forks(int(sys.argv[1]), device='cpu')\n"
+        "found = []\n"
+        "forkserver._import_all, forkserver._import_inductor = (lambda device: None), lambda: found.append(1)\n"
+        "forkserver._begin = lambda *_: {}\n"
+        "forkserver.serve_forks(int(sys.argv[1]), device='cuda:0')\n"
+        "os._exit(len(found))\n"  # a worker
     )
+    with _serving(code) as channel:
+        for has_inductor in (0, 1, 1):
+            channel.send({"fork": {}}, (0, 0))
+            pid = channel.receive()[0]["forked"]
+            channel.send({"wait": pid})
+            assert channel.receive()[0] == {"code": has_inductor}
+
+
+@contextmanager
+def _serving(code: str) -> Iterator[Channel]:
+    """A server that this code starts, ready; it ends with its connection."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         channel = Channel(ours)
@@ -192,11 +203,26 @@ def test_a_fork_that_fails_ends_neither_server_nor_workers(
         )
         theirs.close()
         assert channel.receive()[0] == {"ok": True}
+        yield channel
+    assert serving.wait(10) == 0, "it ends when the judge closes the connection"
+
+
+def test_a_fork_that_fails_ends_neither_server_nor_workers(
+    fork_server: ForkServer, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "import os, sys\n"
+        "from kbevolve.evaluators.worker import forkserver\n"
+        "def fork():\n"
+        "    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "os.fork, forkserver._import_all = fork, lambda device: None\n"
+        "forkserver.serve_forks(int(sys.argv[1]), device='cpu')\n"
+    )
+    with _serving(code) as channel:
         for _ in range(2):
             channel.send({"fork": {}}, (0, 0))
             answer = channel.receive()[0]
             assert "temporarily unavailable" in answer["failed"]
-    assert serving.wait(10) == 0, "it ends when the judge closes the connection"
     monkeypatch.setattr(fork_server, "_ask", lambda *_: answer)
     with pytest.raises(EvaluatorError, match="temporarily unavailable"):
         Worker(CPU, fork_server)
