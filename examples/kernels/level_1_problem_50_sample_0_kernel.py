@@ -1,3 +1,23 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:1/50 (text 86ecad0e77b2c9f8)
+# kernel      f4a4d143693b778a, cuda
+# run         50-20261127-181234-bd65, seed 0, generation 2
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 3.6e-05 against the fp64 truth (the reference's own: 8.2e-07)
+# speedup     11.695 times PyTorch eager, 95 % interval 11.674 to 11.716
+# times       0.2307 ms; eager 2.697 ms in the same rounds
+# KernelBench 9.70× over eager, 281 µs, eager 2.72 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    2 a call, for which the host needs 69.7 µs, eager 59.9 µs
+# measured    2026-11-27 22:07 UTC
+# again with  kbevolve evaluate level_1_problem_50_sample_0_kernel.py --problem kernelbench:1/50 --device cuda
+#
+# lineage, newest first:
+#   f4a4d143693b778a  g2    rewrite   11.750x  Pack the lone eleventh columns: 23 steps of K instead of 25 (whole file)
+#   71b3ca524c6b633d  g1    mutate    11.269x  Two sets of A fragments, wait_group 1 (5 edits)
+#   4425183c33d22c3e  g0    seed      11.179x  given: level_1_problem_50_sample_0_kernel.py
+# ---- end of provenance ----
+
 """A convolution 3 -> 96, 11 x 11, step 4: one fp16 product and two fp8 ones, x split on the way into shared memory.
 
 The three last columns of a row are packed: 363 products of an output are 23 steps of 16, not 25.

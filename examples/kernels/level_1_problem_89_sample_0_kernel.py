@@ -1,3 +1,23 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:1/89 (text 24eea19436dc41aa)
+# kernel      7cf3f8ee451ca447, triton
+# run         89-20261127-181429-b0e4, seed 0, generation 2
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 1.5e-05 against the fp64 truth (the reference's own: 3.0e-04)
+# speedup     2.086 times PyTorch eager, 95 % interval 2.084 to 2.088
+# times       2.146 ms; eager 4.475 ms in the same rounds
+# KernelBench 1.88× over eager, 2.48 ms, eager 4.67 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    1 a call, for which the host needs 231 µs, eager 32.9 µs
+# measured    2026-11-27 22:07 UTC
+# again with  kbevolve evaluate level_1_problem_89_sample_0_kernel.py --problem kernelbench:1/89 --device cuda
+#
+# lineage, newest first:
+#   7cf3f8ee451ca447  g2    mutate     2.084x  Rows handed out dynamically by a ticket counter (9 edits)
+#   fbc8999d04ef53e0  g1    mutate     2.050x  TMA ring scanned in place, 32 contiguous elements a thread, persistent …
+#   41729a24d6251cf5  g0    seed       2.038x  given: level_1_problem_89_sample_0_kernel.py
+# ---- end of provenance ----
+
 """Row-wise cumulative sum: a persistent stream of chunks that TMA brings and takes, scanned in place.
 
 A program draws row after row from a counter, so that none waits for a slower one.

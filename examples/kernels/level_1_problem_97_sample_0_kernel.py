@@ -1,3 +1,23 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:1/97 (text a07ca5135657c2ea)
+# kernel      09ba6ace04d214b3, triton
+# run         97-20261127-181445-561b, seed 0, generation 1
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 4.9e-05 against the fp64 truth (the reference's own: 2.3e-05)
+# speedup     2.368 times PyTorch eager, 95 % interval 2.347 to 2.389
+# times       9.935 ms; eager 23.53 ms in the same rounds
+# KernelBench 2.79× over eager, 8.80 ms, eager 24.6 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    8 a call, for which the host needs 502 µs, eager 78.6 µs
+# measured    2026-11-27 22:08 UTC
+# again with  kbevolve evaluate level_1_problem_97_sample_0_kernel.py --problem kernelbench:1/97 --device cuda
+#
+# lineage, newest first:
+#   09ba6ace04d214b3  g1    repair     2.349x  repair of wrong: Split once, then two TMA-fed products with one fp16 an…
+#   a387bb25265ac143  g1    mutate         -   Split once, then two TMA-fed products with one fp16 and two fp8 parts (…
+#   92bdd25491492ab8  g0    seed       1.927x  given: level_1_problem_97_sample_0_kernel.py
+# ---- end of provenance ----
+
 """softmax(Q K^T / 32) V: operands split once, then three fp16 products, and one fp16 with two fp8, on tensor cores."""
 
 import functools

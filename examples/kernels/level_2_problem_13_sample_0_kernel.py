@@ -1,3 +1,23 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:2/13 (text f33a027962c4ffa7)
+# kernel      babdced256a55bbc, cuda
+# run         13-20261127-181517-94f4, seed 0, generation 2
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 9.4e-06 against the fp64 truth (the reference's own: 1.2e-05)
+# speedup     107.247 times PyTorch eager, 95 % interval 107.153 to 107.341
+# times       0.2075 ms; eager 22.26 ms in the same rounds
+# KernelBench 103× over eager, 217 µs, eager 22.3 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    1 a call, for which the host needs 56.4 µs, eager 265 µs
+# measured    2026-11-27 22:08 UTC
+# again with  kbevolve evaluate level_2_problem_13_sample_0_kernel.py --problem kernelbench:2/13 --device cuda
+#
+# lineage, newest first:
+#   babdced256a55bbc  g2    rewrite  106.135x  One CUDA kernel: strips that swap boundary sums, deep register streamin…
+#   54899ec0782f8281  g1    mutate   105.966x  L2 prefetch some chunks ahead of the register loads (12 edits)
+#   09eced2c59767899  g0    seed      98.149x  given: level_2_problem_13_sample_0_kernel.py
+# ---- end of provenance ----
+
 import ctypes
 import hashlib
 import os

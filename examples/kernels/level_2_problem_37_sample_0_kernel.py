@@ -1,7 +1,22 @@
-"""Linear, Swish, bias and GroupNorm: one fp16 product with two fp8 corrections, finished in registers.
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:2/37 (text fe2e8dc5418f1549)
+# kernel      d1a1bb1cf1180782, triton
+# run         37-20261127-181352-4f9c, seed 0, generation 0
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 2.2e-05 against the fp64 truth (the reference's own: 1.8e-06)
+# speedup     8.652 times PyTorch eager, 95 % interval 8.635 to 8.669
+# times       0.9478 ms; eager 8.202 ms in the same rounds
+# KernelBench 8.28× over eager, 999 µs, eager 8.27 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    2 a call, for which the host needs 97.7 µs, eager 256 µs
+# measured    2026-11-27 22:09 UTC
+# again with  kbevolve evaluate level_2_problem_37_sample_0_kernel.py --problem kernelbench:2/37 --device cuda
+#
+# lineage, newest first:
+#   d1a1bb1cf1180782  g0    seed       8.714x  given: level_2_problem_37_sample_0_kernel.py
+# ---- end of provenance ----
 
-Most rows of x are split into these parts by two warps of the product's own blocks, ahead of the tiles that need them.
-"""
+"""Linear, Swish, bias and GroupNorm: one fp16 product with two fp8 corrections, finished in registers."""
 
 import functools
 
@@ -56,8 +71,10 @@ def place_of(*tensors):
 
 
 @gluon.jit
-def split_part(row, src, to8, to16, inverse, LOW: gl.constexpr, K: gl.constexpr, layout: gl.constexpr):
-    # Whole rows in registers. The largest magnitude of each comes to [2^13, 2^14).
+def split_part(pid, src, to8, to16, inverse, LOW: gl.constexpr, K: gl.constexpr, WARPS: gl.constexpr):
+    # A row for each warp, kept in registers. The largest magnitude comes to [2^13, 2^14).
+    layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+    row = pid * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, layout))
     k = gl.arange(0, K, layout=gl.SliceLayout(0, layout))
     v = gl.load(src + (row * K)[:, None] + k[None, :])
     top = gl.max(v.to(gl.int32, bitcast=True) & 0x7FFFFFFF, axis=1)
@@ -75,72 +92,13 @@ def split_part(row, src, to8, to16, inverse, LOW: gl.constexpr, K: gl.constexpr,
 
 
 @gluon.jit
-def split_both(x, w, x8, x16, w8, w16, x_inv, w_inv, flags, programs, K: gl.constexpr, WARPS: gl.constexpr):
-    # One launch for the first rows of x and all of w, a row for each warp; the first `programs` have x.
-    layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+def split_both(x, w, x8, x16, w8, w16, x_inv, w_inv, programs, K: gl.constexpr, WARPS: gl.constexpr):
+    # One launch for both; the first `programs` have x.
     pid = gl.program_id(0)
-    slot = gl.arange(0, WARPS, layout=gl.SliceLayout(1, layout))
-    # Nothing of the other rows is ready.
-    gl.store(flags + (pid * WARPS + slot), slot * 0)
     if pid < programs:
-        split_part(pid * WARPS + slot, x, x8, x16, x_inv, 0, K, layout)
+        split_part(pid, x, x8, x16, x_inv, 0, K, WARPS)
     else:
-        split_part((pid - programs) * WARPS + slot, w, w8, w16, w_inv, K, K, layout)
-
-
-@gluon.jit
-def split_rest(x, x8, x16, x_inv, flags, first, M, K: gl.constexpr, GROUP_ROWS: gl.constexpr):
-    # Two warps of each block split the rows of x from `first` on, one after the other.
-    layout: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [1, 2], [1, 0])
-    threads: gl.constexpr = gl.BlockedLayout([1], [32], [2], [0])
-    one = gl.arange(0, 1, layout=gl.SliceLayout(1, layout))
-    each = gl.arange(0, 64, layout=threads)
-    for row in range(first + gl.program_id(0), M, gl.num_programs(0)):
-        split_part(row + one, x, x8, x16, x_inv, 0, K, layout)
-        # Each of the 64 threads releases what it has written, to the copy engine, too.
-        flag = (flags + (each * 0 + row // GROUP_ROWS)).to(gl.int64)
-        gl.inline_asm_elementwise(
-            """
-            {
-                fence.proxy.async;
-                red.release.gpu.global.add.u32 [$1], 1;
-                mov.u32 $0, 0;
-            }
-            """,
-            "=r,l",
-            [flag],
-            dtype=gl.int32,
-            is_pure=False,
-            pack=1,
-        )
-
-
-@gluon.jit
-def wait_for_rows(flags, group, first, M, GROUP_ROWS: gl.constexpr):
-    # All threads of the loading warp wait for a group's rows: 64 releases for each that the first launch has not split.
-    begin = group * GROUP_ROWS
-    releases = gl.maximum(gl.minimum(begin + GROUP_ROWS, M) - gl.maximum(begin, first), 0) * 64
-    each = gl.arange(0, 32, layout=gl.BlockedLayout([1], [32], [1], [0]))
-    flag = (flags + (each * 0 + group)).to(gl.int64)
-    gl.inline_asm_elementwise(
-        """
-        {
-            .reg .pred p;
-            .reg .s32 v;
-            again:
-            ld.acquire.gpu.global.s32 v, [$1];
-            setp.lt.s32 p, v, $2;
-            @p bra again;
-            fence.proxy.async;
-            mov.b32 $0, v;
-        }
-        """,
-        "=r,l,r",
-        [flag, each * 0 + releases],
-        dtype=gl.int32,
-        is_pure=False,
-        pack=1,
-    )
+        split_part(pid - programs, w, w8, w16, w_inv, K, K, WARPS)
 
 
 @gluon.jit
@@ -153,13 +111,12 @@ def tile_place(tile, tiles_m, N: gl.constexpr, WGS: gl.constexpr, GROUP: gl.cons
 
 
 @gluon.jit
-def load_tiles(x_desc, w_desc, x16, w16, full, empty, flags, tiles, tiles_m, M, first, chunks, N: gl.constexpr,
-               WGS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr):
+def load_tiles(x_desc, w_desc, x16, w16, full, empty, tiles, tiles_m, chunks, N: gl.constexpr, WGS: gl.constexpr,
+               GROUP: gl.constexpr, STAGES: gl.constexpr):
     # One warp fills the ring with chunks of 128 bytes of each row, whatever they hold.
     step = 0
     for tile in range(gl.program_id(0), tiles, gl.num_programs(0)):
         m0, n0 = tile_place(tile, tiles_m, N, WGS, GROUP)
-        wait_for_rows(flags, tile // (GROUP * (N // 256)), first, M, GROUP * 64 * WGS)
         for i in range(0, 2 * chunks):
             slot = step % STAGES
             mbarrier.wait(empty.index(slot), ((step // STAGES) & 1) ^ 1)
@@ -313,8 +270,8 @@ def multiply(WG: gl.constexpr, x8, x16, w8, w16, full, empty, x_inv, w_inv, line
 
 
 @gluon.jit
-def fused_product(x_desc, w_desc, x, to8, to16, x_inv, w_inv, linear, bias, gamma, beta, out, flags, tiles, tiles_m, M,
-                  first, chunks, eps, N: gl.constexpr, K: gl.constexpr, X8: gl.constexpr, W8: gl.constexpr, WGS: gl.constexpr, GROUP: gl.constexpr,
+def fused_product(x_desc, w_desc, x_inv, w_inv, linear, bias, gamma, beta, out, tiles, tiles_m, M, chunks, eps,
+                  N: gl.constexpr, X8: gl.constexpr, W8: gl.constexpr, WGS: gl.constexpr, GROUP: gl.constexpr,
                   STAGES: gl.constexpr, MASKED: gl.constexpr):
     # Slots of 128 bytes of each row: 64 numbers of fp16, or 128 of e4m3.
     x16 = gl.allocate_shared_memory(gl.float16, [WGS * STAGES, 64, 64], x_desc.layout)
@@ -333,10 +290,8 @@ def fused_product(x_desc, w_desc, x, to8, to16, x_inv, w_inv, linear, bias, gamm
                         M, chunks, eps, N, WGS, GROUP, STAGES, MASKED)),
             (multiply, (1, x8, x16, w8, w16, full, empty, x_inv, w_inv, linear, bias, gamma, beta, out, tiles, tiles_m,
                         M, chunks, eps, N, WGS, GROUP, STAGES, MASKED)),
-            (load_tiles, (x_desc, w_desc, x16, w16, full, empty, flags, tiles, tiles_m, M, first, chunks, N, WGS, GROUP,
-                          STAGES)),
-            (split_rest, (x, to8, to16, x_inv, flags, first, M, K, GROUP * 64 * WGS)),
-        ], [4, 1, 2], [232, 40, 40])
+            (load_tiles, (x_desc, w_desc, x16, w16, full, empty, tiles, tiles_m, chunks, N, WGS, GROUP, STAGES)),
+        ], [4, 1], [240, 24])
     else:
         gl.warp_specialize([
             (multiply, (0, x8, x16, w8, w16, full, empty, x_inv, w_inv, linear, bias, gamma, beta, out, tiles, tiles_m,
@@ -345,10 +300,8 @@ def fused_product(x_desc, w_desc, x, to8, to16, x_inv, w_inv, linear, bias, gamm
                         M, chunks, eps, N, WGS, GROUP, STAGES, MASKED)),
             (multiply, (2, x8, x16, w8, w16, full, empty, x_inv, w_inv, linear, bias, gamma, beta, out, tiles, tiles_m,
                         M, chunks, eps, N, WGS, GROUP, STAGES, MASKED)),
-            (load_tiles, (x_desc, w_desc, x16, w16, full, empty, flags, tiles, tiles_m, M, first, chunks, N, WGS, GROUP,
-                          STAGES)),
-            (split_rest, (x, to8, to16, x_inv, flags, first, M, K, GROUP * 64 * WGS)),
-        ], [4, 4, 1, 2], [160, 160, 32, 32])
+            (load_tiles, (x_desc, w_desc, x16, w16, full, empty, tiles, tiles_m, chunks, N, WGS, GROUP, STAGES)),
+        ], [4, 4, 1], [160, 160, 24])
 
 
 class FusedProduct:
@@ -361,18 +314,11 @@ class FusedProduct:
         tiles = tiles_m * (N // 256)
         default = gl.NVMMASharedLayout.get_default_for
         self.x_tile, self.w_tile = default([64, 64], gl.float16), default([256, 64], gl.float16)
-        processors = torch.cuda.get_device_properties(place[0]).multi_processor_count
-        programs = min(tiles, processors)
-        # The rows that the first wave of tiles needs are split before the product.
-        first = min(M, triton.cdiv(programs, GROUP * (N // 256)) * GROUP * rows)
-        self.flags = first + N
-        if triton.cdiv(tiles_m, GROUP) > self.flags:
-            raise RuntimeError("shape not supported")
         self.split = PlannedLaunch(
-            split_both, ((first + N) // SPLIT_WARPS,), (first // SPLIT_WARPS,), K=K, WARPS=SPLIT_WARPS,
-            num_warps=SPLIT_WARPS)
+            split_both, ((M + N) // SPLIT_WARPS,), (M // SPLIT_WARPS,), K=K, WARPS=SPLIT_WARPS, num_warps=SPLIT_WARPS)
+        processors = torch.cuda.get_device_properties(place[0]).multi_processor_count
         self.product = PlannedLaunch(
-            fused_product, (programs,), (tiles, tiles_m, M, first, K // 64, eps), N=N, K=K,
+            fused_product, (min(tiles, processors),), (tiles, tiles_m, M, K // 64, eps), N=N,
             X8=default([64, 128], tl.float8e4nv), W8=default([256, 128], tl.float8e4nv), WGS=WARPGROUPS, GROUP=GROUP,
             STAGES=STAGES, MASKED=M % rows > 0, num_warps=4)
 
@@ -381,12 +327,11 @@ class FusedProduct:
         x16, w16 = (torch.empty((rows, 2 * K), device=x.device, dtype=torch.float16) for rows in (M, N))
         x_inv, w_inv = (torch.empty((rows,), device=x.device, dtype=torch.float32) for rows in (M, N))
         out = torch.empty((M, N), device=x.device, dtype=torch.float32)
-        flags = torch.empty((self.flags,), device=x.device, dtype=torch.int32)
         x8, w8 = x16.view(torch.float8_e4m3fn), w16.view(torch.float8_e4m3fn)
-        self.split(x, weight, x8, x16, w8, w16, x_inv, w_inv, flags)
+        self.split(x, weight, x8, x16, w8, w16, x_inv, w_inv)
         x_desc = TensorDescriptor(x16, (M, 2 * K), (2 * K, 1), [64, 64], self.x_tile)
         w_desc = TensorDescriptor(w16, (N, 2 * K), (2 * K, 1), [256, 64], self.w_tile)
-        self.product(x_desc, w_desc, x, x8, x16, x_inv, w_inv, linear, bias, gamma, beta, out, flags)
+        self.product(x_desc, w_desc, x_inv, w_inv, linear, bias, gamma, beta, out)
         return out
 
 

@@ -1,3 +1,21 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:2/76 (text 88e932ace4f16e04)
+# kernel      93c2f8e8981004fb, triton
+# run         76-20261127-181300-7062, seed 0, generation 0
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 2.5e-05 against the fp64 truth (the reference's own: 4.1e-06)
+# speedup     5.350 times PyTorch eager, 95 % interval 5.343 to 5.357
+# times       0.5105 ms; eager 2.733 ms in the same rounds
+# KernelBench 5.10× over eager, 535 µs, eager 2.73 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    2 a call, for which the host needs 160 µs, eager 84.8 µs
+# measured    2026-11-27 22:09 UTC
+# again with  kbevolve evaluate level_2_problem_76_sample_0_kernel.py --problem kernelbench:2/76 --device cuda
+#
+# lineage, newest first:
+#   93c2f8e8981004fb  g0    seed       5.383x  given: level_2_problem_76_sample_0_kernel.py
+# ---- end of provenance ----
+
 """relu(x w^T + bias) in fp32 accuracy: hi * hi in fp16, and hi * lo + lo * hi in fp8."""
 
 import functools

@@ -1,3 +1,22 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:3/43 (text 9d280c98c015edca)
+# kernel      98d1d33a4d3f2bdc, cuda
+# run         43-20261127-181322-5c26, seed 0, generation 1
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 7.0e-06 against the fp64 truth (the reference's own: 1.0e-05)
+# speedup     5.420 times PyTorch eager, 95 % interval 5.413 to 5.428
+# times       2.215 ms; eager 12 ms in the same rounds
+# KernelBench 5.08× over eager, 2.38 ms, eager 12.1 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    4 a call, for which the host needs 218 µs, eager 485 µs
+# measured    2026-11-27 22:09 UTC
+# again with  kbevolve evaluate level_3_problem_43_sample_0_kernel.py --problem kernelbench:3/43 --device cuda
+#
+# lineage, newest first:
+#   98d1d33a4d3f2bdc  g1    mutate     5.453x  fp16-pair wgmma projections with short accumulators, flash attention on…
+#   389e315e69a9dc88  g0    seed       1.000x  the reference itself
+# ---- end of provenance ----
+
 import ctypes
 import hashlib
 import os

@@ -1,3 +1,22 @@
+# Exported by kbevolve 0.1.0 on 2026-11-27; the kernel follows this block.
+#
+# problem     kernelbench:3/48 (text 9d002dee6313689d)
+# kernel      64fd35dde2a6beda, triton
+# run         48-20261127-181342-b965, seed 0, generation 2
+# device      NVIDIA H200, 132 SMs, 150 GB, sm_90, CUDA 13.0, torch 2.11.0+cu130, Triton 3.6.0 (cuda/NVIDIA H200/sm_90/torch 2.11.0+cu130/CUDA 13.0/Triton 3.6.0)
+# verdict     CORRECT, asked for fp32; error 1.1e-05 against the fp64 truth (the reference's own: 5.5e-06)
+# speedup     26.079 times PyTorch eager, 95 % interval 26.043 to 26.116
+# times       0.3289 ms; eager 8.581 ms in the same rounds
+# KernelBench 18.3× over eager, 480 µs, eager 8.76 ms, by its way of timing (cuda_event), which includes slow launches
+# launches    1 a call, for which the host needs 137 µs, eager 2.70 ms
+# measured    2026-11-27 22:10 UTC
+# again with  kbevolve evaluate level_3_problem_48_sample_0_kernel.py --problem kernelbench:3/48 --device cuda
+#
+# lineage, newest first:
+#   64fd35dde2a6beda  g2    mutate    25.996x  Items handed out in order by a counter, scores from fp16 pairs (16 edit…
+#   23485024ff955a7a  g0    seed      24.737x  given: level_3_problem_48_sample_0_kernel.py
+# ---- end of provenance ----
+
 import torch
 import torch.nn as nn
 import triton
