@@ -9,7 +9,8 @@ computed in its kernel by `split_epilogue`: `evolve/proposers/seeds/epilogues.py
 has convolutions of few channels, whose numbers are read where they lie and split into three of bf16 (with an epilogue:
 `fused_gathers.py`), or into pairs of fp16 in shared memory by `staged_convolution.py`, which is in CUDA C++;
 `direct_convolution.py` has those in groups of few channels, which memory bounds (`fused_groups.py`).
-`split_attention.py` has attention, by the kernels of `attention_pairs.py` and `attention_tiles.py`.
+`split_attention.py` has attention, by the kernels of `attention_pairs.py` and `attention_tiles.py`. `graph_replay.py`
+makes one launch of the many of torch.compile's code, with templates or without.
 """
 
 import re

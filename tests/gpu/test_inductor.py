@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from kbevolve.archive.records import Backend, Kernel
+from kbevolve.archive.records import Backend, Kernel, Verdict
 from kbevolve.configs.catalog import find_problem
+from kbevolve.configs.settings import EvaluationSettings
 from kbevolve.evaluators.device import lock
 from kbevolve.evaluators.device.devices import find_device
+from kbevolve.evaluators.disk_cache import DiskCache
+from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess, inductor_source
+from kbevolve.evolve.proposers.tuning.tunables import with_values
 
 pytestmark = pytest.mark.gpu
 
@@ -38,6 +42,50 @@ def test_generated_triton_stands_alone_and_computes_the_same(name: str, tmp_path
         inputs = reference["get_inputs"]()
         answer, expected = new(*inputs), old(*inputs)
     assert float((answer - expected).norm() / expected.norm()) < 1e-5
+
+
+LAYERS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(layer for _ in range(12) for layer in (nn.Linear(256, 256), nn.LayerNorm(256))))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def get_inputs():
+    return [torch.randn(128, 256)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_many_small_launches_are_replayed_as_one(tmp_path: Path) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    (tmp_path / "layers.py").write_text(LAYERS)
+    problem = find_problem(str(tmp_path / "layers.py"))
+    source = inductor_source(problem, "cuda")
+    assert "return replay([" in source
+    settings = EvaluationSettings(profile=False, baselines=False)
+    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
+        replayed, called = (
+            judge.evaluate(problem, Kernel.from_source(with_values(source, {"REPLAYED": value}))) for value in "10"
+        )
+    assert replayed.verdict is called.verdict is Verdict.CORRECT, replayed.message + called.message
+    assert replayed.timing.speedup is not None
+    assert called.timing.speedup is not None
+    print(f"{replayed.timing.speedup:.2f} times eager as one launch, {called.timing.speedup:.2f} as many")
+    assert replayed.timing.speedup > 1.2 * called.timing.speedup
 
 
 def test_its_backend_is_triton() -> None:

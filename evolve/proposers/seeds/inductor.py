@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from kbevolve.configs.reference import as_model_new, with_forward, without_head
+from kbevolve.configs.templates import template
 from kbevolve.evaluators.worker.supervisor import die_with
 from kbevolve.evolve.proposers.seeds.inductor_text import defined, pruned
 
@@ -37,6 +38,10 @@ KERNEL, FOR_TEMPLATES, FUSED = "kernel.py", "for_templates.py", "fused.py"
 
 #: A library's convolution in generated code.
 _CONVOLUTION = "extern_kernels.convolution("
+#: What launches kernels in generated code, what marks it as a GPU's, and how many launches are worth a CUDA graph.
+_LAUNCH = re.compile(r"\.run\(|\bextern_kernels\.|\btorch\.ops\.")
+_ON_GPU = "torch.cuda._DeviceGuard("
+_MANY_LAUNCHES = 8
 
 #: One thread: Inductor's default is a pool of compiler processes that would outlive the import.
 _HEADER = '''\
@@ -185,15 +190,19 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     _check_signature(found)
     generated = pruned(found.code)
     future, model_new = without_head(as_model_new(reference))
-    clash = defined(found.before + generated) & defined(model_new)
+    own, call = generated, f"call([{', '.join(found.arguments)}])"
+    if _ON_GPU in generated and len(_LAUNCH.findall(generated)) >= _MANY_LAUNCHES:
+        own += f"\n\n{template('graph_replay')}"
+        inputs = [one for one in found.arguments if not one.startswith("self.")]
+        call = f"replay({', '.join((call.removeprefix('call(').removesuffix(')'), *inputs))})"
+    clash = defined(found.before + own) & defined(model_new)
     if clash:
         raise CannotWrapError(f"the reference and the generated code both define {', '.join(sorted(clash))}")
-    call = f"call([{', '.join(found.arguments)}])"
     # Parameters require gradients, and the generated code writes into its buffers with out=.
     result = f"return {call}[0]" if found.single else f"return {call}"
     model_new = with_forward(model_new, result, decorator="torch.no_grad()")
     trust = _TRUST if "async_compile.cpp" in generated else ""
-    return f"{_HEADER.format(version=version, future=future, trust=trust)}{found.before}{generated}\n\n{model_new}"
+    return f"{_HEADER.format(version=version, future=future, trust=trust)}{found.before}{own}\n\n{model_new}"
 
 
 def _arguments(graph: Any) -> tuple[str, ...]:
