@@ -30,51 +30,7 @@ FUNCTION followed(float value, const float* e0, const float* e1, const float* e2
   return value;
 }
 
-__device__ __forceinline__ uint32_t bits_of(__half2 a) { return *reinterpret_cast<uint32_t*>(&a); }
-
-__global__ void __launch_bounds__(256) pack_filters(const float* w, const float* bias, uint8_t* packed) {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-  __shared__ unsigned top;
-  const int f = blockIdx.x, column = f % BN;
-  uint8_t* to = packed + (int64_t)(f / BN) * PACKED;
-  if (threadIdx.x == 0) top = 0;
-  __syncthreads();
-  unsigned most = 0;
-  for (int i = threadIdx.x; i < TAPS && f < F; i += 256) {
-    const unsigned u = __float_as_uint(w[(int64_t)f * TAPS + i]) & 0x7fffffffu;
-    if (u < 0x7f800000u) most = max(most, u);
-  }
-  most = __reduce_max_sync(0xffffffffu, most);
-  if (threadIdx.x % 32 == 0) atomicMax(&top, most);
-  __syncthreads();
-  // A power of two that brings the largest finite magnitude to [2^14, 2^15).
-  const int power = min(268 - (int)(top >> 23), 253);
-  const float scale = __uint_as_float((unsigned)power << 23);
-  for (int i = threadIdx.x; i < STEPS * 16; i += 256) {
-    const int g = i / 4, e = i % 4, kh = g % KH, j = g / KH % GW, row = g / KH / GW, kw = 4 * j + e;
-    float v = 0.0f;
-    if (f < F && g < GROUPS && kw < KW)
-      v = w[(int64_t)f * TAPS + ((row % C * KD + row / C) * KH + kh) * KW + kw] * scale;
-    const __half high = __float2half_rn(v);
-    const int at = i / 16 * (BN * 32) + (e >> 1) * (BN * 16) + column * 16 + (2 * (g % 4) + (e & 1)) * 2;
-    *reinterpret_cast<__half*>(to + at) = high;
-    const float low = (v - __half2float(high)) * 2048.0f;
-    if (SMALL) {
-      // Four of low, for high of x, and behind the 16 of a step four of high, for low of x.
-      uint8_t* small = to + PART + i / 16 * (BN * 32) + column * 16 + 4 * (g % 4) + e;
-      small[0] = __nv_cvt_float_to_fp8(low * 0x1p-7f, __NV_SATFINITE, __NV_E4M3);
-      small[BN * 16] = __nv_cvt_float_to_fp8(__half2float(high) * 0x1p-7f, __NV_SATFINITE, __NV_E4M3);
-    } else {
-      *reinterpret_cast<__half*>(to + PART + at) = __float2half_rn(low);
-    }
-  }
-  if (threadIdx.x == 0) {
-    float* table = reinterpret_cast<float*>(to + TABLE) + 2 * column;
-    table[0] = __uint_as_float((unsigned)(254 - power) << 23) * 0.0625f;
-    table[1] = f < F && bias != nullptr ? bias[f] : 0.0f;
-  }
-}
-
+@staged_filters.cu@
 __device__ __forceinline__ void bar_init(uint32_t bar, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count));
 }
@@ -103,100 +59,7 @@ __device__ __forceinline__ uint32_t moved(uint32_t a, uint32_t zero) {
   return r;
 }
 
-// The tiles of one plane of outputs that a block has, and the rows of padded x that they need.
-struct Segment {
-  int plane, begin, end, first, last;
-};
-__device__ __forceinline__ Segment segment_of(int tile, int stop) {
-  Segment g;
-  g.plane = tile / TILES;
-  g.begin = tile - g.plane * TILES;
-  g.end = min(TILES, g.begin + stop - tile);
-  g.first = g.begin * 128 / OW * SH;
-  g.last = (min(g.end * 128, PLACES) - 1) / OW * SH + KH - 1;
-  return g;
-}
-
-// The next row of x for the ring.
-struct Row {
-  Segment g;
-  int tile, row;
-  bool there;
-  __device__ __forceinline__ void advance(int stop) {
-    if (++row <= g.last) return;
-    tile += g.end - g.begin;
-    there = tile < stop;
-    if (there) {
-      g = segment_of(tile, stop);
-      row = g.first;
-    }
-  }
-};
-
-// One row of all channels and depths of a filter: a thread has four numbers of each of its items, and the next one.
-__device__ __forceinline__ void fetch(float (&v)[EACH][NUMBERS], const float* x, int plane, int row, int thread) {
-  const int image = plane / OD, d0 = plane % OD * SD - PD, h = row - PH;
-#pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    const int item = thread + 128 * i, line = item / QUADS, w = item % QUADS * 4 - PW, d = d0 + line / C;
-    const bool inside = item < ITEMS && h >= 0 && h < H && d >= 0 && d < D;
-    const float* from = x + image * IMAGE + ((int64_t)(line % C * D + d) * H + h) * W + w;
-#pragma unroll
-    for (int e = 0; e < NUMBERS; e++) v[i][e] = inside && w + e >= 0 && w + e < W ? __ldg(from + e) : 0.0f;
-  }
-}
-
-__device__ __forceinline__ void store_two(uint32_t to, uint32_t a, uint32_t b) {
-  asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(a), "r"(b) : "memory");
-}
-__device__ __forceinline__ void split(float a, float b, uint32_t& high, uint32_t& low) {
-  a *= 16.0f, b *= 16.0f;
-  const __half2 pair = __floats2half2_rn(a, b);
-  const float2 back = __half22float2(pair);
-  high = bits_of(pair);
-  low = bits_of(__floats2half2_rn((a - back.x) * 2048.0f, (b - back.y) * 2048.0f));
-}
-
-// Four numbers in fp8, which has the range of fp16: high, and then low.
-__device__ __forceinline__ void split_small(const float (&v)[NUMBERS], uint32_t (&high)[NUMBERS - 2], uint32_t (&small)[NUMBERS - 2]) {
-  small[0] = small[1] = 0;
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const float a = v[2 * i] * 16.0f, b = v[2 * i + 1] * 16.0f;
-    const __half2 pair = __floats2half2_rn(a, b);
-    const float2 back = __half22float2(pair), low = {(a - back.x) * 2048.0f, (b - back.y) * 2048.0f};
-    high[i] = bits_of(pair);
-    small[0] |= (uint32_t)__nv_cvt_halfraw2_to_fp8x2(pair, __NV_SATFINITE, __NV_E5M2) << 16 * i;
-    small[1] |= (uint32_t)__nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, __NV_E5M2) << 16 * i;
-  }
-}
-
-__device__ __forceinline__ void take_two(uint32_t& a, uint32_t& b, uint32_t from) {
-  if (SW % 4 == 0) {
-    asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(from));
-  } else {
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a) : "r"(from));
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(b) : "r"(from + 4));
-  }
-}
-__device__ __forceinline__ void take(uint32_t (&high)[STAGED_CHUNK][4], uint32_t (&low)[STAGED_CHUNK][4], const uint32_t (&at)[2],
-                                     const int (&wrap)[2], uint32_t offsets, int chunk) {
-#pragma unroll
-  for (int i = 0; i < STAGED_CHUNK; i++) {
-    if (chunk * STAGED_CHUNK + i < STEPS) {
-      uint32_t offset;
-      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(offset) : "r"(offsets + 16 * (chunk * STAGED_CHUNK + i)));
-#pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const bool over = (int)(offset >> 24) >= wrap[r];
-        const uint32_t from = at[r] + (offset & 0xffffffu) - (over ? SLOTS * SLOT : 0);
-        take_two(high[i][r], high[i][2 + r], from);
-        take_two(low[i][r], low[i][2 + r], from + SLOT_HALF);
-      }
-    }
-  }
-}
-
+@staged_ring.cu@
 __global__ void __launch_bounds__(384, 1)
 convolve(const float* __restrict__ x, const float* __restrict__ w, const uint8_t* packed, const float* e0, const float* e1,
          const float* e2, const float* e3, float* out, uint32_t zero) {
