@@ -50,8 +50,13 @@ def as_model_new(source: str) -> str:
     Class `Model` becomes `ModelNew` wherever it is named; `get_inputs`, `get_init_inputs`, `CPU_SIZES` and a
     ``if __name__ == "__main__"`` block go; constants, imports, other functions and classes stay.
     """
+    return as_class(source, "ModelNew")
+
+
+def as_class(source: str, name: str) -> str:
+    """As `as_model_new`, with a class of this name."""
     kept = without(source, [node for node in ast.parse(source).body if _asks(node)])
-    return _renamed(kept, "Model", "ModelNew")
+    return _renamed(kept, "Model", name)
 
 
 def with_forward(source: str, body: str, *, decorator: str = "") -> str:

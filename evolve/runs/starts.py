@@ -11,9 +11,11 @@ from kbevolve.evolve.proposers.codegen.languages import named_backends
 from kbevolve.evolve.proposers.seeds.cpp.assembly import assembled
 from kbevolve.evolve.proposers.seeds.cpp.functions import NotCoveredError
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorError, InductorProcess
+from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
 from kbevolve.evolve.proposers.seeds.seeds import (
     FUSED_PRODUCTS,
     INDUCTOR,
+    REPLAYED,
     SPLIT_PRODUCTS,
     TEMPLATES,
     GeneratedStarts,
@@ -106,6 +108,8 @@ def inductor_starts(
                 if process.closed:
                     return ()
                 say(f"no starting kernel from torch.compile: {error}")
+                if kind == "cuda":
+                    starts[REPLAYED] = replayed_reference(context.problem.source_for(kind))
             if on_cpu:
                 try:
                     if (graph := process.graph()) is not None:

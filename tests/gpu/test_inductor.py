@@ -15,6 +15,7 @@ from kbevolve.evaluators.device.devices import find_device
 from kbevolve.evaluators.disk_cache import DiskCache
 from kbevolve.evaluators.judging.judge import Judge
 from kbevolve.evolve.proposers.seeds.inductor_process import InductorProcess, inductor_source
+from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
 from kbevolve.evolve.proposers.tuning.tunables import with_values
 
 pytestmark = pytest.mark.gpu
@@ -86,6 +87,44 @@ def test_many_small_launches_are_replayed_as_one(tmp_path: Path) -> None:
     assert called.timing.speedup is not None
     print(f"{replayed.timing.speedup:.2f} times eager as one launch, {called.timing.speedup:.2f} as many")
     assert replayed.timing.speedup > 1.2 * called.timing.speedup
+
+
+RECURRENT = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.GRU(64, 64, num_layers=2)
+
+    def forward(self, x, h):
+        return self.layer(x, h)
+
+
+def get_inputs():
+    return [torch.randn(50, 8, 64), torch.randn(2, 8, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_recurrent_reference_in_a_graph_is_correct(tmp_path: Path) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    (tmp_path / "recurrent.py").write_text(RECURRENT)
+    problem = find_problem(str(tmp_path / "recurrent.py"))
+    settings = EvaluationSettings(profile=False, baselines=False)
+    with Judge(find_device("cuda"), settings, disk_cache=DiskCache(tmp_path)) as judge:
+        source = with_values(replayed_reference(problem.source), {"REPLAYED": "1"})
+        found = judge.evaluate(problem, Kernel.from_source(source))
+    assert found.verdict is Verdict.CORRECT, found.message
+    print(f"{found.timing.speedup:.2f} times eager")
 
 
 def test_its_backend_is_triton() -> None:

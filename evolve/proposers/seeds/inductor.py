@@ -192,7 +192,7 @@ def wrap(found: Capture, reference: str, *, version: str) -> str:
     future, model_new = without_head(as_model_new(reference))
     own, call = generated, f"call([{', '.join(found.arguments)}])"
     if _ON_GPU in generated and len(_LAUNCH.findall(generated)) >= _MANY_LAUNCHES:
-        own += f"\n\n{template('graph_replay')}"
+        own += f"\n\n{template('graph_replay')}\n\nreplay = Replay(call)\n"
         inputs = [one for one in found.arguments if not one.startswith("self.")]
         call = f"replay({', '.join((call.removeprefix('call(').removesuffix(')'), *inputs))})"
     clash = defined(found.before + own) & defined(model_new)

@@ -11,7 +11,14 @@ from kbevolve.archive.store import Archive
 from kbevolve.configs.catalog import find_problem
 from kbevolve.configs.errors import SettingsError
 from kbevolve.evaluators.device.devices import find_device
-from kbevolve.evolve.proposers.seeds.seeds import FUSED_PRODUCTS, INDUCTOR, SPLIT_PRODUCTS, TEMPLATES, StartingKernel
+from kbevolve.evolve.proposers.seeds.seeds import (
+    FUSED_PRODUCTS,
+    INDUCTOR,
+    REPLAYED,
+    SPLIT_PRODUCTS,
+    TEMPLATES,
+    StartingKernel,
+)
 from kbevolve.evolve.proposers.tuning.tunables import declared
 from kbevolve.evolve.runs.session import open_run as open_new_run
 from kbevolve.evolve.runs.starts import inductor_starts, new_starts
@@ -36,6 +43,15 @@ def test_the_run_says_why_torch_compile_gave_no_kernel(context: RunContext) -> N
         assert generated is not None
         assert generated() == ()
     assert said == ["no starting kernel from torch.compile: no licence"]
+
+
+def test_on_a_gpu_the_reference_in_a_graph_takes_its_place(context: RunContext) -> None:
+    device = replace(context.device, type="cuda", fingerprint="cuda/NVIDIA X/sm_80/torch 2.13")
+    with inductor_starts(replace(context, device=device), [], None, lambda words: None) as generated:
+        assert generated is not None
+        (start,) = generated()
+    assert start.note == REPLAYED
+    assert [one.name for one in declared(start.kernel.source)] == ["REPLAYED"]
 
 
 def test_nothing_is_said_when_the_session_ended_it(context: RunContext) -> None:

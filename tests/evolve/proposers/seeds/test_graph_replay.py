@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from kbevolve.configs.templates import template
+from kbevolve.evolve.proposers.seeds.replayed import replayed_reference
+from kbevolve.evolve.proposers.tuning.tunables import declared
 
 Tensor = torch.Tensor
 
@@ -72,7 +74,8 @@ class Recorder:
 
 def replay_of(recorder: Recorder, *, replayed: int = 1) -> Any:
     scope: dict[str, Any] = {"torch": recorder.torch, "call": recorder.call}
-    exec(template("graph_replay").replace("REPLAYED = 1", f"REPLAYED = {replayed}"), scope)
+    text = template("graph_replay").replace("REPLAYED = 0", f"REPLAYED = {replayed}")
+    exec(f"{text}\n\nreplay = Replay(call)\n", scope)
     return scope["replay"]
 
 
@@ -111,6 +114,49 @@ def test_what_cannot_be_recorded_is_called() -> None:
         x.fill_(number)
         assert replay([x], x)[0].tolist() == [2.0 * number] * 3
     assert recorder.restored == 1
+
+
+GRU = '''"""A recurrent layer."""
+
+from __future__ import annotations
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.layer = nn.GRU(size, size)
+
+    def forward(self, x, h):
+        return self.layer(x, h)
+
+
+def get_inputs():
+    return []
+
+
+def get_init_inputs():
+    return [4]
+'''
+
+
+def test_a_reference_in_a_graph_is_the_reference() -> None:
+    source = replayed_reference(GRU)
+    assert "get_inputs" not in source
+    assert source.startswith("from __future__ import annotations\nimport torch\n")
+    assert [one.name for one in declared(source)] == ["REPLAYED"]
+    names: dict[str, Any] = {}
+    exec(compile(source, "kernel.py", "exec"), names)
+    torch.manual_seed(0)
+    kernel = names["ModelNew"](4)
+    assert [*kernel.state_dict()] == [*names["Reference"](4).state_dict()]
+    x, h = torch.randn(5, 2, 4), torch.randn(1, 2, 4)
+    with torch.no_grad():
+        wanted = kernel.layer(x, h)
+    for found, one in zip(kernel(x, h), wanted, strict=True):
+        assert torch.equal(found, one), "on a CPU it is called"
+    assert type(kernel.results([x, h])) is list
+    assert kernel.form is tuple
 
 
 @pytest.mark.parametrize("replayed", [0, 1])
